@@ -48,10 +48,14 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     return StringAttr::get(&getContext(), value);
   }
 
+  pipe::SlotAttr slotAttr(const Twine &value) {
+    return pipe::SlotAttr::get(&getContext(), text(value));
+  }
+
   /// Of what one action keeps for another.
   DictionaryAttr residual(const Twine &name, StringRef slot) {
     NamedAttrList attrs(nn::portAttrs(&getContext(), name, Role::Residual));
-    attrs.set(kSlotAttr, text(slot));
+    attrs.set(pipe::kSlotAttr, slotAttr(slot));
     return attrs.getDictionary(&getContext());
   }
 
@@ -85,13 +89,15 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
         entry.attrs = withSlot(attrs, last, entry.first);
       } else if (role == Role::Activation || role == Role::Cotangent) {
         entry.attrs.set(
-            kSlotAttr, text((role == Role::Activation ? "recv_f:" : "recv_b:") +
-                            nameOfPart(last, weightsApart)));
+            pipe::kSlotAttr,
+            slotAttr((role == Role::Activation ? "recv_f:" : "recv_b:") +
+                     nameOfPart(last, weightsApart)));
       } else {
         inputs.push_back(cast<BlockArgument>(value));
         nn::setName(entry.attrs, &getContext(), nameOf(attrs) + ".slot");
         nn::setRole(entry.attrs, &getContext(), Role::Residual);
-        entry.attrs.set(kSlotAttr, text("F:" + nameOfPart(last, weightsApart)));
+        entry.attrs.set(pipe::kSlotAttr,
+                        slotAttr("F:" + nameOfPart(last, weightsApart)));
       }
     }
     buildLoad(func, inputs);
@@ -121,8 +127,9 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
 
   /// What an action of its own gathers arrives, the same for all microbatches.
   static bool isGathered(const Kept &entry) {
-    auto slot = dyn_cast_or_null<StringAttr>(entry.attrs.get(kSlotAttr));
-    return entry.first < 0 && slot && slot == kGatheredSlot;
+    auto slot =
+        dyn_cast_or_null<pipe::SlotAttr>(entry.attrs.get(pipe::kSlotAttr));
+    return entry.first < 0 && slot && slot.getText() == kGatheredSlot;
   }
 
   /// What a part makes, until it is sent and until part `last` has read it.
@@ -143,7 +150,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
       slot += ((slot.back() == ':' ? "" : ",") + nameOfPart(last, weightsApart))
                   .str();
     NamedAttrList list(attrs);
-    list.set(kSlotAttr, text(slot));
+    list.set(pipe::kSlotAttr, slotAttr(slot));
     return list.getDictionary(&getContext());
   }
 
@@ -232,16 +239,13 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
         auto reduced = dyn_cast<BlockArgument>(given);
         DictionaryAttr attrs =
             reduced ? func.getArgAttrDict(reduced.getArgNumber()) : nullptr;
-        if (textOf(attrs, kSlotAttr) == kReducedSlot)
+        if (pipe::slotOf(attrs) == kReducedSlot)
           name = nameOf(attrs).str();
         else
           operands[part].push_back({given, port(name)});
-        NamedAttrList entry;
-        entry.set("operand", text(name));
-        entry.set("result", text(name + ".all"));
-        if (auto stages = sum.getStagesAttr())
-          entry.set("stages", stages);
-        listed[part].push_back(entry.getDictionary(&getContext()));
+        listed[part].push_back(pipe::SumAttr::get(&getContext(), text(name),
+                                                  text(name + ".all"),
+                                                  sum.getStagesAttr()));
         unsigned argument = func.getNumArguments();
         (void)func.insertArgument(argument, operand.getType(),
                                   port(name + ".all"), sum.getLoc());
@@ -264,15 +268,15 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     }
     cutter.analyze("u");
     for (auto &[value, entry] : cutter.kept)
-      if (!entry.persistent && !entry.attrs.get(kSlotAttr))
-        entry.attrs.set(kSlotAttr, text(kUpdateSlot));
+      if (!entry.persistent && !entry.attrs.get(pipe::kSlotAttr))
+        entry.attrs.set(pipe::kSlotAttr, slotAttr(kUpdateSlot));
     std::vector<std::string> names;
     for (unsigned part = 0; part <= deepest; ++part)
       names.push_back("update." + std::to_string(part));
     auto addsUp = [&](unsigned part) { return !listed[part].empty(); };
     for (auto [built, list] : llvm::zip(cutter.build(names, addsUp), listed))
       if (built && !list.empty())
-        built->setAttr(kSumsAttr, b.getArrayAttr(list));
+        built->setAttr(pipe::kSumsAttr, b.getArrayAttr(list));
   }
 
   //===--------------------------------------------------------------------===//
@@ -289,13 +293,13 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
       if (DictionaryAttr attrs = func.getArgAttrDict(i);
           roleOf(attrs) == Role::Activation) {
         boundary.setArgument(i, nn::kNameAttr, rename(attrs));
-        boundary.setArgument(i, kSlotAttr, text("eval"));
+        boundary.setArgument(i, pipe::kSlotAttr, slotAttr("eval"));
       }
     for (unsigned i = 0; i < func.getNumResults(); ++i)
       if (DictionaryAttr attrs = func.getResultAttrDict(i);
           roleOf(attrs) == Role::Activation) {
         boundary.setResult(i, nn::kNameAttr, rename(attrs));
-        boundary.setResult(i, kSlotAttr, text("eval"));
+        boundary.setResult(i, pipe::kSlotAttr, slotAttr("eval"));
       }
     boundary.apply();
   }
@@ -304,10 +308,10 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     BoundaryAttrs boundary(func);
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       if (roleOf(func.getArgAttrDict(i)) == Role::Parameter)
-        boundary.setArgument(i, kSlotAttr, text("version"));
+        boundary.setArgument(i, pipe::kSlotAttr, slotAttr("version"));
     for (unsigned i = 0; i < func.getNumResults(); ++i)
       if (roleOf(func.getResultAttrDict(i)) == Role::Parameter)
-        boundary.setResult(i, kSlotAttr, text("version"));
+        boundary.setResult(i, pipe::kSlotAttr, slotAttr("version"));
     boundary.apply();
   }
 };

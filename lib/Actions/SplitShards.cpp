@@ -110,7 +110,10 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
     cutter.analyze(prefix);
     for (auto &[value, entry] : cutter.kept)
       if (entry.first == 0)
-        entry.attrs.set(kSlotAttr, StringAttr::get(&getContext(), slot));
+        entry.attrs.set(
+            pipe::kSlotAttr,
+            pipe::SlotAttr::get(&getContext(),
+                                StringAttr::get(&getContext(), slot)));
     cutter.build({name.str(), func.getName().str()});
   }
 };

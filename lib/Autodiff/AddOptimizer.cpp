@@ -100,12 +100,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
                << ": what is trained has the type of the loss; store it as "
                << real.getElementType()
                << " and cast it in the model, or name it in train.frozen";
-      int64_t rank = type.getRank();
-      if (auto view = grad.getArgAttrOfType<DictionaryAttr>(arg, "nn.view"))
-        if (auto shape = view.getAs<DenseI64ArrayAttr>("shape"))
-          rank = shape.size();
       DictionaryAttr attrs = grad.getArgAttrDict(arg);
-      rank = nn::fileRankOf(attrs, rank);
+      int64_t rank =
+          nn::fileRankOf(attrs, nn::fileShapeOf(attrs, type.getShape()).size());
       FailureOr<bool> exempt = matchesAny(grad, noDecay, attrs);
       if (failed(exempt))
         return failure();

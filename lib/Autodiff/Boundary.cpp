@@ -57,20 +57,11 @@ FailureOr<bool> autodiff::matchesAny(Operation *op,
   return !with.empty();
 }
 
-/// Other tensors of the file that an argument with these attributes is.
-static SmallVector<StringRef> tiedNamesOf(DictionaryAttr attrs) {
-  SmallVector<StringRef> names;
-  if (auto tied = attrs ? attrs.getAs<ArrayAttr>("nn.tied") : ArrayAttr())
-    for (auto other : tied.getAsRange<DictionaryAttr>())
-      names.push_back(other.getAs<StringAttr>("name").getValue());
-  return names;
-}
-
 LogicalResult autodiff::checkTied(func::FuncOp func,
                                   ArrayRef<std::string> patterns,
                                   StringRef key) {
   for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
-    SmallVector<StringRef> names = tiedNamesOf(func.getArgAttrDict(arg));
+    SmallVector<StringRef> names = nn::tiedNamesOf(func.getArgAttrDict(arg));
     if (names.empty())
       continue;
     names.insert(names.begin(), nameOf(func, arg));
@@ -118,7 +109,7 @@ LogicalResult autodiff::reportIdle(func::FuncOp func,
     for (DictionaryAttr attrs : parameters) {
       SmallVector<StringRef> names(nn::fileNamesOf(attrs));
       if (refuse) // a pattern for each name, see checkTied
-        llvm::append_range(names, tiedNamesOf(attrs));
+        llvm::append_range(names, nn::tiedNamesOf(attrs));
       for (StringRef name : names) {
         FailureOr<bool> match = matchesName(func, pattern, name);
         if (failed(match))

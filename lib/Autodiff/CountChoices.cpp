@@ -85,30 +85,25 @@ struct CountChoicesPass : cleave::impl::CountChoicesPassBase<CountChoicesPass> {
     for (unsigned result = 0; result < func.getNumResults(); ++result)
       attrs.push_back(func.getResultAttrDict(result));
     OpBuilder b(terminator);
-    auto add = [&](const Choice &choice, StringRef counts, Value value) {
-      NamedAttrList list(portAttrs(&getContext(),
-                                   choice.name + "." + counts.str(),
-                                   nn::Role::Accumulator));
-      NamedAttrList router;
-      router.set("name", b.getStringAttr(choice.name));
-      router.set("counts", b.getStringAttr(counts));
-      router.set("slots_per_token", b.getI64IntegerAttr(choice.slotsPerToken));
-      router.set("product", b.getStringAttr(choice.product));
-      if (choice.capacity) {
-        router.set("capacity", b.getI64IntegerAttr(choice.capacity));
-        router.set("capacity_of", b.getI64IntegerAttr(choice.capacityOf));
-      }
-      if (StringAttr bias = biases.lookup(choice.name))
-        router.set("bias", bias);
-      list.set(nn::kRouterAttr, router.getDictionary(&getContext()));
+    auto add = [&](const Choice &choice, nn::RouterCounts counts, Value value) {
+      NamedAttrList list(portAttrs(
+          &getContext(), choice.name + "." + nn::stringifyEnum(counts),
+          nn::Role::Accumulator));
+      list.set(nn::kRouterAttr,
+               nn::RouterAttr::get(
+                   &getContext(), b.getStringAttr(choice.name), counts,
+                   choice.slotsPerToken, b.getStringAttr(choice.product),
+                   choice.capacity, choice.capacity ? choice.capacityOf : 0,
+                   biases.lookup(choice.name)));
       results.push_back(value);
       attrs.push_back(list.getDictionary(&getContext()));
     };
     for (const Choice &choice : findChoices(func)) {
       Operation *before = terminator->getPrevNode();
-      add(choice, "chosen", slotsOfExperts(b, choice.chosen, choice.experts));
+      add(choice, nn::RouterCounts::Chosen,
+          slotsOfExperts(b, choice.chosen, choice.experts));
       if (choice.taken != choice.chosen)
-        add(choice, "taken", slotsTaken(b, choice.taken));
+        add(choice, nn::RouterCounts::Taken, slotsTaken(b, choice.taken));
       // What is cut into stages is counted where it was decided.
       Operation *def = choice.taken.getDefiningOp();
       if (Attribute stage = def ? def->getAttr(pipe::kStageAttr) : nullptr)

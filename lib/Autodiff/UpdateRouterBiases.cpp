@@ -31,10 +31,9 @@ struct UpdateRouterBiasesPass
     if (rate == 0 || !grad || !update)
       return;
     for (unsigned result = 0; result < grad.getNumResults(); ++result) {
-      auto router =
-          grad.getResultAttrOfType<DictionaryAttr>(result, nn::kRouterAttr);
-      auto bias = router ? router.getAs<StringAttr>("bias") : nullptr;
-      if (bias && router.getAs<StringAttr>("counts") == "chosen" &&
+      nn::RouterAttr router = nn::routerOf(grad.getResultAttrDict(result));
+      StringAttr bias = router ? router.getBias() : nullptr;
+      if (bias && router.getCounts() == nn::RouterCounts::Chosen &&
           failed(move(grad, update, result, bias)))
         return signalPassFailure();
     }

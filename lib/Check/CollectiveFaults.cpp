@@ -129,10 +129,8 @@ static bool isSumOfStages(Value value) {
   if (!argument)
     return false;
   auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  auto slot = func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                       kSlotAttr)
-                   : StringAttr();
-  return slot && slot.getValue() == kUpdateSlot;
+  return func && pipe::slotOf(func.getArgAttrDict(argument.getArgNumber())) ==
+                     kUpdateSlot;
 }
 
 Places check::biasTwice(ModuleOp module) {

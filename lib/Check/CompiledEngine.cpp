@@ -192,7 +192,7 @@ public:
     if (!info)
       return emitError(port.value.getLoc())
              << port.describe() << " is not in the program";
-    DictionaryAttr view = viewOf(*module, port);
+    nn::ViewAttr view = viewOf(*module, port);
     Tensor stored(
         port.type.clone(ArrayRef<int64_t>(info->global_shape, info->rank)));
     cleave_gather_report report{};

@@ -25,8 +25,7 @@ static StringRef baseName(func::FuncOp func) {
 }
 
 static std::string slotOf(const Port &port) {
-  auto slot = port.attrs ? port.attrs.getAs<StringAttr>(kSlotAttr) : nullptr;
-  return slot ? slot.str() : std::string();
+  return pipe::slotOf(port.attrs).str();
 }
 
 void check::addTo(RankTensors &total, const RankTensors &more) {

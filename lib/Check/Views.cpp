@@ -12,8 +12,8 @@ using namespace cleave::check;
 
 namespace {
 
-ArrayRef<int64_t> numbers(DictionaryAttr view, StringRef key) {
-  auto list = view.getAs<DenseI64ArrayAttr>(key);
+ArrayRef<int64_t> permutationOf(nn::ViewAttr view) {
+  DenseI64ArrayAttr list = view.getPermutation();
   return list ? list.asArrayRef() : ArrayRef<int64_t>();
 }
 
@@ -64,10 +64,9 @@ DictionaryAttr check::parameterOf(ModuleOp module, StringRef name) {
   return {};
 }
 
-DictionaryAttr check::viewOf(ModuleOp module, const Port &port) {
-  if (port.attrs)
-    if (auto own = port.attrs.getAs<DictionaryAttr>("nn.view"))
-      return own;
+nn::ViewAttr check::viewOf(ModuleOp module, const Port &port) {
+  if (nn::ViewAttr own = nn::viewOf(port.attrs))
+    return own;
   StringRef name = port.name;
   if (port.role ==
       nn::Role::State) // PARAMETER.slot; slots have no dot, names may
@@ -75,26 +74,24 @@ DictionaryAttr check::viewOf(ModuleOp module, const Port &port) {
   else if (!nn::isOneOf(port.role, {nn::Role::Gradient, nn::Role::Tap,
                                     nn::Role::Parameter}))
     return {};
-  DictionaryAttr attrs = parameterOf(module, name);
-  return attrs ? attrs.getAs<DictionaryAttr>("nn.view") : DictionaryAttr();
+  return nn::viewOf(parameterOf(module, name));
 }
 
-Tensor check::seenThrough(DictionaryAttr view, const Tensor &stored) {
+Tensor check::seenThrough(nn::ViewAttr view, const Tensor &stored) {
   if (!view)
     return stored;
   Tensor seen = stored;
-  if (ArrayRef<int64_t> shape = numbers(view, "view"); !shape.empty())
-    seen.type = seen.type.clone(shape);
-  ArrayRef<int64_t> permutation = numbers(view, "permutation");
+  seen.type = seen.type.clone(view.getView().asArrayRef());
+  ArrayRef<int64_t> permutation = permutationOf(view);
   return permutation.empty() ? seen : permuted(seen, permutation);
 }
 
-Tensor check::asStored(DictionaryAttr view, const Tensor &seen) {
+Tensor check::asStored(nn::ViewAttr view, const Tensor &seen) {
   if (!view)
     return seen;
-  ArrayRef<int64_t> permutation = numbers(view, "permutation");
+  ArrayRef<int64_t> permutation = permutationOf(view);
   Tensor stored =
       permutation.empty() ? seen : permuted(seen, inverse(permutation));
-  stored.type = stored.type.clone(numbers(view, "shape"));
+  stored.type = stored.type.clone(view.getShape().asArrayRef());
   return stored;
 }

@@ -21,11 +21,6 @@ int64_t ExpertLoad::mostDropped() const {
   return std::max<int64_t>(0, capacityOf - slotsPerToken * capacity);
 }
 
-static int64_t numberOf(DictionaryAttr attrs, llvm::StringRef key) {
-  auto value = attrs.getAs<IntegerAttr>(key);
-  return value ? value.getInt() : 0;
-}
-
 /// The commands of a kind in the forward pass, in its order.
 template <typename Command, typename Test>
 static std::vector<std::pair<llvm::StringRef, const Command *>>
@@ -66,13 +61,12 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
   for (mlir::func::FuncOp func : actionsOf(module))
     for (unsigned i = 0; i < func.getNumResults(); ++i) {
       DictionaryAttr attrs = func.getResultAttrDict(i);
-      auto router =
-          attrs ? attrs.getAs<DictionaryAttr>(nn::kRouterAttr) : nullptr;
+      nn::RouterAttr router = nn::routerOf(attrs);
       if (!router)
         continue;
       ExpertLoad load;
-      load.router = router.getAs<StringAttr>("name").str();
-      if (router.getAs<StringAttr>("counts") != "chosen" ||
+      load.router = router.getName().str();
+      if (router.getCounts() != nn::RouterCounts::Chosen ||
           llvm::any_of(loads, [&](const ExpertLoad &other) {
             return other.router == load.router;
           }))
@@ -82,10 +76,11 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
       if (auto whole = attrs.getAs<mlir::TypeAttr>("dist.global_type"))
         counts = llvm::cast<mlir::RankedTensorType>(whole.getValue());
       load.experts = counts.getNumElements();
-      load.slotsPerToken = numberOf(router, "slots_per_token");
-      load.capacity = numberOf(router, "capacity");
-      load.capacityOf = numberOf(router, "capacity_of");
-      products.push_back(router.getAs<StringAttr>("product"));
+      load.slotsPerToken = router.getSlotsPerToken();
+      load.capacity = router.getCapacity();
+      load.capacityOf = router.getCapacityOf();
+      products.push_back(router.getProduct() ? router.getProduct().getValue()
+                                             : llvm::StringRef());
       loads.push_back(std::move(load));
     }
   // Where rows of the choices go, or what is multiplied in place.

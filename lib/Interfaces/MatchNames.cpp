@@ -2,6 +2,7 @@
 
 #include "cleave/Interfaces/MatchNames.h"
 
+#include "cleave/Dialect/NN/IR/Ports.h"
 #include "cleave/io/Pattern.h"
 
 using namespace mlir;
@@ -16,11 +17,6 @@ static std::string lettersOf(StringRef pattern) {
   return letters;
 }
 
-static StringRef text(DictionaryAttr attrs, StringRef key) {
-  auto value = attrs ? attrs.getAs<StringAttr>(key) : StringAttr();
-  return value ? value.getValue() : StringRef();
-}
-
 std::string cleave::describeNoMatch(StringRef pattern,
                                     ArrayRef<DictionaryAttr> parameters,
                                     StringRef rule) {
@@ -28,15 +24,13 @@ std::string cleave::describeNoMatch(StringRef pattern,
       (" matches none of the " + Twine(parameters.size()) + " parameters: ")
           .str();
   for (DictionaryAttr attrs : parameters)
-    if (auto tied = attrs ? attrs.getAs<ArrayAttr>("nn.tied") : ArrayAttr())
-      for (auto other : tied.getAsRange<DictionaryAttr>())
-        if (StringRef alias = text(other, "name");
-            matchesPattern(pattern, alias))
-          return (message + "'" + alias + "' is tied to '" +
-                  text(attrs, nn::kNameAttr) + "', which names both")
-              .str();
+    for (StringRef alias : nn::tiedNamesOf(attrs))
+      if (matchesPattern(pattern, alias))
+        return (message + "'" + alias + "' is tied to '" + nn::nameOf(attrs) +
+                "', which names both")
+            .str();
   for (DictionaryAttr attrs : parameters.take_front(3))
-    message += ("'" + text(attrs, nn::kNameAttr) + "', ").str();
+    message += ("'" + nn::nameOf(attrs) + "', ").str();
   if (parameters.size() > 3)
     message += "...";
   else
@@ -47,7 +41,7 @@ std::string cleave::describeNoMatch(StringRef pattern,
   StringRef best;
   unsigned bestDistance = 0;
   for (DictionaryAttr attrs : parameters) {
-    StringRef name = text(attrs, nn::kNameAttr);
+    StringRef name = nn::nameOf(attrs);
     std::string letters = lettersOf(name);
     bool part = wanted.size() > 2 && StringRef(letters).contains(wanted);
     unsigned distance = part ? 0 : StringRef(letters).edit_distance(wanted);

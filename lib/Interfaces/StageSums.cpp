@@ -3,7 +3,7 @@
 #include "cleave/Interfaces/StageSums.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
-#include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 
 #include <numeric>
 
@@ -24,19 +24,20 @@ std::vector<StageSum> cleave::stageSums(
     std::map<std::vector<int>, int> seen;
     for (int part = 0; part <= stages; ++part) {
       func::FuncOp func = find(stage, updatePart(part));
-      auto list = func ? func->getAttrOfType<ArrayAttr>(kSumsAttr) : nullptr;
+      auto list =
+          func ? func->getAttrOfType<ArrayAttr>(pipe::kSumsAttr) : nullptr;
       if (!list)
         continue;
-      for (auto entry : list.getAsRange<DictionaryAttr>()) {
+      for (auto entry : list.getAsRange<pipe::SumAttr>()) {
         std::vector<int> members = all;
-        auto some = entry.getAs<DenseI64ArrayAttr>("stages");
+        DenseI64ArrayAttr some = entry.getStages();
         if (some)
           members.assign(some.asArrayRef().begin(), some.asArrayRef().end());
         StageSum &sum = byKey[{members, seen[members]++}];
         sum.stages = members;
         sum.isTied = bool(some);
-        sum.members[stage] = {part, entry.getAs<StringAttr>("operand").str(),
-                              entry.getAs<StringAttr>("result").str()};
+        sum.members[stage] = {part, entry.getOperand().str(),
+                              entry.getResult().str()};
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include "cleave/Memory/Boundary.h"
 
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interfaces/StageAttrs.h"
 
@@ -33,10 +34,7 @@ SmallVector<int64_t> cleave::stagesOf(ModuleOp module) {
   return llvm::to_vector(llvm::seq<int64_t>(0, last + 1));
 }
 
-StringRef BoundaryBuffer::slot() const {
-  auto slot = attrs ? attrs.getAs<StringAttr>(kSlotAttr) : nullptr;
-  return slot ? slot.getValue() : StringRef();
-}
+StringRef BoundaryBuffer::slot() const { return pipe::slotOf(attrs); }
 
 /// What a model names (arguments) shares one space of names; what is computed
 /// has a space for each role, so that an output may be called "loss".

@@ -261,16 +261,14 @@ private:
       define(constrain.getResult(), *value, layout);
       return success();
     }
-    auto plan = op->getAttrOfType<DictionaryAttr>(kPlanAttrName);
-    auto factorsAttr = plan ? plan.getAs<ArrayAttr>("factors") : ArrayAttr();
-    auto carryAttr = plan ? plan.getAs<AxisListAttr>("carry") : AxisListAttr();
+    auto plan = op->getAttrOfType<PlanAttr>(kPlanAttrName);
     ShardingRule rule = ruleOf(op);
-    if (!factorsAttr || !carryAttr || !given || factorsAttr.size() != rule.factors.size())
+    if (!plan || !given || plan.getFactors().size() != rule.factors.size())
       return op->emitOpError("has no plan; dist-plan-ops goes before dist-partition");
     SmallVector<Axes> factors;
-    for (Attribute axes : factorsAttr)
+    for (Attribute axes : plan.getFactors())
       factors.push_back(mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
-    AxisSet carry = setOf(mesh.decompose(carryAttr.getAxes()));
+    AxisSet carry = setOf(mesh.decompose(plan.getCarry().getAxes()));
 
     // Addends go in through the group that carries them.
     ArrayRef<unsigned> group = carry ? carrying(op, rule, carry) : ArrayRef<unsigned>();

@@ -127,10 +127,8 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
       Builder builder(&getContext());
       op.setAttr(kShardingAttrName, builder.getArrayAttr(shardings));
       op.setAttr(kPlanAttrName,
-                 builder.getDictionaryAttr(
-                     {builder.getNamedAttr("carry", mesh.list(choice.carry)),
-                      builder.getNamedAttr("factors",
-                                           builder.getArrayAttr(factors))}));
+                 PlanAttr::get(&getContext(), mesh.list(choice.carry),
+                               builder.getArrayAttr(factors)));
     }
     return success();
   }

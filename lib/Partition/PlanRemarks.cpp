@@ -41,14 +41,14 @@ public:
 
 private:
   std::optional<Plan> planOf(Operation *op) const {
-    auto attr = op->getAttrOfType<DictionaryAttr>(kPlanAttrName);
+    auto attr = op->getAttrOfType<PlanAttr>(kPlanAttrName);
     if (!attr)
       return std::nullopt;
     Plan plan;
     plan.rule = ruleOf(op);
-    for (Attribute axes : attr.getAs<ArrayAttr>("factors"))
+    for (Attribute axes : attr.getFactors())
       plan.factors.push_back(mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
-    plan.carry = setOf(mesh.decompose(attr.getAs<AxisListAttr>("carry").getAxes()));
+    plan.carry = setOf(mesh.decompose(attr.getCarry().getAxes()));
     return plan;
   }
 

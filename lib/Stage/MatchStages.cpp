@@ -55,10 +55,7 @@ private:
 SmallVector<StringRef, 2> namesOf(func::FuncOp func, unsigned argument) {
   SmallVector<StringRef, 2> names;
   llvm::append_range(names, nn::fileNamesOf(func.getArgAttrDict(argument)));
-  if (auto tied = func.getArgAttrOfType<ArrayAttr>(argument, "nn.tied"))
-    for (auto other : tied.getAsRange<DictionaryAttr>())
-      if (auto name = other.getAs<StringAttr>("name"))
-        names.push_back(name);
+  llvm::append_range(names, nn::tiedNamesOf(func.getArgAttrDict(argument)));
   return names;
 }
 

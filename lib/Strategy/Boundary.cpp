@@ -63,9 +63,8 @@ bool strategy::matchesWhole(StringRef pattern, StringRef name) {
 bool strategy::hasOverride(ModuleOp module, StringRef parameter) {
   auto list = module->getAttrOfType<ArrayAttr>(kShardAttr);
   return list && llvm::any_of(list, [&](Attribute attr) {
-           auto entry = dyn_cast<DictionaryAttr>(attr);
-           auto match = entry ? entry.getAs<StringAttr>("match") : StringAttr();
-           return match && matchesWhole(match.getValue(), parameter);
+           return matchesWhole(cast<nn::ShardAttr>(attr).getMatch().getValue(),
+                               parameter);
          });
 }
 

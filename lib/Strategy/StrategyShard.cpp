@@ -85,21 +85,17 @@ struct StrategyShardPass
 
   LogicalResult read(ArrayAttr list) {
     for (Attribute attr : list) {
-      auto entry = dyn_cast<DictionaryAttr>(attr);
-      auto match = entry ? entry.getAs<StringAttr>("match") : StringAttr();
-      auto dims = entry ? entry.getAs<ArrayAttr>("dims") : ArrayAttr();
-      if (!match || !dims ||
-          !llvm::all_of(dims, llvm::IsaPred<dist::AxisListAttr>))
-        return getOperation().emitError(
-                   "nn.shard: expected match, a string, and "
-                   "dims, a list of #dist.axes, found ")
+      auto entry = cast<nn::ShardAttr>(attr);
+      if (!llvm::all_of(entry.getDims(), llvm::IsaPred<dist::AxisListAttr>))
+        return getOperation().emitError("nn.shard: expected dims, a list of "
+                                        "#dist.axes, found ")
                << attr;
       Override &made = overrides.emplace_back();
-      made.match = match.getValue();
-      for (Attribute dim : dims)
+      made.match = entry.getMatch();
+      for (Attribute dim : entry.getDims())
         made.dims.push_back(cast<dist::AxisListAttr>(dim));
-      if (auto view = entry.getAs<DenseI64ArrayAttr>("view"))
-        made.view.assign(view.asArrayRef().begin(), view.asArrayRef().end());
+      if (DenseI64ArrayAttr view = entry.getView())
+        made.view = llvm::to_vector(view.asArrayRef());
     }
     return success();
   }
@@ -172,21 +168,18 @@ struct StrategyShardPass
     std::string what = ("parameter '" + nameOf(attrs) +
                         "', [[shard]] match = '" + entry.match + "': ")
                            .str();
-    auto viewAttr = attrs.getAs<DictionaryAttr>("nn.view");
-    auto numbers = [&](StringRef key) {
-      auto value = viewAttr ? viewAttr.getAs<DenseI64ArrayAttr>(key)
-                            : DenseI64ArrayAttr();
-      return value ? value.asArrayRef() : ArrayRef<int64_t>();
-    };
+    nn::ViewAttr fileView = nn::viewOf(attrs);
     // In the order of the file: its shape, and how the program cuts it.
     SmallVector<int64_t> file(type.getShape()), seen(type.getShape());
-    ArrayRef<int64_t> permutation = numbers("permutation");
+    ArrayRef<int64_t> permutation;
+    if (fileView && fileView.getPermutation())
+      permutation = fileView.getPermutation();
     for (auto [to, from] : llvm::enumerate(permutation))
       seen[from] = type.getDimSize(to);
     if (permutation.empty() == false)
       file = seen;
-    if (!numbers("shape").empty())
-      file.assign(numbers("shape").begin(), numbers("shape").end());
+    if (fileView)
+      file = llvm::to_vector(fileView.getShape().asArrayRef());
     ArrayRef<int64_t> spoken = entry.view.empty() ? file : entry.view;
     if (entry.dims.size() != spoken.size())
       return emitError(loc) << what << "dims has " << entry.dims.size()

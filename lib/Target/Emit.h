@@ -15,10 +15,6 @@ namespace cleave::target {
 /// Of an integer argument: the rows of the smallest table that all of it
 /// indexes, an i64.
 inline constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
-/// Of an integer argument: the tables that parts of it index, a list of
-/// {offsets, sizes, strides, rows, table, bits}.
-inline constexpr llvm::StringLiteral kLookupsAttr = "nn.lookups";
-
 /// The table's entries, with shardings over `mesh` (null: one rank).
 mlir::LogicalResult emitBoundary(const BoundaryTable &table,
                                  dist::MeshAttr mesh, mlir::Operation *where,

@@ -61,16 +61,12 @@ LogicalResult target::emitBoundary(const BoundaryTable &table,
     if (nn::isOneOf(buffer.role, {nn::Role::Parameter, nn::Role::Buffer,
                                   nn::Role::Constant, nn::Role::Output}))
       entry.onnxName = buffer.name;
-    DictionaryAttr attrs = buffer.attrs;
+    nn::ViewAttr view = nn::viewOf(buffer.attrs);
     if (int64_t parameter = parameterOf(table, buffer); parameter >= 0) {
       entry.of = table.buffers[parameter].buffer;
       // State and gradients lie in files as their parameter does.
-      if (!attrs.get("nn.view"))
-        if (Attribute view = table.buffers[parameter].attrs.get("nn.view")) {
-          NamedAttrList list(attrs);
-          list.append("nn.view", view);
-          attrs = list.getDictionary(where->getContext());
-        }
+      if (!view)
+        view = nn::viewOf(table.buffers[parameter].attrs);
     }
     FailureOr<program::DType> dtype = dtypeOf(buffer.type.getElementType());
     if (failed(dtype))
@@ -80,15 +76,13 @@ LogicalResult target::emitBoundary(const BoundaryTable &table,
     entry.dtype = *dtype;
     entry.globalShape = numbers(buffer.globalType.getShape());
     entry.localShape = numbers(buffer.type.getShape());
-    if (auto view = attrs.getAs<DictionaryAttr>("nn.view")) {
-      if (auto shape = view.getAs<DenseI64ArrayAttr>("shape"))
-        entry.globalShape = numbers(shape);
-      if (auto shape = view.getAs<DenseI64ArrayAttr>("view"))
-        entry.viewShape = numbers(shape);
-      if (auto permutation = view.getAs<DenseI64ArrayAttr>("permutation"))
-        entry.viewPerm = numbers(permutation);
+    if (view) {
+      entry.globalShape = numbers(view.getShape());
+      entry.viewShape = numbers(view.getView());
+      if (view.getPermutation())
+        entry.viewPerm = numbers(view.getPermutation());
     }
-    auto sharding = attrs.getAs<dist::ShardingAttr>("dist.sharding");
+    auto sharding = buffer.attrs.getAs<dist::ShardingAttr>("dist.sharding");
     if (sharding && mesh) {
       for (dist::DimShardingAttr dim : sharding.getDims())
         entry.sharding.push_back(subAxes(mesh, dim.getAxes()));

@@ -37,25 +37,17 @@ static int64_t number(DictionaryAttr attrs, StringRef key) {
 
 static std::vector<ManifestLookup> lookupsOf(DictionaryAttr attrs) {
   std::vector<ManifestLookup> lookups;
-  auto list = attrs ? attrs.getAs<ArrayAttr>(kLookupsAttr) : nullptr;
-  if (!list)
-    return lookups;
-  for (auto part : list.getAsRange<DictionaryAttr>()) {
-    auto integers = [&](StringRef key) {
-      ArrayRef<int64_t> values =
-          part.getAs<DenseI64ArrayAttr>(key).asArrayRef();
-      return std::vector<int64_t>(values.begin(), values.end());
-    };
-    lookups.push_back({integers("offsets"), integers("sizes"),
-                       integers("strides"), number(part, "rows"),
-                       text(part, "table"), number(part, "bits")});
-  }
+  for (nn::LookupAttr part : nn::lookupsOf(attrs))
+    lookups.push_back({part.getOffsets().asArrayRef().vec(),
+                       part.getSizes().asArrayRef().vec(),
+                       part.getStrides().asArrayRef().vec(), part.getRows(),
+                       part.getTable().str(), part.getBits()});
   return lookups;
 }
 
-static WeightRef weightOf(DictionaryAttr data) {
-  return {text(data, "file"), uint64_t(number(data, "offset")),
-          uint64_t(number(data, "length")), text(data, "dtype")};
+static WeightRef weightOf(nn::DataAttr data) {
+  return {data.getFile().str(), uint64_t(data.getOffset()),
+          uint64_t(data.getLength()), data.getDtype().str()};
 }
 
 /// A parameter, buffer or constant of the model.
@@ -67,49 +59,44 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
   bool frozen = buffer.attrs && buffer.attrs.get(nn::kFrozenAttr);
   tensor.kind = nn::spell(frozen ? nn::Role::Parameter : buffer.role).str();
   tensor.dtype = dtypeText(buffer.type.getElementType());
-  tensor.shape = shapeOf(buffer.globalType);
+  tensor.shape =
+      nn::fileShapeOf(buffer.attrs, buffer.globalType.getShape()).vec();
   tensor.trainable = buffer.role == nn::Role::Parameter;
-  if (auto view = buffer.attrs.getAs<DictionaryAttr>("nn.view"))
-    if (auto shape = view.getAs<DenseI64ArrayAttr>("shape"))
-      tensor.shape.assign(shape.asArrayRef().begin(), shape.asArrayRef().end());
-  if (auto data = buffer.attrs.getAs<DictionaryAttr>("nn.data")) {
+  if (nn::DataAttr data = nn::dataOf(buffer.attrs)) {
     tensor.weight = weightOf(data);
-  } else if (auto init = buffer.attrs.getAs<DictionaryAttr>("nn.init")) {
-    tensor.init.kind = text(init, "kind");
-    auto real = [&](StringRef key, double &value) {
-      if (auto attr = init.getAs<FloatAttr>(key))
-        value = attr.getValueAsDouble();
-    };
-    real("a", tensor.init.a);
-    real("b", tensor.init.b);
+  } else if (nn::InitAttr init = nn::initOf(buffer.attrs)) {
+    tensor.init.kind = nn::stringifyEnum(init.getKind()).str();
+    if (init.getA())
+      tensor.init.a = init.getA().getValueAsDouble();
+    if (init.getB())
+      tensor.init.b = init.getB().getValueAsDouble();
   } else if (buffer.role == nn::Role::Parameter &&
              nn::fileRankOf(buffer.attrs, tensor.shape.size()) >= 2) {
     // What GPT-2 starts its matrices from.
     tensor.init = {"normal", 0.0, 0.02};
   }
-  if (auto parts = buffer.attrs.getAs<ArrayAttr>(nn::kPartsAttr))
-    for (auto part : parts.getAsRange<DictionaryAttr>()) {
-      ManifestPart entry{text(part, "name"), std::nullopt};
-      if (auto data = part.getAs<DictionaryAttr>("data"))
-        entry.weight = weightOf(data);
-      tensor.parts.push_back(entry);
-    }
-  if (auto tied = buffer.attrs.getAs<ArrayAttr>("nn.tied"))
-    for (auto other : tied.getAsRange<DictionaryAttr>())
-      tensor.aliases.push_back(text(other, "name"));
+  for (nn::PartAttr part : nn::partsOf(buffer.attrs)) {
+    ManifestPart entry{part.getName().str(), std::nullopt};
+    if (part.getData())
+      entry.weight = weightOf(part.getData());
+    tensor.parts.push_back(entry);
+  }
+  for (StringRef other : nn::tiedNamesOf(buffer.attrs))
+    tensor.aliases.push_back(other.str());
   return tensor;
 }
 
 /// A count of a router's slots: `chosen` or `taken`.
-static void noteCount(Manifest &manifest, DictionaryAttr router,
+static void noteCount(Manifest &manifest, nn::RouterAttr router,
                       const BoundaryBuffer &buffer) {
-  std::string name = text(router, "name");
+  std::string name = router.getName().str();
   auto found = llvm::find_if(manifest.routers, [&](const ManifestRouter &r) {
     return r.name == name;
   });
   if (found == manifest.routers.end())
     found = manifest.routers.insert(found, {name, "", ""});
-  (text(router, "counts") == "taken" ? found->taken : found->chosen) =
+  (router.getCounts() == nn::RouterCounts::Taken ? found->taken
+                                                 : found->chosen) =
       buffer.buffer;
 }
 
@@ -188,7 +175,7 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
     } else if (role == nn::Role::Metric) {
       manifest.metrics.push_back({"update", buffer.name, buffer.buffer});
     } else if (role == nn::Role::Accumulator) {
-      if (auto router = buffer.attrs.getAs<DictionaryAttr>(nn::kRouterAttr))
+      if (nn::RouterAttr router = nn::routerOf(buffer.attrs))
         noteCount(manifest, router, buffer);
       else
         manifest.metrics.push_back({"loss_grad", buffer.name, buffer.buffer});

@@ -331,9 +331,9 @@ void PipelineEmitter::call(const Instance &instance, StringRef action,
   std::set<std::string> used;
   func::FuncOp func = instance.functions.at(action.str());
   for (unsigned i = 0; i < func.getNumArguments(); ++i)
-    used.insert(textOf(func.getArgAttrDict(i), kSlotAttr).str());
+    used.insert(pipe::slotOf(func.getArgAttrDict(i)).str());
   for (unsigned i = 0; i < func.getNumResults(); ++i)
-    used.insert(textOf(func.getResultAttrDict(i), kSlotAttr).str());
+    used.insert(pipe::slotOf(func.getResultAttrDict(i)).str());
   for (const std::string &name : used) {
     if (name.empty())
       continue;

@@ -170,17 +170,11 @@ void target::noteVocabulary(ModuleOp module) {
         }
         if (!hasAllSamples(use, type.getShape(), batch))
           continue;
-        auto list = [&](StringRef key, ArrayRef<int64_t> values) {
-          return builder.getNamedAttr(key,
-                                      builder.getDenseI64ArrayAttr(values));
-        };
-        Attribute part = builder.getDictionaryAttr(
-            {list("offsets", use.box.offsets), list("sizes", use.box.sizes),
-             list("strides", use.box.strides),
-             builder.getNamedAttr("rows", builder.getI64IntegerAttr(use.rows)),
-             builder.getNamedAttr("table", builder.getStringAttr(use.table)),
-             builder.getNamedAttr("bits", builder.getI64IntegerAttr(
-                                              isNarrowed ? use.box.bits : 0))});
+        Attribute part = nn::LookupAttr::get(
+            builder.getContext(), builder.getDenseI64ArrayAttr(use.box.offsets),
+            builder.getDenseI64ArrayAttr(use.box.sizes),
+            builder.getDenseI64ArrayAttr(use.box.strides), use.rows,
+            builder.getStringAttr(use.table), isNarrowed ? use.box.bits : 0);
         if (!llvm::is_contained(parts, part))
           parts.push_back(part);
       }
@@ -188,6 +182,6 @@ void target::noteVocabulary(ModuleOp module) {
         func.setArgAttr(number, kVocabularyAttr,
                         builder.getI64IntegerAttr(least));
       if (!parts.empty())
-        func.setArgAttr(number, kLookupsAttr, builder.getArrayAttr(parts));
+        func.setArgAttr(number, nn::kLookupsAttr, builder.getArrayAttr(parts));
     }
 }

@@ -25,8 +25,8 @@ static std::vector<StageTraits> traitsOf(ModuleOp module, int stages) {
     traits[stage].weightsRead = false;
     if (func::FuncOp weights = find("W"))
       for (unsigned i = 0; i < weights.getNumArguments(); ++i)
-        if (auto slot = weights.getArgAttrOfType<StringAttr>(i, kSlotAttr))
-          traits[stage].weightsRead |= slot == kGatheredSlot;
+        traits[stage].weightsRead |=
+            pipe::slotOf(weights.getArgAttrDict(i)) == kGatheredSlot;
   }
   return traits;
 }
@@ -70,8 +70,7 @@ LogicalResult PipelineEmitter::checkPorts() const {
         continue;
       func::FuncOp func = found->second;
       for (unsigned i = 0; i < func.getNumArguments(); ++i) {
-        auto held = func.getArgAttrOfType<StringAttr>(i, kSlotAttr);
-        StringRef own = held ? held.getValue() : StringRef();
+        StringRef own = pipe::slotOf(func.getArgAttrDict(i));
         StringRef name = nn::nameOf(func, i);
         if (nn::roleOf(func, i) == role && own.starts_with(slot) &&
             !llvm::is_contained(given, name))

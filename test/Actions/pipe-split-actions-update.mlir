@@ -5,27 +5,27 @@
 
 // CHECK-LABEL: func.func @update.0
 // CHECK-SAME: (%[[G:.*]]: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
-// CHECK-SAME: -> (tensor<4xf32> {nn.name = "sum.0.0", nn.role = #nn.role<residual>, pipe.slot = "update"})
-// CHECK-SAME: pipe.sums = [{operand = "sum.0.0", result = "sum.0.0.all", stages = array<i64: 0, 2>}]
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "sum.0.0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"update">})
+// CHECK-SAME: pipe.sums = [#pipe.sum<operand = "sum.0.0", result = "sum.0.0.all", stages = [0, 2]>]
 // CHECK-NEXT: return %[[G]]
 
 // CHECK-LABEL: func.func @update.1
-// CHECK-SAME: (%[[ALL:.*]]: tensor<4xf32> {nn.name = "sum.0.0.all", nn.role = #nn.role<residual>, pipe.slot = "update"})
-// CHECK-SAME: pipe.sums = [{operand = "sum.1.0", result = "sum.1.0.all"}]
+// CHECK-SAME: (%[[ALL:.*]]: tensor<4xf32> {nn.name = "sum.0.0.all", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"update">})
+// CHECK-SAME: pipe.sums = [#pipe.sum<operand = "sum.1.0", result = "sum.1.0.all">]
 // CHECK: arith.mulf %[[ALL]], %[[ALL]]
 // CHECK: nn.reduce
 
 // What nobody needs before stands in the last part.
 // CHECK-LABEL: func.func @update.2
 // CHECK-SAME: nn.name = "w", nn.role = #nn.role<parameter>}
-// CHECK-SAME: nn.name = "sum.0.0.all", nn.role = #nn.role<residual>, pipe.slot = "update"}
-// CHECK-SAME: nn.name = "sum.1.0.all", nn.role = #nn.role<residual>, pipe.slot = "update"}
+// CHECK-SAME: nn.name = "sum.0.0.all", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"update">}
+// CHECK-SAME: nn.name = "sum.1.0.all", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"update">}
 // CHECK: arith.negf
 // CHECK-NOT: pipe.sum_stages
 
 // CHAIN-LABEL: func.func @update.0
 // CHAIN-SAME: nn.name = "w", nn.role = #nn.role<gradient>}
-// CHAIN-SAME: nn.name = "sum.0.0.before", nn.role = #nn.role<residual>, pipe.slot = "update"}
+// CHAIN-SAME: nn.name = "sum.0.0.before", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"update">}
 // CHAIN: arith.addf
 func.func @update(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                   %g: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})

@@ -7,40 +7,40 @@
 
 // CHECK-LABEL: func.func @load
 // CHECK-SAME: (%[[MASK:.*]]: tensor<4xf32> {nn.name = "mask", nn.role = #nn.role<input>})
-// CHECK-SAME: -> (tensor<4xf32> {nn.name = "mask.stored", nn.role = #nn.role<residual>, pipe.slot = "store"})
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "mask.stored", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"store">})
 // CHECK: return %[[MASK]]
 
 // CHECK-LABEL: func.func @F
 // CHECK-SAME: nn.name = "w", nn.role = #nn.role<parameter>}
-// CHECK-SAME: nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "recv_f:F"}
-// CHECK-SAME: nn.name = "mask.slot", nn.role = #nn.role<residual>, pipe.slot = "F:I"}
-// CHECK-SAME: -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>, pipe.slot = "F:send_f"}
-// CHECK-SAME: tensor<4xf32> {nn.name = "r0", nn.role = #nn.role<residual>, pipe.slot = "F:W"})
+// CHECK-SAME: nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"recv_f:F">}
+// CHECK-SAME: nn.name = "mask.slot", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:I">}
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"F:send_f">}
+// CHECK-SAME: tensor<4xf32> {nn.name = "r0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:W">})
 
 // CHECK-LABEL: func.func @I
 // CHECK-SAME: nn.name = "w", nn.role = #nn.role<parameter>}
-// CHECK-SAME: nn.name = "mask.slot", nn.role = #nn.role<residual>, pipe.slot = "F:I"}
-// CHECK-SAME: nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "recv_b:W"}
-// CHECK-SAME: -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "I:send_b"})
+// CHECK-SAME: nn.name = "mask.slot", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:I">}
+// CHECK-SAME: nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = #pipe.slot<"recv_b:W">}
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = #pipe.slot<"I:send_b">})
 
 // CHECK-LABEL: func.func @W
-// CHECK-SAME: nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "recv_b:W"}
+// CHECK-SAME: nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = #pipe.slot<"recv_b:W">}
 // CHECK-SAME: nn.name = "w", nn.role = #nn.role<gradient>}
-// CHECK-SAME: nn.name = "r0", nn.role = #nn.role<residual>, pipe.slot = "F:W"}
+// CHECK-SAME: nn.name = "r0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:W">}
 // CHECK-SAME: -> (tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
 // A constant is made where it is read.
 // CHECK: arith.constant
 
 // TWO-LABEL: func.func @B
-// TWO-SAME: nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "recv_b:B"}
-// TWO-SAME: nn.name = "r0", nn.role = #nn.role<residual>, pipe.slot = "F:B"}
-// TWO-SAME: -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "B:send_b"}
+// TWO-SAME: nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = #pipe.slot<"recv_b:B">}
+// TWO-SAME: nn.name = "r0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:B">}
+// TWO-SAME: -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = #pipe.slot<"B:send_b">}
 // TWO-SAME: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
 // TWO-NOT: func.func @W
 
 // The parameter, but not its gradient, lies in a slot of its version.
 // VERSIONS-LABEL: func.func @F
-// VERSIONS-SAME: nn.name = "w", nn.role = #nn.role<parameter>, pipe.slot = "version"}
+// VERSIONS-SAME: nn.name = "w", nn.role = #nn.role<parameter>, pipe.slot = #pipe.slot<"version">}
 // VERSIONS-LABEL: func.func @W
 // VERSIONS-SAME: -> (tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
 func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
@@ -66,8 +66,8 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parame
 
 // Evaluation has a slot of its own, though names are those of training.
 // CHECK-LABEL: func.func @loss
-// CHECK-SAME: nn.name = "loss:cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "eval"}
-// CHECK-SAME: -> (tensor<4xf32> {nn.name = "loss:cut.1.0", nn.role = #nn.role<activation>, pipe.slot = "eval"})
+// CHECK-SAME: nn.name = "loss:cut.0.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"eval">}
+// CHECK-SAME: -> (tensor<4xf32> {nn.name = "loss:cut.1.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"eval">})
 func.func @loss(%x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>})
     -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>}) {
   return %x : tensor<4xf32>
@@ -106,7 +106,7 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parame
 // A condition is known wherever operations of it are: its flag is kept.
 
 // CHECK-LABEL: func.func @F
-// CHECK-SAME: tensor<1xi1> {nn.name = "r{{[0-9]+}}", nn.role = #nn.role<residual>, pipe.slot = "F:W"}
+// CHECK-SAME: tensor<1xi1> {nn.name = "r{{[0-9]+}}", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:W">}
 // CHECK: dist.condition %{{.*}} number 0
 // CHECK: arith.mulf %{{.*}} {nn.when = 0 : i64}
 // CHECK-LABEL: func.func @I

@@ -8,8 +8,8 @@ dist.mesh @m <["data"=2, "tensor"=2]>
 // gather over other axes, nor one that waits for the backward pass.
 // CHECK-LABEL: func.func @unshard(
 // CHECK-SAME:    %[[W:.+]]: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %[[S:.+]]: tensor<4xf32> {nn.name = "s"
-// CHECK-SAME:    -> (tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = "unshard"},
-// CHECK-SAME:        tensor<8xf32> {nn.name = "gathered1", nn.role = #nn.role<residual>, pipe.slot = "unshard"})
+// CHECK-SAME:    -> (tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"unshard">},
+// CHECK-SAME:        tensor<8xf32> {nn.name = "gathered1", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"unshard">})
 // CHECK:         %[[A:.+]] = dist.all_gather %[[W]]
 // CHECK-NOT:       pipe.action
 // CHECK:         %[[E:.+]] = math.exp %[[S]]
@@ -17,13 +17,13 @@ dist.mesh @m <["data"=2, "tensor"=2]>
 // CHECK:         return %[[A]], %[[B]]
 // CHECK-LABEL: func.func @F(
 // CHECK-SAME:    nn.name = "cut.0.0"
-// CHECK-SAME:    tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = "unshard"}
+// CHECK-SAME:    tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"unshard">}
 // CHECK-NOT:     dist.all_gather {{.*}}"data"
 // CHECK:         dist.all_gather {{.*}}"tensor"
 // CHECK:         return
 // CHECK-LABEL: func.func @I(
 // CHECK-SAME:    tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>}
-// CHECK-SAME:    tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = "unshard"}
+// CHECK-SAME:    tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"unshard">}
 // CHECK:         nn.rematerialize
 // CHECK:         dist.all_gather {{.*}}"data"
 
@@ -57,11 +57,11 @@ dist.mesh @m <["data"=2]>
 // up from where it has put them. What is reduced of the loss and of the norm
 // stays.
 // CHECK-LABEL: func.func @reduce_grad(
-// CHECK-SAME:    -> (tensor<4xf32> {nn.name = "reduced0", nn.role = #nn.role<residual>, pipe.slot = "reduced"},
-// CHECK-SAME:        tensor<4xf32> {nn.name = "reduced1", nn.role = #nn.role<residual>, pipe.slot = "reduced"})
+// CHECK-SAME:    -> (tensor<4xf32> {nn.name = "reduced0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"reduced">},
+// CHECK-SAME:        tensor<4xf32> {nn.name = "reduced1", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"reduced">})
 // CHECK:         dist.all_reduce {{.*}} purpose gradient
 // CHECK-LABEL: func.func @update.0()
-// CHECK-SAME:    pipe.sums = [{operand = "reduced0", result = "reduced0.all", stages = array<i64: 0, 1>}]
+// CHECK-SAME:    pipe.sums = [#pipe.sum<operand = "reduced0", result = "reduced0.all", stages = [0, 1]>]
 // CHECK-NEXT:    return
 // CHECK-LABEL: func.func @update.1(
 // CHECK-SAME:    nn.name = "loss"

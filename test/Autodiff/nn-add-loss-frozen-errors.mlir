@@ -11,7 +11,7 @@
 // USED-NOT: error
 // USED: nn.frozen, nn.name = "wte"
 func.func @forward(
-    %w: tensor<2x3xf32> {nn.name = "wte", nn.role = #nn.role<parameter>, nn.tied = [{name = "head", transposed = true}]},
+    %w: tensor<2x3xf32> {nn.name = "wte", nn.role = #nn.role<parameter>, nn.tied = [#nn.tied<name = "head", transposed = true>]},
     %b: tensor<2x3xf32> {nn.name = "b.weight", nn.role = #nn.role<parameter>})
     -> (tensor<2x3xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = arith.addf %w, %b : tensor<2x3xf32>

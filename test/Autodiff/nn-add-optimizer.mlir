@@ -69,7 +69,7 @@
 
 // CLIPPED: error: updates after each microbatch have no norm of all gradients
 func.func @loss_grad(%w: tensor<3x2x2xf32> {nn.name = "w", nn.role = #nn.role<parameter>,
-                                            nn.view = {shape = array<i64: 3, 4>, view = array<i64: 3, 2, 2>}},
+                                            nn.view = #nn.view<shape = [3, 4], view = [3, 2, 2]>},
                      %b: tensor<4xf32> {nn.name = "b", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>},
         tensor<3x2x2xf32> {nn.name = "w", nn.role = #nn.role<gradient>}, tensor<4xf32> {nn.name = "b", nn.role = #nn.role<gradient>}) {

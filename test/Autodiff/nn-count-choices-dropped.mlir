@@ -4,7 +4,7 @@
 // in the stage in which they are.
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    tensor<4xi64> {nn.name = "w.chosen", nn.role = #nn.role<accumulator>
-// CHECK-SAME:    tensor<i64> {nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = {capacity = 7 : i64, capacity_of = 3 : i64, counts = "taken", name = "w", product = "", slots_per_token = 1 : i64}})
+// CHECK-SAME:    tensor<i64> {nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = #nn.router<name = "w", counts = taken, slots_per_token = 1, product = "", capacity = 7, capacity_of = 3>})
 // CHECK:         %[[ID:.+]] = nn.argmax
 // CHECK:         %[[TAKEN:.+]] = arith.select
 // CHECK:         nn.broadcast %[[ID]] dims = [0, 1] {pipe.stage = 1 : i64}
@@ -65,7 +65,7 @@ func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = #nn.role<parameter>})
 
 // Behind other samples, an expert has room for slots of all.
 // CHECK-LABEL: func @loss_train(
-// CHECK-SAME:    nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = {capacity = 2 : i64, capacity_of = 6 : i64
+// CHECK-SAME:    nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = #nn.router<name = "w", counts = taken, {{.*}}capacity = 2, capacity_of = 6
 func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                 %e: tensor<4x5x5xf32> {nn.name = "e", nn.role = #nn.role<parameter>},
                 %loads: tensor<2x4xi64> {nn.name = "loads", nn.role = #nn.role<input>},

@@ -7,7 +7,7 @@
 // CHECK-NOT:     nn.iota
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    %arg1: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>}
-// CHECK-SAME:    tensor<4xi64> {nn.name = "mlp.gate.chosen", nn.role = #nn.role<accumulator>, nn.router = {counts = "chosen", name = "mlp.gate", product = "dot", slots_per_token = 2 : i64}})
+// CHECK-SAME:    tensor<4xi64> {nn.name = "mlp.gate.chosen", nn.role = #nn.role<accumulator>, nn.router = #nn.router<name = "mlp.gate", counts = chosen, slots_per_token = 2, product = "dot">})
 // CHECK:         %[[ID:.+]], %[[IDS:.+]] = nn.top_k
 // CHECK:         %[[LIST:.+]] = nn.iota dim = 0 : tensor<4xi64>
 // CHECK-DAG:     %[[A:.+]] = nn.broadcast %[[IDS]] dims = [0, 1, 2]
@@ -21,7 +21,7 @@
 // BIAS-SAME:     %arg1: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<buffer>}
 // BIAS-LABEL:  func @loss_train(
 // BIAS-SAME:     %arg1: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<buffer>}
-// BIAS-SAME:     nn.router = {bias = "bias", counts = "chosen", name = "mlp.gate", 
+// BIAS-SAME:     nn.router = #nn.router<name = "mlp.gate", counts = chosen, {{.*}}bias = "bias">
 func.func @loss(%w: tensor<5x4xf32> {nn.name = "mlp.gate.weight", nn.role = #nn.role<parameter>},
                 %bias: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>},
                 %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = #nn.role<parameter>},

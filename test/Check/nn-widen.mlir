@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --nn-widen | FileCheck %s
 
 // CHECK-LABEL: func @arguments_values_constants
-// CHECK-SAME:    (%[[X:.+]]: tensor<2x3xf64> {nn.data = {dtype = "f32", file = "w", length = 24 : i64, offset = 0 : i64}, nn.name = "x"},
+// CHECK-SAME:    (%[[X:.+]]: tensor<2x3xf64> {nn.data = #nn.data<file = "w", offset = 0, length = 24, dtype = "f32">, nn.name = "x"},
 // CHECK-SAME:     %[[I:.+]]: tensor<3xi64>)
 // CHECK-SAME:    -> (tensor<2x3xf64> {nn.name = "y"})
 // The constant keeps the value that it had as f32.
@@ -12,7 +12,7 @@
 // CHECK:         %[[C:.+]] = math.exp %[[B]] : tensor<2x3xf64>
 // CHECK:         %[[F:.+]] = arith.sitofp %[[I]] : tensor<3xi64> to tensor<3xf64>
 // CHECK:         return %[[C]]
-func.func @arguments_values_constants(%x: tensor<2x3xf32> {nn.name = "x", nn.data = {file = "w", offset = 0, length = 24, dtype = "f32"}},
+func.func @arguments_values_constants(%x: tensor<2x3xf32> {nn.name = "x", nn.data = #nn.data<file = "w", offset = 0, length = 24, dtype = "f32">},
                                       %i: tensor<3xi64>)
     -> (tensor<2x3xf32> {nn.name = "y"}) {
   %tenth = arith.constant dense<0.1> : tensor<2x3xf32>
@@ -36,9 +36,9 @@ func.func @casts_vanish(%x: tensor<3xf32>) -> tensor<3xf32> {
 
 // Calls and local programs: the type of the whole tensor goes along.
 // CHECK-LABEL: func @local
-// CHECK-SAME:    tensor<2x3xf64> {nn.whole_type = tensor<4x3xf64>}
+// CHECK-SAME:    tensor<2x3xf64> {dist.global_type = tensor<4x3xf64>}
 // CHECK:         call @casts_vanish(%{{.+}}) : (tensor<3xf64>) -> tensor<3xf64>
-func.func @local(%x: tensor<2x3xf32> {nn.whole_type = tensor<4x3xf32>}) -> tensor<3xf32> {
+func.func @local(%x: tensor<2x3xf32> {dist.global_type = tensor<4x3xf32>}) -> tensor<3xf32> {
   %0 = nn.reduce sum %x dims = [0] : tensor<2x3xf32> -> tensor<3xf32>
   %1 = call @casts_vanish(%0) : (tensor<3xf32>) -> tensor<3xf32>
   return %1 : tensor<3xf32>

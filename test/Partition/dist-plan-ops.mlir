@@ -5,7 +5,7 @@ dist.mesh @m <["t"=2]>
 // A contracted factor that is split leaves the result partial.
 // CHECK-LABEL: func @partial
 // CHECK:         nn.einsum
-// CHECK-SAME:      dist.plan = {carry = #dist.axes<{}>, factors = [#dist.axes<{}>, #dist.axes<{"t"}>, #dist.axes<{}>]}
+// CHECK-SAME:      dist.plan = #dist.plan<carry = <{}>, factors = [#dist.axes<{}>, #dist.axes<{"t"}>, #dist.axes<{}>]>
 // CHECK-SAME:      [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
 func.func @partial(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %w: tensor<6x5xf32>) -> tensor<4x5xf32> {
   %0 = nn.einsum "bh,hf->bf" %x, %w : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
@@ -14,9 +14,9 @@ func.func @partial(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, 
 
 // Two partial values are added before they are reduced.
 // CHECK-LABEL: func @carry
-// CHECK:         arith.addf{{.*}}dist.plan = {carry = #dist.axes<{"t"}>
+// CHECK:         arith.addf{{.*}}dist.plan = #dist.plan<carry = <{"t"}>
 // CHECK-SAME:      partial = sum{"t"}
-// CHECK:         math.exp{{.*}}dist.plan = {carry = #dist.axes<{}>
+// CHECK:         math.exp{{.*}}dist.plan = #dist.plan<carry = <{}>
 func.func @carry(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %v: tensor<6x5xf32>, %w: tensor<6x5xf32>) -> tensor<4x5xf32> {
   %0 = nn.einsum "bh,hf->bf" %x, %v : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
   %1 = nn.einsum "bh,hf->bf" %x, %w : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
@@ -27,7 +27,7 @@ func.func @carry(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"
 
 // A partial value that two read is reduced first.
 // CHECK-LABEL: func @negative_two_readers
-// CHECK:         arith.negf{{.*}}dist.plan = {carry = #dist.axes<{}>
+// CHECK:         arith.negf{{.*}}dist.plan = #dist.plan<carry = <{}>
 func.func @negative_two_readers(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %v: tensor<6x5xf32>) -> (tensor<4x5xf32>, tensor<4x5xf32>) {
   %0 = nn.einsum "bh,hf->bf" %x, %v : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
   %1 = arith.negf %0 : tensor<4x5xf32>
@@ -39,7 +39,7 @@ func.func @negative_two_readers(%x: tensor<4x6xf32> {dist.sharding = #dist.shard
 // CHECK-LABEL: func @scatter_the_sum
 // CHECK:         nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
 // CHECK:         nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
-// CHECK:         arith.addf{{.*}}carry = #dist.axes<{"t"}>
+// CHECK:         arith.addf{{.*}}carry = <{"t"}>
 func.func @scatter_the_sum(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %v: tensor<6x5xf32>, %w: tensor<6x5xf32>)
     -> (tensor<4x5xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) {
   %0 = nn.einsum "bh,hf->bf" %x, %v : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
@@ -62,13 +62,13 @@ func.func @rows_first(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{
 // reduced: one reduce-scatter of half the bytes, not three.
 // CHECK-LABEL: func @sum_of_rounded
 // CHECK-COUNT-3: nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
-// CHECK-COUNT-2: arith.extf{{.*}}carry = #dist.axes<{"t"}>
-// CHECK:         arith.addf{{.*}}carry = #dist.axes<{"t"}>
-// CHECK:         arith.truncf{{.*}}carry = #dist.axes<{"t"}>
-// CHECK-COUNT-2: arith.extf{{.*}}carry = #dist.axes<{"t"}>
-// CHECK:         arith.addf{{.*}}carry = #dist.axes<{"t"}>
-// CHECK:         arith.truncf{{.*}}carry = #dist.axes<{"t"}>{{.*}}dist.sharding = [#dist.sharding<@m, [{"t"}, {}]>]
-// CHECK:         arith.extf{{.*}}carry = #dist.axes<{}>
+// CHECK-COUNT-2: arith.extf{{.*}}carry = <{"t"}>
+// CHECK:         arith.addf{{.*}}carry = <{"t"}>
+// CHECK:         arith.truncf{{.*}}carry = <{"t"}>
+// CHECK-COUNT-2: arith.extf{{.*}}carry = <{"t"}>
+// CHECK:         arith.addf{{.*}}carry = <{"t"}>
+// CHECK:         arith.truncf{{.*}}carry = <{"t"}>{{.*}}dist.sharding = [#dist.sharding<@m, [{"t"}, {}]>]
+// CHECK:         arith.extf{{.*}}carry = <{}>
 func.func @sum_of_rounded(%x: tensor<4x6xbf16> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %u: tensor<6x5xbf16>, %v: tensor<6x5xbf16>, %w: tensor<6x5xbf16>)
     -> (tensor<4x5xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) {
   %0 = nn.einsum "bh,hf->bf" %x, %u : tensor<4x6xbf16>, tensor<6x5xbf16> -> tensor<4x5xbf16>
@@ -88,9 +88,9 @@ func.func @sum_of_rounded(%x: tensor<4x6xbf16> {dist.sharding = #dist.sharding<@
 
 // Roundings of the model itself are of the whole sum.
 // CHECK-LABEL: func @negative_rounded_by_the_model
-// CHECK-COUNT-2: arith.extf{{.*}}carry = #dist.axes<{"t"}>
-// CHECK:         arith.addf{{.*}}carry = #dist.axes<{"t"}>
-// CHECK:         arith.truncf{{.*}}carry = #dist.axes<{}>
+// CHECK-COUNT-2: arith.extf{{.*}}carry = <{"t"}>
+// CHECK:         arith.addf{{.*}}carry = <{"t"}>
+// CHECK:         arith.truncf{{.*}}carry = <{}>
 func.func @negative_rounded_by_the_model(%x: tensor<4x6xbf16> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %u: tensor<6x5xbf16>, %v: tensor<6x5xbf16>)
     -> tensor<4x5xbf16> {
   %0 = nn.einsum "bh,hf->bf" %x, %u : tensor<4x6xbf16>, tensor<6x5xbf16> -> tensor<4x5xbf16>
@@ -105,9 +105,9 @@ func.func @negative_rounded_by_the_model(%x: tensor<4x6xbf16> {dist.sharding = #
 // What is rounded when it is complete is not rounded before; and what is added to a
 // value that is complete is reduced as it is, in bf16.
 // CHECK-LABEL: func @negative_sum_of_rounded
-// CHECK:         arith.truncf{{.*}}carry = #dist.axes<{}>
-// CHECK:         arith.extf{{.*}}carry = #dist.axes<{}>
-// CHECK:         arith.addf{{.*}}carry = #dist.axes<{}>
+// CHECK:         arith.truncf{{.*}}carry = <{}>
+// CHECK:         arith.extf{{.*}}carry = <{}>
+// CHECK:         arith.addf{{.*}}carry = <{}>
 func.func @negative_sum_of_rounded(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %w: tensor<6x5xf32>, %y: tensor<4x5xf32>) -> tensor<4x5xf32> {
   %0 = nn.einsum "bh,hf->bf" %x, %w : tensor<4x6xf32>, tensor<6x5xf32> -> tensor<4x5xf32>
   %1 = arith.truncf %0 : tensor<4x5xf32> to tensor<4x5xbf16>
@@ -120,8 +120,8 @@ func.func @negative_sum_of_rounded(%x: tensor<4x6xf32> {dist.sharding = #dist.sh
 // widened before its own sum.
 // CHECK-LABEL: func @negative_read_twice(
 // CHECK-COUNT-2: nn.einsum{{.*}}partial = sum{"t"}
-// CHECK:         arith.extf{{.*}}carry = #dist.axes<{}>
-// CHECK:         arith.extf{{.*}}carry = #dist.axes<{}>
+// CHECK:         arith.extf{{.*}}carry = <{}>
+// CHECK:         arith.extf{{.*}}carry = <{}>
 func.func @negative_read_twice(%x: tensor<4x6xbf16> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %u: tensor<6x5xbf16>, %v: tensor<6x5xbf16>) -> (tensor<4x5xf32>, tensor<4x5xf32>) {
   %0 = nn.einsum "bh,hf->bf" %x, %u : tensor<4x6xbf16>, tensor<6x5xbf16> -> tensor<4x5xbf16>
   %1 = nn.einsum "bh,hf->bf" %x, %v : tensor<4x6xbf16>, tensor<6x5xbf16> -> tensor<4x5xbf16>
@@ -138,7 +138,7 @@ func.func @negative_read_twice(%x: tensor<4x6xbf16> {dist.sharding = #dist.shard
 // over the other axis both stay addends, which are reduced once a step.
 dist.mesh @m <["d"=2, "t"=2]>
 // CHECK-LABEL: func @accumulate
-// CHECK:         arith.addf{{.*}}dist.plan = {carry = #dist.axes<{"d"}>, factors = [#dist.axes<{"t"}>, #dist.axes<{}>]}
+// CHECK:         arith.addf{{.*}}dist.plan = #dist.plan<carry = <{"d"}>, factors = [#dist.axes<{"t"}>, #dist.axes<{}>]>
 // CHECK-SAME:      #dist.sharding<@m, [{"t"}, {}], partial = sum{"d"}>
 func.func @accumulate(%sum: tensor<6x5xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}], partial = sum{"d"}>},
                       %x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{"d", "t"}, {}]>},
@@ -155,8 +155,8 @@ func.func @accumulate(%sum: tensor<6x5xf32> {dist.sharding = #dist.sharding<@m, 
 // goes as addends into what is reduced once a step.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @padded_gradient
-// CHECK:         nn.pad{{.*}}dist.plan = {carry = #dist.axes<{"d"}>
-// CHECK:         arith.addf{{.*}}dist.plan = {carry = #dist.axes<{"d"}>
+// CHECK:         nn.pad{{.*}}dist.plan = #dist.plan<carry = <{"d"}>
+// CHECK:         arith.addf{{.*}}dist.plan = #dist.plan<carry = <{"d"}>
 func.func @padded_gradient(%sum: tensor<40x5xf32> {dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"d"}>},
                            %dy: tensor<8x10x5xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}, {}]>})
     -> (tensor<40x5xf32> {dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"d"}>}) {

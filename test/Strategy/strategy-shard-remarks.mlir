@@ -4,7 +4,7 @@
 // What is padded is said of the sharding that was asked for, not of the one that
 // tensor parallelism would have given.
 module attributes {nn.shard = [
-    {match = "w", dims = [#dist.axes<{"tensor":(2)2}>, #dist.axes<{"data", "tensor":(1)2}>]}]} {
+    #nn.shard<match = "w", dims = [#dist.axes<{"tensor":(2)2}>, #dist.axes<{"data", "tensor":(1)2}>]>]} {
   dist.mesh @mesh <["data"=3, "tensor"=4]>
   // expected-remark @below {{parameter 'w' of type 'tensor<97x36xf32>': dimension 0 does not divide by the 2 ranks of axis 'tensor:(2)2', it is padded to 98}}
   func.func @forward(%x: tensor<6x97xf32> {nn.name = "x", nn.role = #nn.role<input>},

@@ -3,8 +3,8 @@
 // The first dimension is the file's 12, which the program sees as 3 x 4; the
 // second entry speaks of a view; what is given wins over what was there.
 module attributes {nn.shard = [
-    {match = "head.*", dims = [#dist.axes<{}>, #dist.axes<{"tensor"}>]},
-    {match = "fused", dims = [#dist.axes<{}>, #dist.axes<{"tensor":(1)2}>, #dist.axes<{}>], view = array<i64: 3, 4, 5>}]} {
+    #nn.shard<match = "head.*", dims = [#dist.axes<{}>, #dist.axes<{"tensor"}>]>,
+    #nn.shard<match = "fused", dims = [#dist.axes<{}>, #dist.axes<{"tensor":(1)2}>, #dist.axes<{}>], view = [3, 4, 5]>]} {
   dist.mesh @mesh <["data"=2, "tensor"=4]>
   // CHECK-LABEL: func @loss_grad
   // CHECK-SAME:    tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "head.w"
@@ -13,7 +13,7 @@ module attributes {nn.shard = [
   // CHECK-SAME:    -> (tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}], partial = sum{"data"}>, nn.name = "head.w", nn.role = #nn.role<gradient>})
   // CHECK-NOT:   nn.shard
   func.func @loss_grad(%w: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>, nn.name = "head.w", nn.role = #nn.role<parameter>},
-                       %f: tensor<3x4x5xf32> {nn.name = "fused", nn.role = #nn.role<parameter>, nn.view = {shape = array<i64: 12, 5>, view = array<i64: 3, 4, 5>}},
+                       %f: tensor<3x4x5xf32> {nn.name = "fused", nn.role = #nn.role<parameter>, nn.view = #nn.view<shape = [12, 5], view = [3, 4, 5]>},
                        %o: tensor<6x8xf32> {nn.name = "other", nn.role = #nn.role<parameter>})
       -> (tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}], partial = sum{"data"}>, nn.name = "head.w", nn.role = #nn.role<gradient>}) {
     return %w : tensor<6x8xf32>
@@ -24,9 +24,9 @@ module attributes {nn.shard = [
 
 // Experts of one layer: the entry speaks of their stack.
 module attributes {nn.shard = [
-    {match = "experts.*.w", dims = [#dist.axes<{"tensor"}>, #dist.axes<{}>, #dist.axes<{}>]}]} {
+    #nn.shard<match = "experts.*.w", dims = [#dist.axes<{"tensor"}>, #dist.axes<{}>, #dist.axes<{}>]>]} {
   dist.mesh @mesh <["tensor"=2]>
   // CHECK-LABEL: func @stack
   // CHECK-SAME:    tensor<2x6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}, {}]>, nn.name = "experts.0.w"
-  func.func @stack(%w: tensor<2x6x4xf32> {nn.name = "experts.0.w", nn.role = #nn.role<parameter>, nn.parts = [{name = "experts.0.w"}, {name = "experts.1.w"}]}) { return }
+  func.func @stack(%w: tensor<2x6x4xf32> {nn.name = "experts.0.w", nn.role = #nn.role<parameter>, nn.parts = [#nn.part<name = "experts.0.w">, #nn.part<name = "experts.1.w">]}) { return }
 }

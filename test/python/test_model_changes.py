@@ -206,8 +206,8 @@ class ModelChanges(unittest.TestCase):
         support.succeed(*resume)
         size = 4 * left_out.IN * left_out.HIDDEN
         (self.folder / "w.bin").write_bytes(bytes(size))
-        file.write_text(text.replace('nn.name = "w1"', f'nn.data = {{file = "w.bin", offset = 0, length = {size}, '
-                                     'dtype = "f32"}, nn.name = "w1"'))
+        file.write_text(text.replace('nn.name = "w1"', f'nn.data = #nn.data<file = "w.bin", offset = 0, length = {size}, '
+                                     'dtype = "f32">, nn.name = "w1"'))
         support.succeed(*resume)
         # No type says which of its sizes is the number of samples.
         file.write_text(left_out.model(left_out.BATCH // 2))

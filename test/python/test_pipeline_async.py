@@ -29,7 +29,7 @@ def perceptron():
     for i in range(LAYERS):
         for name, kind, size in (("w", matrix, 0.6), ("b", vector, 0.3)):
             args.append(f'%{name}{i}: {kind} {{nn.name = "{name}{i}", nn.role = #nn.role<parameter>, nn.init = '
-                        f'{{kind = "normal", a = 0.0 : f64, b = {size} : f64}}}}')
+                        f'#nn.init<normal, a = 0.0 : f64, b = {size} : f64>}}')
         body += [f'%p{i} = nn.einsum "bi,ih->bh" {at}, %w{i} : {batch}, {matrix} -> {batch}',
                  f"%c{i} = nn.broadcast %b{i} dims = [1] : {vector} -> {batch}",
                  f"%s{i} = arith.addf %p{i}, %c{i} : {batch}"]

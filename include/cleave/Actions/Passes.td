@@ -69,12 +69,12 @@ def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
     ```mlir
     dist.mesh @m <["data"=2]>
     func.func @unshard(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
-        -> (tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = "unshard"}) {
+        -> (tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"unshard">}) {
       %0 = dist.all_gather %w dims [0] over @m {"data"} purpose parameter : (tensor<4xf32>) -> tensor<8xf32>
       return %0 : tensor<8xf32>
     }
     func.func @loss_grad(%x: tensor<8xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>},
-                         %0: tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = "unshard"})
+                         %0: tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"unshard">})
         -> (tensor<8xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>}) {
       %1 = arith.mulf %0, %x : tensor<8xf32>
       return %1 : tensor<8xf32>
@@ -86,7 +86,7 @@ def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
     Option<"reduce", "reduce", "bool", "true", "Reductions of gradients are an action.">,
     ListOption<"axes", "axes", "std::string", "The axes over which parameters are gathered there.">,
   ];
-  let dependentDialects = ["::mlir::func::FuncDialect"];
+  let dependentDialects = ["::mlir::func::FuncDialect", "::cleave::pipe::PipeDialect"];
 }
 
 def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
@@ -98,7 +98,7 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
     each `pipe.sum_stages` into `@update.0`, `@update.1`, ... What one action computes
     and another reads becomes a result and an argument of role `residual`. Whatever
     lives between actions, once for every microbatch that is under way, has
-    `pipe.slot = "first:last"`: the events between which it must be kept. Constants
+    `pipe.slot = #pipe.slot<"first:last">`: the events between which it must be kept. Constants
     are made again where they are read.
 
     Before:
@@ -119,19 +119,19 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
     After:
     ```mlir
     func.func @F(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
-                 %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "recv_f:W"})
-        -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>, pipe.slot = "F:send_f"}) {
+                 %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"recv_f:W">})
+        -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"F:send_f">}) {
       %y = arith.mulf %x, %w : tensor<4xf32>
       return %y : tensor<4xf32>
     }
     func.func @I(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
-                 %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "recv_b:W"})
-        -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "I:send_b"}) {
+                 %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = #pipe.slot<"recv_b:W">})
+        -> (tensor<4xf32> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = #pipe.slot<"I:send_b">}) {
       %dx = arith.mulf %dy, %w : tensor<4xf32>
       return %dx : tensor<4xf32>
     }
-    func.func @W(%x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "recv_f:W"},
-                 %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "recv_b:W"})
+    func.func @W(%x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"recv_f:W">},
+                 %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = #pipe.slot<"recv_b:W">})
         -> (tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
       %dw = arith.mulf %dy, %x : tensor<4xf32>
       return %dw : tensor<4xf32>
@@ -145,7 +145,8 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
     Option<"versions", "versions", "bool", "false",
            "Parameters lie in slots of class `version`: microbatches that are under way read different ones">,
   ];
-  let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::arith::ArithDialect",
+                           "::cleave::pipe::PipeDialect"];
 }
 
 #endif

@@ -12,12 +12,12 @@ mlir::DictionaryAttr parameterOf(mlir::ModuleOp module, llvm::StringRef name);
 
 /// The view of a port: its own, or that of the parameter of `module` which its
 /// gradient, tap or state belongs to. Null where both are the same.
-mlir::DictionaryAttr viewOf(mlir::ModuleOp module, const Port &port);
+nn::ViewAttr viewOf(mlir::ModuleOp module, const Port &port);
 
 /// The file's tensor as the program sees it, and the inverse. The identity
 /// for a null view.
-Tensor seenThrough(mlir::DictionaryAttr view, const Tensor &stored);
-Tensor asStored(mlir::DictionaryAttr view, const Tensor &seen);
+Tensor seenThrough(nn::ViewAttr view, const Tensor &stored);
+Tensor asStored(nn::ViewAttr view, const Tensor &seen);
 
 } // namespace cleave::check
 

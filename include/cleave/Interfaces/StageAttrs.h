@@ -11,9 +11,6 @@ namespace cleave {
 inline constexpr llvm::StringLiteral kStageAttr = "pipe.stage";
 /// On collectives of a stage's @loss_grad: the action that they belong to.
 inline constexpr llvm::StringLiteral kActionAttr = "pipe.action";
-/// On arguments and results: the slot class of what lives between actions, from
-/// which event to which ("recv_f:W"; several last events with commas).
-inline constexpr llvm::StringLiteral kSlotAttr = "pipe.slot";
 /// On arguments and results that pass from stage to stage in tiles: the
 /// sharding that the value has inside the stages.
 inline constexpr llvm::StringLiteral kInsideAttr = "pipe.inside";
@@ -25,9 +22,6 @@ inline constexpr llvm::StringLiteral kUpdateSlot = "update";
 /// The functions of a stage that UNSHARD and REDUCE_GRAD call.
 inline constexpr llvm::StringLiteral kUnshardFunc = "unshard";
 inline constexpr llvm::StringLiteral kReduceGradFunc = "reduce_grad";
-/// On a part of @update: what the stages add up behind it, in order. An array
-/// of dictionaries {operand = name, result = name, stages = array or absent}.
-inline constexpr llvm::StringLiteral kSumsAttr = "pipe.sums";
 
 } // namespace cleave
 

@@ -11,7 +11,7 @@ namespace cleave {
 #include "cleave/Strategy/Passes.h.inc"
 
 /// On a module, until `strategy-shard`: shardings of parameters by hand, each
-/// {match, dims, view}.
+/// a #nn.shard.
 inline constexpr llvm::StringLiteral kShardAttr = "nn.shard";
 
 /// Reports the first pattern of [[shard]] that no parameter of a whole model

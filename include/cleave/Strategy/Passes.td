@@ -87,7 +87,7 @@ def StrategyShardPass : Pass<"strategy-shard", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    module attributes {nn.shard = [{match = ".*head", dims = [#dist.axes<{"tensor"}>, #dist.axes<{}>]} ]} {
+    module attributes {nn.shard = [#nn.shard<match = ".*head", dims = [#dist.axes<{"tensor"}>, #dist.axes<{}>]> ]} {
       dist.mesh @mesh <["tensor"=2]>
       func.func private @f(tensor<6x10xf32> {nn.name = "head", nn.role = #nn.role<parameter>})
     }

@@ -215,22 +215,15 @@ DictionaryAttr Importer::attributesOf(const Argument &argument) {
     attributes.set(nn::kFrozenAttr, builder.getUnitAttr());
   if (argument.tensor) {
     const ByteRange &range = argument.tensor->range;
-    attributes.set(
-        kDataAttr,
-        builder.getDictionaryAttr(
-            {builder.getNamedAttr("file", builder.getStringAttr(range.file)),
-             builder.getNamedAttr("offset",
-                                  builder.getI64IntegerAttr(range.offset)),
-             builder.getNamedAttr("length",
-                                  builder.getI64IntegerAttr(range.length)),
-             builder.getNamedAttr("dtype", builder.getStringAttr(nameOf(
-                                               argument.tensor->type)))}));
+    attributes.set(nn::kDataAttr,
+                   nn::DataAttr::get(
+                       &context, builder.getStringAttr(range.file),
+                       range.offset, range.length,
+                       builder.getStringAttr(nameOf(argument.tensor->type))));
     SmallVector<Attribute> tied;
     auto add = [&](const std::string &name, bool transposed) {
-      tied.push_back(builder.getDictionaryAttr(
-          {builder.getNamedAttr("name", builder.getStringAttr(name)),
-           builder.getNamedAttr("transposed",
-                                builder.getBoolAttr(transposed))}));
+      tied.push_back(
+          nn::TiedAttr::get(&context, builder.getStringAttr(name), transposed));
     };
     for (const TensorRef &other : model.initializers())
       if (&other != argument.tensor && other.inFile && other.range.length &&
@@ -240,7 +233,7 @@ DictionaryAttr Importer::attributesOf(const Argument &argument) {
     for (const Tie *tie : tiesOf[argument.name])
       add(tie->copy, tie->transposed);
     if (!tied.empty())
-      attributes.set(kTiedAttr, builder.getArrayAttr(tied));
+      attributes.set(nn::kTiedAttr, builder.getArrayAttr(tied));
   }
   return attributes.getDictionary(&context);
 }

@@ -126,3 +126,19 @@ func.func @overflow(%a: tensor<8xf32>) {
 // M1
 // expected-error @below {{axis "y" of size 4611686018427387904 makes more than 2147483647 ranks}}
 dist.mesh @m <["x"=4, "y"=4611686018427387904]>
+
+// -----
+
+func.func @plan(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{dist.plan: expected #dist.plan<carry = ..., factors = [...]>, found {}}}
+  %0 = arith.negf %x {dist.plan = {}} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @plan_factors(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{#dist.plan has factors = ["x"]; expected a list of #dist.axes}}
+  %0 = arith.negf %x {dist.plan = #dist.plan<carry = <{}>, factors = ["x"]>} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

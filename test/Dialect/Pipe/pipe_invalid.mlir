@@ -64,3 +64,45 @@ func.func @type(%a: tensor<f32>) {
   %0 = "pipe.sum_stages"(%a) : (tensor<f32>) -> tensor<2xf32>
   return
 }
+
+// -----
+
+// expected-error @below {{'pipe.slot' is "F:W"; expected #pipe.slot<...>, like #pipe.slot<"F:W">}}
+func.func @slot_string(%x: tensor<4xf32> {pipe.slot = "F:W"}) { return }
+
+// -----
+
+// expected-error @below {{#pipe.slot<"forward"> has the unknown class 'forward'; expected store, unshard, reduced, update, eval, version, or FIRST:LAST of events of a stage, like recv_f:W}}
+func.func @slot_class(%x: tensor<4xf32> {pipe.slot = #pipe.slot<"forward">}) { return }
+
+// -----
+
+// expected-error @below {{#pipe.slot<"send_f:W"> has the unknown first event 'send_f'; expected F, I, W, B, recv_f, recv_b}}
+func.func @slot_first(%x: tensor<4xf32> {pipe.slot = #pipe.slot<"send_f:W">}) { return }
+
+// -----
+
+// expected-error @below {{#pipe.slot<"F:send_f,V"> has the unknown last event 'V'; expected F, I, W, B, send_f, send_b}}
+func.func @slot_last(%x: tensor<4xf32> {pipe.slot = #pipe.slot<"F:send_f,V">}) { return }
+
+// -----
+
+// expected-error @below {{'pipe.stage' is -1 : i64; expected an i64, at least 0}}
+func.func @stage() attributes {pipe.stage = -1 : i64} { return }
+
+// -----
+
+// expected-error @below {{'pipe.sums' is ["x"]; expected a list of #pipe.sum<operand = ..., result = ...>}}
+func.func @sums() attributes {pipe.sums = ["x"]} { return }
+
+// -----
+
+// expected-error @below {{'pipe.schedule' is {axis = "x"}; expected {axis, link, position, name, table}}}
+module attributes {pipe.schedule = {axis = "x"}} {}
+
+// -----
+
+// expected-error @below {{unknown attribute 'pipe.slots' on a result; expected one of pipe.slot, pipe.stages, pipe.differentiable, pipe.inside}}
+func.func @port(%x: tensor<4xf32>) -> (tensor<4xf32> {pipe.slots}) {
+  return %x : tensor<4xf32>
+}

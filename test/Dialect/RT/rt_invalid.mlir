@@ -514,3 +514,31 @@ func.func @narrow_bf16(%x: tensor<2x3x8xbf16>, %w: tensor<4x3x3xbf16>) {
     : (tensor<2x3x8xbf16>, tensor<4x3x3xbf16>) -> tensor<2x4x8xbf16>
   return
 }
+
+// -----
+
+// expected-error @below {{'rt.buffer' is array<i64: 0>; expected array<i64: arena, offset>}}
+func.func @buffer(%x: tensor<4xf32> {rt.buffer = array<i64: 0>}) { return }
+
+// -----
+
+// expected-error @below {{'rt.arenas' is [64, 128]; expected an array<i64>}}
+module attributes {rt.arenas = [64, 128]} {}
+
+// -----
+
+// expected-error @below {{'rt.lifetimes' is [{name = "x"}]; expected a list of {first, kind, last, name, offset, size}}}
+func.func @lifetimes() attributes {rt.lifetimes = [{name = "x"}]} { return }
+
+// -----
+
+func.func @buffers(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'rt.buffers' has 1 numbers; expected arena and offset of each of 1 results}}
+  %0 = arith.negf %x {rt.buffers = array<i64: 0>} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{unknown attribute 'rt.arena' on an operation; expected one of rt.buffers,}}
+module attributes {rt.arena = array<i64: 64>} {}

@@ -4,6 +4,7 @@
 #include "cleave/Check/Engine.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Interfaces.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,19 +29,19 @@ module attributes {pipe.schedule = {axis = "pipeline", link = "intra", position 
                                     name = "custom", table = "TABLE"}} {
   dist.mesh @mesh <["pipeline"=1]>
   func.func @load.0(%x: tensor<2xf64> {nn.name = "x", nn.role = #nn.role<input>})
-      -> (tensor<2xf64> {nn.name = "x.stored", nn.role = #nn.role<residual>, pipe.slot = "store"})
+      -> (tensor<2xf64> {nn.name = "x.stored", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"store">})
       attributes {pipe.stage = 0 : i64} {
     return %x : tensor<2xf64>
   }
   func.func @F.0(%w: tensor<2xf64> {nn.name = "w", nn.role = #nn.role<parameter>},
-                 %x: tensor<2xf64> {nn.name = "x.slot", nn.role = #nn.role<residual>, pipe.slot = "F:READ_X"})
-      -> (tensor<2xf64> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "F:send_f"})
+                 %x: tensor<2xf64> {nn.name = "x.slot", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:READ_X">})
+      -> (tensor<2xf64> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"F:send_f">})
       attributes {pipe.stage = 0 : i64} {
     %y = arith.mulf %w, %x : tensor<2xf64>
     return %y : tensor<2xf64>
   }
-  func.func @B.0(%x: tensor<2xf64> {nn.name = "x.slot", nn.role = #nn.role<residual>, pipe.slot = "F:READ_X"},
-                 %dy: tensor<2xf64> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "recv_b:B"},
+  func.func @B.0(%x: tensor<2xf64> {nn.name = "x.slot", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:READ_X">},
+                 %dy: tensor<2xf64> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = #pipe.slot<"recv_b:B">},
                  %sum: tensor<2xf64> {nn.name = "w", nn.role = #nn.role<gradient>})
       -> (tensor<2xf64> {nn.name = "w", nn.role = #nn.role<gradient>})
       attributes {pipe.stage = 0 : i64} {
@@ -49,33 +50,33 @@ module attributes {pipe.schedule = {axis = "pipeline", link = "intra", position 
     return %new : tensor<2xf64>
   }
   func.func @update.0.0(%g: tensor<2xf64> {nn.name = "w", nn.role = #nn.role<gradient>})
-      -> (tensor<2xf64> {nn.name = "sum.0.0", nn.role = #nn.role<residual>, pipe.slot = "update"})
-      attributes {pipe.stage = 0 : i64, pipe.sums = [{operand = "sum.0.0", result = "sum.0.0.all"}]} {
+      -> (tensor<2xf64> {nn.name = "sum.0.0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"update">})
+      attributes {pipe.stage = 0 : i64, pipe.sums = [#pipe.sum<operand = "sum.0.0", result = "sum.0.0.all">]} {
     return %g : tensor<2xf64>
   }
-  func.func @update.1.0(%all: tensor<2xf64> {nn.name = "sum.0.0.all", nn.role = #nn.role<residual>, pipe.slot = "update"},
+  func.func @update.1.0(%all: tensor<2xf64> {nn.name = "sum.0.0.all", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"update">},
                         %w: tensor<2xf64> {nn.name = "w", nn.role = #nn.role<parameter>})
       -> (tensor<2xf64> {nn.name = "w", nn.role = #nn.role<parameter>})
       attributes {pipe.stage = 0 : i64} {
     %new = arith.addf %w, %all : tensor<2xf64>
     return %new : tensor<2xf64>
   }
-  func.func @F.1(%y: tensor<2xf64> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "recv_f:READ_Y"},
+  func.func @F.1(%y: tensor<2xf64> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"recv_f:READ_Y">},
                  %sum: tensor<2xf64> {nn.name = "loss", nn.role = #nn.role<loss>})
       -> (tensor<2xf64> {nn.name = "loss", nn.role = #nn.role<loss>})
       attributes {pipe.stage = 1 : i64} {
     %new = arith.addf %sum, %y : tensor<2xf64>
     return %new : tensor<2xf64>
   }
-  func.func @B.1(%y: tensor<2xf64> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = "recv_f:READ_Y"})
-      -> (tensor<2xf64> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = "B:send_b"})
+  func.func @B.1(%y: tensor<2xf64> {nn.name = "cut.0.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"recv_f:READ_Y">})
+      -> (tensor<2xf64> {nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>, pipe.slot = #pipe.slot<"B:send_b">})
       attributes {pipe.stage = 1 : i64} {
     %dy = arith.mulf %y, %y : tensor<2xf64>
     return %dy : tensor<2xf64>
   }
   func.func @update.0.1(%loss: tensor<2xf64> {nn.name = "loss", nn.role = #nn.role<loss>})
-      -> (tensor<2xf64> {nn.name = "sum.0.0", nn.role = #nn.role<residual>, pipe.slot = "update"})
-      attributes {pipe.stage = 1 : i64, pipe.sums = [{operand = "sum.0.0", result = "sum.0.0.all"}]} {
+      -> (tensor<2xf64> {nn.name = "sum.0.0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"update">})
+      attributes {pipe.stage = 1 : i64, pipe.sums = [#pipe.sum<operand = "sum.0.0", result = "sum.0.0.all">]} {
     return %loss : tensor<2xf64>
   }
 }
@@ -88,7 +89,7 @@ protected:
   PipelineEngineTest() {
     DialectRegistry registry;
     registry.insert<arith::ArithDialect, dist::DistDialect, func::FuncDialect,
-                    nn::NNDialect>();
+                    nn::NNDialect, pipe::PipeDialect>();
     registerInterfaceModels(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
@@ -194,12 +195,13 @@ TEST_F(PipelineEngineTest, StagesThatCannotBeJoinedAreRefused) {
   EXPECT_FALSE(run({{"TABLE", "0F0\\0A"}, {"READ_X", "B"}, {"READ_Y", "B"}}));
   EXPECT_NE(said.find("pipe.schedule"), std::string::npos) << said;
   said.clear();
-  EXPECT_FALSE(run({{"TABLE", oneForward},
-                    {"READ_X", "B"},
-                    {"READ_Y", "B"},
-                    {"[{operand = \"sum.0.0\", result = \"sum.0.0.all\"}]} {\n "
-                     "   return %loss",
-                     "[]} {\n    return %loss"}}));
+  EXPECT_FALSE(
+      run({{"TABLE", oneForward},
+           {"READ_X", "B"},
+           {"READ_Y", "B"},
+           {"[#pipe.sum<operand = \"sum.0.0\", result = \"sum.0.0.all\">]} {\n "
+            "   return %loss",
+            "[]} {\n    return %loss"}}));
   EXPECT_NE(said.find("not all of the stages"), std::string::npos) << said;
 }
 

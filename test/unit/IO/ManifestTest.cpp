@@ -6,6 +6,7 @@
 #include "cleave/io/Weights.h"
 
 #include <gtest/gtest.h>
+#include <set>
 
 #include <cmath>
 
@@ -126,6 +127,16 @@ std::string refusal(const std::string &from, const std::string &to) {
   Manifest m;
   EXPECT_FALSE(manifestFromJson(text, m, error)) << to;
   return error;
+}
+
+TEST(Manifest, RolesOfInputsAreSpelledApart) {
+  std::set<std::string> spelled;
+  for (int i = 0; i <= int(InputRole::Microbatch); ++i) {
+    spelled.insert(spell(InputRole(i)));
+    EXPECT_EQ(inputRoleOf(spell(InputRole(i))), InputRole(i)) << i;
+  }
+  EXPECT_EQ(spelled.size(), size_t(InputRole::Microbatch) + 1);
+  EXPECT_EQ(spelled.count(""), 0u);
 }
 
 TEST(Manifest, MistakesNameTheKey) {

@@ -55,14 +55,13 @@ protected:
   /// The bytes that nn.data names; the view has their order.
   Tensor weight(func::FuncOp function, unsigned index) {
     Tensor tensor(cast<RankedTensorType>(function.getArgumentTypes()[index]));
-    auto data = function.getArgAttrOfType<DictionaryAttr>(index, kDataAttr);
+    nn::DataAttr data = nn::dataOf(function.getArgAttrDict(index));
     std::ifstream file(std::string(CLEAVE_TEST_MODELS) + "/" +
-                           data.getAs<StringAttr>("file").str(),
+                           data.getFile().str(),
                        std::ios::binary);
-    file.seekg(data.getAs<IntegerAttr>("offset").getInt());
+    file.seekg(data.getOffset());
     std::vector<float> values(tensor.size());
-    EXPECT_EQ(data.getAs<IntegerAttr>("length").getInt(),
-              int64_t(values.size() * sizeof(float)));
+    EXPECT_EQ(data.getLength(), int64_t(values.size() * sizeof(float)));
     file.read(reinterpret_cast<char *>(values.data()),
               values.size() * sizeof(float));
     EXPECT_TRUE(bool(file));

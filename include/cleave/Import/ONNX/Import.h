@@ -24,17 +24,6 @@ class OpPassManager;
 
 namespace cleave {
 
-/// Discardable attributes of arguments that the importer adds beside `nn.name`
-/// and `nn.role`.
-/// {file, offset, length, dtype}: where the bytes lie; the file is relative to
-/// the model's folder.
-inline constexpr llvm::StringLiteral kDataAttr = "nn.data";
-/// {shape, view[, permutation]}: the argument is the file's tensor of `shape`,
-/// seen as `view`; absent where they are the same.
-inline constexpr llvm::StringLiteral kViewAttr = "nn.view";
-/// [{name, transposed}]: other tensors of the file that are this one.
-inline constexpr llvm::StringLiteral kTiedAttr = "nn.tied";
-
 /// Of the module: [name]: inputs of the graph that no node reads, and that the
 /// function lacks.
 inline constexpr llvm::StringLiteral kUnreadAttr = "nn.unread_inputs";

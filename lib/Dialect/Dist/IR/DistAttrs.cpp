@@ -340,3 +340,12 @@ LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "priority " << priority << " is negative";
   return success();
 }
+
+LogicalResult
+PlanAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                 AxisListAttr, ArrayAttr factors) {
+  if (!llvm::all_of(factors, llvm::IsaPred<AxisListAttr>))
+    return emitError() << "#dist.plan has factors = " << factors
+                       << "; expected a list of #dist.axes";
+  return success();
+}

@@ -65,9 +65,10 @@ static LogicalResult verifyGlobalType(Operation *op, Attribute value,
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attr) {
   if (attr.getName() == kPlanAttrName)
-    return isa<DictionaryAttr>(attr.getValue())
+    return isa<PlanAttr>(attr.getValue())
                ? success()
-               : op->emitError("dist.plan: expected a dictionary, found ")
+               : op->emitError("dist.plan: expected #dist.plan<carry = ..., "
+                               "factors = [...]>, found ")
                      << attr.getValue();
   if (attr.getName() == kPadMaskAttrName ||
       attr.getName() == kTilePaddingAttrName) {

@@ -1,11 +1,18 @@
 // Spelling and checks of the dialect's attributes.
 
-#include "cleave/Dialect/NN/IR/Ports.h"
+#include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Dialect/NN/IR/Parts.h"
+#include "cleave/Support/AttrChecks.h"
 
 #include "mlir/IR/DialectImplementation.h"
 
 using namespace mlir;
+using namespace cleave;
 using namespace cleave::nn;
+
+//===----------------------------------------------------------------------===//
+// Roles
+//===----------------------------------------------------------------------===//
 
 static std::string allRoles() {
   std::string names;
@@ -54,32 +61,180 @@ static LogicalResult verifyRole(Location loc, Attribute value) {
   return error << "...> with one of " << allRoles();
 }
 
-static LogicalResult verifyPort(Location loc, NamedAttribute attr) {
+//===----------------------------------------------------------------------===//
+// Verifiers of attributes
+//===----------------------------------------------------------------------===//
+
+/// The number of elements, or -1 where a size is below 0 or it is beyond i64.
+static int64_t elementsOf(ArrayRef<int64_t> shape) {
+  int64_t elements = 1;
+  for (int64_t size : shape)
+    if (size < 0 || llvm::MulOverflow(elements, size, elements))
+      return -1;
+  return elements;
+}
+
+LogicalResult
+ViewAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                 DenseI64ArrayAttr shape, DenseI64ArrayAttr view,
+                 DenseI64ArrayAttr permutation) {
+  int64_t stored = elementsOf(shape), seen = elementsOf(view);
+  if (stored < 0 || stored != seen) // (V1)
+    return emitError() << "#nn.view has shape = [" << shape.asArrayRef()
+                       << "] and view = [" << view.asArrayRef()
+                       << "]; expected as many elements in both";
+  if (!permutation)
+    return success();
+  SmallVector<int64_t> dims(permutation.asArrayRef());
+  llvm::sort(dims);
+  if (!llvm::equal(dims, llvm::seq<int64_t>(0, view.size()))) // (V2)
+    return emitError() << "#nn.view has permutation = ["
+                       << permutation.asArrayRef()
+                       << "]; expected each dimension of view = ["
+                       << view.asArrayRef() << "] once";
+  return success();
+}
+
+LogicalResult
+DataAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                 StringAttr file, int64_t offset, int64_t length, StringAttr) {
+  if (offset < 0 || length < 0)
+    return emitError() << "#nn.data of file " << file
+                       << " has offset = " << offset
+                       << " and length = " << length
+                       << "; expected neither below 0";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Ports
+//===----------------------------------------------------------------------===//
+
+static bool isPartList(Attribute value) {
+  return isListOf<PartAttr>(value) && !cast<ArrayAttr>(value).empty();
+}
+
+// Those that layers above add are documented in the dialect's description, too.
+static constexpr KnownAttr kPortAttrs[] = {
+    {kNameAttr, isAttr<StringAttr>, "a string"},
+    {kRoleAttr, isAttr<RoleAttr>, "#nn.role<...>"},
+    {kViewAttr, isAttr<ViewAttr>, "#nn.view<shape = [...], view = [...]>"},
+    {kDataAttr, isAttr<DataAttr>,
+     "#nn.data<file = ..., offset = ..., length = ..., dtype = ...>"},
+    {kTiedAttr, isListOf<TiedAttr>,
+     "a list of #nn.tied<name = ..., transposed = ...>"},
+    {kPartsAttr, isPartList,
+     "a list of #nn.part<name = ...> with at least one"},
+    {kInitAttr, isAttr<InitAttr>,
+     "#nn.init<zeros>, #nn.init<constant, a = ...>, or normal or uniform with "
+     "a and b"},
+    {kRouterAttr, isAttr<RouterAttr>,
+     "#nn.router<name = ..., counts = chosen or taken>"},
+    {kLookupsAttr, isListOf<LookupAttr>, "a list of #nn.lookup<...>"},
+    {"nn.vocabulary", isI64, "an i64"},
+    {kBatchDimAttr, isI64, "an i64, the dimension that counts samples, or -1"},
+    {"nn.position_dim", isI64,
+     "an i64, the dimension that counts positions, or -1"},
+    {kWholeCallAttr, isAttr<UnitAttr>, "a unit"},
+    {kWholeStepAttr, isAttr<StringAttr>, "a string, the name of an input"},
+    {kFrozenAttr, isAttr<UnitAttr>, "a unit"},
+    {kVectorAttr, isAttr<UnitAttr>, "a unit"},
+    {kCountAttr, isAttr<StringAttr>, "a string, the name of an argument"},
+};
+
+/// What an attribute says of a port's type. `whole` is the type of the whole
+/// tensor, where ranks hold tiles.
+static LogicalResult verifyFits(Location loc, NamedAttribute attr, Type whole) {
+  auto type = dyn_cast<RankedTensorType>(whole);
+  if (!type)
+    return success();
+  if (auto view = dyn_cast<ViewAttr>(attr.getValue()))
+    if (type.hasStaticShape() &&
+        elementsOf(view.getView()) != type.getNumElements())
+      return emitError(loc)
+             << "'" << attr.getName().getValue() << "' is " << view << " with "
+             << elementsOf(view.getView()) << " elements; expected the "
+             << type.getNumElements() << " of " << type;
+  bool isDim =
+      attr.getName() == kBatchDimAttr || attr.getName() == "nn.position_dim";
+  if (auto dim = dyn_cast<IntegerAttr>(attr.getValue());
+      isDim && (dim.getInt() < -1 || dim.getInt() >= type.getRank()))
+    return emitError(loc) << "'" << attr.getName().getValue() << "' is "
+                          << dim.getInt() << "; expected a dimension of "
+                          << type << ", or -1";
+  return success();
+}
+
+static LogicalResult verifyPort(Location loc, NamedAttribute attr, Type type,
+                                DictionaryAttr attrs) {
   if (attr.getName() == kRoleAttr)
     return verifyRole(loc, attr.getValue());
-  return success();
+  if (failed(verifyKnown([&] { return emitError(loc); }, attr, kPortAttrs,
+                         "an argument or result")))
+    return failure();
+  // The sharding dialect notes the whole tensor's type so.
+  auto whole = attrs.getAs<TypeAttr>("dist.global_type");
+  return verifyFits(loc, attr, whole ? whole.getValue() : type);
 }
 
 LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                                   unsigned index,
                                                   NamedAttribute attr) {
   auto func = dyn_cast<FunctionOpInterface>(op);
-  Location loc = func && !func.isExternal()
-                     ? func.getFunctionBody().getArgument(index).getLoc()
-                     : op->getLoc();
-  return verifyPort(loc, attr);
+  if (!func)
+    return op->emitError() << "'" << attr.getName().getValue()
+                           << "' stands on an argument of a region; expected "
+                              "it on arguments of functions";
+  Location loc = func.isExternal()
+                     ? op->getLoc()
+                     : func.getFunctionBody().getArgument(index).getLoc();
+  return verifyPort(loc, attr, func.getArgumentTypes()[index],
+                    func.getArgAttrDict(index));
 }
 
 LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op, unsigned,
-                                                     unsigned,
+                                                     unsigned index,
                                                      NamedAttribute attr) {
-  return verifyPort(op->getLoc(), attr);
+  auto func = dyn_cast<FunctionOpInterface>(op);
+  if (!func)
+    return op->emitError()
+           << "'" << attr.getName().getValue()
+           << "' stands on a result of a region; expected it on "
+              "results of functions";
+  return verifyPort(op->getLoc(), attr, func.getResultTypes()[index],
+                    func.getResultAttrDict(index));
 }
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+static constexpr KnownAttr kOperationAttrs[] = {
+    {"nn.shard", isListOf<ShardAttr>,
+     "a list of #nn.shard<match = ..., dims = [...]>"},
+    {kConstantsAttr, isListOf<StringAttr>, "a list of strings"},
+    {"nn.unread_inputs", isListOf<StringAttr>, "a list of strings"},
+    {"nn.graph_digest", isAttr<StringAttr>, "a string"},
+    {"nn.positions", isAttr<UnitAttr>, "a unit"},
+    {kStorageAttr, isAttr<UnitAttr>, "a unit"},
+    {"nn.reorder", isAttr<UnitAttr>, "a unit"},
+    {"nn.grouped", isAttr<UnitAttr>, "a unit"},
+    {"nn.candidates", isAttr<UnitAttr>, "a unit"},
+    {"nn.when", isI64, "an i64, the number of a dist.condition"},
+    {"nn.row_share", isI64, "an i64"},
+    {"nn.kernel", isAttr<UnitAttr>, "a unit"},
+    {"nn.extent", isI64, "an i64"},
+    {"nn.grain", isI64, "an i64"},
+    {"nn.inplace", isAttr<DenseI64ArrayAttr>, "an array<i64>"},
+    {"nn.align", isAttr<DenseI64ArrayAttr>, "an array<i64>"},
+    {"nn.ptx", isAttr<StringAttr>, "a string"},
+};
 
 LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
                                                   NamedAttribute attr) {
   if (attr.getName() == kRoleAttr)
     return op->emitError("'nn.role' stands on an operation; expected it on "
                          "arguments and results of functions");
-  return success();
+  return verifyKnown([&] { return op->emitError(); }, attr, kOperationAttrs,
+                     "an operation");
 }

@@ -28,6 +28,54 @@ std::optional<nn::Role> nn::resultRoleOf(FunctionOpInterface func,
   return roleOf(func.getResultAttrDict(result));
 }
 
+template <typename Attr>
+static Attr attrOf(DictionaryAttr attrs, StringRef name) {
+  return attrs ? attrs.getAs<Attr>(name) : Attr();
+}
+
+template <typename Attr>
+static SmallVector<Attr> listOf(DictionaryAttr attrs, StringRef name) {
+  if (auto list = attrOf<ArrayAttr>(attrs, name))
+    return llvm::to_vector(list.getAsRange<Attr>());
+  return {};
+}
+
+nn::ViewAttr nn::viewOf(DictionaryAttr attrs) {
+  return attrOf<ViewAttr>(attrs, kViewAttr);
+}
+
+nn::DataAttr nn::dataOf(DictionaryAttr attrs) {
+  return attrOf<DataAttr>(attrs, kDataAttr);
+}
+
+nn::InitAttr nn::initOf(DictionaryAttr attrs) {
+  return attrOf<InitAttr>(attrs, kInitAttr);
+}
+
+nn::RouterAttr nn::routerOf(DictionaryAttr attrs) {
+  return attrOf<RouterAttr>(attrs, kRouterAttr);
+}
+
+SmallVector<nn::PartAttr> nn::partsOf(DictionaryAttr attrs) {
+  return listOf<PartAttr>(attrs, kPartsAttr);
+}
+
+SmallVector<nn::LookupAttr> nn::lookupsOf(DictionaryAttr attrs) {
+  return listOf<LookupAttr>(attrs, kLookupsAttr);
+}
+
+SmallVector<StringRef> nn::tiedNamesOf(DictionaryAttr attrs) {
+  return llvm::map_to_vector(
+      listOf<TiedAttr>(attrs, kTiedAttr),
+      [](TiedAttr other) { return other.getName().getValue(); });
+}
+
+ArrayRef<int64_t> nn::fileShapeOf(DictionaryAttr attrs,
+                                  ArrayRef<int64_t> shape) {
+  ViewAttr view = viewOf(attrs);
+  return view ? view.getShape().asArrayRef() : shape;
+}
+
 StringRef nn::nameOf(DictionaryAttr attrs) {
   auto name = attrs ? attrs.getAs<StringAttr>(kNameAttr) : StringAttr();
   return name ? name.getValue() : StringRef();

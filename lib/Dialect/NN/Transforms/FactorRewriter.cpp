@@ -88,17 +88,15 @@ void Rewriter::mapArgument(BlockArgument argument) {
     map[argument] = reshapeTo(builder, loc, argument, shape);
     return;
   }
-  auto original = builder.getDenseI64ArrayAttr(shapeOf(argument));
-  if (auto view = function.getArgAttrOfType<DictionaryAttr>(index, "nn.view"))
-    original = view.getAs<DenseI64ArrayAttr>("shape");
+  auto original = builder.getDenseI64ArrayAttr(
+      fileShapeOf(function.getArgAttrDict(index), shapeOf(argument)));
   auto seen = builder.getDenseI64ArrayAttr(shape);
   if (original == seen)
-    function.removeArgAttr(index, "nn.view");
+    function.removeArgAttr(index, kViewAttr);
   else
     function.setArgAttr(
-        index, "nn.view",
-        builder.getDictionaryAttr({builder.getNamedAttr("shape", original),
-                                   builder.getNamedAttr("view", seen)}));
+        index, kViewAttr,
+        ViewAttr::get(function.getContext(), original, seen, {}));
   // Old shapes are read until the last operation is rewritten.
   auto reshape = ReshapeOp::create(
       builder, loc, tensorTypeOf(argument).clone(shape), argument);

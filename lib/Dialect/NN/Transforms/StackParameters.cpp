@@ -12,8 +12,6 @@ namespace cleave::nn {
 
 namespace {
 
-constexpr llvm::StringLiteral kData = "nn.data";
-
 class Stacker {
 public:
   explicit Stacker(func::FuncOp function)
@@ -39,8 +37,8 @@ private:
       return nullptr;
     unsigned index = argument.getArgNumber();
     bool isWhole = roleOf(argument) == Role::Parameter &&
-                   !function.getArgAttr(index, "nn.tied") &&
-                   !function.getArgAttr(index, "nn.view") &&
+                   !function.getArgAttr(index, kTiedAttr) &&
+                   !function.getArgAttr(index, kViewAttr) &&
                    !function.getArgAttr(index, kPartsAttr);
     return isWhole ? argument : nullptr;
   }
@@ -73,15 +71,13 @@ private:
     unsigned first = found.front().getArgNumber(),
              at = function.getNumArguments();
     NamedAttrList attributes(function.getArgAttrDict(first));
-    attributes.erase(kData);
+    attributes.erase(kDataAttr);
     SmallVector<Attribute> entries;
     for (BlockArgument part : found) {
-      unsigned index = part.getArgNumber();
-      NamedAttrList entry;
-      entry.set("name", function.getArgAttr(index, kNameAttr));
-      if (Attribute data = function.getArgAttr(index, kData))
-        entry.set("data", data);
-      entries.push_back(entry.getDictionary(function.getContext()));
+      DictionaryAttr own = function.getArgAttrDict(part.getArgNumber());
+      entries.push_back(PartAttr::get(function.getContext(),
+                                      builder.getStringAttr(nameOf(own)),
+                                      dataOf(own)));
     }
     attributes.set(kPartsAttr, builder.getArrayAttr(entries));
     (void)function.insertArgument(

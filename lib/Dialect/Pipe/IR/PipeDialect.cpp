@@ -2,7 +2,11 @@
 
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 
+#include "cleave/Support/AttrChecks.h"
+
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -10,15 +14,130 @@ using namespace cleave::pipe;
 
 #include "cleave/Dialect/Pipe/IR/PipeDialect.cpp.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "cleave/Dialect/Pipe/IR/PipeAttrs.cpp.inc"
+
 #define GET_OP_CLASSES
 #include "cleave/Dialect/Pipe/IR/PipeOps.cpp.inc"
 
 void PipeDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "cleave/Dialect/Pipe/IR/PipeAttrs.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "cleave/Dialect/Pipe/IR/PipeOps.cpp.inc"
       >();
 }
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+SlotAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                 StringAttr slot) {
+  static constexpr StringRef classes[] = {"store",  "unshard", "reduced",
+                                          "update", "eval",    "version"};
+  static constexpr StringRef begins[] = {"F", "I",      "W",
+                                         "B", "recv_f", "recv_b"};
+  static constexpr StringRef ends[] = {"F", "I", "W", "B", "send_f", "send_b"};
+  auto unknown = [&](StringRef what, ArrayRef<StringRef> expected) {
+    InFlightDiagnostic error = emitError();
+    error << "#pipe.slot<" << slot << "> has the unknown " << what
+          << "; expected ";
+    llvm::interleaveComma(expected, error);
+    return error;
+  };
+  if (llvm::is_contained(classes, slot.getValue()))
+    return success();
+  auto [first, rest] = slot.getValue().split(':');
+  if (!slot.getValue().contains(':'))
+    return unknown("class '" + first.str() + "'", classes)
+           << ", or FIRST:LAST of events of a stage, like recv_f:W";
+  if (!llvm::is_contained(begins, first))
+    return unknown("first event '" + first.str() + "'", begins);
+  SmallVector<StringRef> lasts;
+  rest.split(lasts, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef last : lasts)
+    if (!llvm::is_contained(ends, last))
+      return unknown("last event '" + last.str() + "'", ends);
+  return success();
+}
+
+StringRef cleave::pipe::slotOf(DictionaryAttr attrs) {
+  auto slot = attrs ? attrs.getAs<SlotAttr>(kSlotAttr) : SlotAttr();
+  return slot ? slot.getText().getValue() : StringRef();
+}
+
+static bool isStage(Attribute value) {
+  return isI64(value) && cast<IntegerAttr>(value).getInt() >= 0;
+}
+
+static bool isAction(Attribute value) {
+  auto text = dyn_cast<StringAttr>(value);
+  return text && llvm::is_contained({"F", "I", "W", "B"}, text.getValue());
+}
+
+static bool isSchedule(Attribute value) {
+  auto schedule = dyn_cast<DictionaryAttr>(value);
+  auto has = [&](StringRef key) {
+    return bool(schedule.getAs<StringAttr>(key));
+  };
+  return schedule && has("axis") && has("link") && has("name") &&
+         has("table") && schedule.getAs<IntegerAttr>("position");
+}
+
+/// A sharding, which this dialect does not know by its class.
+static bool isSharding(Attribute value) {
+  return value.getAbstractAttribute().getName() == "dist.sharding";
+}
+
+static constexpr KnownAttr kOperationAttrs[] = {
+    {kStageAttr, isStage, "an i64, at least 0"},
+    {kStagesAttr, isStage, "an i64"},
+    {kScalarAttr, isAttr<TypeAttr>, "a type"},
+    {kSumsAttr, isListOf<SumAttr>,
+     "a list of #pipe.sum<operand = ..., result = ...>"},
+    {"pipe.action", isAction, "\"F\", \"I\", \"W\" or \"B\""},
+    {"pipe.schedule", isSchedule, "{axis, link, position, name, table}"},
+};
+
+static constexpr KnownAttr kPortAttrs[] = {
+    {kSlotAttr, isAttr<SlotAttr>, "#pipe.slot<...>, like #pipe.slot<\"F:W\">"},
+    {kStagesAttr, isAttr<DenseI64ArrayAttr>, "an array<i64>, the stages"},
+    {kDifferentiableAttr, isAttr<UnitAttr>, "a unit"},
+    {"pipe.inside", isSharding, "a #dist.sharding"},
+};
+
+LogicalResult PipeDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attr) {
+  return verifyKnown([&] { return op->emitError(); }, attr, kOperationAttrs,
+                     "an operation");
+}
+
+LogicalResult PipeDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                    unsigned index,
+                                                    NamedAttribute attr) {
+  auto func = dyn_cast<FunctionOpInterface>(op);
+  Location loc = func && !func.isExternal()
+                     ? func.getFunctionBody().getArgument(index).getLoc()
+                     : op->getLoc();
+  return verifyKnown([&] { return emitError(loc); }, attr, kPortAttrs,
+                     "an argument");
+}
+
+LogicalResult PipeDialect::verifyRegionResultAttribute(Operation *op, unsigned,
+                                                       unsigned,
+                                                       NamedAttribute attr) {
+  return verifyKnown([&] { return op->emitError(); }, attr, kPortAttrs,
+                     "a result");
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
 
 std::optional<StageOf> cleave::pipe::stageOf(ModuleOp module) {
   auto stage = module->getAttrOfType<IntegerAttr>(kStageAttr);

@@ -2,7 +2,7 @@
 
 // Two experts on all tokens, each weighted by what its comparison keeps.
 // CHECK-LABEL: func @dense
-// CHECK-SAME:    (%[[W:.+]]: tensor<2x5x7xf32> {nn.name = "w", nn.parts = [{name = "w"}, {name = "v"}], nn.role = #nn.role<parameter>}, %[[X:.+]]: tensor<3x5xf32>, %[[SCORES:.+]]: tensor<3x2xf32>)
+// CHECK-SAME:    (%[[W:.+]]: tensor<2x5x7xf32> {nn.name = "w", nn.parts = [#nn.part<name = "w">, #nn.part<name = "v">], nn.role = #nn.role<parameter>}, %[[X:.+]]: tensor<3x5xf32>, %[[SCORES:.+]]: tensor<3x2xf32>)
 // CHECK:         %[[ROWS:.+]] = nn.broadcast %[[X]] dims = [0, 2]
 // CHECK:         %[[P:.+]], %[[IDS:.+]] = nn.top_k %[[SCORES]]
 // CHECK:         %[[Y:.+]] = nn.grouped_dot %[[ROWS]], %[[W]], %[[IDS]]

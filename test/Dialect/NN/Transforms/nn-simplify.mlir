@@ -7,7 +7,7 @@
 // CHECK:         nn.reshape
 // VIEW-LABEL: func @views
 // VIEW-SAME:    %[[X:.+]]: tensor<2x5x6xf32> {{.*}} %[[W:.+]]: tensor<6x3x4xf32>
-// VIEW-SAME:    nn.view = {shape = array<i64: 6, 12>, view = array<i64: 6, 3, 4>}
+// VIEW-SAME:    nn.view = #nn.view<shape = [6, 12], view = [6, 3, 4]>
 // VIEW-NEXT:    %[[Y:.+]] = nn.einsum "abc,cde->adbe" %[[X]], %[[W]]
 // VIEW-NEXT:    return %[[Y]]
 func.func @views(%x: tensor<2x5x6xf32> {nn.name = "x", nn.role = #nn.role<input>},
@@ -21,7 +21,7 @@ func.func @views(%x: tensor<2x5x6xf32> {nn.name = "x", nn.role = #nn.role<input>
 // Two uses that cut a parameter differently: one cut becomes the view, the other
 // a reshape in the body.
 // VIEW-LABEL: func @conflict
-// VIEW-SAME:    nn.view = {shape = array<i64: 12>, view = array<i64: 3, 4>}
+// VIEW-SAME:    nn.view = #nn.view<shape = [12], view = [3, 4]>
 // VIEW:         nn.reshape %{{.+}} : tensor<3x4xf32> -> tensor<2x6xf32>
 func.func @conflict(%w: tensor<12xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) -> (tensor<3x4xf32>, tensor<2x6xf32>) {
   %0 = nn.reshape %w : tensor<12xf32> -> tensor<3x4xf32>
@@ -43,7 +43,7 @@ func.func @tied(%t: tensor<7x3xf32> {nn.name = "t", nn.role = #nn.role<parameter
 
 // Equal slices: two matrices stored as one.
 // VIEW-LABEL: func @gated
-// VIEW-SAME:    tensor<6x2x4xf32> {{.*}}nn.view = {shape = array<i64: 6, 8>, view = array<i64: 6, 2, 4>}
+// VIEW-SAME:    tensor<6x2x4xf32> {{.*}}nn.view = #nn.view<shape = [6, 8], view = [6, 2, 4]>
 // VIEW:         nn.einsum "{{.*}}" {{.*}} : tensor<5x6xf32>, tensor<6x2x4xf32> -> tensor<5x2x4xf32>
 func.func @gated(%x: tensor<5x6xf32> {nn.name = "x", nn.role = #nn.role<input>},
                  %w: tensor<6x8xf32> {nn.name = "w", nn.role = #nn.role<parameter>}) -> tensor<5x4xf32> {

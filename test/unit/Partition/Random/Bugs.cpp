@@ -161,13 +161,13 @@ bool partialTwice(ModuleOp module) {
   if (failed(mesh))
     return false;
   return forEach<nn::ReshapeOp>(module, [&](nn::ReshapeOp op) {
-    auto plan = op->getAttrOfType<DictionaryAttr>(kPlanAttrName);
+    auto plan = op->getAttrOfType<PlanAttr>(kPlanAttrName);
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
-    if (!plan || !given || !plan.getAs<AxisListAttr>("carry").getAxes().empty())
+    if (!plan || !given || !plan.getCarry().getAxes().empty())
       return false;
     Layout layout = mesh->layout(cast<ShardingAttr>(given[0]));
     AxisSet used = layout.used();
-    for (Attribute axes : plan.getAs<ArrayAttr>("factors"))
+    for (Attribute axes : plan.getFactors())
       used |= setOf(mesh->decompose(cast<AxisListAttr>(axes).getAxes()));
     for (Axis axis = 0; axis < mesh->count(); ++axis) {
       if (contains(used, axis))
@@ -177,11 +177,9 @@ bool partialTwice(ModuleOp module) {
       Builder builder(op.getContext());
       op->setAttr(kShardingAttrName,
                   builder.getArrayAttr({mesh->sharding(layout)}));
-      op->setAttr(
-          kPlanAttrName,
-          builder.getDictionaryAttr(
-              {builder.getNamedAttr("carry", mesh->list(layout.partial)),
-               builder.getNamedAttr("factors", plan.get("factors"))}));
+      op->setAttr(kPlanAttrName,
+                  PlanAttr::get(op.getContext(), mesh->list(layout.partial),
+                                plan.getFactors()));
       return true;
     }
     return false;
@@ -320,13 +318,12 @@ bool neededWhole(ModuleOp module) {
     return false;
   bool any = false;
   module.walk([&](Operation *op) {
-    auto plan = op->getAttrOfType<DictionaryAttr>(kPlanAttrName);
+    auto plan = op->getAttrOfType<PlanAttr>(kPlanAttrName);
     if (!plan || !isa<ShardingRuleInterface>(op))
       return;
     ShardingRule rule = partition::ruleOf(op);
-    SmallVector<Attribute> factors(plan.getAs<ArrayAttr>("factors").getValue());
-    AxisSet used =
-        setOf(mesh->decompose(plan.getAs<AxisListAttr>("carry").getAxes()));
+    SmallVector<Attribute> factors(plan.getFactors().getValue());
+    AxisSet used = setOf(mesh->decompose(plan.getCarry().getAxes()));
     for (Attribute axes : factors)
       used |= setOf(mesh->decompose(cast<AxisListAttr>(axes).getAxes()));
     // Movements have shapes in their attributes, which would not fit.
@@ -341,11 +338,8 @@ bool neededWhole(ModuleOp module) {
         break;
       }
     Builder builder(op->getContext());
-    op->setAttr(
-        kPlanAttrName,
-        builder.getDictionaryAttr(
-            {builder.getNamedAttr("carry", plan.get("carry")),
-             builder.getNamedAttr("factors", builder.getArrayAttr(factors))}));
+    op->setAttr(kPlanAttrName, PlanAttr::get(op->getContext(), plan.getCarry(),
+                                             builder.getArrayAttr(factors)));
   });
   return any;
 }

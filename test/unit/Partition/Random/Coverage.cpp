@@ -97,9 +97,8 @@ void Coverage::addOperation(
     llvm::function_ref<bool(std::string, std::string, Column)> isFirst) {
   ShardingRule rule = partition::ruleOf(op);
   std::string name = ruleName(op, rule);
-  auto plan = op->getAttrOfType<DictionaryAttr>(kPlanAttrName);
-  bool manyUsers = false,
-       partial = plan && !plan.getAs<AxisListAttr>("carry").getAxes().empty();
+  auto plan = op->getAttrOfType<PlanAttr>(kPlanAttrName);
+  bool manyUsers = false, partial = plan && !plan.getCarry().getAxes().empty();
   auto look = [&](Value value) {
     manyUsers |= !value.use_empty() && !value.hasOneUse();
     auto it = layouts.find(value);
@@ -120,8 +119,7 @@ void Coverage::addOperation(
     SmallVector<Axes> splits;
     if (plan)
       splits.push_back(mesh.decompose(
-          cast<AxisListAttr>(plan.getAs<ArrayAttr>("factors")[number])
-              .getAxes()));
+          cast<AxisListAttr>(plan.getFactors()[number]).getAxes()));
     // What must be whole may have come in split, and gone out again.
     auto addTensor = [&](Value value, const TensorFactors &dims) {
       auto it = layouts.find(value);

@@ -105,4 +105,17 @@ def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
   }];
 }
 
+def Dist_PlanAttr : Dist_Attr<"Plan", "plan"> {
+  let summary = "How the ranks share the work of one operation";
+  let description = [{
+    `dist.plan = #dist.plan<carry = <{"t"}>, factors = [#dist.axes<{"d"}>,
+    #dist.axes<{}>]>` on an operation, from `dist-plan-ops` to `dist-partition`:
+    for each factor of its sharding rule the axes that split it, and the axes
+    over which it passes partial values on.
+  }];
+  let parameters = (ins "AxisListAttr":$carry, "::mlir::ArrayAttr":$factors);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
 #endif

@@ -28,13 +28,6 @@ inline constexpr llvm::StringLiteral kForwardStepFunc = "forward_step";
 /// more than one, `@forward` is that.
 inline constexpr llvm::StringLiteral kForwardOtherFunc = "forward_other";
 
-/// Of an accumulator that counts slots of a router: {name, counts = "chosen" |
-/// "taken", slots_per_token, product}, the latter the node that reads the
-/// choices first; where an expert does not take all slots, `capacity`, the most
-/// that it takes of `capacity_of`; and `bias`, the buffer that is moved by what
-/// was chosen.
-inline constexpr llvm::StringLiteral kRouterAttr = "nn.router";
-
 /// Of a constant that is a parameter of the model, but is not trained.
 inline constexpr llvm::StringLiteral kFrozenAttr = "nn.frozen";
 

@@ -35,6 +35,45 @@ def NN_Dialect : Dialect {
     | `loss`, `weight` | the sum over counted labels, and their count |
     | `accumulator` | another sum over the samples of a step; `nn.router` says which router it counts |
     | `metric`, `output`, `tap` | results for people, for `infer`, for `check` |
+
+    Further discardable attributes of arguments and results; those that have an
+    attribute of this dialect are described there:
+
+    | attribute | meaning |
+    |---|---|
+    | `nn.data`, `nn.view`, `nn.tied`, `nn.parts` | where the file has the tensor, and how |
+    | `nn.init` | what a parameter starts from where no file has it |
+    | `nn.router` | which router an accumulator counts |
+    | `nn.frozen` | unit, of a constant: a parameter of the model that is not trained |
+    | `nn.vector` | unit, of a parameter `[C, 1, ...]` that is only added or multiplied: a vector in the module that the file was made of |
+    | `nn.count` | of a moment of AdamW: the argument of `@update` that counts the updates of its parameter |
+    | `nn.batch_dim` | an `i64`, the dimension that counts samples, or -1 for none; where nothing is said, dimension 0 of `tokens`, `labels` and `sample_ids` |
+    | `nn.position_dim` | an `i64`, the dimension that counts positions of the sequence, or -1 for none |
+    | `nn.whole_call` | unit, of a result: computed from all samples of a call together, so that neither calls nor padding may cut them differently |
+    | `nn.whole_step` | of an input with the samples of the whole step: the name of the input that has those of the microbatch |
+    | `nn.vocabulary` | an `i64`, of integers: the rows of the smallest table that all of them index |
+    | `nn.lookups` | of integers: the tables that parts of them index |
+
+    Of operations:
+
+    | attribute | on | meaning |
+    |---|---|---|
+    | `nn.shard` | a module | shardings of parameters by hand, until `strategy-shard` |
+    | `nn.unread_inputs` | a module | inputs of the graph that no node reads, and that the function lacks |
+    | `nn.graph_digest` | a module | what the graph computes, whatever its weights and sizes are |
+    | `nn.positions` | a module of a pipeline stage | unit: the function that was cut has positions, though this stage may have none |
+    | `nn.constants` | `@forward` | names of float tensors of the file that were taken for constants |
+    | `nn.storage` | `arith.truncf` | unit: it rounds what is stored, so that a kernel that widens it again may read the value as it was |
+    | `nn.reorder` | a gather along one dimension | unit: its indices are all of that dimension in another order |
+    | `nn.when` | operations and launches | an `i64`: it runs where the `dist.condition` of that number holds |
+    | `nn.row_share` | a local operation on rows of experts | an `i64`: its rows are such a share of the tensor's on average |
+    | `nn.grouped` | the convolution of a tile of groups | unit |
+    | `nn.candidates` | the top-k of a tile | unit: it gives candidates, not the result |
+    | `nn.kernel` | functions | unit: it becomes generated code |
+    | `nn.extent`, `nn.grain` | kernels | an `i64`: how many parallel iterations there are, and how few are not worth a thread |
+    | `nn.inplace` | kernels | an `array<i64>` of pairs (result, operand), of which the result may take the operand's memory |
+    | `nn.align` | kernels | an `array<i64>`: bytes of which the addresses of operands, then of results are multiples |
+    | `nn.ptx` | a GPU module | the version of PTX that it is compiled to |
   }];
   let hasConstantMaterializer = 1;
   let useDefaultAttributePrinterParser = 1;

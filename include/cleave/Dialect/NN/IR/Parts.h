@@ -7,11 +7,6 @@
 
 namespace cleave::nn {
 
-/// [{name[, data]}]: the tensors of the file that lie one after the other along
-/// dimension 0, each without that dimension. The argument's own name is the
-/// first's, and it has no `nn.data`.
-inline constexpr llvm::StringLiteral kPartsAttr = "nn.parts";
-
 /// Of @forward: the names of float tensors of the file that were taken for
 /// constants, so that no argument is called so.
 inline constexpr llvm::StringLiteral kConstantsAttr = "nn.constants";
@@ -20,14 +15,10 @@ inline constexpr llvm::StringLiteral kConstantsAttr = "nn.constants";
 inline llvm::SmallVector<llvm::StringRef, 1>
 fileNamesOf(mlir::DictionaryAttr attrs) {
   llvm::SmallVector<llvm::StringRef, 1> names;
-  if (!attrs)
-    return names;
-  if (auto parts = attrs.getAs<mlir::ArrayAttr>(kPartsAttr)) {
-    for (auto part : parts.getAsRange<mlir::DictionaryAttr>())
-      names.push_back(part.getAs<mlir::StringAttr>("name").getValue());
-  } else if (llvm::StringRef name = nameOf(attrs); !name.empty()) {
+  for (PartAttr part : partsOf(attrs))
+    names.push_back(part.getName());
+  if (llvm::StringRef name = nameOf(attrs); names.empty() && !name.empty())
     names.push_back(name);
-  }
   return names;
 }
 

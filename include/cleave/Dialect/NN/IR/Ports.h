@@ -33,6 +33,32 @@ inline llvm::StringRef spell(std::optional<Role> role) {
   return role ? stringifyRole(*role) : llvm::StringRef();
 }
 
+/// Names of further attributes of ports; the attributes' own descriptions say
+/// what they mean.
+inline constexpr llvm::StringLiteral kViewAttr = "nn.view";
+inline constexpr llvm::StringLiteral kDataAttr = "nn.data";
+inline constexpr llvm::StringLiteral kTiedAttr = "nn.tied";
+inline constexpr llvm::StringLiteral kPartsAttr = "nn.parts";
+inline constexpr llvm::StringLiteral kInitAttr = "nn.init";
+inline constexpr llvm::StringLiteral kRouterAttr = "nn.router";
+inline constexpr llvm::StringLiteral kLookupsAttr = "nn.lookups";
+
+/// Null where the port, whose attributes may be null, has none.
+ViewAttr viewOf(mlir::DictionaryAttr attrs);
+DataAttr dataOf(mlir::DictionaryAttr attrs);
+InitAttr initOf(mlir::DictionaryAttr attrs);
+RouterAttr routerOf(mlir::DictionaryAttr attrs);
+/// Empty where it has none.
+llvm::SmallVector<PartAttr> partsOf(mlir::DictionaryAttr attrs);
+llvm::SmallVector<LookupAttr> lookupsOf(mlir::DictionaryAttr attrs);
+/// Names of other tensors of the file that are the same parameter.
+llvm::SmallVector<llvm::StringRef> tiedNamesOf(mlir::DictionaryAttr attrs);
+
+/// The shape of the file's tensor, where the program sees `shape`. A stack of
+/// parts counts as one tensor.
+llvm::ArrayRef<int64_t> fileShapeOf(mlir::DictionaryAttr attrs,
+                                    llvm::ArrayRef<int64_t> shape);
+
 /// The name of a port with these attributes, which may be null; empty where it
 /// has none.
 llvm::StringRef nameOf(mlir::DictionaryAttr attrs);

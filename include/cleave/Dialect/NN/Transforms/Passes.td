@@ -130,7 +130,7 @@ def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
     After:
     ```mlir
     func.func @f(%x: tensor<3x5xf32>, %scores: tensor<3x2xf32>,
-                 %w: tensor<2x5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>, nn.parts = [{name = "w"}, {name = "v"} ]})
+                 %w: tensor<2x5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>, nn.parts = [#nn.part<name = "w">, #nn.part<name = "v">]})
         -> tensor<3x7xf32> {
       %p, %ids = nn.top_k %scores k = 1 : tensor<3x2xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
       %0 = nn.broadcast %x dims = [0, 2] : tensor<3x5xf32> -> tensor<3x1x5xf32>
@@ -170,7 +170,7 @@ def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
     ```mlir
     func.func @f(%x: tensor<2x5x6xf32> {nn.name = "x", nn.role = #nn.role<input>},
                  %w: tensor<6x3x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>,
-                   nn.view = {shape = array<i64: 6, 12>, view = array<i64: 6, 3, 4>}}) -> tensor<2x3x5x4xf32> {
+                   nn.view = #nn.view<shape = [6, 12], view = [6, 3, 4]>}) -> tensor<2x3x5x4xf32> {
       %0 = nn.einsum "abc,cde->adbe" %x, %w : tensor<2x5x6xf32>, tensor<6x3x4xf32> -> tensor<2x3x5x4xf32>
       return %0 : tensor<2x3x5x4xf32>
     }

@@ -16,6 +16,9 @@
 
 #include "cleave/Dialect/Pipe/IR/PipeDialect.h.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "cleave/Dialect/Pipe/IR/PipeAttrs.h.inc"
+
 #define GET_OP_CLASSES
 #include "cleave/Dialect/Pipe/IR/PipeOps.h.inc"
 
@@ -32,6 +35,16 @@ inline constexpr llvm::StringLiteral kDifferentiableAttr = "pipe.differentiable"
 
 /// Of a stage's module: the type of the loss and of all scalars that stages add.
 inline constexpr llvm::StringLiteral kScalarAttr = "pipe.scalar";
+
+/// Of an argument or result: a SlotAttr.
+inline constexpr llvm::StringLiteral kSlotAttr = "pipe.slot";
+/// Of a part of @update: what the stages add up after it, in order, a list of
+/// SumAttr.
+inline constexpr llvm::StringLiteral kSumsAttr = "pipe.sums";
+
+/// The text of the slot of a port with these attributes, which may be null;
+/// empty where it has none.
+llvm::StringRef slotOf(mlir::DictionaryAttr attrs);
 
 /// Which stage a module is, of how many; nothing where it is none.
 struct StageOf {

@@ -24,8 +24,23 @@ def RT_Dialect : Dialect {
     Memory planning adds `rt.buffer = [arena, offset]` (bytes) to arguments, and
     `rt.buffers`, such pairs for all results, to operations. Arena 0 is "state",
     which outlives actions, arena 1 "transient".
+
+    Discardable attributes:
+
+    | attribute | on | meaning |
+    |---|---|---|
+    | `rt.buffer` | arguments and results | `array<i64: arena, offset>`, in bytes |
+    | `rt.buffers` | operations | such pairs for all results; -1 for a token's arena |
+    | `rt.beyond` | launches | of each operand, how many elements past its end are read, and masked |
+    | `rt.arenas` | a module | bytes of each arena |
+    | `rt.stages` | a module of pipeline stages, in place of `rt.arenas` | by stage, `{arenas, slots}`: sizes, and the slot class of each arena from 2 on |
+    | `rt.lifetimes` | functions | of each value in the transient arena, `{first, kind, last, name, offset, size}`, by commands |
+    | `rt.overlap` | functions | modelled seconds: of what computes, of collectives, and of these what is exposed |
   }];
   let useDefaultTypePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
 }
 
 class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic, traits>;

@@ -1,0 +1,90 @@
+// RUN: cleave-opt %s -split-input-file -verify-diagnostics
+
+// Attributes of arguments, results and operations are checked by kind, name
+// and type.
+
+// expected-error @below {{'nn.view' is {shape = array<i64: 12>}; expected #nn.view<shape = [...], view = [...]>}}
+func.func @dictionary(%w: tensor<3x4xf32> {nn.view = {shape = array<i64: 12>}}) { return }
+
+// -----
+
+// expected-error @below {{'nn.view' is #nn.view<shape = [12], view = [3, 4]> with 12 elements; expected the 15 of 'tensor<3x5xf32>'}}
+func.func @elements(%w: tensor<3x5xf32> {nn.view = #nn.view<shape = [12], view = [3, 4]>}) { return }
+
+// -----
+
+// expected-error @below {{#nn.view has shape = [12] and view = [3, 5]; expected as many elements in both}}
+func.func @shapes(%w: tensor<3x5xf32> {nn.view = #nn.view<shape = [12], view = [3, 5]>}) { return }
+
+// -----
+
+// expected-error @below {{#nn.view has permutation = [0, 2]; expected each dimension of view = [3, 4] once}}
+func.func @permutation(%w: tensor<3x4xf32> {nn.view = #nn.view<shape = [12], view = [3, 4], permutation = [0, 2]>}) { return }
+
+// -----
+
+// The view is of the whole tensor, of which a rank has a tile.
+func.func @tile(%w: tensor<3x2xf32> {dist.global_type = tensor<3x4xf32>, nn.view = #nn.view<shape = [12], view = [3, 4]>}) { return }
+
+// -----
+
+// expected-error @below {{#nn.data of file "w" has offset = -1 and length = 24; expected neither below 0}}
+func.func @data(%w: tensor<6xf32> {nn.data = #nn.data<file = "w", offset = -1, length = 24, dtype = "f32">}) { return }
+
+// -----
+
+// expected-error @below {{'nn.tied' is ["v"]; expected a list of #nn.tied<name = ..., transposed = ...>}}
+func.func @tied(%w: tensor<6xf32> {nn.tied = ["v"]}) { return }
+
+// -----
+
+// expected-error @below {{'nn.parts' is []; expected a list of #nn.part<name = ...> with at least one}}
+func.func @parts(%w: tensor<6xf32> {nn.parts = []}) { return }
+
+// -----
+
+// expected-error @below {{'nn.init' is "normal"; expected #nn.init<zeros>}}
+func.func @init(%w: tensor<6xf32> {nn.init = "normal"}) { return }
+
+// -----
+
+// expected-error @below {{to be one of: zeros, constant, normal, uniform}}
+// expected-error @below {{failed to parse}}
+func.func @kind(%w: tensor<6xf32> {nn.init = #nn.init<ones>}) { return }
+
+// -----
+
+// expected-error @below {{'nn.batch_dim' is 2; expected a dimension of 'tensor<4x6xf32>', or -1}}
+func.func @batch(%x: tensor<4x6xf32> {nn.batch_dim = 2 : i64}) { return }
+
+// -----
+
+// expected-error @below {{'nn.frozen' is true; expected a unit}}
+func.func @frozen(%x: tensor<4x6xf32> {nn.frozen = true}) { return }
+
+// -----
+
+// expected-error @below {{'nn.whole_call' is 1 : i64; expected a unit}}
+func.func @result(%x: tensor<4xf32>) -> (tensor<4xf32> {nn.whole_call = 1}) {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{unknown attribute 'nn.batchdim' on an argument or result; expected one of nn.name, nn.role,}}
+func.func @misspelt(%x: tensor<4x6xf32> {nn.batchdim = 0 : i64}) { return }
+
+// -----
+
+// expected-error @below {{unknown attribute 'nn.kernels' on an operation; expected one of nn.shard,}}
+func.func @operation() attributes {nn.kernels} { return }
+
+// -----
+
+// expected-error @below {{'nn.extent' is "8"; expected an i64}}
+func.func @extent() attributes {nn.kernel, nn.extent = "8"} { return }
+
+// -----
+
+// expected-error @below {{'nn.shard' is [{dims = [], match = "w"}]; expected a list of #nn.shard<match = ..., dims = [...]>}}
+module attributes {nn.shard = [{match = "w", dims = []}]} {}
