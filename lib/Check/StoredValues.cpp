@@ -51,16 +51,15 @@ public:
       : files(std::filesystem::path(model).parent_path().string()) {}
 
   std::optional<Tensor> read(const Port &port) {
-    auto data = port.attrs.getAs<mlir::DictionaryAttr>(kDataAttr);
-    auto parts = port.attrs.getAs<mlir::ArrayAttr>(nn::kPartsAttr);
-    if (!data && !parts)
+    nn::DataAttr data = nn::dataOf(port.attrs);
+    llvm::SmallVector<nn::PartAttr> parts = nn::partsOf(port.attrs);
+    if (!data && parts.empty())
       return std::nullopt;
     ManifestTensor tensor;
     tensor.name = port.name;
-    auto view = port.attrs.getAs<mlir::DictionaryAttr>(kViewAttr);
-    llvm::ArrayRef<int64_t> shape = port.type.getShape();
-    if (view)
-      shape = view.getAs<mlir::DenseI64ArrayAttr>("shape");
+    nn::ViewAttr view = nn::viewOf(port.attrs);
+    llvm::ArrayRef<int64_t> shape =
+        nn::fileShapeOf(port.attrs, port.type.getShape());
     tensor.shape.assign(shape.begin(), shape.end());
     mlir::MLIRContext &context = *port.type.getContext();
     std::string label = "weights of '" + port.name + "'";
@@ -69,22 +68,19 @@ public:
       return seenThrough(view, tensorOf(files.view(tensor), context, label));
     }
     tensor.dtype = "f64";
-    for (auto part : parts.getAsRange<mlir::DictionaryAttr>())
-      tensor.parts.push_back(
-          {part.getAs<mlir::StringAttr>("name").str(),
-           weightOf(part.getAs<mlir::DictionaryAttr>("data"))});
+    for (nn::PartAttr part : parts) {
+      if (!part.getData())
+        return std::nullopt;
+      tensor.parts.push_back({part.getName().str(), weightOf(part.getData())});
+    }
     return seenThrough(
         view, tensorOf(initialValue(tensor, files, 0), context, label));
   }
 
 private:
-  static WeightRef weightOf(mlir::DictionaryAttr data) {
-    WeightRef ref;
-    ref.file = data.getAs<mlir::StringAttr>("file").str();
-    ref.offset = data.getAs<mlir::IntegerAttr>("offset").getInt();
-    ref.length = data.getAs<mlir::IntegerAttr>("length").getInt();
-    ref.dtype = data.getAs<mlir::StringAttr>("dtype").str();
-    return ref;
+  static WeightRef weightOf(nn::DataAttr data) {
+    return {data.getFile().str(), uint64_t(data.getOffset()),
+            uint64_t(data.getLength()), data.getDtype().str()};
   }
 
   WeightFiles files;
@@ -133,8 +129,7 @@ public:
       convertElements(view->dtype, view->data, whole.dtype,
                       whole.bytes.data() + index * each * 8, each, name.str());
     }
-    auto view = port.attrs.getAs<mlir::DictionaryAttr>(kViewAttr);
-    return seenThrough(view,
+    return seenThrough(nn::viewOf(port.attrs),
                        tensorOf(whole, *port.type.getContext(), port.name));
   }
 
@@ -145,16 +140,12 @@ private:
             port.attrs.get(nn::kFrozenAttr));
   }
   static std::vector<int64_t> shapeOf(const Port &port) {
-    llvm::ArrayRef<int64_t> shape = port.type.getShape();
-    if (auto view = port.attrs.getAs<mlir::DictionaryAttr>(kViewAttr))
-      shape = view.getAs<mlir::DenseI64ArrayAttr>("shape");
-    return shape.vec();
+    return nn::fileShapeOf(port.attrs, port.type.getShape()).vec();
   }
   static std::vector<std::string> aliasesOf(const Port &port) {
     std::vector<std::string> names;
-    if (auto tied = port.attrs.getAs<mlir::ArrayAttr>("nn.tied"))
-      for (auto other : tied.getAsRange<mlir::DictionaryAttr>())
-        names.push_back(other.getAs<mlir::StringAttr>("name").str());
+    for (llvm::StringRef other : nn::tiedNamesOf(port.attrs))
+      names.push_back(other.str());
     return names;
   }
 
@@ -241,10 +232,7 @@ mlir::LogicalResult check::writeGradients(mlir::ModuleOp module,
   };
   auto addGradient = [&](const std::string &name, const Tensor &value) {
     mlir::DictionaryAttr attrs = parameterOf(module, name);
-    mlir::DictionaryAttr view;
-    if (attrs)
-      view = attrs.getAs<mlir::DictionaryAttr>(kViewAttr);
-    Tensor stored = asStored(view, value);
+    Tensor stored = asStored(nn::viewOf(attrs), value);
     llvm::ArrayRef<int64_t> shape = stored.shape();
     llvm::ArrayRef<double> rest = stored.floats;
     auto names = nn::fileNamesOf(attrs);

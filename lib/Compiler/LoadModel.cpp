@@ -64,25 +64,55 @@ static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
   return failure(walked.wasInterrupted());
 }
 
+/// An attribute as it was spelled when digests of version 1 began, so that
+/// those of checkpoints hold.
+static Attribute spelledAsBefore(Attribute value) {
+  Builder b(value.getContext());
+  NamedAttrList spelled;
+  if (auto list = dyn_cast<ArrayAttr>(value))
+    return b.getArrayAttr(llvm::map_to_vector(list, spelledAsBefore));
+  if (auto role = dyn_cast<nn::RoleAttr>(value))
+    return b.getStringAttr(nn::spell(role.getValue()));
+  if (auto view = dyn_cast<nn::ViewAttr>(value)) {
+    spelled.set("shape", view.getShape());
+    spelled.set("view", view.getView());
+    if (view.getPermutation())
+      spelled.set("permutation", view.getPermutation());
+  } else if (auto data = dyn_cast<nn::DataAttr>(value)) {
+    spelled.set("file", data.getFile());
+    spelled.set("offset", b.getI64IntegerAttr(data.getOffset()));
+    spelled.set("length", b.getI64IntegerAttr(data.getLength()));
+    spelled.set("dtype", data.getDtype());
+  } else if (auto part = dyn_cast<nn::PartAttr>(value)) {
+    spelled.set("name", part.getName());
+    if (part.getData())
+      spelled.set("data", spelledAsBefore(part.getData()));
+  } else if (auto init = dyn_cast<nn::InitAttr>(value)) {
+    spelled.set("kind", b.getStringAttr(nn::stringifyEnum(init.getKind())));
+    if (init.getA())
+      spelled.set("a", init.getA());
+    if (init.getB())
+      spelled.set("b", init.getB());
+  } else {
+    return value;
+  }
+  return spelled.getDictionary(value.getContext());
+}
+
 /// What a program computes, wherever its ranks are and its weights lie:
 /// shardings are layout. Sizes are not told from what they mean, so that
 /// another number of samples is another program.
-/// Roles are spelled as they were when digests of version 1 began.
 static std::string digestOfProgram(ModuleOp module) {
   OwningOpRef<ModuleOp> copy = module.clone();
   auto without = [](DictionaryAttr attributes) {
     NamedAttrList kept;
     if (attributes)
-      for (NamedAttribute attribute : attributes) {
-        if (auto role = dyn_cast<nn::RoleAttr>(attribute.getValue()))
-          kept.append(
-              attribute.getName(),
-              StringAttr::get(role.getContext(), nn::spell(role.getValue())));
-        else if (StringRef name = attribute.getName();
-                 !name.starts_with("dist.") && name != kDataAttr &&
-                 name != kTiedAttr)
-          kept.push_back(attribute);
-      }
+      for (NamedAttribute attribute : attributes)
+        if (StringRef name = attribute.getName(); !name.starts_with("dist.") &&
+                                                  name != nn::kDataAttr &&
+                                                  name != nn::kTiedAttr)
+          kept.append(attribute.getName(),
+                      spelledAsBefore(attribute.getValue()));
     return kept.getDictionary(attributes.getContext());
   };
   SmallVector<Operation *> layout;

@@ -138,12 +138,10 @@ static LogicalResult noteOverrides(ModuleOp module, const Config &config) {
       }
       dims.push_back(dist::AxisListAttr::get(context, axes));
     }
-    NamedAttrList entry;
-    entry.set("match", builder.getStringAttr(shard.match));
-    entry.set("dims", builder.getArrayAttr(dims));
-    if (!shard.view.empty())
-      entry.set("view", builder.getDenseI64ArrayAttr(shard.view));
-    list.push_back(entry.getDictionary(context));
+    list.push_back(nn::ShardAttr::get(
+        context, builder.getStringAttr(shard.match), builder.getArrayAttr(dims),
+        shard.view.empty() ? DenseI64ArrayAttr()
+                           : builder.getDenseI64ArrayAttr(shard.view)));
   }
   if (!list.empty())
     module->setAttr(kShardAttr, builder.getArrayAttr(list));

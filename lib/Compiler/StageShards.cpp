@@ -60,8 +60,8 @@ LogicalResult StageShards::note(int stage, ModuleOp actions) {
   own.weightsRead = false;
   if (auto weights = actions.lookupSymbol<func::FuncOp>("W"))
     for (unsigned i = 0; i < weights.getNumArguments(); ++i)
-      if (auto slot = weights.getArgAttrOfType<StringAttr>(i, kSlotAttr))
-        own.weightsRead |= slot == kGatheredSlot;
+      own.weightsRead |=
+          pipe::slotOf(weights.getArgAttrDict(i)) == kGatheredSlot;
   if (!isFixed || !own.reduce)
     return success();
   for (const auto &list : table.actions)

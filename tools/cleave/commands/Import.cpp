@@ -75,11 +75,10 @@ void summariseArguments(mlir::ModuleOp module) {
       continue; // listed with those that the IR holds
     if (role == nn::Role::Parameter)
       elements += llvm::cast<mlir::RankedTensorType>(type).getNumElements();
-    if (auto view = attributes.getAs<mlir::DictionaryAttr>(kViewAttr)) {
+    if (nn::ViewAttr view = nn::viewOf(attributes)) {
       llvm::raw_string_ostream stream(row.note);
       stream << "stored as [";
-      llvm::interleaveComma(
-          view.getAs<mlir::DenseI64ArrayAttr>("shape").asArrayRef(), stream);
+      llvm::interleaveComma(view.getShape().asArrayRef(), stream);
       stream << "]";
     }
     if (llvm::SmallVector<llvm::StringRef, 1> parts =
@@ -87,10 +86,8 @@ void summariseArguments(mlir::ModuleOp module) {
         parts.size() > 1)
       row.note += (row.note.empty() ? "with " : ", with ") +
                   llvm::join(llvm::drop_begin(parts), ", ");
-    if (auto tied = attributes.getAs<mlir::ArrayAttr>(kTiedAttr))
-      for (auto other : tied.getAsRange<mlir::DictionaryAttr>())
-        row.note += (row.note.empty() ? "tied to " : ", tied to ") +
-                    stringOf(other, "name");
+    for (llvm::StringRef other : nn::tiedNamesOf(attributes))
+      row.note += (row.note.empty() ? "tied to " : ", tied to ") + other.str();
     if (role != nn::Role::Parameter)
       row.note = row.role + (row.note.empty() ? "" : ", " + row.note);
     (role == nn::Role::Parameter ? parameters : inputs).push_back(row);
