@@ -12,11 +12,6 @@
 using namespace mlir;
 using namespace cleave;
 
-StringRef actions::textOf(DictionaryAttr attrs, StringRef key) {
-  auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
-  return value ? value.getValue() : StringRef();
-}
-
 bool actions::isPersistent(std::optional<Role> role) {
   return isOneOf(role, {Role::Parameter, Role::Buffer, Role::Constant,
                         Role::State, Role::Gradient, Role::Loss, Role::Weight,

@@ -10,7 +10,6 @@
 
 namespace cleave::actions {
 
-llvm::StringRef textOf(mlir::DictionaryAttr attrs, llvm::StringRef key);
 using nn::isOneOf, nn::nameOf, nn::Role, nn::roleOf;
 
 /// Kept from step to step, one for all microbatches: parameters, sums, scalars

@@ -3,6 +3,7 @@
 #include "Boundary.h"
 #include "Routers.h"
 #include "cleave/Autodiff/Passes.h"
+#include "cleave/Support/ValueUtils.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_ADDROUTERLOSSESPASS
@@ -14,10 +15,6 @@ using namespace cleave;
 using namespace cleave::autodiff;
 
 namespace {
-
-RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 SmallVector<int64_t> dimsFrom(int64_t first, int64_t end) {
   return llvm::to_vector(llvm::seq<int64_t>(first, end));

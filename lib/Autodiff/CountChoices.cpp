@@ -5,6 +5,7 @@
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -18,10 +19,6 @@ using namespace cleave;
 using namespace cleave::autodiff;
 
 namespace {
-
-RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// Integers that `hits` has where it holds, summed over all dimensions but the
 /// last ones.

@@ -4,6 +4,7 @@
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -21,10 +22,6 @@ namespace {
 
 /// The dimensions that are summed over.
 using Dims = SmallVector<bool>;
-
-RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// The dimensions of a reshape's input all of whose factors are summed over.
 /// Sizes of one element have none.

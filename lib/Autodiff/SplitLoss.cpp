@@ -5,6 +5,7 @@
 #include "Boundary.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -12,10 +13,6 @@
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::autodiff;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// What is only placed in another shape.
 static Value beforeReshapes(Value value) {

@@ -4,6 +4,7 @@
 #include "SplitLoss.h"
 
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -15,10 +16,6 @@ using namespace cleave::autodiff;
 
 using TwinMap =
     llvm::DenseMap<Operation *, llvm::SmallSetVector<Operation *, 2>>;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// The one dimension in which two values of `from` and `to` samples differ, in
 /// its major part; nothing where they differ otherwise, -1 where in none.

@@ -4,6 +4,7 @@
 #include "Boundary.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Support/ValueUtils.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_UPDATEROUTERBIASESPASS
@@ -15,10 +16,6 @@ using namespace cleave;
 using namespace cleave::autodiff;
 
 namespace {
-
-RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 struct UpdateRouterBiasesPass
     : cleave::impl::UpdateRouterBiasesPassBase<UpdateRouterBiasesPass> {

@@ -6,6 +6,7 @@
 #include "cleave/Interfaces/Condition.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Kernels/Kernels.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
@@ -20,10 +21,6 @@ using namespace cleave::kernels;
 static constexpr int kMostGenerated = 24;
 /// From this length on, a chain of one lowered operation is one unit at once.
 static constexpr size_t kLongChain = 8;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 static bool isRankSource(Operation *op) {
   return isa<dist::AxisIndexOp, dist::TileOffsetOp>(op);

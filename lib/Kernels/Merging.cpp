@@ -3,6 +3,7 @@
 #include "FormKernels.h"
 
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include <numeric>
 
@@ -20,10 +21,6 @@ static constexpr int kMostAttempts = 64, kMostOfKind = 4;
 /// Sums to scalars that a kernel takes one after the other. Chains of them stay
 /// short: a deep model has the kernels of a shallow one.
 static constexpr int kMostScalarSums = 8;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// The units that are reached from `from` and stand in front of `to`. None if
 /// `to` is reached through one of them, or if there are too many to tell.

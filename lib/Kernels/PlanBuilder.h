@@ -5,6 +5,7 @@
 #define CLEAVE_LIB_KERNELS_PLANBUILDER_H
 
 #include "cleave/Kernels/KernelPlan.h"
+#include "cleave/Support/ValueUtils.h"
 
 namespace cleave::kernels {
 
@@ -15,10 +16,6 @@ struct PlanChoice {
   /// How many of `count` columns the innermost loop takes; all by default.
   std::map<int64_t, int64_t> lanes;
 };
-
-inline mlir::RankedTensorType typeOf(mlir::Value value) {
-  return llvm::cast<mlir::RankedTensorType>(value.getType());
-}
 
 /// The largest stage of a value that an index reads.
 inline int stageOf(const IndexExpr &index) {

@@ -2,6 +2,8 @@
 
 #include "FormKernels.h"
 
+#include "cleave/Support/ValueUtils.h"
+
 using namespace mlir;
 using namespace cleave;
 
@@ -11,10 +13,6 @@ namespace {
 constexpr int64_t kSmall = 8192;
 /// How many partial results a split has.
 constexpr int64_t kFewest = 16, kMost = 65536, kWanted = 256;
-
-RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 class Splitter {
 public:

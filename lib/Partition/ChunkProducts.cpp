@@ -11,6 +11,7 @@
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Partition/Passes.h"
 #include "cleave/Partition/Reshard.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -24,8 +25,6 @@ using namespace cleave;
 using namespace cleave::dist;
 
 namespace {
-
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// Pieces along this dimension are contiguous: all before it have one element. -1
 /// where there is none, or it is one of `taken`.

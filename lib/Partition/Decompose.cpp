@@ -9,6 +9,7 @@
 
 #include "cleave/Cost/LinkModel.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Support/ValueUtils.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_DISTDECOMPOSEPASS
@@ -21,8 +22,6 @@ using namespace cleave::dist;
 using namespace cleave::partition;
 
 namespace {
-
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 bool findScatter(Stream &ring, unsigned result) {
   int64_t dim = dimOf(ring.rule.results[result], ring.factor);

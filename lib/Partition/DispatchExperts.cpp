@@ -14,6 +14,7 @@
 #include "cleave/Interfaces/RowShare.h"
 #include "cleave/Interfaces/TensorExpr.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Support/ValueUtils.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_DISTDISPATCHEXPERTSPASS
@@ -26,8 +27,6 @@ using namespace cleave::dist;
 using namespace cleave::partition;
 
 namespace {
-
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 class Dispatcher {
 public:

@@ -7,13 +7,12 @@
 #include "cleave/Cost/LinkModel.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 std::optional<Levels> Levels::of(MeshOp mesh, StringRef axis) {
   std::optional<ArrayRef<int64_t>> within = mesh.getWithin();

@@ -5,6 +5,7 @@
 #include "cleave/Interfaces/Condition.h"
 #include "cleave/Interfaces/RowShare.h"
 #include "cleave/Interfaces/TensorExpr.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/IR/Matchers.h"
 #include "llvm/Support/SaveAndRestore.h"
@@ -18,8 +19,6 @@ using namespace cleave::partition;
 
 /// Rounds are written out one by one: where buffers would ask for more, they grow.
 static constexpr int64_t kMostRounds = 8;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 ExpertRows::ExpertRows(func::FuncOp func, const MeshAxes &mesh, AxisListAttr axes, double maxLoad)
     : mesh(mesh), axes(axes), ranks(axesSize(mesh.mesh(), axes.getAxes())), maxLoad(maxLoad),

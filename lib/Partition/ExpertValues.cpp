@@ -8,6 +8,7 @@
 #include "ExpertRows.h"
 
 #include "cleave/Interfaces/TensorExpr.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -15,8 +16,6 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// The value that is kept or computed again, before it was.
 Value cleave::partition::kept(Value value) {

@@ -13,6 +13,7 @@
 #include "cleave/Interfaces/RowShare.h"
 #include "cleave/Interfaces/TensorExpr.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
@@ -31,8 +32,6 @@ using cleave::partition::isElementwise;
 using cleave::partition::kept;
 
 namespace {
-
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// Whether it computes, or keeps, each row by itself.
 bool isOfRows(Operation *op) {

@@ -4,13 +4,12 @@
 #include "CollectiveParts.h"
 
 #include "cleave/Dialect/Dist/IR/Padding.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 int64_t partition::dimOf(const TensorFactors &dims, int64_t factor) {
   for (auto [dim, made] : llvm::enumerate(dims))

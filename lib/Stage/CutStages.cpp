@@ -21,11 +21,6 @@ using namespace cleave::stage;
 
 namespace {
 
-StringRef textOf(DictionaryAttr attrs, StringRef key) {
-  auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
-  return value ? value.getValue() : StringRef();
-}
-
 /// One function and its parts.
 class FunctionCut {
 public:
@@ -317,7 +312,7 @@ private:
 
   static StringRef nameOf(BlockArgument argument) {
     auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    return textOf(func.getArgAttrDict(argument.getArgNumber()), nn::kNameAttr);
+    return nn::nameOf(func, argument.getArgNumber());
   }
 
   /// @stage0, @stage1, ..., with what the module has besides functions.

@@ -6,6 +6,7 @@
 #include "cleave/Interfaces/Streaming.h"
 #include "cleave/Interfaces/TensorExpr.h"
 #include "cleave/Strategy/Passes.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "llvm/ADT/SmallBitVector.h"
 #include "llvm/ADT/StringSet.h"
@@ -20,10 +21,6 @@ using namespace cleave;
 using namespace cleave::strategy;
 
 namespace {
-
-RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// Which elements lie where: tile j has `early` elements that end before the
 /// early ones of tile j - 1 begin, and then late ones, tiles in order. So

@@ -5,6 +5,7 @@
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Memory/LibraryCalls.h"
+#include "cleave/Support/ValueUtils.h"
 #include "cleave/Target/Schedule.h"
 #include "cleave/Target/Target.h"
 
@@ -21,13 +22,8 @@ static std::string dtypeText(Type element) {
   return succeeded(dtype) ? program::nameOf(*dtype) : "";
 }
 
-static std::vector<int64_t> shapeOf(RankedTensorType type) {
+static std::vector<int64_t> sizesOf(RankedTensorType type) {
   return std::vector<int64_t>(type.getShape().begin(), type.getShape().end());
-}
-
-static std::string text(DictionaryAttr attrs, StringRef key) {
-  auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
-  return value ? value.str() : "";
 }
 
 static int64_t number(DictionaryAttr attrs, StringRef key) {
@@ -160,15 +156,15 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       state.slot = StringRef(buffer.name).rsplit('.').second.str();
       if (StringRef(buffer.name).ends_with(nn::kMasterSuffix))
         state.init = nn::spell(nn::Role::Parameter).str();
-      if (std::string count = text(buffer.attrs, nn::kCountAttr);
+      if (StringRef count = textOf(buffer.attrs, nn::kCountAttr);
           !count.empty())
-        countOf[state.parameter] = count;
+        countOf[state.parameter] = count.str();
       manifest.state.push_back(state);
     } else if (role == nn::Role::Count) {
       continue;
     } else if (role == nn::Role::Output) {
       manifest.outputs.push_back(
-          {buffer.name, buffer.buffer, dtype, shapeOf(buffer.globalType),
+          {buffer.name, buffer.buffer, dtype, sizesOf(buffer.globalType),
            nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
                .value_or(-1),
            bool(buffer.attrs.get(nn::kWholeCallAttr))});
@@ -196,7 +192,7 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
       input.buffer = buffer.buffer;
       input.role = *ofInput;
       input.dtype = dtype;
-      input.shape = shapeOf(buffer.globalType);
+      input.shape = sizesOf(buffer.globalType);
       input.batchDim = nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
                            .value_or(-1);
       if (role == nn::Role::Input) {
@@ -208,7 +204,7 @@ FailureOr<Manifest> target::emitManifest(ModuleOp module,
         input.source = info.labelsSource;
       input.trainingOnly = forward && !ofForward.count(index);
       input.vocabulary = number(buffer.attrs, kVocabularyAttr);
-      input.stepOf = text(buffer.attrs, nn::kWholeStepAttr);
+      input.stepOf = textOf(buffer.attrs, nn::kWholeStepAttr).str();
       input.lookups = lookupsOf(buffer.attrs);
       if (input.batchDim >= 0 && input.stepOf.empty())
         samples = input.shape[input.batchDim];

@@ -15,11 +15,6 @@ using namespace cleave;
 using namespace cleave::target;
 using namespace cleave::pipeline;
 
-static StringRef textOf(DictionaryAttr attrs, StringRef key) {
-  auto value = attrs ? attrs.getAs<StringAttr>(key) : nullptr;
-  return value ? value.getValue() : StringRef();
-}
-
 //===----------------------------------------------------------------------===//
 // Stages on ranks
 //===----------------------------------------------------------------------===//

@@ -4,6 +4,7 @@
 #include "Emit.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Support/ValueUtils.h"
 #include "cleave/Target/Target.h"
 
 using namespace mlir;
@@ -28,10 +29,6 @@ struct Box {
       : offsets(shape.size(), 0), sizes(shape), strides(shape.size(), 1),
         dims(llvm::to_vector(llvm::seq<int64_t>(shape.size()))) {}
 };
-
-ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
 
 bool isWhole(const Box &box, ArrayRef<int64_t> shape) {
   return ArrayRef<int64_t>(box.sizes) == shape;

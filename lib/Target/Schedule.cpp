@@ -1,6 +1,7 @@
 // The schedule of a module of pipeline stages.
 
 #include "cleave/Target/Schedule.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -32,10 +33,7 @@ FailureOr<std::optional<PipelineSchedule>> target::scheduleOf(ModuleOp module) {
   auto attrs = module->getAttrOfType<DictionaryAttr>(kScheduleAttr);
   if (!attrs)
     return std::optional<PipelineSchedule>();
-  auto text = [&](StringRef key) {
-    auto attr = attrs.getAs<StringAttr>(key);
-    return attr ? attr.str() : std::string();
-  };
+  auto text = [&](StringRef key) { return textOf(attrs, key).str(); };
   PipelineSchedule schedule;
   schedule.axis = text("axis");
   schedule.link = text("link");

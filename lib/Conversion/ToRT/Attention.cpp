@@ -4,13 +4,10 @@
 #include "Views.h"
 
 #include "cleave/Dialect/NN/IR/Positions.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// Five strides from four: key and value have no group.
 static StridedView withGroup(StridedView view) {

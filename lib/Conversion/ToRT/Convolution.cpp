@@ -5,14 +5,14 @@
 
 #include "SelectLibrary.h"
 
+#include "cleave/Support/ValueUtils.h"
+
 using namespace mlir;
 using namespace cleave;
 
 namespace {
 
 using Sizes = SmallVector<int64_t>;
-
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 int64_t product(ArrayRef<int64_t> sizes) {
   int64_t result = 1;

@@ -3,16 +3,13 @@
 #include "SelectLibrary.h"
 
 #include "cleave/Memory/LibraryCalls.h"
+#include "cleave/Support/ValueUtils.h"
 #include "cleave/workspace.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace cleave;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// What is widened to `value`; null where it is not bf16.
 static Value narrowOf(Value value) {

@@ -5,13 +5,10 @@
 #include "SelectLibrary.h"
 #include "Views.h"
 #include "cleave/Interfaces/Condition.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 static SmallVector<int64_t> readView(Value &value) {
   StridedView view = traceView(value, /*throughBroadcasts=*/true);

@@ -6,6 +6,7 @@
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Condition.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -18,10 +19,6 @@ namespace cleave {
 
 using namespace mlir;
 using namespace cleave;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 namespace {
 

@@ -3,6 +3,7 @@
 #include "cleave/Conversion/ToRT/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,10 +22,6 @@ using namespace cleave;
 
 /// Bytes at whose multiples rows are to begin, and from how many classes on.
 static constexpr int64_t kRowBytes = 16, kManyClasses = 128;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// The type with `size` as its last dimension.
 static RankedTensorType withLast(RankedTensorType type, int64_t size) {

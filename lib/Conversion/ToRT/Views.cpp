@@ -2,12 +2,10 @@
 
 #include "Views.h"
 
+#include "cleave/Support/ValueUtils.h"
+
 using namespace mlir;
 using namespace cleave;
-
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
 
 SmallVector<int64_t> cleave::denseStrides(ArrayRef<int64_t> shape) {
   SmallVector<int64_t> strides(shape.size(), 1);

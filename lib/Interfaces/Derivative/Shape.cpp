@@ -2,13 +2,11 @@
 
 #include "Model.h"
 
+#include "cleave/Support/ValueUtils.h"
+
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::derivative;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 static LogicalResult broadcast(nn::BroadcastOp op, VJPContext &c) {
   SmallVector<int64_t> repeated;

@@ -6,6 +6,7 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/LocalPlan.h"
+#include "cleave/Support/ValueUtils.h"
 
 namespace cleave::sharding {
 
@@ -36,10 +37,6 @@ template <typename Op, ShardingRule (*Rule)(Op)> void attach(mlir::MLIRContext *
 template <typename Op, ShardingRule (*Rule)(Op), mlir::LogicalResult (*Plan)(Op, LocalPlan &)>
 void attach(mlir::MLIRContext *context) {
   Op::template attachInterface<PlanModel<Op, Rule, Plan>>(*context);
-}
-
-inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
-  return mlir::cast<mlir::RankedTensorType>(value.getType()).getShape();
 }
 
 inline FactorCombiner factorCombiner(nn::Combiner combiner) {

@@ -2,13 +2,11 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/NN/IR/Positions.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
+using namespace cleave;
 using namespace cleave::nn;
-
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
 
 LogicalResult RotaryOp::verify() {
   ArrayRef<int64_t> input = shapeOf(getInput()), table = shapeOf(getCos());

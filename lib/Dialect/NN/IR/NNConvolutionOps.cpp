@@ -1,13 +1,13 @@
 // Verifiers of convolution, pooling and top-k.
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
+using namespace cleave;
 using namespace cleave::nn;
 
 namespace {
-
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// Products of two entries stay far from the limits of 64 bits.
 constexpr int64_t kMostWindow = int64_t(1) << 24;

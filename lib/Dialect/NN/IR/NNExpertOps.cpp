@@ -1,13 +1,11 @@
 // Verifiers of products of rows with chosen matrices, and of their order.
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
+using namespace cleave;
 using namespace cleave::nn;
-
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
 
 /// `rows` is `ids` with one more dimension, of `last` elements.
 static LogicalResult expectRows(Operation *op, StringRef name, Value rows,

@@ -4,14 +4,11 @@
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::nn;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 std::optional<BatchFlow> BatchFlow::ofArguments(func::FuncOp func) {
   SmallVector<std::pair<BlockArgument, int64_t>> seeds;

@@ -5,6 +5,7 @@
 #include "cleave/Dialect/NN/Transforms/BatchFlow.h"
 #include "cleave/Dialect/NN/Transforms/Passes.h"
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/Format.h"
@@ -20,10 +21,6 @@ using namespace mlir;
 using namespace cleave;
 
 namespace {
-
-RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// The choices of one router, in the form that the order of slots is asked in.
 struct Choices {

@@ -4,6 +4,7 @@
 #include "cleave/Dialect/NN/Transforms/BatchFlow.h"
 #include "cleave/Dialect/NN/Transforms/Passes.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/ValueUtils.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_MARKBATCHPASS
@@ -14,10 +15,6 @@ using namespace mlir;
 using namespace cleave;
 
 namespace {
-
-RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 struct MarkBatchPass : cleave::impl::MarkBatchPassBase<MarkBatchPass> {
   using Base::Base;
