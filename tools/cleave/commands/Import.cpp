@@ -36,11 +36,6 @@ std::string shapeOf(mlir::Type type) {
   return text;
 }
 
-std::string stringOf(mlir::DictionaryAttr attributes, llvm::StringRef name) {
-  auto text = attributes ? attributes.getAs<mlir::StringAttr>(name) : nullptr;
-  return text ? text.str() : "";
-}
-
 void print(const std::string &title, const std::vector<Row> &rows) {
   if (rows.empty())
     return;
@@ -93,7 +88,7 @@ void summariseArguments(mlir::ModuleOp module) {
     (role == nn::Role::Parameter ? parameters : inputs).push_back(row);
   }
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    outputs.push_back({stringOf(function.getResultAttrDict(i), nn::kNameAttr),
+    outputs.push_back({nn::resultNameOf(function, i).str(),
                        "", shapeOf(function.getResultTypes()[i]), ""});
   print("inputs", inputs);
   print("outputs", outputs);
