@@ -2,6 +2,7 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Interfaces/ProgramWalk.h"
 #include "cleave/Kernels/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -40,7 +41,7 @@ namespace {
 
 class Residuals {
 public:
-  explicit Residuals(func::FuncOp func) : block(func.getBody().front()) {}
+  explicit Residuals(func::FuncOp func) : block(actionBody(func)) {}
 
   void run() {
     for (auto save : block.getOps<nn::SaveOp>())
@@ -139,9 +140,8 @@ struct RecomputeResidualsPass
   using Base::Base;
 
   void runOnOperation() override {
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && !func->hasAttr("nn.kernel"))
-        Residuals(func).run();
+    for (func::FuncOp func : actionsOf(getOperation()))
+      Residuals(func).run();
   }
 };
 } // namespace

@@ -29,7 +29,7 @@ FailureOr<ActionPlan> ActionPlan::create(func::FuncOp func,
                                          const BoundaryTable &table) {
   ActionPlan plan;
   plan.func = func;
-  for (Operation &op : func.getBody().front())
+  for (Operation &op : actionBody(func))
     if (!isa<rt::CommandOpInterface, func::ReturnOp>(op))
       return op.emitOpError("is no command, so its memory cannot be planned");
   llvm::DenseSet<int64_t> seen;
@@ -72,7 +72,7 @@ void ActionPlan::analyze(const BoundaryTable &table) {
   ops.clear();
   argumentOf.clear();
   commands.clear();
-  Block &body = func.getBody().front();
+  Block &body = actionBody(func);
   int64_t count = 0;
   for (Operation &op : body) {
     positions[&op] = commands.size();
@@ -185,7 +185,7 @@ bool ActionPlan::repairReuse() {
     if (isMemory(value))
       members[storageOf(value)].push_back(value);
   };
-  Block &body = func.getBody().front();
+  Block &body = actionBody(func);
   for (Value argument : body.getArguments())
     join(argument);
   for (Operation &op : body)
@@ -250,7 +250,7 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
 /// Decides which values lie in the buffers of the boundary from the start, and
 /// copies the others there at the end.
 void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
-  Operation *end = func.getBody().front().getTerminator();
+  Operation *end = actionBody(func).getTerminator();
   SmallVector<unsigned> copies;
   for (auto [index, value] : llvm::enumerate(end->getOperands())) {
     int64_t target = table.ofResult(func, index);
@@ -312,7 +312,7 @@ void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
 }
 
 void ActionPlan::reuseOperands() {
-  for (Operation &op : func.getBody().front()) {
+  for (Operation &op : actionBody(func)) {
     auto command = dyn_cast<rt::CommandOpInterface>(op);
     if (!command)
       continue;

@@ -4,35 +4,11 @@
 
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Interfaces.h"
-#include "cleave/Interfaces/StageAttrs.h"
 
 using namespace mlir;
 using namespace cleave;
 
 int64_t cleave::bytesOfType(Type type) { return bytesOf(type); }
-
-static int64_t stageOf(func::FuncOp func) {
-  auto stage = func->getAttrOfType<IntegerAttr>(kStageAttr);
-  return stage ? stage.getInt() : -1;
-}
-
-SmallVector<func::FuncOp> cleave::actionsOf(ModuleOp module, int64_t stage) {
-  SmallVector<func::FuncOp> actions;
-  for (auto func : module.getOps<func::FuncOp>())
-    if (!func.isExternal() && !func->hasAttr("nn.kernel") &&
-        (stage < 0 || stageOf(func) == stage))
-      actions.push_back(func);
-  return actions;
-}
-
-SmallVector<int64_t> cleave::stagesOf(ModuleOp module) {
-  int64_t last = -1;
-  for (func::FuncOp func : actionsOf(module))
-    last = std::max(last, stageOf(func));
-  if (last < 0)
-    return {-1};
-  return llvm::to_vector(llvm::seq<int64_t>(0, last + 1));
-}
 
 StringRef BoundaryBuffer::slot() const { return pipe::slotOf(attrs); }
 

@@ -4,6 +4,7 @@
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Memory/Arenas.h"
 #include "cleave/Memory/Boundary.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -205,14 +206,14 @@ std::string cleave::whatWouldFit(const Footprint &footprint, int64_t limit,
 
 FailureOr<Footprint> cleave::footprintOf(ModuleOp module,
                                          const Booking &booking) {
-  auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(rt::kArenasAttr);
-  if (!arenas || arenas.size() != 2)
-    return module.emitError("has no planned memory; run rt-plan-memory first");
+  FailureOr<PlannedArenas> arenas = plannedArenas(module);
+  if (failed(arenas))
+    return failure();
   FailureOr<BoundaryTable> table = BoundaryTable::collect(module);
   if (failed(table))
     return failure();
   Counter counter(booking);
-  counter.footprint.peak = arenas[0] + arenas[1];
+  counter.footprint.peak = arenas->peak();
   counter.add(*table);
   for (func::FuncOp func : actionsOf(module))
     counter.add(func);

@@ -106,7 +106,7 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
                          pair({arenaOf(buffer), buffer.offset}));
     }
     boundary.apply();
-    for (Operation &op : func.getBody().front()) {
+    for (Operation &op : actionBody(func)) {
       SmallVector<int64_t> buffers;
       for (Value result : op.getResults()) {
         // A token has no address.

@@ -48,7 +48,7 @@ void cleave::schedule::sinkViews(Block &block) {
 
 Action::Action(func::FuncOp func, const ActionPlan &memory,
                const CommandTimes &times)
-    : contention(times.contention()), block(func.getBody().front()),
+    : contention(times.contention()), block(actionBody(func)),
       end(block.getTerminator()) {
   SmallVector<int64_t> positions; // of steps
   int64_t position = 0;

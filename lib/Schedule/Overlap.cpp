@@ -25,8 +25,8 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
     ModuleOp module = getOperation();
     bool communicates = false;
     for (func::FuncOp func : actionsOf(module)) {
-      sinkViews(func.getBody().front());
-      communicates |= llvm::any_of(func.getBody().front(), isCollective);
+      sinkViews(actionBody(func));
+      communicates |= llvm::any_of(actionBody(func), isCollective);
     }
     // Stages wait for each other, too, for which `rt.overlap` says how long
     // they take.

@@ -29,7 +29,7 @@ struct SchedulePass : cleave::impl::SchedulePassBase<SchedulePass> {
   void runOnOperation() override {
     for (func::FuncOp func : actionsOf(getOperation())) {
       SmallVector<Operation *> ops;
-      for (Operation &op : func.getBody().front())
+      for (Operation &op : actionBody(func))
         ops.push_back(&op);
       // Readers first, so that what they read follows them down.
       for (Operation *op : llvm::reverse(ops)) {

@@ -403,7 +403,7 @@ LogicalResult CommandEmitter::emit(func::FuncOp func) {
   action->name = func.getName().str();
   tokens.clear();
   flags.clear();
-  for (Operation &op : func.getBody().front())
+  for (Operation &op : actionBody(func))
     if (failed(emit(&op)))
       return failure();
   auto lifetimes = func->getAttrOfType<ArrayAttr>(rt::kLifetimesAttr);

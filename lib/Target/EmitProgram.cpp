@@ -3,6 +3,7 @@
 #include "Emit.h"
 #include "EmitPipeline.h"
 
+#include "cleave/Memory/Arenas.h"
 #include "cleave/Memory/Footprint.h"
 #include "cleave/Target/Target.h"
 
@@ -42,9 +43,9 @@ static LogicalResult checkFits(ModuleOp module, const program::Program &program,
 
 /// Of a program that is no pipeline.
 static LogicalResult emitActions(ModuleOp module, program::Program &program) {
-  auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(rt::kArenasAttr);
-  if (!arenas || arenas.size() != 2)
-    return module.emitError("has no planned memory; run rt-plan-memory first");
+  FailureOr<PlannedArenas> arenas = plannedArenas(module);
+  if (failed(arenas))
+    return failure();
   FailureOr<BoundaryTable> table = BoundaryTable::collect(module);
   if (failed(table))
     return failure();
@@ -67,9 +68,10 @@ static LogicalResult emitActions(ModuleOp module, program::Program &program) {
                               op.getWithin() ? (*op.getWithin())[index] : 1});
     }
   }
-  program.arenas.push_back({"state", program::Lifespan::Persistent, arenas[0]});
   program.arenas.push_back(
-      {"transient", program::Lifespan::Transient, arenas[1]});
+      {"state", program::Lifespan::Persistent, arenas->state});
+  program.arenas.push_back(
+      {"transient", program::Lifespan::Transient, arenas->transient});
   if (failed(emitBoundary(*table, mesh, module, program)))
     return failure();
   CommandEmitter emitter(module, program);

@@ -3,6 +3,8 @@
 #ifndef CLEAVE_KERNELS_KERNELS_H
 #define CLEAVE_KERNELS_KERNELS_H
 
+#include "cleave/Interfaces/ProgramWalk.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/bit.h"
 
@@ -10,8 +12,7 @@
 
 namespace cleave::kernels {
 
-/// A unit attribute on functions that become generated code.
-inline constexpr llvm::StringLiteral kKernelAttr = "nn.kernel";
+using cleave::kKernelAttr;
 /// The parallel iterations are [0, extent).
 inline constexpr llvm::StringLiteral kExtentAttr = "nn.extent";
 /// Fewer iterations than this are not worth a thread of their own.

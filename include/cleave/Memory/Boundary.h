@@ -7,6 +7,7 @@
 #define CLEAVE_MEMORY_BOUNDARY_H
 
 #include "cleave/Dialect/NN/IR/Ports.h"
+#include "cleave/Interfaces/ProgramWalk.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
@@ -39,10 +40,6 @@ struct BoundaryBuffer {
   }
 };
 
-/// The stages whose functions share the module, from 0 to the last, or {-1}: no
-/// stages.
-llvm::SmallVector<int64_t> stagesOf(mlir::ModuleOp module);
-
 class BoundaryTable {
 public:
   /// Reports, on the function, an argument or result without name and role, and
@@ -68,11 +65,6 @@ private:
                           unsigned index);
   llvm::StringMap<int64_t> byKey, byBuffer;
 };
-
-/// Functions that are actions: neither kernels nor declarations. `stage`: those
-/// of this stage; -1: all.
-llvm::SmallVector<mlir::func::FuncOp> actionsOf(mlir::ModuleOp module,
-                                                int64_t stage = -1);
 
 /// Bytes of a tensor of static shape; i1 counts one byte.
 int64_t bytesOfType(mlir::Type type);

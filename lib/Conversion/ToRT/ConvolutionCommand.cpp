@@ -2,6 +2,7 @@
 
 #include "SelectLibrary.h"
 
+#include "cleave/Interfaces/ProgramWalk.h"
 #include "cleave/Memory/LibraryCalls.h"
 #include "cleave/Support/ValueUtils.h"
 #include "cleave/workspace.h"
@@ -67,7 +68,7 @@ template <class Op> static void select(Op op, rt::ConvKind kind) {
 
 void cleave::selectConvolutions(func::FuncOp func) {
   SmallVector<Operation *> ops;
-  for (Operation &op : func.getBody().front())
+  for (Operation &op : actionBody(func))
     if (isa<nn::ConvOp, nn::ConvInputGradOp, nn::ConvFilterGradOp>(op))
       ops.push_back(&op);
   for (Operation *op : ops)

@@ -6,6 +6,7 @@
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Condition.h"
+#include "cleave/Interfaces/ProgramWalk.h"
 #include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -90,7 +91,7 @@ private:
     auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
     auto extent =
         kernel ? kernel->getAttrOfType<IntegerAttr>("nn.extent") : nullptr;
-    if (!extent || !kernel->hasAttr("nn.kernel"))
+    if (!extent || !kernel->hasAttr(kKernelAttr))
       return call.emitOpError("calls @")
              << call.getCallee() << ", which is not a kernel with an extent";
     auto grain = kernel->getAttrOfType<IntegerAttr>("nn.grain");
@@ -436,15 +437,13 @@ struct HostToRTPass : cleave::impl::HostToRTPassBase<HostToRTPass> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
     HostConverter converter(getOperation(), symbols);
-    for (auto func : getOperation().getOps<func::FuncOp>()) {
-      if (func.isExternal() || func->hasAttr("nn.kernel"))
-        continue;
+    for (func::FuncOp func : actionsOf(getOperation())) {
       // Constants first die with their last reader, so they go last.
       SmallVector<Operation *> ops;
-      for (Operation &op : func.getBody().front())
+      for (Operation &op : actionBody(func))
         if (!isa<arith::ConstantOp>(op))
           ops.push_back(&op);
-      for (Operation &op : func.getBody().front())
+      for (Operation &op : actionBody(func))
         if (isa<arith::ConstantOp>(op))
           ops.push_back(&op);
       for (Operation *op : ops)

@@ -3,6 +3,7 @@
 #include "cleave/Conversion/ToRT/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/ProgramWalk.h"
 #include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -259,10 +260,9 @@ struct PadClassesPass : cleave::impl::PadClassesPassBase<PadClassesPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && !func->hasAttr("nn.kernel"))
-        while (padOne(func))
-          ;
+    for (func::FuncOp func : actionsOf(getOperation()))
+      while (padOne(func))
+        ;
   }
 
   /// The first that is not padded yet: others may be products of its cotangent.

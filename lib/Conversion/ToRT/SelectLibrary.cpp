@@ -2,6 +2,7 @@
 
 #include "SelectLibrary.h"
 #include "cleave/Conversion/ToRT/Passes.h"
+#include "cleave/Interfaces/ProgramWalk.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -129,10 +130,9 @@ struct SelectLibraryPass
   using Base::Base;
 
   void runOnOperation() override {
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && !func->hasAttr("nn.kernel"))
-        if (failed(select(func)))
-          return signalPassFailure();
+    for (func::FuncOp func : actionsOf(getOperation()))
+      if (failed(select(func)))
+        return signalPassFailure();
   }
 
   LogicalResult select(func::FuncOp func) {
@@ -163,7 +163,7 @@ struct SelectLibraryPass
       expandKeepFirst(op);
     if (device == program::Device::Cuda)
       selectConvolutions(func);
-    for (Operation &op : llvm::make_early_inc_range(func.getBody().front()))
+    for (Operation &op : llvm::make_early_inc_range(actionBody(func)))
       llvm::TypeSwitch<Operation *>(&op)
           .Case(expandConv)
           .Case(expandConvInputGrad)
