@@ -160,9 +160,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         !all.getResultAttr(output, nn::kWholeCallAttr))
       return success();
     Value value = all.getBody().front().getTerminator()->getOperand(output);
-    auto name = all.getResultAttrOfType<StringAttr>(output, nn::kNameAttr);
     return emitError(value.getLoc())
-           << "output '" << (name ? name.getValue() : "")
+           << "output '" << nn::resultNameOf(all, output)
            << "', which the loss reads, mixes the samples of a batch, so that "
               "train.microbatches = "
            << int64_t(microbatches)
@@ -181,8 +180,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
              << "' is unknown; expected cross_entropy, mse or output:NAME";
     SmallVector<StringRef> names;
     for (unsigned result = 0; result < func.getNumResults(); ++result) {
-      auto name = func.getResultAttrOfType<StringAttr>(result, nn::kNameAttr);
-      names.push_back(name ? name.getValue() : StringRef());
+      names.push_back(nn::resultNameOf(func, result));
       if (!wanted.empty() && names.back() == wanted)
         return result;
     }

@@ -309,13 +309,13 @@ void keepMasterWeights(func::FuncOp update) {
     update.setArgAttrs(arg, master);
   }
   for (unsigned result = 0, count = values.size(); result < count; ++result) {
-    auto name = attrs[result].getAs<StringAttr>(nn::kNameAttr);
-    if (resultRoleOf(update, result) != nn::Role::Parameter || !name ||
-        !masters.contains(name.getValue()))
+    StringRef name = nn::nameOf(attrs[result]);
+    if (resultRoleOf(update, result) != nn::Role::Parameter ||
+        !masters.contains(name))
       continue;
     Value exact = values[result];
     values.push_back(exact);
-    attrs.push_back(masters[name.getValue()]);
+    attrs.push_back(masters[name]);
     values[result] = roundedForStorage(builder, exact.getLoc(), exact);
   }
   setResults(update, values, attrs);

@@ -104,8 +104,8 @@ private:
   Value finiteOf(OpBuilder &b, Location loc, func::FuncOp update,
                  RankedTensorType type) {
     for (unsigned i = 0; i < update.getNumResults(); ++i) {
-      auto name = update.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
-      if (resultRoleOf(update, i) != nn::Role::Metric || name != "finite")
+      if (resultRoleOf(update, i) != nn::Role::Metric ||
+          nn::resultNameOf(update, i) != "finite")
         continue;
       Value told = update.getBody().front().getTerminator()->getOperand(i);
       Value holds =

@@ -45,10 +45,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    SmallVector<func::FuncOp> hosts;
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && !func->hasAttr(kKernelAttr))
-        hosts.push_back(func);
+    SmallVector<func::FuncOp> hosts = actionsOf(getOperation());
     symbols.emplace(getOperation());
     for (func::FuncOp host : hosts)
       if (failed(form(host)))

@@ -5,6 +5,7 @@
 #include "StageGraph.h"
 
 #include "cleave/Cost/LinkModel.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Stage/Passes.h"
@@ -269,7 +270,7 @@ private:
     for (auto [op, stage] : llvm::zip_equal(graph.staged(), stageOf)) {
       mark(op, stage);
       for (unsigned argument : graph.parametersOf(op))
-        owners[nameOf(func, argument)].insert(stage);
+        owners[nn::nameOf(func, argument)].insert(stage);
     }
     return success();
   }
@@ -287,7 +288,7 @@ private:
               def->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt());
       auto hasAll = [&](int64_t stage) {
         return llvm::all_of(graph.parametersOf(op), [&](unsigned argument) {
-          auto it = owners.find(nameOf(func, argument));
+          auto it = owners.find(nn::nameOf(func, argument));
           return it == owners.end() || it->second.contains(stage);
         });
       };
@@ -298,13 +299,8 @@ private:
         stage = least;
       mark(op, stage);
       for (unsigned argument : graph.parametersOf(op))
-        owners[nameOf(func, argument)].insert(stage);
+        owners[nn::nameOf(func, argument)].insert(stage);
     }
-  }
-
-  static StringRef nameOf(func::FuncOp func, unsigned argument) {
-    auto name = func.getArgAttrOfType<StringAttr>(argument, nn::kNameAttr);
-    return name ? name.getValue() : StringRef();
   }
 
   llvm::StringMap<llvm::SmallDenseSet<int64_t, 2>> owners; // of parameters
