@@ -16,11 +16,11 @@
 // STAGES-DAG: func.func @B.0(
 
 func.func @forward(
-    %w: tensor<6x4xf32> {nn.name = "w", nn.role = "parameter"},
-    %v: tensor<4x5xf32> {nn.name = "v", nn.role = "parameter"},
-    %x: tensor<8x6xf32> {nn.name = "x", nn.role = "input"},
-    %labels: tensor<8xi64> {nn.name = "labels", nn.role = "labels"})
-    -> (tensor<8x5xf32> {nn.name = "logits", nn.role = "output"}) {
+    %w: tensor<6x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+    %v: tensor<4x5xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
+    %x: tensor<8x6xf32> {nn.name = "x", nn.role = #nn.role<input>},
+    %labels: tensor<8xi64> {nn.name = "labels", nn.role = #nn.role<labels>})
+    -> (tensor<8x5xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
   %0 = nn.einsum "ab,bc->ac" %x, %w : tensor<8x6xf32>, tensor<6x4xf32> -> tensor<8x4xf32>
   %1 = math.tanh %0 : tensor<8x4xf32>
   %2 = nn.einsum "ab,bc->ac" %1, %v : tensor<8x4xf32>, tensor<4x5xf32> -> tensor<8x5xf32>

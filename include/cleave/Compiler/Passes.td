@@ -29,10 +29,10 @@ def CleaveTrainPass : CleavePhase<"cleave-train"> {
 
     Before:
     ```mlir
-    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = "parameter"},
-                       %x: tensor<4x3xf32> {nn.name = "x", nn.role = "input"},
-                       %labels: tensor<4xi64> {nn.name = "labels", nn.role = "labels"})
-        -> (tensor<4x3xf32> {nn.name = "logits", nn.role = "output"}) {
+    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                       %x: tensor<4x3xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                       %labels: tensor<4xi64> {nn.name = "labels", nn.role = #nn.role<labels>})
+        -> (tensor<4x3xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
       ...
     }
     ```
@@ -60,15 +60,15 @@ def CleaveShardPass : CleavePhase<"cleave-shard"> {
 
     Before `cleave-shard{set=mesh.data=2}`:
     ```mlir
-    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = "parameter"},
-                       %x: tensor<4x3xf32> {nn.name = "x", nn.role = "input"})
-        -> (tensor<4x3xf32> {nn.name = "y", nn.role = "output"}) { ... }
+    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                       %x: tensor<4x3xf32> {nn.name = "x", nn.role = #nn.role<input>})
+        -> (tensor<4x3xf32> {nn.name = "y", nn.role = #nn.role<output>}) { ... }
     ```
 
     After:
     ```mlir
     dist.mesh @mesh <["data"=2]>
-    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = "parameter"},
+    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                        %x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {} ]>, ...})
         -> (tensor<2x3xf32> {...}) { ... }
     ```

@@ -27,11 +27,11 @@ std::string classifier(int width) {
   std::string w = std::to_string(width), xw = "tensor<6x" + w + "xf32>",
               h = "tensor<8x" + w + "xf32>", hv = "tensor<" + w + "x5xf32>";
   return "func.func @forward(%w: " + xw +
-         R"( {nn.name = "w", nn.role = "parameter"}, %v: )" + hv +
-         R"( {nn.name = "v", nn.role = "parameter"},
-    %x: tensor<8x6xf32> {nn.name = "x", nn.role = "input"},
-    %labels: tensor<8xi64> {nn.name = "labels", nn.role = "labels"})
-    -> (tensor<8x5xf32> {nn.name = "logits", nn.role = "output"}) {
+         R"( {nn.name = "w", nn.role = #nn.role<parameter>}, %v: )" + hv +
+         R"( {nn.name = "v", nn.role = #nn.role<parameter>},
+    %x: tensor<8x6xf32> {nn.name = "x", nn.role = #nn.role<input>},
+    %labels: tensor<8xi64> {nn.name = "labels", nn.role = #nn.role<labels>})
+    -> (tensor<8x5xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
   %0 = nn.einsum "ab,bc->ac" %x, %w : tensor<8x6xf32>, )" +
          xw + " -> " + h + "\n  %1 = math.tanh %0 : " + h +
          "\n  %2 = nn.einsum \"ab,bc->ac\" %1, %v : " + h + ", " + hv +
