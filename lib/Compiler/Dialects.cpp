@@ -10,9 +10,14 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 
@@ -23,6 +28,12 @@ void registerDialects(DialectRegistry &registry) {
                   scf::SCFDialect, tensor::TensorDialect, dist::DistDialect,
                   nn::NNDialect, pipe::PipeDialect, rt::RTDialect>();
   registerInterfaceModels(registry);
+}
+
+void registerAllDialects(DialectRegistry &registry) {
+  registerDialects(registry);
+  registry.insert<gpu::GPUDialect, LLVM::LLVMDialect, NVVM::NVVMDialect,
+                  memref::MemRefDialect, vector::VectorDialect>();
 }
 
 void loadDialects(MLIRContext &context) {

@@ -4,21 +4,12 @@
 #include "cleave/Compiler/Dialects.h"
 #include "cleave/Init/AllPasses.h"
 
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
 int main(int argc, char **argv) {
   cleave::registerAllPasses();
   mlir::DialectRegistry registry;
-  cleave::compiler::registerDialects(registry);
-  // What kernels are lowered to.
-  registry.insert<mlir::gpu::GPUDialect, mlir::LLVM::LLVMDialect,
-                  mlir::NVVM::NVVMDialect, mlir::memref::MemRefDialect,
-                  mlir::vector::VectorDialect>();
+  cleave::compiler::registerAllDialects(registry);
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "cleave optimizer driver\n", registry));
 }

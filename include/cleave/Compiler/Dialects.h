@@ -8,10 +8,15 @@
 
 namespace cleave::compiler {
 
-/// Adds all dialects and interface models.
+/// The dialects of all phases down to the commands of a rank, with their
+/// interface models.
 void registerDialects(mlir::DialectRegistry &registry);
 
-/// Loads all dialects and interface models.
+/// The same, and the dialects into which kernels are lowered: for tools that
+/// take a file of any phase.
+void registerAllDialects(mlir::DialectRegistry &registry);
+
+/// Loads the dialects of registerDialects.
 void loadDialects(mlir::MLIRContext &context);
 
 } // namespace cleave::compiler
