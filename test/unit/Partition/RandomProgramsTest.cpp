@@ -9,6 +9,7 @@
 
 #include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Reduce/Reduce.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "gtest/gtest.h"
@@ -199,10 +200,11 @@ TEST(Shrinking, LeavesWhatFails) {
     if (outcome.kind != Outcome::WrongResult)
       continue;
     ++tried;
-    OwningOpRef<ModuleOp> small = shrink(*program, [&](ModuleOp candidate) {
-      return runner.run(candidate, seed, nullptr, bug).kind ==
-             Outcome::WrongResult;
-    });
+    OwningOpRef<ModuleOp> small =
+        reduce::shrink(*program, [&](ModuleOp candidate) {
+          return runner.run(candidate, seed, nullptr, bug).kind ==
+                 Outcome::WrongResult;
+        });
     std::string text;
     llvm::raw_string_ostream(text) << *small;
     OwningOpRef<ModuleOp> parsed =

@@ -1,5 +1,5 @@
-// Makes a failing program small: fewer results, operations, shardings, axes,
-// smaller sizes, as long as it fails in the same way.
+// Failing programs, made small (cleave/Reduce/Reduce.h) as long as they fail in
+// the same way.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_SHRINK_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_SHRINK_H
@@ -12,10 +12,6 @@ namespace cleave::random {
 inline uint64_t caseSeed(uint64_t run, int64_t number) {
   return Random::mix(Random::mix(run) + uint64_t(number));
 }
-
-/// The smallest program found. `fails` says whether a candidate still fails.
-mlir::OwningOpRef<mlir::ModuleOp>
-shrink(mlir::ModuleOp program, llvm::function_ref<bool(mlir::ModuleOp)> fails);
 
 /// Shrinks, prints, and writes to `path`.
 void reportShrunk(mlir::ModuleOp program, uint64_t seed, Runner &runner,

@@ -1,0 +1,45 @@
+// Dimensions that have one size because some rule says so.
+
+#ifndef CLEAVE_LIB_REDUCE_SIZECLASSES_H
+#define CLEAVE_LIB_REDUCE_SIZECLASSES_H
+
+#include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Partition/Boundary.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/EquivalenceClasses.h"
+
+#include <set>
+
+namespace cleave::reduce {
+
+class SizeClasses {
+public:
+  using Dim = std::pair<size_t, size_t>; // number of the value, dimension
+
+  explicit SizeClasses(mlir::ModuleOp module);
+
+  /// One dimension of each class, in a fixed order.
+  llvm::SmallVector<Dim> leaders() const;
+  int64_t size(Dim dim) const;
+  /// Gives all dimensions of a class another size; false where one of them
+  /// cannot have it.
+  bool resize(Dim leader, int64_t size);
+
+private:
+  void add(mlir::Value value);
+  void unite(mlir::Value a, mlir::Value b);
+  void addOp(mlir::Operation *op);
+  void addFactors(mlir::ValueRange values,
+                  llvm::ArrayRef<TensorFactors> factors,
+                  llvm::MutableArrayRef<std::optional<Dim>> first);
+
+  llvm::EquivalenceClasses<Dim> classes;
+  std::set<Dim> fixed; // products of sizes, windows, what no rule speaks of
+  llvm::SmallVector<mlir::Value> values;
+  llvm::DenseMap<mlir::Value, size_t> number;
+};
+
+} // namespace cleave::reduce
+
+#endif // CLEAVE_LIB_REDUCE_SIZECLASSES_H
