@@ -16,16 +16,29 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-std::string inRange(Field field, double low, double high, const char *wanted) {
+// Of numbers: low <= value < high.
+struct Range {
+  double low, high;
+  const char *allowed;
+};
+
+template <const Range &range> std::string outside(Field field) {
   double value = 0;
   if (auto *number = std::get_if<int64_t *>(&field))
     value = double(**number);
   else
     value = *std::get<double *>(field);
-  if (std::isfinite(value) && value >= low && value < high)
+  if (std::isfinite(value) && value >= range.low && value < range.high)
     return "";
-  return std::string("expected ") + wanted;
+  return std::string("expected ") + range.allowed;
 }
+
+constexpr Range fromZero = {0, infinity, "a number of at least 0"};
+constexpr Range threadCounts = {0, 1025, "a number from 0 to 1024"};
+constexpr Range fromOne = {1, infinity, "a number of at least 1"};
+constexpr Range positive = {std::numeric_limits<double>::min(), infinity,
+                            "a number above 0"};
+constexpr Range belowOne = {0, 1, "a number of at least 0 and below 1"};
 
 std::string wrongPattern(const std::string &pattern) {
   std::string mistake = cleave::checkPattern(pattern);
@@ -36,24 +49,7 @@ std::string wrongPattern(const std::string &pattern) {
 
 } // namespace
 
-std::string checks::atLeastZero(Field field) {
-  return inRange(field, 0, infinity, "a number of at least 0");
-}
-std::string checks::threads(Field field) {
-  return inRange(field, 0, 1025, "a number from 0 to 1024");
-}
-std::string checks::atLeastOne(Field field) {
-  return inRange(field, 1, infinity, "a number of at least 1");
-}
-std::string checks::aboveZero(Field field) {
-  return inRange(field, std::numeric_limits<double>::min(), infinity,
-                 "a number above 0");
-}
-std::string checks::share(Field field) {
-  return inRange(field, 0, 1, "a number of at least 0 and below 1");
-}
-
-std::string checks::twoShares(Field field) {
+static std::string twoSharesWrong(Field field) {
   const std::vector<double> &values = *std::get<std::vector<double> *>(field);
   bool good = values.size() == 2;
   for (double value : values)
@@ -61,18 +57,18 @@ std::string checks::twoShares(Field field) {
   return good ? "" : "expected two numbers of at least 0 and below 1";
 }
 
-std::string checks::notEmpty(Field field) {
+static std::string notEmptyWrong(Field field) {
   return std::get<std::string *>(field)->empty() ? "expected a name" : "";
 }
 
-std::string checks::names(Field field) {
+static std::string namesWrong(Field field) {
   for (const std::string &name : *std::get<StringList *>(field))
     if (name.empty())
       return "expected names that are not empty";
   return "";
 }
 
-std::string checks::architectures(Field field) {
+static std::string architecturesWrong(Field field) {
   const StringList &given = *std::get<StringList *>(field);
   bool good = !given.empty();
   for (size_t i = 0; i < given.size(); ++i) {
@@ -86,21 +82,21 @@ std::string checks::architectures(Field field) {
                 "\"sm_100\"; at least one";
 }
 
-std::string checks::patterns(Field field) {
+static std::string patternsWrong(Field field) {
   for (const std::string &pattern : *std::get<StringList *>(field))
     if (std::string wrong = wrongPattern(pattern); !wrong.empty())
       return wrong;
   return "";
 }
 
-std::string checks::pairs(Field field) {
+static std::string pairsWrong(Field field) {
   for (const StringList &tied : *std::get<std::vector<StringList> *>(field))
     if (tied.size() < 2)
       return "expected lists of two or more parameter names that are tied";
   return "";
 }
 
-std::string checks::lists(Field field) {
+static std::string listsWrong(Field field) {
   std::set<std::string> seen;
   for (const StringList &list : *std::get<std::vector<StringList> *>(field)) {
     if (list.empty())
@@ -113,7 +109,7 @@ std::string checks::lists(Field field) {
   return "";
 }
 
-std::string checks::loss(Field field) {
+static std::string lossWrong(Field field) {
   const std::string &value = *std::get<std::string *>(field);
   if (value == "cross_entropy" || value == "mse" ||
       (value.starts_with("output:") && value.size() > 7))
@@ -122,13 +118,13 @@ std::string checks::loss(Field field) {
          "of the graph output that is the loss";
 }
 
-std::string checks::noHalf(Field field) {
+static std::string noHalfWrong(Field field) {
   if (*std::get<std::string *>(field) != "fp16")
     return "";
   return "fp16 needs loss scaling and is not supported; use bf16 instead";
 }
 
-std::string checks::meshSizes(Field field) {
+static std::string meshSizesWrong(Field field) {
   for (const auto &[name, size] :
        *std::get<std::map<std::string, int64_t> *>(field))
     if (size < 1 && size != -1)
@@ -138,7 +134,7 @@ std::string checks::meshSizes(Field field) {
   return "";
 }
 
-std::string checks::dimSizes(Field field) {
+static std::string dimSizesWrong(Field field) {
   for (const auto &[name, size] :
        *std::get<std::map<std::string, int64_t> *>(field))
     if (size < 1)
@@ -147,7 +143,7 @@ std::string checks::dimSizes(Field field) {
   return "";
 }
 
-std::string checks::inputSources(Field field) {
+static std::string inputSourcesWrong(Field field) {
   for (const auto &[name, source] :
        *std::get<std::map<std::string, std::string> *>(field))
     if (source.empty())
@@ -156,7 +152,7 @@ std::string checks::inputSources(Field field) {
   return "";
 }
 
-std::string checks::boundValues(Field field) {
+static std::string boundValuesWrong(Field field) {
   for (const auto &[name, value] :
        *std::get<std::map<std::string, std::string> *>(field)) {
     double number = 0;
@@ -171,7 +167,7 @@ std::string checks::boundValues(Field field) {
   return "";
 }
 
-std::string checks::sequenceKinds(Field field) {
+static std::string sequenceKindsWrong(Field field) {
   for (const SequenceParallelConfig &entry :
        *std::get<std::vector<SequenceParallelConfig> *>(field)) {
     if (entry.kind != "megatron" && entry.kind != "ulysses" &&
@@ -193,7 +189,7 @@ std::string checks::sequenceKinds(Field field) {
   return "";
 }
 
-std::string checks::shards(Field field) {
+static std::string shardsWrong(Field field) {
   for (const ShardConfig &entry :
        *std::get<std::vector<ShardConfig> *>(field)) {
     if (entry.match.empty())
@@ -221,3 +217,39 @@ std::string checks::shards(Field field) {
   }
   return "";
 }
+
+const Check checks::atLeastZero = {outside<fromZero>, fromZero.allowed};
+const Check checks::threads = {outside<threadCounts>, threadCounts.allowed};
+const Check checks::atLeastOne = {outside<fromOne>, fromOne.allowed};
+const Check checks::aboveZero = {outside<positive>, positive.allowed};
+const Check checks::share = {outside<belowOne>, belowOne.allowed};
+const Check checks::twoShares = {twoSharesWrong,
+                                 "two numbers of at least 0 and below 1"};
+const Check checks::notEmpty = {notEmptyWrong, "a name"};
+const Check checks::names = {namesWrong, "names that are not empty"};
+const Check checks::architectures = {
+    architecturesWrong,
+    "different ones of \"sm_80\", \"sm_90\", \"sm_100\"; at least one"};
+const Check checks::patterns = {patternsWrong,
+                                "regular expressions (ECMAScript)"};
+const Check checks::pairs = {pairsWrong,
+                             "lists of two or more parameter names"};
+const Check checks::lists = {listsWrong,
+                             "lists of parameter names, each name once"};
+const Check checks::loss = {
+    lossWrong, "\"cross_entropy\", \"mse\" or \"output:NAME\" with the name of "
+               "the graph output that is the loss"};
+const Check checks::noHalf = {noHalfWrong, ""};
+const Check checks::meshSizes = {
+    meshSizesWrong, "at least 1, or -1 for what is left of the ranks"};
+const Check checks::dimSizes = {dimSizesWrong, "at least 1"};
+const Check checks::inputSources = {
+    inputSourcesWrong, "ones, zeros, arange or the name of an array"};
+const Check checks::boundValues = {boundValuesWrong, "FILE.npy or a number"};
+const Check checks::sequenceKinds = {
+    sequenceKindsWrong,
+    "an axis in every entry; kind megatron, ulysses or ring; saved_input shard "
+    "or full; plan auto, ring or gather; order zigzag or plain"};
+const Check checks::shards = {
+    shardsWrong, "match: a regular expression (ECMAScript); dims: as many as "
+                 "the view has, or the parameter; view: sizes of at least 1"};

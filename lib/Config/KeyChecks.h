@@ -1,6 +1,6 @@
 // What the values of keys must be beyond their types: each check of the table
 // of keys (Keys.cpp) says what is wrong with a value, and nothing when it is
-// right.
+// right; and in words what is allowed, for docs/configuration.md.
 
 #ifndef CLEAVE_LIB_CONFIG_KEYCHECKS_H
 #define CLEAVE_LIB_CONFIG_KEYCHECKS_H
@@ -10,32 +10,32 @@
 namespace cleave::config::checks {
 
 // Numbers.
-std::string atLeastZero(Field field);
-std::string threads(Field field); ///< what a machine may have
-std::string atLeastOne(Field field);
-std::string aboveZero(Field field);
-std::string share(Field field);
-std::string twoShares(Field field);
+extern const Check atLeastZero;
+extern const Check threads; ///< what a machine may have
+extern const Check atLeastOne;
+extern const Check aboveZero;
+extern const Check share;
+extern const Check twoShares;
 
 // Texts and lists of them.
-std::string notEmpty(Field field);
-std::string names(Field field);
-std::string architectures(Field field);
-std::string patterns(Field field);
-std::string pairs(Field field);
-std::string lists(Field field);
-std::string loss(Field field);
-std::string noHalf(Field field);
+extern const Check notEmpty;
+extern const Check names;
+extern const Check architectures;
+extern const Check patterns;
+extern const Check pairs;
+extern const Check lists;
+extern const Check loss;
+extern const Check noHalf;
 
 // Maps, whose keys the user names.
-std::string meshSizes(Field field);
-std::string dimSizes(Field field);
-std::string inputSources(Field field);
-std::string boundValues(Field field);
+extern const Check meshSizes;
+extern const Check dimSizes;
+extern const Check inputSources;
+extern const Check boundValues;
 
 // Lists of tables.
-std::string sequenceKinds(Field field);
-std::string shards(Field field);
+extern const Check sequenceKinds;
+extern const Check shards;
 
 } // namespace cleave::config::checks
 

@@ -30,17 +30,27 @@ enum class Served {
   OnlyDefault, // the key is read, but another value is refused for now
 };
 
-// Says what is wrong with a value ("expected …"); empty when nothing is.
-using Check = std::string (*)(Field);
+// What a value must be beyond its type.
+struct Check {
+  // Says what is wrong with a value ("expected …"); empty when nothing is.
+  std::string (*wrong)(Field) = nullptr;
+  const char *allowed = ""; // in words
+};
+
+// Which commands a key changes something for.
+struct Users {
+  const char *commands; // "train, check"
+};
 
 struct Key {
   const char *path; // "train.lr"; "dims.*" for a map
   Field (*field)(Config &);
   const char *help;
+  Users users;
   const char *values = ""; // "a|b|c": the only legal values
   const char *served = ""; // of `values`, those served now; "": all
   Served servedNow = Served::Yes;
-  Check check = nullptr;
+  const Check *check = nullptr;
 };
 
 const std::vector<Key> &keys();

@@ -129,6 +129,9 @@ std::string writeConfigJson(const Config &config);
 // comments.
 std::string describeConfig(const LoadedConfig &loaded);
 
+// Every key as a page of Markdown: docs/configuration.md.
+std::string describeKeys();
+
 // What other trainers call something that has another name here.
 struct Meaning {
   const char *name;      // theirs, in small letters with underscores

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <set>
+#include <sstream>
 
 using namespace cleave;
 
@@ -67,9 +68,11 @@ TEST(ConfigWrite, DescriptionIsTomlToo) {
   EXPECT_NE(described.find("# default"), std::string::npos);
 }
 
-// Every key of the table appears with its help, once; every default is legal
-// and served.
+// Every key of the table appears with its help, once, and names the commands
+// that use it; every default is legal and served.
 TEST(ConfigWrite, TheTableIsComplete) {
+  const std::set<std::string> commands = {"import", "compile", "train",
+                                          "infer",  "check",   "explain"};
   std::set<std::string> seen;
   std::string described = describeConfig(LoadedConfig());
   for (const config::Key &key : config::keys()) {
@@ -77,6 +80,11 @@ TEST(ConfigWrite, TheTableIsComplete) {
     EXPECT_TRUE(seen.insert(path).second) << path << " is listed twice";
     EXPECT_GT(std::string(key.help).size(), 0u) << path;
     EXPECT_EQ(std::string(key.help).find('\n'), std::string::npos) << path;
+    std::istringstream users(key.users.commands);
+    int64_t count = 0;
+    for (std::string user; std::getline(users >> std::ws, user, ','); ++count)
+      EXPECT_TRUE(commands.count(user)) << path << " is used by " << user;
+    EXPECT_GT(count, 0) << path;
     if (path.ends_with("*"))
       path.resize(path.size() - 2);
     EXPECT_NE(described.find(path), std::string::npos) << path;

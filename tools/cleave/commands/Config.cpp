@@ -9,10 +9,19 @@ using namespace cleave;
 using namespace cleave::driver;
 
 std::function<int()> driver::addConfig(CLI::App &app) {
-  auto options = std::make_shared<CommonOptions>();
+  struct Options : CommonOptions {
+    bool reference = false;
+  };
+  auto options = std::make_shared<Options>();
   addConfigFlags(app, *options);
   addRanksFlag(app, *options);
+  app.add_flag("--reference", options->reference,
+               "print what every key means, as a page of Markdown, instead");
   return [options] {
+    if (options->reference) {
+      std::cout << describeKeys();
+      return Success;
+    }
     LoadedConfig loaded = loadConfigOrFail(*options);
     // The mesh is checked where its rank count is known; its sizes are shown as
     // they were given.

@@ -1,0 +1,127 @@
+// docs/configuration.md, from the table of keys.
+
+#include "cleave/Config/Load.h"
+
+#include "Keys.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace cleave;
+using namespace cleave::config;
+
+namespace {
+
+// Text of a table's cell: a bar would end it.
+std::string cell(const std::string &text) {
+  std::string result;
+  for (char c : text) {
+    if (c == '|')
+      result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+std::string code(const std::string &text) {
+  return text.empty() ? "" : "`" + cell(text) + "`";
+}
+
+// "a number" -> "number"
+std::string typeCell(Field field) {
+  std::string name = typeName(field);
+  for (const char *article : {"a ", "an "})
+    if (name.starts_with(article))
+      return cell(name.substr(std::string(article).size()));
+  return cell(name);
+}
+
+// Of a map, what it holds without a configuration.
+std::string defaultCell(const Key &key, Field field) {
+  std::string value = formatValue(field);
+  if (std::string(key.path).ends_with("*") && value == "{  }")
+    return "none";
+  return code(value);
+}
+
+// "a|b|c", of which some are not served yet; else what the check asks for.
+std::string allowedCell(const Key &key) {
+  std::string text, values = key.values, served = "|";
+  served += std::string(*key.served ? key.served : key.values) + "|";
+  for (size_t begin = 0; !values.empty() && begin <= values.size();) {
+    size_t end = std::min(values.find('|', begin), values.size());
+    std::string value = values.substr(begin, end - begin);
+    text += text.empty() ? "" : ", ";
+    text += value.empty() ? "`\"\"`" : code(value);
+    if (served.find("|" + value + "|") == std::string::npos)
+      text += " (not yet supported)";
+    begin = end + 1;
+  }
+  return text.empty() && key.check ? cell(key.check->allowed) : text;
+}
+
+const char *head =
+    "# Configuration\n"
+    "\n"
+    "Every key of `--config FILE` and of `--set KEY=VALUE`: its type, its "
+    "default, what may be said, what it means, and\n"
+    "which commands it changes something for. `cleave config` prints the "
+    "values that a configuration comes to, and where each\n"
+    "came from. Keys with `*` take names of your own: `mesh.data = 2`, "
+    "`dims.batch = 8`.\n"
+    "\n"
+    "What `train` uses, `compile` writes into the program for `cleave-run`. "
+    "Patterns are regular expressions (ECMAScript).\n";
+
+const std::map<std::string, const char *> titles = {
+    {"mesh", "the ranks"},
+    {"dims", "sizes that the model leaves open"},
+    {"data", "what is trained on"},
+    {"train", "how"},
+    {"parallel", "strategies; each is on where the mesh has its axis"},
+    {"shard", "shardings by hand"},
+    {"target", "the machine"},
+    {"import", "limits of the import"}};
+
+// Names of other trainers, by key of ours.
+std::string otherNames() {
+  std::string text =
+      "\n## What other trainers call them\n\n"
+      "A key or flag of these names is an error that says the name here.\n\n"
+      "| here | elsewhere |\n|---|---|\n";
+  std::map<std::string, std::string> byKey;
+  for (const Meaning &meaning : meanings()) {
+    std::string &names = byKey[meaning.key];
+    names += (names.empty() ? "" : ", ") + code(meaning.name);
+    if (*meaning.note)
+      names += std::string(" (") + cell(meaning.note) + ")";
+  }
+  for (const auto &[key, names] : byKey)
+    text += "| " + code(key) + " | " + names + " |\n";
+  return text;
+}
+
+} // namespace
+
+std::string cleave::describeKeys() {
+  std::string text = head, section;
+  Config defaults;
+  for (const Key &key : keys()) {
+    std::string path = key.path, top = path.substr(0, path.find('.'));
+    if (top != section) {
+      section = top;
+      auto title = titles.find(top);
+      text += "\n## `" +
+              std::string(top == "shard" ? "[[shard]]" : "[" + top + "]") +
+              "`" +
+              (title == titles.end() ? "" : std::string(": ") + title->second) +
+              "\n\n| key | type | default | allowed | meaning | used by |\n"
+              "|---|---|---|---|---|---|\n";
+    }
+    Field field = key.field(defaults);
+    text += "| " + code(path) + " | " + typeCell(field) + " | " +
+            defaultCell(key, field) + " | " + allowedCell(key) + " | " +
+            cell(key.help) + " | " + key.users.commands + " |\n";
+  }
+  return text + otherNames();
+}
