@@ -1,5 +1,6 @@
 // docs/configuration.md, from the table of keys.
 
+#include "cleave/Config/KeyNames.h"
 #include "cleave/Config/Load.h"
 
 #include "Keys.h"
@@ -102,6 +103,13 @@ std::string otherNames() {
 }
 
 } // namespace
+
+std::vector<std::string> cleave::keyNames() {
+  std::vector<std::string> names;
+  for (const Key &key : keys())
+    names.push_back(entryPath(key, ""));
+  return names;
+}
 
 std::string cleave::describeKeys() {
   std::string text = head, section;

@@ -52,6 +52,10 @@ struct Command {
   std::function<int()> (*add)(CLI::App &app);
 };
 
+// "cleave 0.1.0 (1a2b3c4d5e6f)": with the commit that it was built from, where
+// that is known.
+std::string versionText();
+
 // The flags of every command that reads the configuration.
 struct CommonOptions {
   std::string configFile;

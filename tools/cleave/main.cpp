@@ -139,7 +139,7 @@ std::string takePassFlags(std::vector<char *> &words) {
 int runCommand(int argc, char **argv) {
   CLI::App app("Takes a model as an ONNX graph and trains it on many devices.");
   app.name("cleave");
-  app.set_version_flag("--version", "cleave " CLEAVE_VERSION);
+  app.set_version_flag("--version", versionText());
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   app.footer("\n`cleave COMMAND --help` lists the flags of a command.\n"

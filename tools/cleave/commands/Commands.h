@@ -18,6 +18,7 @@ std::function<int()> addConfig(CLI::App &app);
 std::function<int()> addSchedule(CLI::App &app);
 std::function<int()> addOps(CLI::App &app);
 std::function<int()> addCache(CLI::App &app);
+std::function<int()> addCompletion(CLI::App &app);
 
 inline const Command commands[] = {
     {"import", "Read an ONNX model and print it in the nn dialect", addImport},
@@ -30,6 +31,7 @@ inline const Command commands[] = {
     {"schedule", "Write, prove and draw a pipeline schedule", addSchedule},
     {"ops", "List the ONNX operators that are supported", addOps},
     {"cache", "Show or clear the compiled programs that are kept", addCache},
+    {"completion", "Make bash or zsh complete these commands", addCompletion},
 };
 
 } // namespace cleave::driver
