@@ -16,6 +16,7 @@ FILES = {
     "test/python/test_run.py": "import support\nsupport.RUN",
     "test/python/test_alone.py": "import unittest",
     "test/python/test_docs.py": "import unittest",
+    "test/python/test_format.py": "'.clang-format'",
     "test/python/test_examples.py": "import unittest",
     "test/python/test_matrix.py": "MATRIX = 'tools' / 'matrix'",
     "tools/lib/onnxwire.py": "x = 1",
@@ -52,11 +53,14 @@ class Reach(unittest.TestCase):
     def test_a_source_reaches_what_runs_its_programs(self):
         lit = ["test/Driver/train.test", "test/Partition/reshard.mlir"]
         self.assertEqual(self.of("lib/Partition/Reshard.cpp"),
-                         [lit, ["cleave-unit-reshard"], ["test_train"]])
+                         [lit, ["cleave-unit-reshard"], ["test_format", "test_train"]])
         self.assertEqual(self.of("runtime/src/rank.cpp"),
-                         [lit[:1], [], ["test_run", "test_train"]])
+                         [lit[:1], [], ["test_format", "test_run", "test_train"]])
         self.assertEqual(self.of("test/unit/Partition/ReshardTest.cpp"),
-                         [[], ["cleave-unit-reshard"], []])
+                         [[], ["cleave-unit-reshard"], ["test_format"]])
+
+    def test_the_style_reaches_the_check_of_it(self):
+        self.assertEqual(self.of(".clang-format"), [[], [], ["test_format"]])
 
     def test_a_test_reaches_itself(self):
         self.assertEqual(self.of("test/Partition/reshard.mlir", "test/python/test_alone.py"),

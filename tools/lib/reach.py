@@ -23,7 +23,7 @@ TESTS = ("cleave-unit-", "cleave-fuzz-")  # programs that ctest runs, under thei
 OF_EVERYTHING = re.compile(r"(^|/)CMakeLists\.txt$|^CMakePresets\.json$|^cmake/|^\.ci/|^tools/common\.sh$"
                            r"|^test/lit\.|^tools/lib/run_tests\.py$|^tools/check$")
 # Files that no program and no test reads.
-OF_NOTHING = re.compile(r"^(LICENSE|\.gitignore|\.clang-format)$")
+OF_NOTHING = re.compile(r"^(LICENSE|\.gitignore)$")
 
 
 def output(*command, cwd=ROOT):
@@ -123,6 +123,8 @@ class Tests:
                 {name for name in self.python if of_python.search(self.text(name))})
 
 
+# Tests that read every source as text: its layout, its includes, the patches that apply to it.
+OF_SOURCES = {"test_format", "test_layers", "test_walkthroughs"}
 # What support.py calls the programs.
 NAMES = {"cleave": "CLEAVE", "cleave-run": "RUN"}
 
@@ -131,6 +133,8 @@ def reach_of(path, tests, programs):
     """(lit tests, programs of GoogleTest, Python modules) that one file reaches."""
     if OF_NOTHING.search(path):
         return set(), set(), set()
+    if path == ".clang-format":
+        return set(), set(), {"test_format"} & set(tests.python)
     if OF_EVERYTHING.search(path):
         return ALL, ALL, ALL
     name = pathlib.PurePath(path)
@@ -147,7 +151,7 @@ def reach_of(path, tests, programs):
         gtest = {program for program in reached if program.startswith(TESTS)}
         if not (lit or python or gtest):
             return ALL, ALL, ALL
-        return lit, gtest, python
+        return lit, gtest, python | OF_SOURCES & set(tests.python)
     if name.stem in tests.modules or name.name in tests.scripts:
         python = {other for other in tests.python
                   if {name.stem, name.name} & set(tests.used_by(other))}
