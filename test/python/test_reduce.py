@@ -93,6 +93,18 @@ class Reduce(unittest.TestCase):
         self.assertIn("math.tanh", text)
         self.assertEqual(operations(text), 1)
 
+    def test_what_hangs_is_ended(self):
+        """With all that the command has started."""
+        program = self.write("program.mlir", layers(1))
+        script = self.write("hangs.sh", "#!/bin/sh\nsleep 60 &\necho $! > sleeper\nwait\n")
+        os.chmod(script, 0o755)
+        done = support.run(REDUCE, program, "--test", "./hangs.sh", "--timeout", "1", cwd=self.folder)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("ran longer than --timeout 1 seconds", done.stderr)
+        sleeper = pathlib.Path("/proc") / (self.folder / "sleeper").read_text().strip()
+        state = (sleeper / "stat").read_text().split()[2] if sleeper.exists() else "gone"
+        self.assertIn(state, ("gone", "Z", "X"))
+
     def test_bad_input(self):
         good = self.write("good.mlir", layers(1))
         broken = self.write("broken.mlir", "func.func @f(")

@@ -53,6 +53,8 @@ int fail(ExitCode code, const Twine &message) {
 
 /// What LLVM makes of the shell's codes 126 and 127.
 constexpr int kNotExecuted = -1;
+/// How a shell says that a signal, SIGKILL, ended a program.
+constexpr int kKilled = 137;
 
 /// How a command ended.
 struct Ended {
@@ -71,15 +73,26 @@ Ended runTest(StringRef path) {
     script += " \"$1\"";
   for (; at != std::string::npos; at = script.find("{}", at))
     script.replace(at, 2, "\"$1\"");
-  StringRef arguments[] = {"sh", "-c", script, "cleave-reduce", path};
+  std::string limit = std::to_string(timeLimit);
+  SmallVector<StringRef> arguments = {"sh", "-c", script, "cleave-reduce",
+                                      path};
+  std::string program = "/bin/sh";
+  // Ends also what the shell has started, which a limit of our own would not.
+  llvm::ErrorOr<std::string> timeout = llvm::sys::findProgramByName("timeout");
+  if (timeLimit > 0 && !timeout)
+    return {0, false, "--timeout needs the program 'timeout' (coreutils)"};
+  if (timeLimit > 0) {
+    program = *timeout;
+    arguments.insert(arguments.begin(), {"timeout", "-s", "KILL", limit});
+  }
   std::optional<StringRef> null = StringRef("/dev/null");
   Ended ended;
   bool neverRan = false;
   ended.code = llvm::sys::ExecuteAndWait(
-      "/bin/sh", arguments, std::nullopt, {null, null, null}, timeLimit,
+      program, arguments, std::nullopt, {null, null, null}, /*SecondsToWait=*/0,
       /*MemoryLimit=*/0, &ended.error, &neverRan);
-  // A signal (which a limit of time sends, too) is no failure to start.
-  ended.late = ended.code == -2 && StringRef(ended.error).contains("timed out");
+  // What a signal ended is no failure to start; `timeout` ends by its own.
+  ended.late = timeLimit > 0 && (ended.code == kKilled || ended.code == -2);
   if (!neverRan)
     ended.error.clear();
   return ended;
