@@ -1,6 +1,8 @@
 # Writes OUTPUT, a header with the commit of the folder SOURCE: "" where that is
 # no git checkout, "-dirty" after it where files differ from it. A header that
 # says so already is left alone, so that nothing is compiled again.
+cmake_minimum_required(VERSION 3.25)
+
 set(commit "")
 find_program(GIT git)
 if(GIT)

@@ -69,8 +69,9 @@ class Completion(unittest.TestCase):
 class Version(unittest.TestCase):
     def header(self, source):
         output = pathlib.Path(source) / "commit.h"
-        support.succeed("cmake", f"-DSOURCE={source}", f"-DOUTPUT={output}", "-P",
-                        support.ROOT / "cmake" / "WriteCommit.cmake")
+        done = support.run("cmake", f"-DSOURCE={source}", f"-DOUTPUT={output}", "-P",
+                           support.ROOT / "cmake" / "WriteCommit.cmake")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
         return output.read_text()
 
     def git(self, folder, *arguments):
