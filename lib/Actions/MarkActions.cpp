@@ -25,9 +25,9 @@ struct MarkActionsPass : cleave::impl::MarkActionsPassBase<MarkActionsPass> {
       return;
     for (auto [op, part] : partsOf(func, weightsApart))
       if (isa<dist::CollectiveOpInterface>(op))
-        op->setAttr(kActionAttr,
-                    StringAttr::get(&getContext(),
-                                    nameOfPart(part, weightsApart)));
+        op->setAttr(
+            kActionAttr,
+            StringAttr::get(&getContext(), nameOfPart(part, weightsApart)));
   }
 };
 } // namespace

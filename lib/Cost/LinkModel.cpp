@@ -8,7 +8,8 @@ using namespace cleave;
 using namespace cleave::cost;
 using namespace cleave::dist;
 
-FailureOr<Cluster> cost::loadCluster(Operation *module, const std::string &file) {
+FailureOr<Cluster> cost::loadCluster(Operation *module,
+                                     const std::string &file) {
   if (file.empty())
     return Cluster();
   ConfigResult<Cluster> cluster = cleave::loadCluster(file);
@@ -17,9 +18,11 @@ FailureOr<Cluster> cost::loadCluster(Operation *module, const std::string &file)
   return *cluster;
 }
 
-LinkModel::LinkModel(const MeshAxes &mesh, ArrayRef<std::string> links, const Cluster &cluster) {
+LinkModel::LinkModel(const MeshAxes &mesh, ArrayRef<std::string> links,
+                     const Cluster &cluster) {
   for (unsigned axis = 0; axis < mesh.count(); ++axis) {
-    const LinkClass &link = cluster.link(axis < links.size() ? links[axis] : "intra");
+    const LinkClass &link =
+        cluster.link(axis < links.size() ? links[axis] : "intra");
     auto *at = llvm::find(classes, link);
     classOf.push_back(at - classes.begin());
     if (at == classes.end())
@@ -37,7 +40,8 @@ LinkModel::LinkModel(const MeshAxes &mesh, const LinkClass &link) {
   finish();
 }
 
-LinkModel LinkModel::of(Operation *module, const MeshAxes &mesh, const Cluster &cluster) {
+LinkModel LinkModel::of(Operation *module, const MeshAxes &mesh,
+                        const Cluster &cluster) {
   SmallVector<std::string> names;
   module->walk([&](MeshOp op) {
     for (unsigned axis = 0; axis < mesh.count(); ++axis)
@@ -134,7 +138,8 @@ double LinkModel::allToAll(AxisSet group, double bytes) const {
   int64_t ranks = 1;
   for (const Level &level : levels(group))
     ranks *= level.ranks;
-  return ranks == 1 ? 0 : messages(group, bytes * (ranks - 1) / ranks, ranks - 1);
+  return ranks == 1 ? 0
+                    : messages(group, bytes * (ranks - 1) / ranks, ranks - 1);
 }
 
 double LinkModel::permute(AxisSet group, double bytes) const {
@@ -153,7 +158,8 @@ double LinkModel::exchange(AxisSet group, double bytes, double peers) const {
 
 double LinkModel::messages(AxisSet group, double bytes, double peers) const {
   SmallVector<Level, 2> all = levels(group);
-  double seconds = all[0].link->latency + std::max(peers - 1, 0.0) * all[0].link->message;
+  double seconds =
+      all[0].link->latency + std::max(peers - 1, 0.0) * all[0].link->message;
   int64_t ranks = 1;
   for (const Level &level : all)
     ranks *= level.ranks;

@@ -1,4 +1,5 @@
-// Every pass and pipeline by name, for tools and plugins that run them from text.
+// Every pass and pipeline by name, for tools and plugins that run them from
+// text.
 
 #include "cleave/Init/AllPasses.h"
 

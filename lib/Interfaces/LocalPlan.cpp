@@ -26,7 +26,8 @@ bool cleave::isExpressible(const DimFactors &dim, const ShardingRule &rule,
     return true;
   bool majorAreSingle = true;
   for (int64_t factor : dim) {
-    int64_t ways = mesh.size(factorAxes[factor]), size = rule.factors[factor].size;
+    int64_t ways = mesh.size(factorAxes[factor]),
+            size = rule.factors[factor].size;
     if (ways == 1) {
       majorAreSingle &= size == 1;
       continue;
@@ -39,11 +40,13 @@ bool cleave::isExpressible(const DimFactors &dim, const ShardingRule &rule,
 }
 
 LocalPlan::LocalPlan(Operation *op, OpBuilder &builder, const MeshAxes &mesh,
-                     const ShardingRule &rule, ArrayRef<Axes> factorAxes, ArrayRef<Value> operands)
-    : global(op), rewriter(builder), axes(mesh), factors(rule), factorAxes(factorAxes),
-      operands(operands) {}
+                     const ShardingRule &rule, ArrayRef<Axes> factorAxes,
+                     ArrayRef<Value> operands)
+    : global(op), rewriter(builder), axes(mesh), factors(rule),
+      factorAxes(factorAxes), operands(operands) {}
 
-RankedTensorType LocalPlan::localType(RankedTensorType type, const TensorFactors &dims) const {
+RankedTensorType LocalPlan::localType(RankedTensorType type,
+                                      const TensorFactors &dims) const {
   return axes.tile(layoutOf(dims, factorAxes), type);
 }
 
@@ -59,30 +62,34 @@ RankedTensorType LocalPlan::resultType(unsigned index) const {
 
 Value LocalPlan::offset(int64_t factor) {
   auto type = RankedTensorType::get({}, rewriter.getI64Type());
-  return TileOffsetOp::create(rewriter, loc(), type, rewriter.getI64IntegerAttr(tile(factor)),
+  return TileOffsetOp::create(rewriter, loc(), type,
+                              rewriter.getI64IntegerAttr(tile(factor)),
                               axes.name(), axes.list(factorAxes[factor]));
 }
 
 Value LocalPlan::splat(Value scalar, RankedTensorType type) {
   if (type.getRank() == 0)
     return scalar;
-  return nn::BroadcastOp::create(rewriter, loc(), type, scalar, ArrayRef<int64_t>());
+  return nn::BroadcastOp::create(rewriter, loc(), type, scalar,
+                                 ArrayRef<int64_t>());
 }
 
 Value LocalPlan::constant(RankedTensorType type, double value) {
   return nn::createSplat(rewriter, loc(), type, value);
 }
 
-Value LocalPlan::globalIndex(RankedTensorType type, int64_t dim, int64_t factor) {
+Value LocalPlan::globalIndex(RankedTensorType type, int64_t dim,
+                             int64_t factor) {
   Value index = nn::IotaOp::create(rewriter, loc(), type, dim);
   if (!isSplit(factor))
     return index;
   Value begin = offset(factor);
   auto scalar = RankedTensorType::get({}, type.getElementType());
   if (scalar != begin.getType())
-    begin = isa<FloatType>(scalar.getElementType())
-                ? Value(arith::SIToFPOp::create(rewriter, loc(), scalar, begin))
-                : Value(arith::TruncIOp::create(rewriter, loc(), scalar, begin));
+    begin =
+        isa<FloatType>(scalar.getElementType())
+            ? Value(arith::SIToFPOp::create(rewriter, loc(), scalar, begin))
+            : Value(arith::TruncIOp::create(rewriter, loc(), scalar, begin));
   Value spread = splat(begin, type);
   if (isa<FloatType>(type.getElementType()))
     return arith::AddFOp::create(rewriter, loc(), index, spread);
@@ -129,14 +136,16 @@ TypedAttr cleave::identityOf(FactorCombiner combiner, RankedTensorType type) {
 
 Value LocalPlan::masked(Value value, const TensorFactors &dims, int64_t factor,
                         FactorCombiner combiner) {
-  Value result = filled(value, dims, factor,
-                        identityOf(combiner, cast<RankedTensorType>(value.getType())));
+  Value result =
+      filled(value, dims, factor,
+             identityOf(combiner, cast<RankedTensorType>(value.getType())));
   for (Value at = result; at != value; at = at.getDefiningOp()->getOperand(1))
     at.getDefiningOp()->setAttr(kPadMaskAttrName, rewriter.getUnitAttr());
   return result;
 }
 
-Value LocalPlan::filled(Value value, const TensorFactors &dims, int64_t factor, TypedAttr filler) {
+Value LocalPlan::filled(Value value, const TensorFactors &dims, int64_t factor,
+                        TypedAttr filler) {
   if (!isPadded(factor))
     return value;
   auto type = cast<RankedTensorType>(value.getType());
@@ -148,32 +157,37 @@ Value LocalPlan::filled(Value value, const TensorFactors &dims, int64_t factor, 
     auto i64 = rewriter.getI64Type();
     auto scalar = RankedTensorType::get({}, i64);
     Value count = arith::SubIOp::create(
-        rewriter, loc(), constant(scalar, factors.factors[factor].size), offset(factor));
+        rewriter, loc(), constant(scalar, factors.factors[factor].size),
+        offset(factor));
     auto indexType = type.clone(i64);
-    Value valid = arith::CmpIOp::create(rewriter, loc(), arith::CmpIPredicate::slt,
-                                        nn::IotaOp::create(rewriter, loc(), indexType, dim),
-                                        splat(count, indexType));
-    value = arith::SelectOp::create(rewriter, loc(), valid, value,
-                                    arith::ConstantOp::create(rewriter, loc(), filler));
+    Value valid = arith::CmpIOp::create(
+        rewriter, loc(), arith::CmpIPredicate::slt,
+        nn::IotaOp::create(rewriter, loc(), indexType, dim),
+        splat(count, indexType));
+    value = arith::SelectOp::create(
+        rewriter, loc(), valid, value,
+        arith::ConstantOp::create(rewriter, loc(), filler));
   }
   return value;
 }
 
-Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor, Purpose purpose) {
+Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor,
+                           Purpose purpose) {
   if (!isSplit(factor))
     return value;
   MLIRContext *context = rewriter.getContext();
   auto reduce = AllReduceOp::create(
-      rewriter, loc(), TypeRange{value.getType()}, ReduceKindAttr::get(context, kind),
-      ValueRange{value}, axes.name(), axes.list(factorAxes[factor]),
-      PurposeAttr::get(context, purpose));
+      rewriter, loc(), TypeRange{value.getType()},
+      ReduceKindAttr::get(context, kind), ValueRange{value}, axes.name(),
+      axes.list(factorAxes[factor]), PurposeAttr::get(context, purpose));
   // What is combined has the shape of a result, or of an operand.
   auto type = cast<RankedTensorType>(value.getType());
   auto note = [&](Type whole, const TensorFactors &dims) {
     auto tensor = cast<RankedTensorType>(whole);
     if (localType(tensor, dims).getShape() != type.getShape())
       return false;
-    notePadding(reduce, axes, layoutOf(dims, factorAxes), type.clone(tensor.getShape()), type);
+    notePadding(reduce, axes, layoutOf(dims, factorAxes),
+                type.clone(tensor.getShape()), type);
     return true;
   };
   for (auto [index, result] : llvm::enumerate(global->getResults()))
@@ -185,21 +199,24 @@ Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor, Purpose
   return reduce->getResult(0);
 }
 
-void LocalPlan::noteGather(unsigned operand, int64_t dim, int64_t factor, Value value,
-                           std::string why) {
-  noted.push_back({operand, dim, factor, bytesOf(value.getType()), std::move(why)});
+void LocalPlan::noteGather(unsigned operand, int64_t dim, int64_t factor,
+                           Value value, std::string why) {
+  noted.push_back(
+      {operand, dim, factor, bytesOf(value.getType()), std::move(why)});
 }
 
-Value LocalPlan::window(Value value, int64_t dim, int64_t factor, int64_t size, int64_t base,
-                        int64_t step, int64_t stride, int64_t length, int64_t whole) {
+Value LocalPlan::window(Value value, int64_t dim, int64_t factor, int64_t size,
+                        int64_t base, int64_t step, int64_t stride,
+                        int64_t length, int64_t whole) {
   auto type = cast<RankedTensorType>(value.getType());
   SmallVector<int64_t> shape(type.getShape());
   shape[dim] = length;
   auto i64 = [&](int64_t number) { return rewriter.getI64IntegerAttr(number); };
-  return WindowOp::create(rewriter, loc(), TypeRange{type.clone(shape)}, ValueRange{value},
-                          i64(dim), i64(size), i64(base), i64(step), i64(stride), i64(whole),
-                          axes.name(), axes.list(factorAxes[factor]),
-                          PurposeAttr::get(rewriter.getContext(), Purpose::Activation))
+  return WindowOp::create(
+             rewriter, loc(), TypeRange{type.clone(shape)}, ValueRange{value},
+             i64(dim), i64(size), i64(base), i64(step), i64(stride), i64(whole),
+             axes.name(), axes.list(factorAxes[factor]),
+             PurposeAttr::get(rewriter.getContext(), Purpose::Activation))
       ->getResult(0);
 }
 
@@ -219,14 +236,18 @@ LogicalResult cleave::planLocalByCloning(Operation *op, LocalPlan &plan) {
   // count.
   const ShardingRule &rule = plan.rule();
   for (auto [factor, info] : llvm::enumerate(rule.factors)) {
-    bool combined = llvm::any_of(rule.results, [&, f = int64_t(factor)](const TensorFactors &dims) {
-      return llvm::none_of(dims,
-                           [&](const DimFactors &made) { return llvm::is_contained(made, f); });
-    });
-    if (!combined || info.combiner == FactorCombiner::None || !plan.isPadded(factor))
+    bool combined = llvm::any_of(
+        rule.results, [&, f = int64_t(factor)](const TensorFactors &dims) {
+          return llvm::none_of(dims, [&](const DimFactors &made) {
+            return llvm::is_contained(made, f);
+          });
+        });
+    if (!combined || info.combiner == FactorCombiner::None ||
+        !plan.isPadded(factor))
       continue;
     for (auto [index, dims] : llvm::enumerate(rule.operands))
-      plan.setOperand(index, plan.masked(plan.operand(index), dims, factor, info.combiner));
+      plan.setOperand(
+          index, plan.masked(plan.operand(index), dims, factor, info.combiner));
   }
   plan.setResults(plan.cloneLocal()->getResults());
   return success();

@@ -14,7 +14,8 @@ static Value rowMean(TensorExpr &e, Value x) {
 }
 
 /// 1/sqrt(meanSquare + epsilon).
-static Value reciprocalRoot(TensorExpr &e, Value meanSquare, const APFloat &epsilon) {
+static Value reciprocalRoot(TensorExpr &e, Value meanSquare,
+                            const APFloat &epsilon) {
   return e.make<math::RsqrtOp>(e.add(meanSquare, epsilon.convertToDouble()));
 }
 
@@ -81,7 +82,8 @@ static Value isLabel(TensorExpr &e, Value labels, RankedTensorType type) {
 }
 
 /// Whether each row's label is counted.
-static Value isCounted(TensorExpr &e, Value labels, int64_t classes, int64_t ignore) {
+static Value isCounted(TensorExpr &e, Value labels, int64_t classes,
+                       int64_t ignore) {
   RankedTensorType type = e.typeOf(labels);
   // Unsigned: a negative label is a large number.
   Value inside =
@@ -102,8 +104,8 @@ Decomposed formula::crossEntropy(nn::CrossEntropyOp op, TensorExpr &e) {
   Value lse = e.add(max, log);
   Value picked = e.reduceRows(
       Combiner::Sum, e.select(isLabel(e, labels, type), x, e.splat(x, 0.0)));
-  Value counted =
-      isCounted(e, labels, e.extent(x, type.getRank() - 1), op.getIgnoreIndex());
+  Value counted = isCounted(e, labels, e.extent(x, type.getRank() - 1),
+                            op.getIgnoreIndex());
   Value loss = e.select(counted, e.sub(lse, picked), e.splat(lse, 0.0));
   return SmallVector<Value>{loss, lse};
 }
@@ -111,8 +113,8 @@ Decomposed formula::crossEntropy(nn::CrossEntropyOp op, TensorExpr &e) {
 Decomposed formula::crossEntropyGrad(nn::CrossEntropyGradOp op, TensorExpr &e) {
   Value x = op.getLogits(), labels = op.getLabels();
   RankedTensorType type = e.typeOf(x);
-  Value counted =
-      isCounted(e, labels, e.extent(x, type.getRank() - 1), op.getIgnoreIndex());
+  Value counted = isCounted(e, labels, e.extent(x, type.getRank() - 1),
+                            op.getIgnoreIndex());
   Value g =
       e.select(counted, op.getCotangent(), e.splat(op.getCotangent(), 0.0));
   Value p = e.exp(e.sub(x, e.alongRows(op.getLse(), type)));
@@ -133,8 +135,9 @@ Decomposed formula::argMax(nn::ArgMaxOp op, TensorExpr &e) {
     if (i != dim)
       kept.push_back(i);
   best = e.broadcast(best, type, kept);
-  Value found = isa<FloatType>(type.getElementType()) ? e.isLargest(input, best)
-                               : e.compare(arith::CmpIPredicate::eq, input, best);
+  Value found = isa<FloatType>(type.getElementType())
+                    ? e.isLargest(input, best)
+                    : e.compare(arith::CmpIPredicate::eq, input, best);
   RankedTensorType indexType = type.clone(op.getType().getElementType());
   Value index = e.index(indexType, dim);
   Value none = e.splatInt(indexType, e.extent(input, dim));

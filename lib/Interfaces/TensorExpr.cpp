@@ -24,7 +24,8 @@ Value TensorExpr::alongFeatures(Value feature, RankedTensorType type) {
 }
 
 Value TensorExpr::reduce(nn::Combiner combiner, Value value, int64_t dim) {
-  return make<nn::ReduceOp>(combiner, value, builder.getDenseI64ArrayAttr({dim}));
+  return make<nn::ReduceOp>(combiner, value,
+                            builder.getDenseI64ArrayAttr({dim}));
 }
 
 Value TensorExpr::index(RankedTensorType type, int64_t dim) {

@@ -115,8 +115,9 @@ private:
     std::vector<RankTensors> results;
     for (Type type : op->getResultTypes()) {
       // Scalars are tensors of rank 0 here.
-      auto tensor = type.isIntOrIndexOrFloat() ? RankedTensorType::get({}, type)
-                                               : dyn_cast<RankedTensorType>(type);
+      auto tensor = type.isIntOrIndexOrFloat()
+                        ? RankedTensorType::get({}, type)
+                        : dyn_cast<RankedTensorType>(type);
       if (!tensor)
         return op->emitOpError("has a result of type ")
                << type << ", which the interpreter does not know";
@@ -137,16 +138,19 @@ private:
   }
 
   /// All ranks take the same number of trips.
-  LogicalResult executeLoop(scf::ForOp loop, ArrayRef<const RankTensors *> operands,
+  LogicalResult executeLoop(scf::ForOp loop,
+                            ArrayRef<const RankTensors *> operands,
                             MutableArrayRef<RankTensors> results) {
     for (const RankTensors *bound : operands.take_front(3))
       for (const Tensor &tensor : *bound)
         if (tensor.ints[0] != bound->front().ints[0])
           return loop.emitOpError("has bounds that differ between ranks");
-    int64_t from = operands[0]->front().ints[0], to = operands[1]->front().ints[0],
+    int64_t from = operands[0]->front().ints[0],
+            to = operands[1]->front().ints[0],
             step = operands[2]->front().ints[0];
     if (step <= 0)
-      return loop.emitOpError("has step ") << step << ", expected a positive one";
+      return loop.emitOpError("has step ")
+             << step << ", expected a positive one";
     std::vector<RankTensors> carried;
     for (const RankTensors *init : operands.drop_front(3))
       carried.push_back(*init);
@@ -155,7 +159,8 @@ private:
       Tensor index(RankedTensorType::get({}, loop.getInductionVar().getType()));
       index.ints[0] = i;
       body.values[loop.getInductionVar()].assign(ranks, index);
-      for (auto [argument, value] : llvm::zip_equal(loop.getRegionIterArgs(), carried))
+      for (auto [argument, value] :
+           llvm::zip_equal(loop.getRegionIterArgs(), carried))
         body.values[argument] = std::move(value);
       auto yielded = body.runBlock(*loop.getBody());
       if (failed(yielded))
@@ -172,7 +177,9 @@ private:
                               MutableArrayRef<RankTensors> results) {
     for (bool side : {true, false}) {
       Region &region = side ? branch.getThenRegion() : branch.getElseRegion();
-      auto takes = [&](const Tensor &tensor) { return (tensor.ints[0] != 0) == side; };
+      auto takes = [&](const Tensor &tensor) {
+        return (tensor.ints[0] != 0) == side;
+      };
       if (region.empty() || llvm::none_of(condition, takes))
         continue;
       Machine body(mesh, ranks, observe, this);
@@ -206,7 +213,8 @@ private:
       if (auto scalar = dyn_cast<IntegerAttr>(constant.getValue())) {
         bool isBool = scalar.getType().isInteger(1);
         for (Tensor &tensor : results[0])
-          tensor.ints[0] = isBool ? scalar.getValue().getZExtValue() : scalar.getInt();
+          tensor.ints[0] =
+              isBool ? scalar.getValue().getZExtValue() : scalar.getInt();
         return success();
       }
       if (auto scalar = dyn_cast<FloatAttr>(constant.getValue())) {
@@ -276,9 +284,10 @@ private:
 bool cleave::hasReferenceSemantics(Operation *op) {
   if (auto extract = dyn_cast<tensor::ExtractOp>(op))
     return extract.getIndices().empty();
-  return isa<ModuleOp, func::FuncOp, func::CallOp, scf::ForOp, scf::IfOp, arith::ConstantOp,
-             EvaluableInterface>(op) ||
-         isa<dist::DistDialect>(op->getDialect()) || op->hasTrait<OpTrait::IsTerminator>();
+  return isa<ModuleOp, func::FuncOp, func::CallOp, scf::ForOp, scf::IfOp,
+             arith::ConstantOp, EvaluableInterface>(op) ||
+         isa<dist::DistDialect>(op->getDialect()) ||
+         op->hasTrait<OpTrait::IsTerminator>();
 }
 
 FailureOr<std::vector<Tensor>> cleave::interpret(func::FuncOp func,

@@ -383,10 +383,10 @@ LogicalResult cleave::interpretRankOp(Operation *op, dist::MeshAttr mesh,
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
             dist::AllToAllOp, dist::AllToAllVOp, dist::PlanRowsOp,
-            dist::SortRowsOp, dist::CollectivePermuteOp, dist::WindowOp, dist::ExchangeOp,
-            dist::SliceOp, dist::AxisIndexOp, dist::TileOffsetOp,
-            dist::KeepFirstOp, dist::ConstrainOp, dist::ConditionOp>(
-          [&](auto known) { return rankOp.run(known); })
+            dist::SortRowsOp, dist::CollectivePermuteOp, dist::WindowOp,
+            dist::ExchangeOp, dist::SliceOp, dist::AxisIndexOp,
+            dist::TileOffsetOp, dist::KeepFirstOp, dist::ConstrainOp,
+            dist::ConditionOp>([&](auto known) { return rankOp.run(known); })
       .Default([](Operation *unknown) {
         return unknown->emitOpError("has no reference semantics");
       });

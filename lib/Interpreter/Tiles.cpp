@@ -8,9 +8,8 @@ using namespace cleave;
 /// Calls `visit(position in the tile, position in the whole)` for the elements
 /// of a rank's tile that are no padding.
 template <typename Visit>
-static void forEachValid(const dist::TileBounds &bounds,
-                         ArrayRef<int64_t> tile, ArrayRef<int64_t> whole,
-                         Visit visit) {
+static void forEachValid(const dist::TileBounds &bounds, ArrayRef<int64_t> tile,
+                         ArrayRef<int64_t> whole, Visit visit) {
   int64_t count = 1;
   for (int64_t extent : bounds.extents)
     count *= extent;
@@ -87,8 +86,12 @@ Assembled cleave::assembleTensor(const RankTensors &tiles,
               else
                 a += b;
               break;
-            case dist::ReduceKind::Max: a = std::max(a, b); break;
-            case dist::ReduceKind::Min: a = std::min(a, b); break;
+            case dist::ReduceKind::Max:
+              a = std::max(a, b);
+              break;
+            case dist::ReduceKind::Min:
+              a = std::min(a, b);
+              break;
             }
           };
           if (total.isFloat())
@@ -102,27 +105,28 @@ Assembled cleave::assembleTensor(const RankTensors &tiles,
   std::vector<bool> seen(wholeType.getNumElements());
   for (auto [rank, tile] : llvm::enumerate(reduced)) {
     auto bounds = dist::tileBounds(mesh, sharding, wholeType.getShape(), rank);
-    forEachValid(
-        bounds, tile.shape(), wholeType.getShape(),
-        [&, &tile = tile](int64_t tileAt, int64_t wholeAt) {
-          if (!seen[wholeAt]) {
-            seen[wholeAt] = true;
-            copyElement(result.whole, wholeAt, tile, tileAt);
-            return;
-          }
-          double difference;
-          if (tile.isFloat()) {
-            double a = result.whole.floats[wholeAt], b = tile.floats[tileAt];
-            bool same = a == b || (a != a && b != b);
-            difference = same ? 0 : std::abs(a - b);
-            if (difference != difference) // one of them is NaN
-              difference = std::numeric_limits<double>::infinity();
-          } else {
-            difference = result.whole.ints[wholeAt] != tile.ints[tileAt];
-          }
-          result.replicaDifference =
-              std::max(result.replicaDifference, difference);
-        });
+    forEachValid(bounds, tile.shape(), wholeType.getShape(),
+                 [&, &tile = tile](int64_t tileAt, int64_t wholeAt) {
+                   if (!seen[wholeAt]) {
+                     seen[wholeAt] = true;
+                     copyElement(result.whole, wholeAt, tile, tileAt);
+                     return;
+                   }
+                   double difference;
+                   if (tile.isFloat()) {
+                     double a = result.whole.floats[wholeAt],
+                            b = tile.floats[tileAt];
+                     bool same = a == b || (a != a && b != b);
+                     difference = same ? 0 : std::abs(a - b);
+                     if (difference != difference) // one of them is NaN
+                       difference = std::numeric_limits<double>::infinity();
+                   } else {
+                     difference =
+                         result.whole.ints[wholeAt] != tile.ints[tileAt];
+                   }
+                   result.replicaDifference =
+                       std::max(result.replicaDifference, difference);
+                 });
   }
   return result;
 }

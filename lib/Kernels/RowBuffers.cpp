@@ -6,10 +6,11 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-/// Bytes of all buffers of one kernel: they lie on the stack, and should stay in
-/// the first cache.
+/// Bytes of all buffers of one kernel: they lie on the stack, and should stay
+/// in the first cache.
 static constexpr int64_t kMostBytes = 32 << 10;
-/// In cycles per vector: what computing again costs less than is computed again.
+/// In cycles per vector: what computing again costs less than is computed
+/// again.
 static constexpr double kWorthStoring = 6, kWorthReloading = 2;
 
 namespace {
@@ -30,7 +31,8 @@ public:
   }
 
 private:
-  /// Looks at what computes `node`, for buffers of what an earlier loop computes.
+  /// Looks at what computes `node`, for buffers of what an earlier loop
+  /// computes.
   void visit(Node *node, const ColumnLoop &loop) {
     if (!node || !(node->loops & loop.columns->lane->loops) ||
         !visited.insert(node).second)

@@ -1,7 +1,7 @@
 // rt-check-fit: refuses a program that needs more memory than there is.
 
-#include "cleave/Memory/Footprint.h"
 #include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Memory/Footprint.h"
 #include "cleave/Memory/Passes.h"
 
 namespace cleave {

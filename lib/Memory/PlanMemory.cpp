@@ -1,7 +1,7 @@
 // rt-plan-memory: every value of the command lists gets an address.
 
-#include "cleave/Memory/ActionPlan.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
+#include "cleave/Memory/ActionPlan.h"
 #include "cleave/Memory/Passes.h"
 
 namespace cleave {

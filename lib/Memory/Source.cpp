@@ -7,7 +7,8 @@
 
 using namespace mlir;
 
-/// Names in order, each once: a sum over all parameters has as many as they are.
+/// Names in order, each once: a sum over all parameters has as many as they
+/// are.
 using Names = llvm::SmallSetVector<StringAttr, 8>;
 
 static void collect(Location location, Names &names) {

@@ -56,8 +56,12 @@ struct AxisState {
     return kind == Split && dims >> std::min<int64_t>(dim, 63) & 1;
   }
   /// Whether the value is tiles of one dimension and cannot be anything else.
-  bool isSurelySplit() const { return kind == Split && llvm::popcount(dims) == 1 && !maybe; }
-  bool isSurelySplitOn(int64_t dim) const { return isSplitOn(dim) && isSurelySplit(); }
+  bool isSurelySplit() const {
+    return kind == Split && llvm::popcount(dims) == 1 && !maybe;
+  }
+  bool isSurelySplitOn(int64_t dim) const {
+    return isSplitOn(dim) && isSurelySplit();
+  }
   /// Whether it may be read as addends or candidates of this kind.
   bool mayBeAddend(dist::ReduceKind kind) const {
     if (this->kind == Zero)
@@ -71,7 +75,8 @@ struct AxisState {
     case Invariant:
       return "invariant";
     case Split:
-      return ("split on dimension " + llvm::Twine(llvm::countr_zero(dims))).str();
+      return ("split on dimension " + llvm::Twine(llvm::countr_zero(dims)))
+          .str();
     case Partial:
       return ("partial (" + dist::stringifyReduceKind(reduce) + ")").str();
     case Varying:

@@ -28,8 +28,8 @@ static llvm::SetVector<Operation *> findRead(func::FuncOp func) {
   return read;
 }
 
-/// What of all that is read the value was computed from and is known last; null where
-/// it was computed from nothing.
+/// What of all that is read the value was computed from and is known last; null
+/// where it was computed from nothing.
 static Value lastRead(Value value, const llvm::SetVector<Operation *> &read) {
   Value last;
   llvm::SetVector<Value> from;
@@ -41,8 +41,8 @@ static Value lastRead(Value value, const llvm::SetVector<Operation *> &read) {
       continue;
     }
     Operation *before = last ? last.getDefiningOp() : nullptr;
-    bool isLater =
-        def && (!before || (before->getBlock() == def->getBlock() && before->isBeforeInBlock(def)));
+    bool isLater = def && (!before || (before->getBlock() == def->getBlock() &&
+                                       before->isBeforeInBlock(def)));
     if (!last || isLater)
       last = from[i];
   }

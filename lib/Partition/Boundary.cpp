@@ -39,10 +39,12 @@ Location Port::loc() const {
 
 std::string cleave::partition::describe(const Port &port) {
   StringRef role = nn::spell(port.role()), name = port.name();
-  std::string kind = port.isResult ? "result" : "argument", index = std::to_string(port.index);
+  std::string kind = port.isResult ? "result" : "argument",
+              index = std::to_string(port.index);
   if (name.empty() || name == kind + index) // what one without a name is called
     return kind + " " + index;
-  return (role.empty() ? kind + " " + index : role.str()) + " '" + name.str() + "'";
+  return (role.empty() ? kind + " " + index : role.str()) + " '" + name.str() +
+         "'";
 }
 
 SmallVector<Port> cleave::partition::portsOf(ModuleOp module) {
@@ -58,7 +60,8 @@ SmallVector<Port> cleave::partition::portsOf(ModuleOp module) {
   return ports;
 }
 
-SmallVector<SmallVector<Port>> cleave::partition::boundaryTable(ModuleOp module) {
+SmallVector<SmallVector<Port>>
+cleave::partition::boundaryTable(ModuleOp module) {
   llvm::MapVector<std::pair<std::optional<nn::Role>, StringRef>,
                   SmallVector<Port>>
       groups;
@@ -80,7 +83,8 @@ func::FuncOp cleave::partition::updateFunction(ModuleOp module) {
 
 bool cleave::partition::isForPeople(const Port &port) {
   func::FuncOp func = port.func;
-  return port.isResult && (func.getName() == nn::kLossFunc || func.getName() == nn::kForwardFunc);
+  return port.isResult && (func.getName() == nn::kLossFunc ||
+                           func.getName() == nn::kForwardFunc);
 }
 
 /// Whether both place the elements alike; `partially`: addends too.
@@ -89,18 +93,22 @@ static bool alike(dist::ShardingAttr a, dist::ShardingAttr b, bool partially) {
     return a == b;
   return a.getMesh() == b.getMesh() && a.getDims() == b.getDims() &&
          (!partially || (a.getPartial() == b.getPartial() &&
-                         (a.getPartial().empty() || a.getPartialKind() == b.getPartialKind())));
+                         (a.getPartial().empty() ||
+                          a.getPartialKind() == b.getPartialKind())));
 }
 
 LogicalResult cleave::partition::verifyBoundary(ModuleOp module) {
   bool failed = false;
   for (ArrayRef<Port> group : boundaryTable(module)) {
-    const Port *found = llvm::find_if(group, [](const Port &p) { return !isForPeople(p); });
+    const Port *found =
+        llvm::find_if(group, [](const Port &p) { return !isForPeople(p); });
     const Port &first = found == group.end() ? group.front() : *found;
     for (const Port &port : group) {
       auto where = [](const Port &p) {
         func::FuncOp f = p.func;
-        return ("@" + f.getName() + (p.isResult ? " result " : " argument ") + Twine(p.index)).str();
+        return ("@" + f.getName() + (p.isResult ? " result " : " argument ") +
+                Twine(p.index))
+            .str();
       };
       if (port.type() != first.type() ||
           !alike(port.sharding(), first.sharding(), !isForPeople(port))) {
@@ -109,8 +117,8 @@ LogicalResult cleave::partition::verifyBoundary(ModuleOp module) {
                                    << port.name() << "' is " << port.type();
         if (port.sharding())
           error << " with " << port.sharding();
-        error << " in " << where(port) << ", expected as in " << where(first) << ": "
-              << first.type();
+        error << " in " << where(port) << ", expected as in " << where(first)
+              << ": " << first.type();
         if (first.sharding())
           error << " with " << first.sharding();
         failed = true;

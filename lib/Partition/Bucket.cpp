@@ -47,7 +47,8 @@ bool isVariadic(Operation *op) {
 class Buckets {
 public:
   /// `limitOf`: the most bytes of a message over the group of a collective.
-  Buckets(func::FuncOp func, llvm::function_ref<int64_t(CollectiveOpInterface)> limitOf)
+  Buckets(func::FuncOp func,
+          llvm::function_ref<int64_t(CollectiveOpInterface)> limitOf)
       : block(func.getBody().front()), limitOf(limitOf) {
     for (auto [index, op] : llvm::enumerate(block))
       order[&op] = index;
@@ -72,9 +73,11 @@ public:
       // The merged message stands where the last one does, so a bucket that is
       // read here, or was before, takes no more.
       unsigned place = order.lookup(&op);
-      llvm::erase_if(kind.open, [&](Bucket *bucket) { return bucket->firstUse <= place; });
-      auto fitting = llvm::find_if(
-          kind.open, [&](Bucket *bucket) { return bucket->bytes + bytes(&op) <= kind.limit; });
+      llvm::erase_if(kind.open,
+                     [&](Bucket *bucket) { return bucket->firstUse <= place; });
+      auto fitting = llvm::find_if(kind.open, [&](Bucket *bucket) {
+        return bucket->bytes + bytes(&op) <= kind.limit;
+      });
       Bucket *bucket = nullptr;
       if (fitting != kind.open.end()) {
         bucket = *fitting;
@@ -99,13 +102,16 @@ private:
     unsigned firstUse = std::numeric_limits<unsigned>::max();
   };
 
-  static int64_t bytes(Operation *op) { return cast<CollectiveOpInterface>(op).getPayloadBytes(); }
+  static int64_t bytes(Operation *op) {
+    return cast<CollectiveOpInterface>(op).getPayloadBytes();
+  }
 
   void add(Bucket &bucket, Operation *op) const {
     bucket.members.push_back(op);
     bucket.bytes += bytes(op);
     for (Operation *user : op->getUsers())
-      bucket.firstUse = std::min(bucket.firstUse, order.lookup(block.findAncestorOpInBlock(*user)));
+      bucket.firstUse = std::min(
+          bucket.firstUse, order.lookup(block.findAncestorOpInBlock(*user)));
   }
 
   void merge(ArrayRef<Operation *> bucket) {
@@ -136,7 +142,8 @@ private:
     setPadding(merged, padding);
     unsigned at = 0;
     for (Operation *op : bucket) {
-      op->replaceAllUsesWith(merged->getResults().slice(at, op->getNumResults()));
+      op->replaceAllUsesWith(
+          merged->getResults().slice(at, op->getNumResults()));
       at += op->getNumResults();
       op->erase();
     }
@@ -171,15 +178,16 @@ struct DistBucketPass : cleave::impl::DistBucketPassBase<DistBucketPass> {
       double perByte = (links->allGather(group, 1e9) - start) / 1e9;
       if (perByte <= 0)
         return kLargest;
-      return int64_t(std::clamp(start / perByte / kShareOfStart, kSmallest, double(kLargest)));
+      return int64_t(std::clamp(start / perByte / kShareOfStart, kSmallest,
+                                double(kLargest)));
     };
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!func.isExternal())
         Buckets(func, limitOf).run();
   }
 
-  /// Larger messages would be faster by at most this share, smaller ones are over
-  /// sooner: the next can be on its way while others compute.
+  /// Larger messages would be faster by at most this share, smaller ones are
+  /// over sooner: the next can be on its way while others compute.
   static constexpr double kShareOfStart = 0.05;
   static constexpr double kSmallest = 1 << 18;
   static constexpr int64_t kLargest = 25 << 20;

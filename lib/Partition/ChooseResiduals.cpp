@@ -4,8 +4,8 @@
 // is gathered once for each residency: next to the operations that read it in
 // the forward pass, and again next to those of the backward pass.
 //
-// Forward is what the results other than gradients and cotangents, and the saved values, need;
-// backward is the rest.
+// Forward is what the results other than gradients and cotangents, and the
+// saved values, need; backward is the rest.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,8 +39,8 @@ class Residencies {
 public:
   Residencies(func::FuncOp func, ArrayRef<std::string> keepParameters,
               ArrayRef<std::string> keepActivations)
-      : func(func), block(func.getBody().front()), keepParameters(keepParameters),
-        keepActivations(keepActivations) {
+      : func(func), block(func.getBody().front()),
+        keepParameters(keepParameters), keepActivations(keepActivations) {
     for (auto [index, op] : llvm::enumerate(block))
       position[&op] = index;
     findForward();
@@ -131,17 +131,21 @@ private:
     // As many gathers as passes read it, each next to its readers: with two,
     // they part where the longest time passes between readers.
     size_t second = readers.size();
-    if (again && llvm::any_of(readers, isForward) && !llvm::all_of(readers, isForward)) {
+    if (again && llvm::any_of(readers, isForward) &&
+        !llvm::all_of(readers, isForward)) {
       unsigned longest = 0;
       for (size_t i = 1; i < readers.size(); ++i)
-        if (unsigned gap = readers[i].position - readers[i - 1].position; gap > longest) {
+        if (unsigned gap = readers[i].position - readers[i - 1].position;
+            gap > longest) {
           longest = gap;
           second = i;
         }
     }
     made.clear();
-    gather(parameter, ArrayRef(readers).take_front(second), chain, /*barrier=*/false);
-    gather(parameter, ArrayRef(readers).drop_front(second), chain, /*barrier=*/true);
+    gather(parameter, ArrayRef(readers).take_front(second), chain,
+           /*barrier=*/false);
+    gather(parameter, ArrayRef(readers).drop_front(second), chain,
+           /*barrier=*/true);
     for (Operation *op : llvm::reverse(chain))
       if (op->use_empty())
         op->erase();
@@ -187,7 +191,8 @@ private:
   /// Whether the value was gathered, and only over axes whose gathers are kept.
   bool isKept(Value value) const {
     bool gathered = false;
-    for (Operation *op = value.getDefiningOp(); op; op = op->getOperand(0).getDefiningOp())
+    for (Operation *op = value.getDefiningOp(); op;
+         op = op->getOperand(0).getDefiningOp())
       if (auto gather = dyn_cast<AllGatherOp>(op)) {
         if (!within(gather.getAxes(), keepParameters))
           return false;
@@ -197,17 +202,20 @@ private:
   }
 
   /// Something that is known only when `op` is about to run.
-  Value lastBefore(Operation *op, const llvm::SetVector<Operation *> &chain) const {
+  Value lastBefore(Operation *op,
+                   const llvm::SetVector<Operation *> &chain) const {
     auto fits = [&](Value value) {
       Operation *def = value.getDefiningOp();
-      return def && def->getNumOperands() != 0 && !chain.contains(def) && !isView(def) &&
+      return def && def->getNumOperands() != 0 && !chain.contains(def) &&
+             !isView(def) &&
              !isa<nn::SaveOp, nn::RematerializeOp, AllGatherOp>(def) &&
              isa<RankedTensorType>(value.getType());
     };
     for (Value operand : op->getOperands())
       if (fits(operand))
         return operand;
-    for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode())
+    for (Operation *before = op->getPrevNode(); before;
+         before = before->getPrevNode())
       for (Value result : before->getResults())
         if (fits(result))
           return result;
@@ -218,12 +226,14 @@ private:
   // Activations
   //===--------------------------------------------------------------------===//
 
-  /// Saves what was gathered in the forward pass instead of the tile that it was
-  /// gathered from, where the backward pass would gather that again.
+  /// Saves what was gathered in the forward pass instead of the tile that it
+  /// was gathered from, where the backward pass would gather that again.
   void saveGathered() {
     llvm::DenseMap<std::pair<Value, Attribute>, AllGatherOp> known;
-    for (auto gather : llvm::make_early_inc_range(block.getOps<AllGatherOp>())) {
-      if (gather.getNumOperands() != 1 || !within(gather.getAxes(), keepActivations))
+    for (auto gather :
+         llvm::make_early_inc_range(block.getOps<AllGatherOp>())) {
+      if (gather.getNumOperands() != 1 ||
+          !within(gather.getAxes(), keepActivations))
         continue;
       Value input = gather.getInputs()[0];
       auto save = input.getDefiningOp<nn::SaveOp>();
@@ -231,7 +241,8 @@ private:
         known.insert({{input, gather->getAttrDictionary()}, gather});
         continue;
       }
-      AllGatherOp first = known.lookup({save.getInput(), gather->getAttrDictionary()});
+      AllGatherOp first =
+          known.lookup({save.getInput(), gather->getAttrDictionary()});
       if (!first)
         continue;
       OpBuilder builder(first);
@@ -255,13 +266,15 @@ private:
   bool again = false;
 };
 
-struct ChooseResidualsPass : cleave::impl::ChooseResidualsPassBase<ChooseResidualsPass> {
+struct ChooseResidualsPass
+    : cleave::impl::ChooseResidualsPassBase<ChooseResidualsPass> {
   using Base::Base;
 
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!func.isExternal())
-        Residencies(func, llvm::to_vector(keepParameters), llvm::to_vector(keepActivations))
+        Residencies(func, llvm::to_vector(keepParameters),
+                    llvm::to_vector(keepActivations))
             .run();
   }
 };

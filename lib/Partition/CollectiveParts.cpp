@@ -22,8 +22,10 @@ void cleave::partition::dropUnreadParts(Operation *collective) {
       kept.push_back(result);
     }
   if (kept.size() < all->getNumResults() && !kept.empty()) {
-    OperationState state(all->getLoc(), all->getName(), inputs, types, all->getAttrs());
-    state.attributes.set("dims", DenseI64ArrayAttr::get(all->getContext(), dims));
+    OperationState state(all->getLoc(), all->getName(), inputs, types,
+                         all->getAttrs());
+    state.attributes.set("dims",
+                         DenseI64ArrayAttr::get(all->getContext(), dims));
     Operation *fewer = OpBuilder(all).create(state);
     for (auto [from, to] : llvm::zip_equal(kept, fewer->getResults()))
       from.replaceAllUsesWith(to);

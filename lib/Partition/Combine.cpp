@@ -1,7 +1,7 @@
 //===- Combine.cpp - dist-combine -----------------------------------------===//
 //
-// Fewer and smaller messages, on local programs: an all-reduce of which only the
-// own tile is read, pairs that undo each other, equal collectives.
+// Fewer and smaller messages, on local programs: an all-reduce of which only
+// the own tile is read, pairs that undo each other, equal collectives.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,14 +39,16 @@ void scatterReductions(Block &block, MeshAttr mesh) {
     auto type = cast<RankedTensorType>(reduce->getResult(0).getType());
     int64_t ways = axesSize(mesh, reduce.getAxes().getAxes());
     if (slices.empty() ||
-        size_t(std::distance(reduce->getResult(0).use_begin(), reduce->getResult(0).use_end())) !=
+        size_t(std::distance(reduce->getResult(0).use_begin(),
+                             reduce->getResult(0).use_end())) !=
             slices.size() ||
         type.getDimSize(slices[0].getDim()) % ways != 0)
       continue;
     OpBuilder builder(reduce);
     auto scatter = ReduceScatterOp::create(
-        builder, reduce.getLoc(), TypeRange{slices[0].getType()}, reduce.getKindAttr(),
-        reduce.getInputs(), builder.getDenseI64ArrayAttr({int64_t(slices[0].getDim())}),
+        builder, reduce.getLoc(), TypeRange{slices[0].getType()},
+        reduce.getKindAttr(), reduce.getInputs(),
+        builder.getDenseI64ArrayAttr({int64_t(slices[0].getDim())}),
         reduce.getMeshAttr(), reduce.getAxes(), reduce.getPurposeAttr());
     setPadding(scatter, paddingOf(reduce));
     for (dist::SliceOp slice : slices) {
@@ -63,7 +65,8 @@ void cancelInverses(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto slice = dyn_cast<dist::SliceOp>(op)) {
       auto gather = slice.getInput().getDefiningOp<AllGatherOp>();
-      if (!gather || gather.getNumOperands() != 1 || gather.getAxes() != slice.getAxes() ||
+      if (!gather || gather.getNumOperands() != 1 ||
+          gather.getAxes() != slice.getAxes() ||
           gather.getDims()[0] != int64_t(slice.getDim()) ||
           gather.getInputs()[0].getType() != slice.getType())
         continue;
@@ -104,11 +107,12 @@ void shareEqual(Block &block) {
     if (!isa<CollectiveOpInterface>(op) || op.getNumOperands() != 1)
       continue;
     SmallVector<NamedAttribute> attrs(op.getAttrs());
-    attrs.emplace_back(StringAttr::get(op.getContext(), "op"), op.getName().getIdentifier());
+    attrs.emplace_back(StringAttr::get(op.getContext(), "op"),
+                       op.getName().getIdentifier());
     attrs.emplace_back(StringAttr::get(op.getContext(), "type"),
                        TypeAttr::get(op.getResult(0).getType()));
-    auto [at, isNew] =
-        seen.insert({{op.getOperand(0), DictionaryAttr::get(op.getContext(), attrs)}, &op});
+    auto [at, isNew] = seen.insert(
+        {{op.getOperand(0), DictionaryAttr::get(op.getContext(), attrs)}, &op});
     if (isNew)
       continue;
     op.replaceAllUsesWith(at->second);

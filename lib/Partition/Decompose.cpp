@@ -1,7 +1,7 @@
 //===- Decompose.cpp - dist-decompose -------------------------------------===//
 //
-// On proved local programs: an operation that takes a gathered dimension tile by
-// tile gets the tiles one after the other, as they go round among the ranks.
+// On proved local programs: an operation that takes a gathered dimension tile
+// by tile gets the tiles one after the other, as they go round among the ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,7 +35,8 @@ bool findScatter(Stream &ring, unsigned result) {
   }
   OpOperand &use = *value.use_begin();
   auto scatter = dyn_cast<ReduceScatterOp>(use.getOwner());
-  if (!scatter || scatter.getKind() != ReduceKind::Sum || scatter.getAxes() != ring.axes ||
+  if (!scatter || scatter.getKind() != ReduceKind::Sum ||
+      scatter.getAxes() != ring.axes ||
       scatter.getDims()[use.getOperandNumber()] != dim)
     return false;
   ring.scattered.push_back({result, dim, scatter, use.getOperandNumber()});
@@ -45,12 +46,14 @@ bool findScatter(Stream &ring, unsigned result) {
 /// Emits the rounds of one ring where its operation stands.
 class RingEmitter : TileEmitter {
 public:
-  RingEmitter(Stream &ring, const MeshAxes &mesh) : TileEmitter(ring, mesh), ring(ring) {}
+  RingEmitter(Stream &ring, const MeshAxes &mesh)
+      : TileEmitter(ring, mesh), ring(ring) {}
 
   /// Modelled seconds of communication that computation does not hide, gathered
-  /// less going round; the memory that gathering takes beyond what the operation
-  /// has anyway counts against it.
-  bool isBetterThanGathering(const cost::LinkModel &links, const Cluster &cluster) {
+  /// less going round; the memory that gathering takes beyond what the
+  /// operation has anyway counts against it.
+  bool isBetterThanGathering(const cost::LinkModel &links,
+                             const Cluster &cluster) {
     double tiles = bytesOfTiles(ring), sums = 0;
     for (const StreamTile &tile : ring.scattered)
       sums += cleave::bytesOf(tile.collective->getResult(tile.part).getType());
@@ -62,8 +65,10 @@ public:
     if (auto model = dyn_cast<CostInterface>(ring.op.getOperation()))
       flops = model.getFlops();
     double computed = cluster.matmulSeconds(flops / ring.ranks);
-    double passed = links.permute(group, tiles), added = sums ? links.permute(group, sums) : 0;
-    double round = (rounds - 1) * std::max(0.0, passed + added - computed) + added;
+    double passed = links.permute(group, tiles),
+           added = sums ? links.permute(group, sums) : 0;
+    double round =
+        (rounds - 1) * std::max(0.0, passed + added - computed) + added;
     double gathered = links.allGather(group, ring.ranks * tiles);
     if (sums)
       gathered += links.reduceScatter(group, ring.ranks * sums);
@@ -79,10 +84,12 @@ public:
     for (auto [step, distance] : llvm::enumerate(rounds)) {
       SmallVector<Value> next;
       if (step + 1 < rounds.size())
-        next = passed(tiles, rounds[step + 1] - distance, purposeOf(ring.gathered));
+        next = passed(tiles, rounds[step + 1] - distance,
+                      purposeOf(ring.gathered));
       // What was added up so far goes on while this round is computed.
       if (step > 1)
-        travelling = passed(travelling, distance - rounds[step - 1], purposeOf(ring.scattered));
+        travelling = passed(travelling, distance - rounds[step - 1],
+                            purposeOf(ring.scattered));
       Operation *part = emitRound(tiles, distance);
       combine(part, step == 0);
       for (auto [index, tile] : llvm::enumerate(ring.scattered)) {
@@ -97,7 +104,8 @@ public:
       tiles = next;
     }
     if (!travelling.empty()) {
-      travelling = passed(travelling, -rounds.back(), purposeOf(ring.scattered));
+      travelling =
+          passed(travelling, -rounds.back(), purposeOf(ring.scattered));
       for (auto [value, more] : llvm::zip_equal(mine, travelling))
         value = expr.add(value, more);
     }
@@ -106,16 +114,19 @@ public:
 
 private:
   static Purpose purposeOf(ArrayRef<StreamTile> tiles) {
-    return tiles.empty() ? Purpose::Activation
-                         : cast<CollectiveOpInterface>(tiles[0].collective).getPurpose();
+    return tiles.empty()
+               ? Purpose::Activation
+               : cast<CollectiveOpInterface>(tiles[0].collective).getPurpose();
   }
 
-  /// Distances, in ranks before this one, of the tiles that any rank reads: all of
-  /// them, unless positions are indices and a window says otherwise.
+  /// Distances, in ranks before this one, of the tiles that any rank reads: all
+  /// of them, unless positions are indices and a window says otherwise.
   SmallVector<int64_t> roundsToGo() {
-    SmallVector<int64_t> rounds = llvm::to_vector(llvm::seq<int64_t>(ring.ranks));
+    SmallVector<int64_t> rounds =
+        llvm::to_vector(llvm::seq<int64_t>(ring.ranks));
     std::optional<StreamReach> reach = ring.op.getReach();
-    if (!reach || !isIndex(reach->own, ring.tile) || !isIndex(reach->streamed, 0))
+    if (!reach || !isIndex(reach->own, ring.tile) ||
+        !isIndex(reach->streamed, 0))
       return rounds;
     // The first query of a tile reads `before` elements before it, the last one
     // `after` behind it.
@@ -127,31 +138,38 @@ private:
     return rounds;
   }
 
-  /// Whether `value` counts 0, 1, ...; from the offset of this rank's tile on where
-  /// `tile` is given.
+  /// Whether `value` counts 0, 1, ...; from the offset of this rank's tile on
+  /// where `tile` is given.
   bool isIndex(Value value, int64_t tile) const {
     if (!tile)
-      return isa_and_present<nn::IotaOp>(value.getDefiningOp()) && typeOf(value).getRank() == 1;
+      return isa_and_present<nn::IotaOp>(value.getDefiningOp()) &&
+             typeOf(value).getRank() == 1;
     if (auto select = value.getDefiningOp<arith::SelectOp>();
         select && select->hasAttr(kPadMaskAttrName))
-      value = select.getTrueValue(); // queries that are padding read nothing of use
+      value =
+          select.getTrueValue(); // queries that are padding read nothing of use
     auto add = value.getDefiningOp<arith::AddIOp>();
-    auto spread = add ? add.getRhs().getDefiningOp<nn::BroadcastOp>() : nn::BroadcastOp();
-    auto offset = spread ? spread.getInput().getDefiningOp<TileOffsetOp>() : TileOffsetOp();
-    return offset && isIndex(add.getLhs(), 0) && int64_t(offset.getTile()) == tile &&
-           offset.getAxes() == ring.axes;
+    auto spread =
+        add ? add.getRhs().getDefiningOp<nn::BroadcastOp>() : nn::BroadcastOp();
+    auto offset = spread ? spread.getInput().getDefiningOp<TileOffsetOp>()
+                         : TileOffsetOp();
+    return offset && isIndex(add.getLhs(), 0) &&
+           int64_t(offset.getTile()) == tile && offset.getAxes() == ring.axes;
   }
 
   /// The values of the rank that stands `distance` before.
-  SmallVector<Value> passed(ValueRange values, int64_t distance, Purpose purpose) {
+  SmallVector<Value> passed(ValueRange values, int64_t distance,
+                            Purpose purpose) {
     if (values.empty())
       return {};
     SmallVector<int64_t> pairs;
     for (int64_t rank = 0; rank < ring.ranks; ++rank)
-      pairs.append({rank, ((rank + distance) % ring.ranks + ring.ranks) % ring.ranks});
+      pairs.append(
+          {rank, ((rank + distance) % ring.ranks + ring.ranks) % ring.ranks});
     auto permute = CollectivePermuteOp::create(
-        builder, loc, TypeRange(values), values, builder.getDenseI64ArrayAttr(pairs), mesh.name(),
-        ring.axes, PurposeAttr::get(builder.getContext(), purpose));
+        builder, loc, TypeRange(values), values,
+        builder.getDenseI64ArrayAttr(pairs), mesh.name(), ring.axes,
+        PurposeAttr::get(builder.getContext(), purpose));
     return copyMarks(permute)->getResults();
   }
 
@@ -159,9 +177,10 @@ private:
   Operation *emitRound(ArrayRef<Value> tiles, int64_t distance) {
     Value origin = ownIndex();
     if (distance) {
-      Value ahead =
-          expr.make<arith::AddIOp>(origin, expr.splatInt(scalar(), ring.ranks - distance));
-      origin = expr.make<arith::RemSIOp>(ahead, expr.splatInt(scalar(), ring.ranks));
+      Value ahead = expr.make<arith::AddIOp>(
+          origin, expr.splatInt(scalar(), ring.ranks - distance));
+      origin =
+          expr.make<arith::RemSIOp>(ahead, expr.splatInt(scalar(), ring.ranks));
     }
     return emitPart(tiles, origin);
   }
@@ -188,15 +207,18 @@ private:
   SmallVector<Value> sums;
 };
 
-struct DistDecomposePass : cleave::impl::DistDecomposePassBase<DistDecomposePass> {
+struct DistDecomposePass
+    : cleave::impl::DistDecomposePassBase<DistDecomposePass> {
   using Base::Base;
 
   void runOnOperation() override {
-    FailureOr<cost::Machine> machine = cost::Machine::load(getOperation(), cluster);
+    FailureOr<cost::Machine> machine =
+        cost::Machine::load(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
     if (plan != "auto" && plan != "ring" && plan != "gather") {
-      getOperation().emitError("unknown plan '") << plan << "'; expected auto, ring or gather";
+      getOperation().emitError("unknown plan '")
+          << plan << "'; expected auto, ring or gather";
       return signalPassFailure();
     }
     for (auto func : getOperation().getOps<func::FuncOp>()) {
@@ -206,8 +228,9 @@ struct DistDecomposePass : cleave::impl::DistDecomposePassBase<DistDecomposePass
         if (std::optional<Stream> ring = ringOf(op, machine->mesh)) {
           bool isWanted = plan == "ring";
           if (plan == "auto")
-            isWanted = RingEmitter(*ring, machine->mesh)
-                           .isBetterThanGathering(machine->links, machine->cluster);
+            isWanted =
+                RingEmitter(*ring, machine->mesh)
+                    .isBetterThanGathering(machine->links, machine->cluster);
           if (isWanted) {
             RingEmitter(*ring, machine->mesh).run();
             ring->erase();
@@ -224,7 +247,8 @@ struct DistDecomposePass : cleave::impl::DistDecomposePassBase<DistDecomposePass
       if (dimOf(dims, ring->factor) >= 0 && !findScatter(*ring, index))
         return std::nullopt;
     bool wanted = llvm::all_of(ring->axes.getAxes(), [&](AxisRefAttr axis) {
-      return axes.empty() || llvm::is_contained(axes, axis.getName().getValue());
+      return axes.empty() ||
+             llvm::is_contained(axes, axis.getName().getValue());
     });
     return wanted ? ring : std::nullopt;
   }

@@ -7,8 +7,8 @@
 
 namespace cleave::partition {
 
-/// "the result of math.exp", "parameter 'w'", "argument 0". Constraints are seen
-/// through.
+/// "the result of math.exp", "parameter 'w'", "argument 0". Constraints are
+/// seen through.
 std::string describe(mlir::Value value);
 
 /// "x", "y":(1)2

@@ -5,10 +5,10 @@
 // need of it, which is the tile once for every rank group that covers the
 // tensor, less what its holders keep.
 //
-// Of one round in which no addends are made all is exact; only where hundreds of
-// ranks share tiles the number of senders is reckoned from means. Else what ranks
-// receive together is exact; what the busiest receives and sends, and from how
-// many, takes elements to be divisible and boxes to be of one size.
+// Of one round in which no addends are made all is exact; only where hundreds
+// of ranks share tiles the number of senders is reckoned from means. Else what
+// ranks receive together is exact; what the busiest receives and sends, and
+// from how many, takes elements to be divisible and boxes to be of one size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,8 @@ namespace {
 /// The ranks of the axes that two layouts use, with the tile of each.
 class Ranks {
 public:
-  Ranks(const MeshAxes &mesh, AxisSet active) : mesh(mesh), axes(listOf(active)) {
+  Ranks(const MeshAxes &mesh, AxisSet active)
+      : mesh(mesh), axes(listOf(active)) {
     strides.resize(axes.size());
     for (size_t i = axes.size(); i-- > 0;) {
       strides[i] = count;
@@ -38,7 +39,8 @@ public:
   void positions(ArrayRef<Axis> list, SmallVectorImpl<int64_t> &at) const {
     at.assign(count, 0);
     for (Axis axis : list) {
-      int64_t size = mesh.size(axis), stride = strides[llvm::find(axes, axis) - axes.begin()];
+      int64_t size = mesh.size(axis),
+              stride = strides[llvm::find(axes, axis) - axes.begin()];
       for (int64_t rank = 0; rank < count;)
         for (int64_t coordinate = 0; coordinate < size; ++coordinate)
           for (int64_t i = 0; i < stride; ++i, ++rank)
@@ -62,14 +64,15 @@ constexpr int64_t kMostBoxes = 1 << 14;
 /// on where its own boxes lie. Visits them all.
 class Sharing {
 public:
-  Sharing(const MeshAxes &mesh, const Ranks &ranks, ArrayRef<int64_t> shape, const Layout &from,
-          const Layout &to)
+  Sharing(const MeshAxes &mesh, const Ranks &ranks, ArrayRef<int64_t> shape,
+          const Layout &from, const Layout &to)
       : shape(shape), count(ranks.count) {
     SmallVector<int64_t, 64> target;
     for (auto [dim, extent] : llvm::enumerate(shape)) {
       ways.push_back(mesh.size(from.dims[dim]));
       tile.push_back(std::max<int64_t>(tileSize(extent, ways.back()), 1));
-      int64_t wanted = std::max<int64_t>(tileSize(extent, mesh.size(to.dims[dim])), 1);
+      int64_t wanted =
+          std::max<int64_t>(tileSize(extent, mesh.size(to.dims[dim])), 1);
       ranks.positions(to.dims[dim], target);
       for (int64_t rank = 0; rank < count; ++rank) {
         low.push_back(std::min(target[rank] * wanted, extent));
@@ -80,9 +83,10 @@ public:
 
   /// `source`, `addend`: of each rank; the tiles of `addends` are held by
   /// `holders`.
-  void run(ArrayRef<int64_t> source, ArrayRef<int64_t> addend, int64_t addends, int64_t holders,
-           ExchangeEstimate &estimate) const {
-    SmallVector<int64_t, 64> needed(llvm::product_of(ways) * addends, 0), sent, begin;
+  void run(ArrayRef<int64_t> source, ArrayRef<int64_t> addend, int64_t addends,
+           int64_t holders, ExchangeEstimate &estimate) const {
+    SmallVector<int64_t, 64> needed(llvm::product_of(ways) * addends, 0), sent,
+        begin;
     auto forNeeds = [&](auto body) {
       forBoxes([&](int64_t rank, int64_t at, int64_t volume) {
         for (int64_t i = 0; i < addends; ++i)
@@ -90,7 +94,8 @@ public:
             body(rank, at * addends + i, volume);
       });
     };
-    forNeeds([&](int64_t, int64_t at, int64_t volume) { needed[at] += volume; });
+    forNeeds(
+        [&](int64_t, int64_t at, int64_t volume) { needed[at] += volume; });
     begin.assign(needed.size(), 0);
     sent.assign(needed.size() * holders, 0);
     SmallVector<int64_t, 64> peers(count, 0);
@@ -113,7 +118,8 @@ private:
       forBoxesOf(rank, 0, 0, 1, body);
   }
   template <typename Body>
-  void forBoxesOf(int64_t rank, size_t dim, int64_t at, int64_t volume, Body body) const {
+  void forBoxesOf(int64_t rank, size_t dim, int64_t at, int64_t volume,
+                  Body body) const {
     if (dim == shape.size()) {
       body(rank, at, volume);
       return;
@@ -123,7 +129,8 @@ private:
       int64_t index = first / tile[dim];
       next = std::min(last, (index + 1) * tile[dim]);
       sizes[dim] = next - first;
-      forBoxesOf(rank, dim + 1, at * ways[dim] + index, volume * (next - first), body);
+      forBoxesOf(rank, dim + 1, at * ways[dim] + index, volume * (next - first),
+                 body);
     }
   }
 
@@ -143,8 +150,9 @@ int64_t boxesInPart(int64_t boxes, int64_t ways) {
 } // namespace
 
 ExchangeEstimate cleave::partition::estimateExchange(
-    const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from, const Layout &to,
-    AxisSet axes, int64_t rounds, function_ref<bool(const ExchangeEstimate &)> counts) {
+    const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from,
+    const Layout &to, AxisSet axes, int64_t rounds,
+    function_ref<bool(const ExchangeEstimate &)> counts) {
   AxisSet reduced = from.partial & axes, made = to.partial & axes;
   AxisSet splits = from.split() | to.split();
   // In two rounds all members take part. Dimensions that are cut alike in both
@@ -152,7 +160,8 @@ ExchangeEstimate cleave::partition::estimateExchange(
   AxisSet active = splits | reduced | made | (rounds > 1 ? axes : 0);
   Ranks ranks(mesh, active);
   int64_t n = ranks.count, p = mesh.size(reduced);
-  SmallVector<int64_t, 64> own(n, 1), wanted(n, 1), source(n, 0), target(n, 0), sourceSize(n, 1);
+  SmallVector<int64_t, 64> own(n, 1), wanted(n, 1), source(n, 0), target(n, 0),
+      sourceSize(n, 1);
   SmallVector<int64_t, 64> peers(n, 1), a, b;
   int64_t sources = 1, targets = 1;
   for (auto [dim, extent] : llvm::enumerate(shape)) {
@@ -172,12 +181,15 @@ ExchangeEstimate cleave::partition::estimateExchange(
     SmallVector<int64_t, 64> overlapped(waysB, 1);
     if (waysA > 1)
       for (int64_t tile = 0; tile < waysB && tile * tileB < extent; ++tile)
-        overlapped[tile] =
-            (std::min((tile + 1) * tileB, extent) - 1) / tileA - tile * tileB / tileA + 1;
+        overlapped[tile] = (std::min((tile + 1) * tileB, extent) - 1) / tileA -
+                           tile * tileB / tileA + 1;
     for (int64_t rank = 0; rank < n; ++rank) {
-      int64_t lowA = std::min(a[rank] * tileA, extent), highA = std::min(lowA + tileA, extent);
-      int64_t lowB = std::min(b[rank] * tileB, extent), highB = std::min(lowB + tileB, extent);
-      own[rank] *= std::max<int64_t>(std::min(highA, highB) - std::max(lowA, lowB), 0);
+      int64_t lowA = std::min(a[rank] * tileA, extent),
+              highA = std::min(lowA + tileA, extent);
+      int64_t lowB = std::min(b[rank] * tileB, extent),
+              highB = std::min(lowB + tileB, extent);
+      own[rank] *=
+          std::max<int64_t>(std::min(highA, highB) - std::max(lowA, lowB), 0);
       wanted[rank] *= highB - lowB;
       sourceSize[rank] *= highA - lowA;
       source[rank] = source[rank] * waysA + a[rank];
@@ -194,7 +206,8 @@ ExchangeEstimate cleave::partition::estimateExchange(
   int64_t choices = mesh.size(made & ~splits & ~reduced), takers = n / targets;
   int64_t copies = takers / addends;
   // What ranks hold of a target tile, and those with one addend of it.
-  SmallVector<int64_t, 64> covered(targets, 0), coveredBy(made ? targets * addends : 0, 0);
+  SmallVector<int64_t, 64> covered(targets, 0),
+      coveredBy(made ? targets * addends : 0, 0);
   // How many ranks hold some of it.
   SmallVector<int64_t, 64> having(targets, 0), havingBy(coveredBy);
   SmallVector<int64_t, 64> &addend = b;
@@ -213,9 +226,11 @@ ExchangeEstimate cleave::partition::estimateExchange(
   SmallVector<double, 64> kept(sources, 0), size(sources, 0);
   SmallVector<double, 64> owned(made && rounds > 1 ? targets * addends : 0, 0);
   ExchangeEstimate estimate;
-  double perAlike = 1.0 / alike, perTaker = 1.0 / takers, perAddend = 1.0 / addends;
+  double perAlike = 1.0 / alike, perTaker = 1.0 / takers,
+         perAddend = 1.0 / addends;
   double perChoice = 1.0 / choices;
-  double perHolder = double(mesh.size(reduced & ~splits)) / alike; // of these tiles and addend
+  double perHolder =
+      double(mesh.size(reduced & ~splits)) / alike; // of these tiles and addend
   // Of what nobody holds, too.
   auto missing = [&](int64_t rank) {
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
@@ -232,8 +247,10 @@ ExchangeEstimate cleave::partition::estimateExchange(
     } else if (made) {
       // What an addend of the target takes that some rank of it holds, and its
       // part of what none of all holds.
-      double held = coveredBy[target[rank] * addends + addend[rank]] * perHolder;
-      double rest = std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
+      double held =
+          coveredBy[target[rank] * addends + addend[rank]] * perHolder;
+      double rest =
+          std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
       keeps = own[rank] * perChoice;
       received = held + rest * perAddend - keeps;
       most = std::ceil(received - 1e-9);
@@ -246,7 +263,9 @@ ExchangeEstimate cleave::partition::estimateExchange(
     // its own.
     int64_t boxes = p * peers[rank], mine = own[rank] > 0;
     if (rounds > 1)
-      boxes = p * (mine + boxesInPart(peers[rank] - having[target[rank]] / alike, takers));
+      boxes =
+          p * (mine +
+               boxesInPart(peers[rank] - having[target[rank]] / alike, takers));
     else if (made)
       boxes = havingBy[target[rank] * addends + addend[rank]] +
               boxesInPart(boxes - having[target[rank]] / choices, addends);
@@ -257,24 +276,32 @@ ExchangeEstimate cleave::partition::estimateExchange(
     size[at] = sourceSize[rank];
   }
   int64_t holders = n / sources, covers = rounds > 1 ? 1 : copies;
-  auto sends = [&](int64_t at) { return (covers * size[at] - kept[at]) / holders; };
+  auto sends = [&](int64_t at) {
+    return (covers * size[at] - kept[at]) / holders;
+  };
   if (rounds == 1)
     for (int64_t at = 0; at < sources; ++at)
-      estimate.mostSent = std::max(estimate.mostSent, std::ceil(sends(at) - 1e-9));
+      estimate.mostSent =
+          std::max(estimate.mostSent, std::ceil(sends(at) - 1e-9));
   estimate.received /= n;
   if (rounds == 1) {
     if (made || holders == 1 || (counts && !counts(estimate)))
       return estimate;
     if (n * p * *llvm::max_element(peers) <= kMostBoxes)
-      Sharing(mesh, ranks, shape, from, to).run(source, a, p, holders, estimate);
-    else if (estimate.received > 0) // a sender for each box, one more for each cut
+      Sharing(mesh, ranks, shape, from, to)
+          .run(source, a, p, holders, estimate);
+    else if (estimate.received >
+             0) // a sender for each box, one more for each cut
       estimate.peers = std::min<int64_t>(
-          n - 1, estimate.peers + std::ceil(estimate.mostReceived / estimate.received));
+          n - 1, estimate.peers +
+                     std::ceil(estimate.mostReceived / estimate.received));
     return estimate;
   }
   // Of each target tile (and addend), the ranks that have assembled some of it.
   SmallVector<int64_t, 64> owners(targets * addends, 0);
-  auto tileOf = [&](int64_t rank) { return target[rank] * addends + (made ? addend[rank] : 0); };
+  auto tileOf = [&](int64_t rank) {
+    return target[rank] * addends + (made ? addend[rank] : 0);
+  };
   for (int64_t rank = 0; rank < n; ++rank)
     owners[tileOf(rank)] += own[rank] > 0 || missing(rank) > 0;
   for (int64_t rank = 0; rank < n; ++rank) {
@@ -282,14 +309,19 @@ ExchangeEstimate cleave::partition::estimateExchange(
     double whole = made ? owned[tileOf(rank)] : wanted[rank];
     estimate.received += (whole - keeps - takes) / n;
     // A copy less for each element that the rank has assembled.
-    double most = (p - 2) * (p > 1 ? std::ceil(keeps) : keeps) + (p - 1) * std::ceil(takes) + whole;
-    estimate.mostReceived = std::max(estimate.mostReceived, std::ceil(most - 1e-9));
-    double has = keeps + takes; // who has an element more sends one less of its addends
-    double sent = sends(source[rank] * p + a[rank]) + has + std::ceil(has - 1e-9) * (copies - 2);
+    double most = (p - 2) * (p > 1 ? std::ceil(keeps) : keeps) +
+                  (p - 1) * std::ceil(takes) + whole;
+    estimate.mostReceived =
+        std::max(estimate.mostReceived, std::ceil(most - 1e-9));
+    double has =
+        keeps + takes; // who has an element more sends one less of its addends
+    double sent = sends(source[rank] * p + a[rank]) + has +
+                  std::ceil(has - 1e-9) * (copies - 2);
     estimate.mostSent = std::max(estimate.mostSent, std::ceil(sent - 1e-9));
     double copied = std::ceil(whole - has - 1e-9);
     estimate.copyPeers =
-        std::max(estimate.copyPeers, std::min<int64_t>(owners[tileOf(rank)] - (has > 0), copied));
+        std::max(estimate.copyPeers,
+                 std::min<int64_t>(owners[tileOf(rank)] - (has > 0), copied));
   }
   return estimate;
 }

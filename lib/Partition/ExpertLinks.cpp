@@ -19,24 +19,27 @@ std::optional<Levels> Levels::of(MeshOp mesh, StringRef axis) {
   if (!within)
     return std::nullopt;
   MLIRContext *context = mesh.getContext();
-  for (auto [known, ranks] : llvm::zip_equal(mesh.getMesh().getAxes(), *within)) {
+  for (auto [known, ranks] :
+       llvm::zip_equal(mesh.getMesh().getAxes(), *within)) {
     int64_t nodes = known.getSize() / ranks;
     if (known.getName() != axis || ranks == 1 || nodes == 1)
       continue;
     auto part = [&](int64_t before, int64_t size) {
-      return AxisListAttr::get(context, {AxisRefAttr::get(context, known.getName(), before, size)});
+      return AxisListAttr::get(
+          context, {AxisRefAttr::get(context, known.getName(), before, size)});
     };
     return Levels{part(1, nodes), part(nodes, ranks)};
   }
   return std::nullopt;
 }
 
-bool cleave::partition::pays(func::FuncOp func, const Levels &levels, AxisListAttr axes,
-                             const Cluster &cluster) {
+bool cleave::partition::pays(func::FuncOp func, const Levels &levels,
+                             AxisListAttr axes, const Cluster &cluster) {
   auto mesh = *func->getParentOfType<ModuleOp>().getOps<MeshOp>().begin();
   MeshAxes atoms(FlatSymbolRefAttr::get(mesh.getSymNameAttr()), mesh.getMesh(),
                  {levels.between.getAxes()[0], levels.within.getAxes()[0]});
-  cost::LinkModel links = cost::LinkModel::of(func->getParentOfType<ModuleOp>(), atoms, cluster);
+  cost::LinkModel links =
+      cost::LinkModel::of(func->getParentOfType<ModuleOp>(), atoms, cluster);
   auto setOf = [&](AxisListAttr list) {
     AxisSet set = 0;
     for (Axis atom : atoms.decompose(list.getAxes()))
@@ -50,19 +53,20 @@ bool cleave::partition::pays(func::FuncOp func, const Levels &levels, AxisListAt
     if (!rows.gathered(op.getMatrices()) || !seen.insert(op.getInput()).second)
       return;
     RankedTensorType type = typeOf(op.getInput());
-    double bytes = double(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+    double bytes =
+        double(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
     direct += links.allToAll(setOf(axes), bytes);
-    twice +=
-        links.allToAll(setOf(levels.between), bytes) + links.allToAll(setOf(levels.within), bytes);
+    twice += links.allToAll(setOf(levels.between), bytes) +
+             links.allToAll(setOf(levels.within), bytes);
   });
   return twice < direct;
 }
 
-/// One of the two steps of a collective: along each operand's dimension there are
-/// `times` over `by` as many elements.
+/// One of the two steps of a collective: along each operand's dimension there
+/// are `times` over `by` as many elements.
 template <typename Make>
-static SmallVector<Value> step(ValueRange inputs, ArrayRef<int64_t> dims, int64_t times, int64_t by,
-                               Make make) {
+static SmallVector<Value> step(ValueRange inputs, ArrayRef<int64_t> dims,
+                               int64_t times, int64_t by, Make make) {
   SmallVector<Type> types;
   for (auto [input, dim] : llvm::zip_equal(inputs, dims)) {
     SmallVector<int64_t> shape(typeOf(input).getShape());
@@ -72,17 +76,20 @@ static SmallVector<Value> step(ValueRange inputs, ArrayRef<int64_t> dims, int64_
   return llvm::to_vector_of<Value>(make(types)->getResults());
 }
 
-bool cleave::partition::splitByLevels(func::FuncOp func, const Levels &levels, AxisListAttr axes) {
+bool cleave::partition::splitByLevels(func::FuncOp func, const Levels &levels,
+                                      AxisListAttr axes) {
   auto isOfExperts = [](Operation *op) {
-    return isa_and_present<nn::GroupedDotOp, nn::GroupedOuterOp, nn::ScatterAddOp, nn::GatherOp>(
-        op);
+    return isa_and_present<nn::GroupedDotOp, nn::GroupedOuterOp,
+                           nn::ScatterAddOp, nn::GatherOp>(op);
   };
   auto through = [](Operation *op) {
-    return isa_and_present<nn::SaveOp, nn::RematerializeOp, nn::SliceOp, nn::PadOp>(op);
+    return isa_and_present<nn::SaveOp, nn::RematerializeOp, nn::SliceOp,
+                           nn::PadOp>(op);
   };
   auto isRead = [&](auto &&self, Value value) -> bool {
     return llvm::any_of(value.getUsers(), [&](Operation *user) {
-      return isOfExperts(user) || (through(user) && self(self, user->getResult(0)));
+      return isOfExperts(user) ||
+             (through(user) && self(self, user->getResult(0)));
     });
   };
   auto isMade = [&](Value value) {
@@ -95,31 +102,37 @@ bool cleave::partition::splitByLevels(func::FuncOp func, const Levels &levels, A
   func.walk([&](CollectiveOpInterface op) {
     if (op.getAxes() != axes)
       return;
-    bool gathers = isa<AllGatherOp>(*op) && llvm::any_of(op->getResults(), [&](Value value) {
+    bool gathers = isa<AllGatherOp>(*op) &&
+                   llvm::any_of(op->getResults(), [&](Value value) {
                      return isRead(isRead, value);
                    });
-    bool sums = isa<ReduceScatterOp>(*op) && llvm::any_of(op->getOperands(), isMade);
+    bool sums =
+        isa<ReduceScatterOp>(*op) && llvm::any_of(op->getOperands(), isMade);
     if (gathers || sums)
       found.push_back(op);
   });
-  MeshAttr mesh = (*func->getParentOfType<ModuleOp>().getOps<MeshOp>().begin()).getMesh();
+  MeshAttr mesh =
+      (*func->getParentOfType<ModuleOp>().getOps<MeshOp>().begin()).getMesh();
   for (Operation *op : found) {
     bool gathers = isa<AllGatherOp>(op);
     OpBuilder builder(op);
     auto dims = op->getAttrOfType<DenseI64ArrayAttr>("dims");
     SmallVector<Value> values(op->getOperands());
-    // Pieces within a node lie side by side: they are gathered first, and cut last.
+    // Pieces within a node lie side by side: they are gathered first, and cut
+    // last.
     SmallVector<AxisListAttr, 2> order = {levels.within, levels.between};
     if (!gathers)
       std::swap(order[0], order[1]);
     for (AxisListAttr over : order) {
       int64_t ranks = axesSize(mesh, over.getAxes());
-      values = step(values, dims, gathers ? ranks : 1, gathers ? 1 : ranks, [&](TypeRange types) {
-        OperationState state(op->getLoc(), op->getName(), values, types, op->getAttrs());
-        state.attributes.set("axes", over);
-        state.attributes.erase(kPaddingAttrName);
-        return builder.create(state);
-      });
+      values = step(values, dims, gathers ? ranks : 1, gathers ? 1 : ranks,
+                    [&](TypeRange types) {
+                      OperationState state(op->getLoc(), op->getName(), values,
+                                           types, op->getAttrs());
+                      state.attributes.set("axes", over);
+                      state.attributes.erase(kPaddingAttrName);
+                      return builder.create(state);
+                    });
     }
     op->replaceAllUsesWith(values);
     op->erase();

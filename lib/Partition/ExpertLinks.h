@@ -1,9 +1,10 @@
 //===- ExpertLinks.h - rows over links of two classes -----------*- C++ -*-===//
 //
-// An axis that leaves its node has links of two classes: between nodes, and within.
-// A gather over it is a gather within and then one between, a sum scattered over it
-// the same backwards. Written so, rows that are sent instead go between nodes first,
-// to the rank there with the sender's place, and on from it.
+// An axis that leaves its node has links of two classes: between nodes, and
+// within. A gather over it is a gather within and then one between, a sum
+// scattered over it the same backwards. Written so, rows that are sent instead
+// go between nodes first, to the rank there with the sender's place, and on
+// from it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,12 +27,13 @@ struct Levels {
 };
 
 /// Whether rows arrive sooner over two exchanges than over one, `axes`.
-bool pays(mlir::func::FuncOp func, const Levels &levels, dist::AxisListAttr axes,
-          const Cluster &cluster);
+bool pays(mlir::func::FuncOp func, const Levels &levels,
+          dist::AxisListAttr axes, const Cluster &cluster);
 
-/// Gathers of matrices that rows choose, and scattered sums of their gradients, over
-/// `axes` become two each. Whether there are any.
-bool splitByLevels(mlir::func::FuncOp func, const Levels &levels, dist::AxisListAttr axes);
+/// Gathers of matrices that rows choose, and scattered sums of their gradients,
+/// over `axes` become two each. Whether there are any.
+bool splitByLevels(mlir::func::FuncOp func, const Levels &levels,
+                   dist::AxisListAttr axes);
 
 } // namespace cleave::partition
 

@@ -17,12 +17,14 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// Rounds are written out one by one: where buffers would ask for more, they grow.
+/// Rounds are written out one by one: where buffers would ask for more, they
+/// grow.
 static constexpr int64_t kMostRounds = 8;
 
-ExpertRows::ExpertRows(func::FuncOp func, const MeshAxes &mesh, AxisListAttr axes, double maxLoad)
-    : mesh(mesh), axes(axes), ranks(axesSize(mesh.mesh(), axes.getAxes())), maxLoad(maxLoad),
-      builder(func), anchor(func) {
+ExpertRows::ExpertRows(func::FuncOp func, const MeshAxes &mesh,
+                       AxisListAttr axes, double maxLoad)
+    : mesh(mesh), axes(axes), ranks(axesSize(mesh.mesh(), axes.getAxes())),
+      maxLoad(maxLoad), builder(func), anchor(func) {
   func.walk([&](ConditionOp op) {
     flags[op.getNumber()] = op.getFlag();
     conditions = std::max<int64_t>(conditions, op.getNumber() + 1);
@@ -38,9 +40,12 @@ std::optional<Tile> ExpertRows::gathered(Value value) const {
   int64_t count = typeOf(value).getDimSize(0);
   value = kept(value);
   if (auto slice = value.getDefiningOp<nn::SliceOp>();
-      slice && llvm::all_of(slice.getOffsets(), [](int64_t at) { return at == 0; }) &&
-      llvm::all_of(slice.getStrides(), [](int64_t step) { return step == 1; }) &&
-      typeOf(slice.getInput()).getShape().drop_front() == typeOf(value).getShape().drop_front())
+      slice &&
+      llvm::all_of(slice.getOffsets(), [](int64_t at) { return at == 0; }) &&
+      llvm::all_of(slice.getStrides(),
+                   [](int64_t step) { return step == 1; }) &&
+      typeOf(slice.getInput()).getShape().drop_front() ==
+          typeOf(value).getShape().drop_front())
     value = kept(slice.getInput());
   auto gather = value.getDefiningOp<AllGatherOp>();
   if (!gather || gather.getAxes() != axes)
@@ -90,8 +95,8 @@ Choice &ExpertRows::choiceOf(Value ids, const Tile &tile) {
   return choice;
 }
 
-/// Counts the rows that are no padding: of dimensions that end in it, as many as a
-/// tile has at its place.
+/// Counts the rows that are no padding: of dimensions that end in it, as many
+/// as a tile has at its place.
 void ExpertRows::reckon(Choice &choice) {
   Reckoned &reckoned = choice.reckoned;
   if (auto known = earlier.find(choice.ids); known != earlier.end()) {
@@ -109,27 +114,33 @@ void ExpertRows::reckon(Choice &choice) {
     SmallVector<int64_t> before = std::move(reckoned.expected);
     reckoned.expected.clear();
     for (int64_t rows : before)
-      for (int64_t tile = 0, end = axesSize(mesh.mesh(), mask.axes.getAxes()); tile < end; ++tile)
+      for (int64_t tile = 0, end = axesSize(mesh.mesh(), mask.axes.getAxes());
+           tile < end; ++tile)
         reckoned.expected.push_back(
-            rows * std::clamp<int64_t>(mask.size - tile * mask.tile, 0, mask.tile));
+            rows *
+            std::clamp<int64_t>(mask.size - tile * mask.tile, 0, mask.tile));
   }
   if (!axes.empty())
     reckoned.by = AxisListAttr::get(builder.getContext(), axes);
 }
 
-/// Of rows that choose ranks alike, each rank gets the mean of what the group has.
+/// Of rows that choose ranks alike, each rank gets the mean of what the group
+/// has.
 void ExpertRows::reckonArrivals(const Choice &choice) {
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
     Reckoned &reckoned = later[round.ids] = choice.reckoned;
     if (index > 0 || reckoned.overflow) {
-      reckoned = {ranks * choice.places, {0}, AxisListAttr(), /*overflow=*/true};
+      reckoned = {
+          ranks * choice.places, {0}, AxisListAttr(), /*overflow=*/true};
       continue;
     }
     if (!reckoned.by)
       continue;
-    Axes atoms = mesh.decompose(reckoned.by.getAxes()), group = mesh.decompose(axes.getAxes());
+    Axes atoms = mesh.decompose(reckoned.by.getAxes()),
+         group = mesh.decompose(axes.getAxes());
     SmallVector<int64_t> groupOf;
-    for (int64_t position = 0, end = reckoned.expected.size(); position < end; ++position) {
+    for (int64_t position = 0, end = reckoned.expected.size(); position < end;
+         ++position) {
       int64_t rest = position, number = 0, place = 1;
       for (Axis atom : llvm::reverse(atoms)) {
         if (!llvm::is_contained(group, atom))
@@ -152,9 +163,10 @@ void ExpertRows::reckonArrivals(const Choice &choice) {
 }
 
 PurposeAttr ExpertRows::purposeOf(const Choice &choice, unsigned round) {
-  return PurposeAttr::get(builder.getContext(), round > 0 || choice.reckoned.overflow
-                                                    ? Purpose::Overflow
-                                                    : Purpose::Expert);
+  return PurposeAttr::get(builder.getContext(),
+                          round > 0 || choice.reckoned.overflow
+                              ? Purpose::Overflow
+                              : Purpose::Expert);
 }
 
 /// Says which rows go where in which round, and tells the others.
@@ -162,14 +174,16 @@ void ExpertRows::plan(Choice &choice, Value ids) {
   auto i64 = builder.getI64Type();
   int64_t rows = choice.rows = typeOf(ids).getNumElements();
   reckon(choice);
-  auto wanted = static_cast<int64_t>(
-      std::min(double(rows), std::ceil(maxLoad * double(choice.reckoned.rows) / double(ranks))));
+  auto wanted = static_cast<int64_t>(std::min(
+      double(rows),
+      std::ceil(maxLoad * double(choice.reckoned.rows) / double(ranks))));
   int64_t fewest = (rows + kMostRounds - 1) / kMostRounds;
   choice.places = std::min(rows, std::max<int64_t>({wanted, fewest, 1}));
   if (choice.places > wanted && choice.places == fewest)
     emitRemark(anchor->getLoc(), "buffers of experts have room for ")
-        << choice.places << " rows for each of " << ranks << " ranks instead of " << wanted
-        << ", so that " << kMostRounds << " rounds suffice for all " << rows << " rows";
+        << choice.places << " rows for each of " << ranks
+        << " ranks instead of " << wanted << ", so that " << kMostRounds
+        << " rounds suffice for all " << rows << " rows";
   int64_t places = choice.places, rounds = (rows + places - 1) / places;
 
   auto list = RankedTensorType::get({rows}, i64),
@@ -179,63 +193,76 @@ void ExpertRows::plan(Choice &choice, Value ids) {
     ids = make<arith::ExtSIOp>(typeOf(ids).clone(i64), ids);
   // No row goes to padding.
   if (choice.tile * ranks != choice.count) {
-    Value inside = make<arith::CmpIOp>(arith::CmpIPredicate::slt, ids, number(ids, choice.count));
+    Value inside = make<arith::CmpIOp>(arith::CmpIPredicate::slt, ids,
+                                       number(ids, choice.count));
     ids = make<arith::SelectOp>(inside, ids, number(ids, -1));
   }
   ids = flat(ids, {rows});
-  auto plan =
-      PlanRowsOp::create(builder, anchor->getLoc(), table, list, table, counts, ids, choice.tile);
+  auto plan = PlanRowsOp::create(builder, anchor->getLoc(), table, list, table,
+                                 counts, ids, choice.tile);
   mark(plan);
 
   // With one round a rank needs to know what comes to it alone; with several,
   // whether any rank needs them.
   Value received, needed;
   PurposeAttr purpose = purposeOf(choice, 0);
-  auto first = builder.getDenseI64ArrayAttr({0}), second = builder.getDenseI64ArrayAttr({1});
+  auto first = builder.getDenseI64ArrayAttr({0}),
+       second = builder.getDenseI64ArrayAttr({1});
   if (rounds == 1) {
-    auto told = AllToAllOp::create(
-        builder, anchor->getLoc(), TypeRange{RankedTensorType::get({1, ranks}, i64)},
-        ValueRange{plan.getCounts()}, first, second, mesh.name(), axes, purpose);
+    auto told =
+        AllToAllOp::create(builder, anchor->getLoc(),
+                           TypeRange{RankedTensorType::get({1, ranks}, i64)},
+                           ValueRange{plan.getCounts()}, first, second,
+                           mesh.name(), axes, purpose);
     mark(told);
     received = flat(told->getResult(0), {ranks, 1});
   } else {
     auto told = AllGatherOp::create(
-        builder, anchor->getLoc(), TypeRange{RankedTensorType::get({ranks * ranks, rounds}, i64)},
+        builder, anchor->getLoc(),
+        TypeRange{RankedTensorType::get({ranks * ranks, rounds}, i64)},
         ValueRange{plan.getCounts()}, first, mesh.name(), axes, purpose);
     mark(told);
     Value all = flat(told->getResult(0), {ranks, ranks, rounds});
-    received = flat(make<dist::SliceOp>(RankedTensorType::get({ranks, 1, rounds}, i64), all,
-                                        builder.getI64IntegerAttr(1), mesh.name(), axes),
-                    {ranks, rounds});
-    needed = make<nn::ReduceOp>(RankedTensorType::get({rounds}, i64), nn::Combiner::Max, all,
-                                ArrayRef<int64_t>{0, 1});
+    received = flat(
+        make<dist::SliceOp>(RankedTensorType::get({ranks, 1, rounds}, i64), all,
+                            builder.getI64IntegerAttr(1), mesh.name(), axes),
+        {ranks, rounds});
+    needed =
+        make<nn::ReduceOp>(RankedTensorType::get({rounds}, i64),
+                           nn::Combiner::Max, all, ArrayRef<int64_t>{0, 1});
     if (next) {
       int64_t others = axesSize(mesh.mesh(), next.getAxes());
-      auto told = AllGatherOp::create(builder, anchor->getLoc(),
-                                      TypeRange{RankedTensorType::get({others * rounds}, i64)},
-                                      ValueRange{needed}, first, mesh.name(), next, purpose);
+      auto told = AllGatherOp::create(
+          builder, anchor->getLoc(),
+          TypeRange{RankedTensorType::get({others * rounds}, i64)},
+          ValueRange{needed}, first, mesh.name(), next, purpose);
       mark(told);
-      needed = make<nn::ReduceOp>(RankedTensorType::get({rounds}, i64), nn::Combiner::Max,
-                                  flat(told->getResult(0), {others, rounds}), ArrayRef<int64_t>{0});
+      needed = make<nn::ReduceOp>(
+          RankedTensorType::get({rounds}, i64), nn::Combiner::Max,
+          flat(told->getResult(0), {others, rounds}), ArrayRef<int64_t>{0});
     }
   }
   auto outer = anchor->getAttrOfType<IntegerAttr>(kWhenAttrName);
   for (int64_t index = 0; index < rounds; ++index) {
     Round &round = choice.rounds.emplace_back();
-    auto block = [&](Value tables) { return flat(slice(tables, 0, index), {ranks, places}); };
+    auto block = [&](Value tables) {
+      return flat(slice(tables, 0, index), {ranks, places});
+    };
     round.sources = block(plan.getSources());
     round.sent = flat(slice(plan.getCounts(), 1, index), {ranks});
     round.received = flat(slice(received, 1, index), {ranks});
     round.places = plan.getPlaces();
     if (index > 0) {
-      round.places =
-          make<arith::SubIOp>(round.places, number(round.places, index * ranks * places));
+      round.places = make<arith::SubIOp>(
+          round.places, number(round.places, index * ranks * places));
       Value count = slice(needed, 0, index);
-      round.needed = make<arith::CmpIOp>(arith::CmpIPredicate::sgt, count, number(count, 0));
+      round.needed = make<arith::CmpIOp>(arith::CmpIPredicate::sgt, count,
+                                         number(count, 0));
       round.number = conditions++;
-      // Where rows come from a round that nobody needs, nothing was counted: the flag
-      // is known all the same.
-      auto condition = ConditionOp::create(builder, anchor->getLoc(), round.needed, round.number);
+      // Where rows come from a round that nobody needs, nothing was counted:
+      // the flag is known all the same.
+      auto condition = ConditionOp::create(builder, anchor->getLoc(),
+                                           round.needed, round.number);
       if (outer) {
         OpBuilder::InsertionGuard guard(builder);
         builder.setInsertionPoint(condition);
@@ -254,17 +281,21 @@ void ExpertRows::plan(Choice &choice, Value ids) {
     Value arrived = exchange(choice, index, sent, /*home=*/false);
     auto type = typeOf(arrived);
     Value place = make<nn::IotaOp>(type, uint64_t(1));
-    Value end = make<nn::BroadcastOp>(type, round.received, ArrayRef<int64_t>{0});
+    Value end =
+        make<nn::BroadcastOp>(type, round.received, ArrayRef<int64_t>{0});
     Value isRow = make<arith::CmpIOp>(arith::CmpIPredicate::slt, place, end);
-    return round.ids = make<arith::SelectOp>(isRow, arrived, number(arrived, -1));
+    return round.ids =
+               make<arith::SelectOp>(isRow, arrived, number(arrived, -1));
   });
   reckonArrivals(choice);
 }
 
-SmallVector<Value> ExpertRows::inRounds(Choice &choice, llvm::function_ref<Value(unsigned)> make) {
+SmallVector<Value>
+ExpertRows::inRounds(Choice &choice, llvm::function_ref<Value(unsigned)> make) {
   SmallVector<Value> values;
   for (unsigned index = 0; index < choice.rounds.size(); ++index) {
-    llvm::SaveAndRestore<const Round *> in(current, index ? &choice.rounds[index] : nullptr);
+    llvm::SaveAndRestore<const Round *> in(
+        current, index ? &choice.rounds[index] : nullptr);
     values.push_back(make(index));
   }
   return values;
@@ -299,37 +330,42 @@ Value ExpertRows::send(Choice &choice, unsigned round, Value rows) {
   int64_t width = type.getShape().back(), count = type.getNumElements() / width;
   const Round &in = choice.rounds[round];
   Value list = flat(rows, {count, width});
-  Value sorted =
-      make<nn::GatherOp>(type.clone({ranks, choice.places, width}), list, in.sources, uint64_t(0));
+  Value sorted = make<nn::GatherOp>(type.clone({ranks, choice.places, width}),
+                                    list, in.sources, uint64_t(0));
   return exchange(choice, round, sorted, /*home=*/false);
 }
 
-Value ExpertRows::exchange(const Choice &choice, unsigned round, Value blocks, bool home) {
+Value ExpertRows::exchange(const Choice &choice, unsigned round, Value blocks,
+                           bool home) {
   const Round &in = choice.rounds[round];
   // Where rows choose ranks alike, all are in the first round.
   Reckoned reckoned = choice.reckoned;
   if (round > 0)
     reckoned = {0, {0}, AxisListAttr(), /*overflow=*/true};
   auto op = AllToAllVOp::create(
-      builder, anchor->getLoc(), TypeRange{blocks.getType()}, ValueRange{blocks},
-      home ? in.received : in.sent, home ? in.sent : in.received,
+      builder, anchor->getLoc(), TypeRange{blocks.getType()},
+      ValueRange{blocks}, home ? in.received : in.sent,
+      home ? in.sent : in.received,
       builder.getDenseI64ArrayAttr(reckoned.expected), reckoned.by,
-      home ? builder.getUnitAttr() : UnitAttr(), mesh.name(), axes, purposeOf(choice, round));
+      home ? builder.getUnitAttr() : UnitAttr(), mesh.name(), axes,
+      purposeOf(choice, round));
   mark(op);
   return op->getResult(0);
 }
 
-Value ExpertRows::bringBack(Choice &choice, ArrayRef<Value> there, RankedTensorType type,
+Value ExpertRows::bringBack(Choice &choice, ArrayRef<Value> there,
+                            RankedTensorType type,
                             std::function<Value(unsigned)> again) {
   int64_t width = type.getShape().back();
-  SmallVector<Value> home = inRounds(
-      choice, [&](unsigned round) { return exchange(choice, round, there[round], /*home=*/true); });
+  SmallVector<Value> home = inRounds(choice, [&](unsigned round) {
+    return exchange(choice, round, there[round], /*home=*/true);
+  });
   // A row is in one round; the others give zeros, and are not read.
   Value result;
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
     Value list = flat(home[index], {ranks * choice.places, width});
-    Value rows =
-        make<nn::GatherOp>(type.clone({choice.rows, width}), list, round.places, uint64_t(0));
+    Value rows = make<nn::GatherOp>(type.clone({choice.rows, width}), list,
+                                    round.places, uint64_t(0));
     result = result ? make<arith::AddFOp>(result, rows) : rows;
   }
   result = flat(result, type.getShape());
@@ -339,14 +375,17 @@ Value ExpertRows::bringBack(Choice &choice, ArrayRef<Value> there, RankedTensorT
 
 Value ExpertRows::sum(Choice &choice, ArrayRef<Value> addends) {
   Value result = addends[0];
-  for (auto [round, addend] : llvm::drop_begin(llvm::zip(choice.rounds, addends))) {
+  for (auto [round, addend] :
+       llvm::drop_begin(llvm::zip(choice.rounds, addends))) {
     // A round that nobody needs adds nothing.
     RankedTensorType type = typeOf(addend);
     Value one = flat(round.needed, {});
-    Value needed = make<nn::BroadcastOp>(type.clone(builder.getI1Type()), one, ArrayRef<int64_t>{});
-    Value zeros = make<arith::ConstantOp>(
-        DenseElementsAttr::get(type, builder.getFloatAttr(type.getElementType(), 0)));
-    result = make<arith::AddFOp>(result, make<arith::SelectOp>(needed, addend, zeros));
+    Value needed = make<nn::BroadcastOp>(type.clone(builder.getI1Type()), one,
+                                         ArrayRef<int64_t>{});
+    Value zeros = make<arith::ConstantOp>(DenseElementsAttr::get(
+        type, builder.getFloatAttr(type.getElementType(), 0)));
+    result = make<arith::AddFOp>(result,
+                                 make<arith::SelectOp>(needed, addend, zeros));
   }
   return result;
 }
@@ -372,14 +411,15 @@ Value ExpertRows::flat(Value value, ArrayRef<int64_t> shape) {
 
 Value ExpertRows::number(Value like, int64_t value) {
   RankedTensorType type = typeOf(like);
-  return make<arith::ConstantOp>(
-      DenseElementsAttr::get(type, builder.getIntegerAttr(type.getElementType(), value)));
+  return make<arith::ConstantOp>(DenseElementsAttr::get(
+      type, builder.getIntegerAttr(type.getElementType(), value)));
 }
 
 /// What phases have noted of an operation holds for what it becomes.
 void ExpertRows::mark(Operation *op) {
   for (NamedAttribute attribute : anchor->getDiscardableAttrs())
-    if (!op->hasAttr(attribute.getName()) && attribute.getName() != kRowShareAttrName)
+    if (!op->hasAttr(attribute.getName()) &&
+        attribute.getName() != kRowShareAttrName)
       op->setAttr(attribute.getName(), attribute.getValue());
   // Values that any round could share are no round's own.
   auto lowering = dyn_cast<LoweringInterface>(op);

@@ -1,9 +1,9 @@
 //===- ExpertRows.h - rows at the ranks of what they choose -----*- C++ -*-===//
 //
-// Of one function: which rows are at the ranks of the matrices that they choose,
-// in which round, and how they come there and back. Values that are there are
-// [ranks, places, ...]: block p has the rows that rank p sent, from its beginning;
-// those behind are undefined, and their ids are -1.
+// Of one function: which rows are at the ranks of the matrices that they
+// choose, in which round, and how they come there and back. Values that are
+// there are [ranks, places, ...]: block p has the rows that rank p sent, from
+// its beginning; those behind are undefined, and their ids are -1.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +31,8 @@ struct Round {
   int64_t number = -1;
   mlir::Value ids; // there
   /// By local value: what arrives of it, or is made of what arrived. Of further
-  /// rounds also what is made again for the backward pass, by the forward value.
+  /// rounds also what is made again for the backward pass, by the forward
+  /// value.
   llvm::MapVector<mlir::Value, mlir::Value> there, again;
 };
 
@@ -59,11 +60,12 @@ struct Choice {
 
 /// The value that is kept or computed again, before it was.
 mlir::Value kept(mlir::Value value);
-/// Whether an element depends on those of the operands at the same place alone, and not
-/// on where that is, as what dropout drops does.
+/// Whether an element depends on those of the operands at the same place alone,
+/// and not on where that is, as what dropout drops does.
 bool isElementwise(mlir::Operation *op);
 
-/// A tile along the first dimension over the axis, and how many there are in all.
+/// A tile along the first dimension over the axis, and how many there are in
+/// all.
 struct Tile {
   mlir::Value value;
   int64_t count = 0;
@@ -71,12 +73,13 @@ struct Tile {
 
 class ExpertRows {
 public:
-  /// A buffer has room for `maxLoad` times the rows that it gets where rows choose
-  /// ranks alike.
-  ExpertRows(mlir::func::FuncOp func, const dist::MeshAxes &mesh, dist::AxisListAttr axes,
-             double maxLoad);
+  /// A buffer has room for `maxLoad` times the rows that it gets where rows
+  /// choose ranks alike.
+  ExpertRows(mlir::func::FuncOp func, const dist::MeshAxes &mesh,
+             dist::AxisListAttr axes, double maxLoad);
 
-  /// Rows are sent on over `axes` from where they are: `before` has sent them there.
+  /// Rows are sent on over `axes` from where they are: `before` has sent them
+  /// there.
   void comeFrom(const ExpertRows &before) { earlier = before.later; }
   /// Rows go on over `axes`: those ranks agree on which rounds are needed, too.
   void goOn(dist::AxisListAttr axes) { next = axes; }
@@ -92,12 +95,13 @@ public:
   std::optional<Tile> gathered(mlir::Value value) const;
 
   /// Calls `make` for each round; what is made is for that round alone.
-  llvm::SmallVector<mlir::Value> inRounds(Choice &choice,
-                                          llvm::function_ref<mlir::Value(unsigned)> make);
+  llvm::SmallVector<mlir::Value>
+  inRounds(Choice &choice, llvm::function_ref<mlir::Value(unsigned)> make);
 
   /// The local rows in a round, sent unless they are there already.
   mlir::Value arrive(Choice &choice, unsigned round, mlir::Value rows);
-  /// Where the rows are there, or come from what is, row by row; null where not.
+  /// Where the rows are there, or come from what is, row by row; null where
+  /// not.
   mlir::Value known(Choice &choice, unsigned round, mlir::Value rows);
   /// The same of a value of the forward pass, for the backward pass.
   mlir::Value again(Choice &choice, unsigned round, mlir::Value rows);
@@ -106,10 +110,11 @@ public:
   /// Whether the rows are those of a table of the experts that they choose.
   bool ofExperts(const Choice &choice, mlir::Value rows);
 
-  /// The rows of all rounds, where they were, as a value of `type`. `again` makes those
-  /// of a round once more in the backward pass.
+  /// The rows of all rounds, where they were, as a value of `type`. `again`
+  /// makes those of a round once more in the backward pass.
   mlir::Value bringBack(Choice &choice, llvm::ArrayRef<mlir::Value> there,
-                        mlir::RankedTensorType type, std::function<mlir::Value(unsigned)> again);
+                        mlir::RankedTensorType type,
+                        std::function<mlir::Value(unsigned)> again);
   /// The sum of what each round adds to tiles.
   mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> addends);
 
@@ -140,7 +145,8 @@ private:
   mlir::Value rowwise(Choice &choice, unsigned round, mlir::Operation *op,
                       llvm::function_ref<mlir::Value(mlir::Value)> thereOf);
   mlir::Value send(Choice &choice, unsigned round, mlir::Value rows);
-  mlir::Value exchange(const Choice &choice, unsigned round, mlir::Value blocks, bool home);
+  mlir::Value exchange(const Choice &choice, unsigned round, mlir::Value blocks,
+                       bool home);
   mlir::Value slice(mlir::Value value, unsigned dim, int64_t at);
   mlir::Value flat(mlir::Value value, llvm::ArrayRef<int64_t> shape);
   mlir::Value number(mlir::Value like, int64_t value);
@@ -158,8 +164,8 @@ private:
   int64_t conditions = 0;
   std::deque<Choice> choices;
   llvm::DenseMap<mlir::Value, Back> backs;
-  /// By ids: of rows that an exchange over other axes has brought here, and of those
-  /// that this one brings.
+  /// By ids: of rows that an exchange over other axes has brought here, and of
+  /// those that this one brings.
   llvm::DenseMap<mlir::Value, Reckoned> earlier, later;
   /// Of conditions that the function has already.
   llvm::DenseMap<int64_t, mlir::Value> flags;

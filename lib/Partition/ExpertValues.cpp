@@ -1,7 +1,8 @@
 //===- ExpertValues.cpp - what is known of rows that are elsewhere --------===//
 //
 // Which values of rows are at the ranks of what they choose already, or follow
-// from those that are, row by row; and what is kept there for the backward pass.
+// from those that are, row by row; and what is kept there for the backward
+// pass.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +33,8 @@ static bool isSame(Value a, Value b) {
   a = kept(a), b = kept(b);
   if (a == b)
     return true;
-  auto x = a.getDefiningOp<nn::BroadcastOp>(), y = b.getDefiningOp<nn::BroadcastOp>();
+  auto x = a.getDefiningOp<nn::BroadcastOp>(),
+       y = b.getDefiningOp<nn::BroadcastOp>();
   return x && y && x.getType() == y.getType() && x.getDims() == y.getDims() &&
          isSame(x.getInput(), y.getInput());
 }
@@ -42,22 +44,25 @@ bool cleave::partition::isElementwise(Operation *op) {
   // To widen bf16 is a view to kernels, and still of one element.
   if (!lowering ||
       (lowering.getKernelClass() != KernelClass::Elementwise &&
-       (lowering.getKernelClass() != KernelClass::View || !op->hasTrait<OpTrait::Elementwise>())) ||
-      op->getNumResults() != 1 || op->getNumRegions() != 0 || op->getNumOperands() == 0)
+       (lowering.getKernelClass() != KernelClass::View ||
+        !op->hasTrait<OpTrait::Elementwise>())) ||
+      op->getNumResults() != 1 || op->getNumRegions() != 0 ||
+      op->getNumOperands() == 0)
     return false;
   auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   return result &&
          llvm::all_of(op->getOperands(),
                       [&](Value operand) {
-                        auto type = dyn_cast<RankedTensorType>(operand.getType());
+                        auto type =
+                            dyn_cast<RankedTensorType>(operand.getType());
                         return type && type.getShape() == result.getShape();
                       }) &&
          llvm::none_of(ShardingRule::of(op).factors,
                        [](const Factor &factor) { return factor.indexed; });
 }
 
-/// Whether elements depend on the last dimension's index alone: those of rows are
-/// the same, wherever the rows are.
+/// Whether elements depend on the last dimension's index alone: those of rows
+/// are the same, wherever the rows are.
 static bool isOfColumn(Value value) {
   DenseElementsAttr constant;
   if (matchPattern(value, m_Constant(&constant)))
@@ -66,9 +71,11 @@ static bool isOfColumn(Value value) {
   if (auto iota = value.getDefiningOp<nn::IotaOp>())
     return int64_t(iota.getDim()) == last;
   if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
-    return llvm::all_of(broadcast.getDims(), [&](int64_t dim) { return dim == last; });
+    return llvm::all_of(broadcast.getDims(),
+                        [&](int64_t dim) { return dim == last; });
   Operation *def = value.getDefiningOp();
-  return def && isElementwise(def) && llvm::all_of(def->getOperands(), isOfColumn);
+  return def && isElementwise(def) &&
+         llvm::all_of(def->getOperands(), isOfColumn);
 }
 
 RankedTensorType ExpertRows::widened(const Round &in, Value value) const {
@@ -88,8 +95,9 @@ Value ExpertRows::ofColumn(const Round &in, Value value) {
   if (value.getDefiningOp<nn::IotaOp>())
     return make<nn::IotaOp>(type, uint64_t(last));
   if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
-    return make<nn::BroadcastOp>(type, broadcast.getInput(),
-                                 SmallVector<int64_t>(broadcast.getDims().size(), last));
+    return make<nn::BroadcastOp>(
+        type, broadcast.getInput(),
+        SmallVector<int64_t>(broadcast.getDims().size(), last));
   Operation *def = value.getDefiningOp();
   SmallVector<Value> operands;
   for (Value operand : def->getOperands())
@@ -104,8 +112,9 @@ Value ExpertRows::ofColumn(const Round &in, Value value) {
 Value ExpertRows::unmasked(const Choice &choice, Value rows) const {
   while (auto select = rows.getDefiningOp<arith::SelectOp>()) {
     std::optional<PadMask> mask = PadMask::of(select);
-    if (!mask ||
-        llvm::none_of(choice.masks, [&](const PadMask &known) { return known.isAlike(*mask); }))
+    if (!mask || llvm::none_of(choice.masks, [&](const PadMask &known) {
+          return known.isAlike(*mask);
+        }))
       break;
     rows = select.getTrueValue();
   }
@@ -121,21 +130,24 @@ Value ExpertRows::known(Choice &choice, unsigned round, Value rows) {
   if (const Back *back = backOf(rows); back && back->choice == &choice)
     return back->there[round];
   for (auto [local, arrived] : choice.rounds[0].there)
-    if (isSame(local, rows) && (round == 0 || choice.sentRows.contains(local))) {
-      // The first round is kept for the backward pass, further ones are sent again.
+    if (isSame(local, rows) &&
+        (round == 0 || choice.sentRows.contains(local))) {
+      // The first round is kept for the backward pass, further ones are sent
+      // again.
       there = round == 0 ? keep(arrived) : send(choice, round, rows);
       break;
     }
   Operation *def = rows.getDefiningOp();
   if (auto save = dyn_cast_if_present<nn::SaveOp>(def); save && !there) {
-    there =
-        round == 0 ? known(choice, round, save.getInput()) : again(choice, round, save.getInput());
+    there = round == 0 ? known(choice, round, save.getInput())
+                       : again(choice, round, save.getInput());
     if (there && round == 0)
       there = keep(there);
   }
   if (!there)
-    there =
-        rowwise(choice, round, def, [&](Value operand) { return known(choice, round, operand); });
+    there = rowwise(choice, round, def, [&](Value operand) {
+      return known(choice, round, operand);
+    });
   if (there)
     in.there[rows] = there;
   return there;
@@ -148,11 +160,13 @@ Value ExpertRows::again(Choice &choice, unsigned round, Value rows) {
   Value there;
   if (const Back *back = backOf(rows); back && back->choice == &choice)
     there = back->again(round);
-  else if (llvm::any_of(choice.sentRows, [&](Value sent) { return isSame(sent, rows); }))
+  else if (llvm::any_of(choice.sentRows,
+                        [&](Value sent) { return isSame(sent, rows); }))
     there = send(choice, round, keptHere(rows));
   else
-    there = rowwise(choice, round, rows.getDefiningOp(),
-                    [&](Value operand) { return again(choice, round, operand); });
+    there = rowwise(choice, round, rows.getDefiningOp(), [&](Value operand) {
+      return again(choice, round, operand);
+    });
   if (there)
     in.again[rows] = there;
   return there;
@@ -160,14 +174,15 @@ Value ExpertRows::again(Choice &choice, unsigned round, Value rows) {
 
 bool ExpertRows::ofExperts(const Choice &choice, Value rows) {
   auto gather = rows.getDefiningOp<nn::GatherOp>();
-  if (!gather || gather.getDim() != 0 || typeOf(gather.getTable()).getRank() != 2)
+  if (!gather || gather.getDim() != 0 ||
+      typeOf(gather.getTable()).getRank() != 2)
     return false;
   std::optional<Tile> table = gathered(gather.getTable());
   return table && knownChoice(gather.getIndices(), *table) == &choice;
 }
 
-/// What `op` computes row by row, of its operands there; null where it does not, or
-/// where one is not there.
+/// What `op` computes row by row, of its operands there; null where it does
+/// not, or where one is not there.
 Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
                           llvm::function_ref<Value(Value)> thereOf) {
   if (!op)
@@ -179,7 +194,8 @@ Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
   if (auto gather = dyn_cast<nn::GatherOp>(op))
     return ofExperts(choice, gather.getResult())
                ? make<nn::GatherOp>(widened(in, gather.getResult()),
-                                    gathered(gather.getTable())->value, in.ids, uint64_t(0))
+                                    gathered(gather.getTable())->value, in.ids,
+                                    uint64_t(0))
                : Value();
   if (!isElementwise(op))
     return {};
@@ -224,7 +240,8 @@ Value ExpertRows::keep(Value value) {
 /// Copies of one value are made where they are read.
 Value ExpertRows::keptHere(Value value) {
   if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
-    return make<nn::BroadcastOp>(broadcast.getType(), keptHere(broadcast.getInput()),
+    return make<nn::BroadcastOp>(broadcast.getType(),
+                                 keptHere(broadcast.getInput()),
                                  broadcast.getDims());
   return keep(value);
 }

@@ -48,7 +48,8 @@ bool cleave::partition::isGenerator(Operation *op) {
 
 bool cleave::partition::isZeroConstant(Value value) {
   auto constant = value.getDefiningOp<arith::ConstantOp>();
-  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue())
+                        : DenseElementsAttr();
   if (!dense || !dense.isSplat())
     return false;
   Attribute element = dense.getSplatValue<Attribute>();
@@ -58,17 +59,21 @@ bool cleave::partition::isZeroConstant(Value value) {
   return integer && integer.getValue().isZero();
 }
 
-Layout cleave::partition::producedLayout(const ShardingRule &rule, ArrayRef<Axes> factorAxes,
-                                         AxisSet carry, ReduceKind carryKind, unsigned index) {
+Layout cleave::partition::producedLayout(const ShardingRule &rule,
+                                         ArrayRef<Axes> factorAxes,
+                                         AxisSet carry, ReduceKind carryKind,
+                                         unsigned index) {
   Layout layout = layoutOf(rule.results[index], factorAxes);
   layout.partial = carry;
   layout.kind = carry ? carryKind : ReduceKind::Sum;
   for (auto [factor, info] : llvm::enumerate(rule.factors)) {
-    bool inResult = llvm::any_of(rule.results[index], [&, factor = int64_t(factor)](
-                                                          const DimFactors &dim) {
-      return llvm::is_contained(dim, factor);
-    });
-    if (inResult || info.combiner == FactorCombiner::None || factorAxes[factor].empty())
+    bool inResult =
+        llvm::any_of(rule.results[index],
+                     [&, factor = int64_t(factor)](const DimFactors &dim) {
+                       return llvm::is_contained(dim, factor);
+                     });
+    if (inResult || info.combiner == FactorCombiner::None ||
+        factorAxes[factor].empty())
       continue;
     layout.partial |= setOf(factorAxes[factor]);
     layout.kind = reduceKindOf(info.combiner);
@@ -78,7 +83,8 @@ Layout cleave::partition::producedLayout(const ShardingRule &rule, ArrayRef<Axes
 
 SmallVector<Axes, 2> cleave::partition::axesOfFactors(const DimFactors &dim,
                                                       const ShardingRule &rule,
-                                                      ArrayRef<Axis> axes, const MeshAxes &mesh) {
+                                                      ArrayRef<Axis> axes,
+                                                      const MeshAxes &mesh) {
   SmallVector<Axes, 2> result(dim.size());
   if (dim.size() == 1) {
     result[0].assign(axes.begin(), axes.end());
@@ -110,7 +116,8 @@ NodeId FactorGraph::addNode(Node node) {
 void FactorGraph::addEdge(Edge edge) {
   unsigned id = edges.size();
   auto note = [&](NodeId node) {
-    if (node != kNoNode && (edgesOf[node].empty() || edgesOf[node].back() != id))
+    if (node != kNoNode &&
+        (edgesOf[node].empty() || edgesOf[node].back() != id))
       edgesOf[node].push_back(id);
   };
   for (NodeId node : edge.operands)
@@ -121,7 +128,8 @@ void FactorGraph::addEdge(Edge edge) {
 }
 
 void FactorGraph::addTie(NodeId a, NodeId b) {
-  if (a == kNoNode || b == kNoNode || nodes[a].type.getShape() != nodes[b].type.getShape())
+  if (a == kNoNode || b == kNoNode ||
+      nodes[a].type.getShape() != nodes[b].type.getShape())
     return;
   Edge edge;
   TensorFactors dims;
@@ -139,8 +147,8 @@ FailureOr<NodeId> FactorGraph::addValue(Value value) {
   if (!type)
     return kNoNode;
   if (!type.hasStaticShape())
-    return emitError(value.getLoc())
-               << "tensor of dynamic shape " << type << " cannot be partitioned",
+    return emitError(value.getLoc()) << "tensor of dynamic shape " << type
+                                     << " cannot be partitioned",
            failure();
   Node node;
   node.value = value;
@@ -159,7 +167,8 @@ LogicalResult FactorGraph::addBlock(Block &block) {
     edge.rule = ruleOf(&op);
     if (!isa<ShardingRuleInterface, ConstrainOp>(op) && !isLoopOrBranch(&op) &&
         op.getNumResults() != 0)
-      op.emitRemark("has no sharding rule: its operands are gathered and it runs whole on "
+      op.emitRemark("has no sharding rule: its operands are gathered and it "
+                    "runs whole on "
                     "every rank");
     for (Value operand : op.getOperands())
       edge.operands.push_back(nodeOf(operand));
@@ -261,11 +270,12 @@ FailureOr<FactorGraph> FactorGraph::of(ModuleOp module) {
       continue;
     ShardingAttr given = asked.lookup(firstOf(node));
     if (given && given.getRank() == node.type.getRank())
-      node.asked = isForPeople(node.port)
-                       ? ShardingAttr::get(given.getContext(), given.getMesh(), given.getDims(),
-                                           ReduceKind::Sum, {}, given.getReplicated(),
-                                           given.getPriority())
-                       : given;
+      node.asked =
+          isForPeople(node.port)
+              ? ShardingAttr::get(given.getContext(), given.getMesh(),
+                                  given.getDims(), ReduceKind::Sum, {},
+                                  given.getReplicated(), given.getPriority())
+              : given;
   }
   for (auto &[key, id] : first)
     if (key.first == nn::Role::Gradient)

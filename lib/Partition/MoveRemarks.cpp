@@ -27,10 +27,12 @@ static StringRef nameOf(Move::Kind kind) {
 }
 
 static bool movesTiles(ArrayRef<Move> moves) {
-  return llvm::any_of(moves, [](const Move &move) { return !nameOf(move.kind).empty(); });
+  return llvm::any_of(
+      moves, [](const Move &move) { return !nameOf(move.kind).empty(); });
 }
 
-/// The operation that reads the value first; the one that makes it where none does.
+/// The operation that reads the value first; the one that makes it where none
+/// does.
 static Operation *firstUser(Value value) {
   Operation *first = value.getDefiningOp();
   for (Operation *user : value.getUsers()) {
@@ -41,8 +43,9 @@ static Operation *firstUser(Value value) {
   return first;
 }
 
-void MoveRemarks::add(Value value, const Layout &from, const Layout &to, ArrayRef<Move> moves,
-                      Operation *reader, ReshardPlanner &planner) {
+void MoveRemarks::add(Value value, const Layout &from, const Layout &to,
+                      ArrayRef<Move> moves, Operation *reader,
+                      ReshardPlanner &planner) {
   if (!movesTiles(moves))
     return;
   auto type = cast<RankedTensorType>(value.getType());
@@ -57,11 +60,13 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to, ArrayRe
       continue;
     if (cause.empty())
       llvm::raw_string_ostream(cause)
-          << "dimension " << dim << " of size " << size << " does not divide by the " << ways
-          << " ranks of " << describe(mesh.list(axes));
+          << "dimension " << dim << " of size " << size
+          << " does not divide by the " << ways << " ranks of "
+          << describe(mesh.list(axes));
     size = llvm::alignTo(size, ways);
   }
-  if (!cause.empty() && movesTiles(planner.plan(even, elementBytes(type), from, to)))
+  if (!cause.empty() &&
+      movesTiles(planner.plan(even, elementBytes(type), from, to)))
     cause.clear();
 
   for (const Move &move : moves) {
@@ -76,24 +81,28 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to, ArrayRe
     Operation *who = isResult ? firstUser(value) : reader;
     std::string what;
     llvm::raw_string_ostream(what)
-        << "over " << mesh.list(move.axes) << ": " << who->getName() << " reads " << describe(value)
-        << " of type '" << type << "' as " << mesh.sharding(move.after) << ", it "
+        << "over " << mesh.list(move.axes) << ": " << who->getName()
+        << " reads " << describe(value) << " of type '" << type << "' as "
+        << mesh.sharding(move.after) << ", it "
         << (isResult ? "is made" : "lies") << " as " << mesh.sharding(from);
     note(value, who, name, cause, what, bytes);
   }
 }
 
-void MoveRemarks::add(Operation *op, const LocalPlan::Gather &gather, ArrayRef<Axis> axes) {
+void MoveRemarks::add(Operation *op, const LocalPlan::Gather &gather,
+                      ArrayRef<Axis> axes) {
   Value value = op->getOperand(gather.operand);
   std::string what;
-  llvm::raw_string_ostream(what) << "over " << mesh.list(axes) << ": " << op->getName() << " reads "
-                                 << describe(value) << " of type '" << value.getType()
-                                 << "' with dimension " << gather.dim << " whole: " << gather.why;
+  llvm::raw_string_ostream(what)
+      << "over " << mesh.list(axes) << ": " << op->getName() << " reads "
+      << describe(value) << " of type '" << value.getType()
+      << "' with dimension " << gather.dim << " whole: " << gather.why;
   note(value, op, "all-gather", "", what, gather.bytes);
 }
 
-void MoveRemarks::note(Value value, Operation *reader, StringRef name, const std::string &cause,
-                       const std::string &what, int64_t bytes) {
+void MoveRemarks::note(Value value, Operation *reader, StringRef name,
+                       const std::string &cause, const std::string &what,
+                       int64_t bytes) {
   std::string start = "unrequested " + name.str();
   std::string key = start + (cause.empty() ? what : cause);
   Remark made{reader->getLoc(), value.getLoc(), cause, what, start, 0, 0};
@@ -107,13 +116,15 @@ void MoveRemarks::emit() const {
     InFlightDiagnostic said = emitRemark(remark.loc);
     bool isOne = remark.count == 1;
     if (remark.cause.empty()) {
-      said << remark.start << " of " << remark.bytes / remark.count << " bytes " << remark.what;
+      said << remark.start << " of " << remark.bytes / remark.count << " bytes "
+           << remark.what;
       if (!isOne)
         said << "; " << remark.count << " times in all";
     } else {
       said << remark.cause
-           << ", so that tiles do not line up, as those of a multiple would: " << remark.count
-           << " " << remark.start << (isOne ? "" : "s") << " of " << remark.bytes << " bytes"
+           << ", so that tiles do not line up, as those of a multiple would: "
+           << remark.count << " " << remark.start << (isOne ? "" : "s")
+           << " of " << remark.bytes << " bytes"
            << (isOne ? " " : " in all, the first ") << remark.what;
     }
     said.attachNote(remark.source) << "the value comes from here";

@@ -22,10 +22,12 @@ public:
   /// The moves of an activation to where `reader` wants it, which no constraint
   /// or boundary asked for. `planner` made them.
   void add(mlir::Value value, const dist::Layout &from, const dist::Layout &to,
-           llvm::ArrayRef<Move> moves, mlir::Operation *reader, ReshardPlanner &planner);
+           llvm::ArrayRef<Move> moves, mlir::Operation *reader,
+           ReshardPlanner &planner);
 
   /// What the local form of an operation gathers by itself, over `axes`.
-  void add(mlir::Operation *op, const LocalPlan::Gather &gather, llvm::ArrayRef<dist::Axis> axes);
+  void add(mlir::Operation *op, const LocalPlan::Gather &gather,
+           llvm::ArrayRef<dist::Axis> axes);
 
   /// Says what was added; the operations may be gone by now.
   void emit() const;

@@ -1,7 +1,7 @@
 //===- OverlapExperts.cpp - dist-overlap-experts --------------------------===//
 //
-// On local programs: while rows travel to experts and back, a rank computes what
-// does not need them.
+// On local programs: while rows travel to experts and back, a rank computes
+// what does not need them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,11 +37,13 @@ class Exchange {
 public:
   explicit Exchange(AllToAllVOp op) : op(op) {
     for (Operation *user : op->getUsers())
-      if (user->getBlock() == op->getBlock() && (!reader || user->isBeforeInBlock(reader)))
+      if (user->getBlock() == op->getBlock() &&
+          (!reader || user->isBeforeInBlock(reader)))
         reader = user;
   }
 
-  /// Computes for so many seconds, or what there is, in front of the first reader.
+  /// Computes for so many seconds, or what there is, in front of the first
+  /// reader.
   void fill(double seconds, const Cluster &cluster) {
     if (!reader)
       return;
@@ -66,9 +68,11 @@ public:
   }
 
 private:
-  /// Whether it could stand in front of the reader with what it needs: neither comes
-  /// from rows under way, meets other ranks, or belongs to another part of a step.
-  bool isMovable(Operation *next, const llvm::SmallPtrSetImpl<Operation *> &fixed) const {
+  /// Whether it could stand in front of the reader with what it needs: neither
+  /// comes from rows under way, meets other ranks, or belongs to another part
+  /// of a step.
+  bool isMovable(Operation *next,
+                 const llvm::SmallPtrSetImpl<Operation *> &fixed) const {
     if (next == reader || next->getNumRegions() != 0 || !isPure(next) ||
         isa<CollectiveOpInterface>(next) || next->hasAttr(kWhenAttrName) ||
         next->getAttr(kActionAttr) != op->getAttr(kActionAttr) ||
@@ -87,10 +91,13 @@ private:
     for (size_t i = 0; i < needed.size(); ++i)
       for (Value operand : needed[i]->getOperands())
         if (Operation *def = operand.getDefiningOp();
-            def && def->getBlock() == op->getBlock() && reader->isBeforeInBlock(def))
+            def && def->getBlock() == op->getBlock() &&
+            reader->isBeforeInBlock(def))
           needed.insert(def);
     SmallVector<Operation *> ordered(needed.begin(), needed.end());
-    llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    llvm::sort(ordered, [](Operation *a, Operation *b) {
+      return a->isBeforeInBlock(b);
+    });
     return ordered;
   }
 
@@ -98,21 +105,25 @@ private:
   Operation *reader = nullptr;
 };
 
-struct DistOverlapExpertsPass : cleave::impl::DistOverlapExpertsPassBase<DistOverlapExpertsPass> {
+struct DistOverlapExpertsPass
+    : cleave::impl::DistOverlapExpertsPassBase<DistOverlapExpertsPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    FailureOr<cost::Machine> machine = cost::Machine::load(getOperation(), cluster);
+    FailureOr<cost::Machine> machine =
+        cost::Machine::load(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
     for (auto func : getOperation().getOps<func::FuncOp>())
       func.walk([&](AllToAllVOp op) {
         // Numbers of rows are few, and further rounds come under a condition.
         auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
-        if (!isa<FloatType>(type.getElementType()) || op->hasAttr(kWhenAttrName))
+        if (!isa<FloatType>(type.getElementType()) ||
+            op->hasAttr(kWhenAttrName))
           return;
         AxisSet group = setOf(machine->mesh.decompose(op.getAxes().getAxes()));
-        double seconds = machine->links.allToAll(group, double(op.getPayloadBytes()));
+        double seconds =
+            machine->links.allToAll(group, double(op.getPayloadBytes()));
         Exchange(op).fill(seconds, machine->cluster);
       });
   }

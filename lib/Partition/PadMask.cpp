@@ -32,11 +32,13 @@ std::optional<PadMask> PadMask::of(arith::SelectOp op) {
     return std::nullopt;
   auto index = compare.getLhs().getDefiningOp<nn::IotaOp>();
   auto count = repeated(compare.getRhs()).getDefiningOp<arith::SubIOp>();
-  auto offset = count ? count.getRhs().getDefiningOp<TileOffsetOp>() : TileOffsetOp();
-  auto size = count ? dyn_cast_or_null<IntegerAttr>(splatOf(count.getLhs())) : IntegerAttr();
+  auto offset =
+      count ? count.getRhs().getDefiningOp<TileOffsetOp>() : TileOffsetOp();
+  auto size = count ? dyn_cast_or_null<IntegerAttr>(splatOf(count.getLhs()))
+                    : IntegerAttr();
   Attribute filler = splatOf(op.getFalseValue());
   if (!index || !offset || !size || !filler)
     return std::nullopt;
-  return PadMask{int64_t(index.getDim()), size.getValue().getSExtValue(), int64_t(offset.getTile()),
-                 offset.getAxes(), filler};
+  return PadMask{int64_t(index.getDim()), size.getValue().getSExtValue(),
+                 int64_t(offset.getTile()), offset.getAxes(), filler};
 }

@@ -17,8 +17,8 @@
 
 namespace cleave::partition {
 
-/// Elements of dimension `dim` from number `size` of the whole on are replaced by
-/// `filler`; tiles have `tile` elements and are numbered by `axes`.
+/// Elements of dimension `dim` from number `size` of the whole on are replaced
+/// by `filler`; tiles have `tile` elements and are numbered by `axes`.
 struct PadMask {
   int64_t dim = 0, size = 0, tile = 0;
   dist::AxisListAttr axes;
@@ -27,7 +27,8 @@ struct PadMask {
   static std::optional<PadMask> of(mlir::arith::SelectOp op);
   /// Whether both mask the same padding, with whatever filler.
   bool isAlike(const PadMask &other) const {
-    return dim == other.dim && size == other.size && tile == other.tile && axes == other.axes;
+    return dim == other.dim && size == other.size && tile == other.tile &&
+           axes == other.axes;
   }
 };
 

@@ -30,8 +30,8 @@ public:
   /// `buckets` plans what dist-bucket sends together with much else.
   Partitioner(func::FuncOp func, const MeshAxes &mesh, ReshardPlanner &reshards,
               ReshardPlanner &buckets, MoveRemarks &remarks)
-      : func(func), mesh(mesh), reshards(reshards), buckets(buckets), remarks(remarks),
-        builder(func.getContext()) {
+      : func(func), mesh(mesh), reshards(reshards), buckets(buckets),
+        remarks(remarks), builder(func.getContext()) {
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       takesGradients |= nn::roleOf(func, i) == nn::Role::Gradient;
   }
@@ -44,8 +44,10 @@ public:
     for (auto [index, argument] : llvm::enumerate(global.getArguments())) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
       if (!type)
-        return func.emitError("argument ") << index << " is no tensor and cannot be partitioned";
-      auto sharding = func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName);
+        return func.emitError("argument ")
+               << index << " is no tensor and cannot be partitioned";
+      auto sharding =
+          func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName);
       Layout layout = sharding ? mesh.layout(sharding) : Layout(type.getRank());
       Type tile = mesh.tile(layout, type);
       argumentTypes.push_back(tile);
@@ -63,10 +65,13 @@ public:
     for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {
       auto type = dyn_cast<RankedTensorType>(operand.getType());
       if (!type)
-        return func.emitError("result ") << index << " is no tensor and cannot be partitioned";
-      auto sharding = func.getResultAttrOfType<ShardingAttr>(index, kShardingAttrName);
+        return func.emitError("result ")
+               << index << " is no tensor and cannot be partitioned";
+      auto sharding =
+          func.getResultAttrOfType<ShardingAttr>(index, kShardingAttrName);
       Layout layout = sharding ? mesh.layout(sharding) : Layout(type.getRank());
-      FailureOr<Value> value = in(operand, layout, terminator, purposeOfResult(index, operand));
+      FailureOr<Value> value =
+          in(operand, layout, terminator, purposeOfResult(index, operand));
       if (failed(value))
         return failure();
       returned.push_back(*value);
@@ -136,9 +141,11 @@ private:
           return *purpose;
         break;
       }
-      if (user->getNumResults() != 1 || user->getResult(0).getType() != value.getType())
+      if (user->getNumResults() != 1 ||
+          user->getResult(0).getType() != value.getType())
         break;
-      if (!isa<ConstrainOp>(user) && !ruleOf(user).isAddend(use.getOperandNumber()))
+      if (!isa<ConstrainOp>(user) &&
+          !ruleOf(user).isAddend(use.getOperandNumber()))
         break;
       at = user->getResult(0);
     }
@@ -166,7 +173,8 @@ private:
       if (auto constrain = dyn_cast<ConstrainOp>(user))
         wanted = constrain.getSharding();
       else if (isa<func::ReturnOp>(user))
-        wanted = func.getResultAttrOfType<ShardingAttr>(use.getOperandNumber(), kShardingAttrName);
+        wanted = func.getResultAttrOfType<ShardingAttr>(use.getOperandNumber(),
+                                                        kShardingAttrName);
       bool wants = wanted && mesh.layout(wanted).dims == layout.dims;
       if (wants && isa<ConstrainOp>(user))
         return true;
@@ -197,14 +205,16 @@ private:
     // From the layout that it is kept in, or a cheaper one reached before.
     Purpose why = purpose ? *purpose : purposeOf(global);
     ReshardPlanner &planner =
-        why == Purpose::Gradient || why == Purpose::Parameter ? buckets : reshards;
+        why == Purpose::Gradient || why == Purpose::Parameter ? buckets
+                                                              : reshards;
     size_t best = 0;
     int64_t bestBytes = -1;
     ArrayRef<Move> moves;
     for (auto [index, local] : llvm::enumerate(known)) {
-      ArrayRef<Move> plan =
-          planner.plan(type.getShape(), elementBytes(type), local.layout, layout);
-      int64_t bytes = sentBytes(mesh, type.getShape(), elementBytes(type), local.layout, plan);
+      ArrayRef<Move> plan = planner.plan(type.getShape(), elementBytes(type),
+                                         local.layout, layout);
+      int64_t bytes = sentBytes(mesh, type.getShape(), elementBytes(type),
+                                local.layout, plan);
       if (bestBytes >= 0 && bytes >= bestBytes)
         continue;
       best = index;
@@ -212,11 +222,12 @@ private:
       moves = plan;
     }
     Local from = known[best];
-    if (why == Purpose::Activation && !isa<ConstrainOp, func::ReturnOp>(reader) &&
+    if (why == Purpose::Activation &&
+        !isa<ConstrainOp, func::ReturnOp>(reader) &&
         !(reader == op && isAsked(global, layout)))
       remarks.add(global, from.layout, layout, moves, reader, planner);
-    Value value = emitReshard(builder, global.getLoc(), mesh, type, from.value, from.layout, moves,
-                              why);
+    Value value = emitReshard(builder, global.getLoc(), mesh, type, from.value,
+                              from.layout, moves, why);
     locals[global].push_back({layout, value});
     return value;
   }
@@ -226,7 +237,8 @@ private:
     ShardingRule rule = ruleOf(op);
     SmallVector<Axes> factors(rule.factors.size());
     for (auto [made, axes] : llvm::zip_equal(rule.results[0], layout.dims))
-      for (auto [factor, part] : llvm::zip_equal(made, axesOfFactors(made, rule, axes, mesh)))
+      for (auto [factor, part] :
+           llvm::zip_equal(made, axesOfFactors(made, rule, axes, mesh)))
         factors[factor] = part;
     LocalPlan plan(op, builder, mesh, rule, factors, {});
     if (failed(cast<ShardingRuleInterface>(op).planLocal(plan)))
@@ -236,9 +248,10 @@ private:
     if (have == layout)
       return value;
     auto type = cast<RankedTensorType>(op->getResult(0).getType());
-    return emitReshard(builder, op->getLoc(), mesh, type, value, have,
-                       reshards.plan(type.getShape(), elementBytes(type), have, layout),
-                       Purpose::Activation);
+    return emitReshard(
+        builder, op->getLoc(), mesh, type, value, have,
+        reshards.plan(type.getShape(), elementBytes(type), have, layout),
+        Purpose::Activation);
   }
 
   //===--------------------------------------------------------------------===//
@@ -254,8 +267,10 @@ private:
       return partitionRegions(op);
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
     if (auto constrain = dyn_cast<ConstrainOp>(op)) {
-      Layout layout = mesh.layout(given ? cast<ShardingAttr>(given[0]) : constrain.getSharding());
-      FailureOr<Value> value = in(constrain.getInput(), layout, op, constrain.getPurpose());
+      Layout layout = mesh.layout(given ? cast<ShardingAttr>(given[0])
+                                        : constrain.getSharding());
+      FailureOr<Value> value =
+          in(constrain.getInput(), layout, op, constrain.getPurpose());
       if (failed(value))
         return failure();
       define(constrain.getResult(), *value, layout);
@@ -264,14 +279,16 @@ private:
     auto plan = op->getAttrOfType<PlanAttr>(kPlanAttrName);
     ShardingRule rule = ruleOf(op);
     if (!plan || !given || plan.getFactors().size() != rule.factors.size())
-      return op->emitOpError("has no plan; dist-plan-ops goes before dist-partition");
+      return op->emitOpError(
+          "has no plan; dist-plan-ops goes before dist-partition");
     SmallVector<Axes> factors;
     for (Attribute axes : plan.getFactors())
       factors.push_back(mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
     AxisSet carry = setOf(mesh.decompose(plan.getCarry().getAxes()));
 
     // Addends go in through the group that carries them.
-    ArrayRef<unsigned> group = carry ? carrying(op, rule, carry) : ArrayRef<unsigned>();
+    ArrayRef<unsigned> group =
+        carry ? carrying(op, rule, carry) : ArrayRef<unsigned>();
     SmallVector<Value> operands;
     for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
       if (!isa<RankedTensorType>(operand.getType()))
@@ -279,7 +296,8 @@ private:
                << index << " of type " << operand.getType()
                << ", expected tensors; it cannot be partitioned";
       Layout need = cleave::layoutOf(rule.operands[index], factors);
-      if (llvm::is_contained(group, unsigned(index)) && !isZeroConstant(operand)) {
+      if (llvm::is_contained(group, unsigned(index)) &&
+          !isZeroConstant(operand)) {
         need.partial = carry;
         need.kind = kindOf(op, group);
       }
@@ -300,7 +318,8 @@ private:
     for (auto [index, result] : llvm::enumerate(op->getResults())) {
       Layout kept = mesh.layout(cast<ShardingAttr>(given[index]));
       // What the operation gives: kept says what is partial of it.
-      Layout have = producedLayout(rule, factors, carry, kindOf(op, group), index);
+      Layout have =
+          producedLayout(rule, factors, carry, kindOf(op, group), index);
       define(result, local.localResults()[index], have);
       if (have != kept) {
         FailureOr<Value> moved = in(result, kept, op);
@@ -323,7 +342,8 @@ private:
         mapping.map(operand, *value);
       }
     Operation *local = builder.clone(*op, mapping);
-    for (auto [from, to] : llvm::zip_equal(op->getResults(), local->getResults()))
+    for (auto [from, to] :
+         llvm::zip_equal(op->getResults(), local->getResults()))
       scalars.map(from, to);
     return success();
   }
@@ -333,13 +353,15 @@ private:
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
     SmallVector<Carried> carried = carriedBy(op);
     if (!given || given.size() != carried.size())
-      return op->emitOpError("has no plan; dist-plan-ops goes before dist-partition");
+      return op->emitOpError(
+          "has no plan; dist-plan-ops goes before dist-partition");
     SmallVector<Layout> layouts;
     SmallVector<Value> inits;
     SmallVector<Type> types;
     for (auto [value, attr] : llvm::zip_equal(carried, given)) {
       layouts.push_back(mesh.layout(cast<ShardingAttr>(attr)));
-      types.push_back(mesh.tile(layouts.back(), cast<RankedTensorType>(value.result.getType())));
+      types.push_back(mesh.tile(
+          layouts.back(), cast<RankedTensorType>(value.result.getType())));
       if (!value.init)
         continue;
       FailureOr<Value> init = in(value.init, layouts.back(), op);
@@ -349,21 +371,23 @@ private:
     }
     Operation *local = nullptr;
     if (auto loop = dyn_cast<scf::ForOp>(op)) {
-      auto copy = scf::ForOp::create(
-          builder, op->getLoc(), scalars.lookup(loop.getLowerBound()),
-          scalars.lookup(loop.getUpperBound()), scalars.lookup(loop.getStep()), inits);
+      auto copy = scf::ForOp::create(builder, op->getLoc(),
+                                     scalars.lookup(loop.getLowerBound()),
+                                     scalars.lookup(loop.getUpperBound()),
+                                     scalars.lookup(loop.getStep()), inits);
       scalars.map(loop.getInductionVar(), copy.getInductionVar());
       for (auto [index, value] : llvm::enumerate(carried))
         define(value.argument, copy.getRegionIterArgs()[index], layouts[index]);
       local = copy;
     } else {
       auto branch = cast<scf::IfOp>(op);
-      local = scf::IfOp::create(builder, op->getLoc(), types,
-                                scalars.lookup(branch.getCondition()),
-                                /*withElseRegion=*/!branch.getElseRegion().empty());
+      local = scf::IfOp::create(
+          builder, op->getLoc(), types, scalars.lookup(branch.getCondition()),
+          /*withElseRegion=*/!branch.getElseRegion().empty());
     }
     local->setAttr(kShardingAttrName, given);
-    for (auto [from, to] : llvm::zip_equal(op->getRegions(), local->getRegions()))
+    for (auto [from, to] :
+         llvm::zip_equal(op->getRegions(), local->getRegions()))
       if (!from.empty() && failed(partitionRegion(from, to, layouts)))
         return failure();
     for (auto [index, value] : llvm::enumerate(carried))
@@ -371,7 +395,8 @@ private:
     return success();
   }
 
-  LogicalResult partitionRegion(Region &from, Region &to, ArrayRef<Layout> layouts) {
+  LogicalResult partitionRegion(Region &from, Region &to,
+                                ArrayRef<Layout> layouts) {
     OpBuilder::InsertionGuard guard(builder);
     Block &block = to.front();
     // Regions that give nothing have their terminator already.
@@ -384,7 +409,8 @@ private:
         return failure();
     Operation *terminator = from.front().getTerminator();
     SmallVector<Value> yielded;
-    for (auto [operand, layout] : llvm::zip_equal(terminator->getOperands(), layouts)) {
+    for (auto [operand, layout] :
+         llvm::zip_equal(terminator->getOperands(), layouts)) {
       FailureOr<Value> value = in(operand, layout, terminator);
       if (failed(value))
         return failure();
@@ -401,11 +427,13 @@ private:
   }
 
   /// The first group of operands through which the axes of `carry` pass.
-  ArrayRef<unsigned> carrying(Operation *op, const ShardingRule &rule, AxisSet carry) {
+  ArrayRef<unsigned> carrying(Operation *op, const ShardingRule &rule,
+                              AxisSet carry) {
     for (ArrayRef<unsigned> group : rule.linear)
       for (unsigned index : group) {
         auto it = locals.find(op->getOperand(index));
-        if (it != locals.end() && !it->second.empty() && it->second[0].layout.partial & carry)
+        if (it != locals.end() && !it->second.empty() &&
+            it->second[0].layout.partial & carry)
           return group;
       }
     return {};
@@ -414,7 +442,8 @@ private:
   ReduceKind kindOf(Operation *op, ArrayRef<unsigned> group) {
     for (unsigned index : group) {
       auto it = locals.find(op->getOperand(index));
-      if (it != locals.end() && !it->second.empty() && it->second[0].layout.partial)
+      if (it != locals.end() && !it->second.empty() &&
+          it->second[0].layout.partial)
         return it->second[0].layout.kind;
     }
     return ReduceKind::Sum;
@@ -431,7 +460,8 @@ private:
   IRMapping scalars;
 };
 
-struct DistPartitionPass : cleave::impl::DistPartitionPassBase<DistPartitionPass> {
+struct DistPartitionPass
+    : cleave::impl::DistPartitionPassBase<DistPartitionPass> {
   using Base::Base;
 
   void runOnOperation() override {
@@ -445,10 +475,12 @@ struct DistPartitionPass : cleave::impl::DistPartitionPassBase<DistPartitionPass
     ReshardOptions searched, plain;
     searched.largerTiles = plain.largerTiles = largerTiles;
     plain.plain = true;
-    ReshardPlanner reshards(*mesh, *links, searched), buckets(*mesh, *links, plain);
+    ReshardPlanner reshards(*mesh, *links, searched),
+        buckets(*mesh, *links, plain);
     MoveRemarks remarks(*mesh);
     for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && failed(Partitioner(func, *mesh, reshards, buckets, remarks).run()))
+      if (!func.isExternal() &&
+          failed(Partitioner(func, *mesh, reshards, buckets, remarks).run()))
         return signalPassFailure();
     remarks.emit();
   }

@@ -6,10 +6,12 @@
 
 using namespace mlir;
 
-void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOptions &options) {
+void cleave::buildPartitionPipeline(OpPassManager &passes,
+                                    const PartitionOptions &options) {
   DistPropagatePassOptions propagate;
   propagate.remarks = options.remarks;
-  // Nothing that rewrites runs between these three: it would drop the attributes.
+  // Nothing that rewrites runs between these three: it would drop the
+  // attributes.
   passes.addPass(createDistPropagatePass(propagate));
   if (options.afterPropagation)
     options.afterPropagation(passes);
@@ -74,7 +76,7 @@ void cleave::buildPartitionPipeline(OpPassManager &passes, const PartitionOption
 }
 
 void cleave::registerPartitionPipeline() {
-  PassPipelineRegistration<>("dist-partition-pipeline",
-                             "From constraints to verified local programs",
-                             [](OpPassManager &passes) { buildPartitionPipeline(passes); });
+  PassPipelineRegistration<>(
+      "dist-partition-pipeline", "From constraints to verified local programs",
+      [](OpPassManager &passes) { buildPartitionPipeline(passes); });
 }

@@ -1,9 +1,9 @@
 //===- PlainReshard.cpp - a reshard without a search ----------------------===//
 //
-// Sums first (a reduce-scatter where the target is split), then slices that cost
-// nothing, exchanges of dimensions, gathers, and last the slices that had to
-// wait. What the search starts from: where nothing else is better, this is what
-// everybody expects.
+// Sums first (a reduce-scatter where the target is split), then slices that
+// cost nothing, exchanges of dimensions, gathers, and last the slices that had
+// to wait. What the search starts from: where nothing else is better, this is
+// what everybody expects.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,8 @@ namespace {
 
 class Planner {
 public:
-  Planner(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from, const Layout &to)
+  Planner(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from,
+          const Layout &to)
       : mesh(mesh), shape(shape), at(from), to(to) {}
 
   SmallVector<Move> run() {
@@ -68,7 +69,8 @@ private:
       if (commonPrefix(have, want) != have.size())
         continue;
       Axes axes;
-      for (size_t i = have.size(); i < want.size() && contains(away, want[i]); ++i)
+      for (size_t i = have.size(); i < want.size() && contains(away, want[i]);
+           ++i)
         axes.push_back(want[i]);
       if (axes.empty() || !nests(dim, have, axes))
         continue;
@@ -127,7 +129,8 @@ private:
       if (commonPrefix(have, want) != have.size())
         continue;
       Axes axes;
-      for (size_t i = have.size(); i < want.size() && !contains(at.used(), want[i]); ++i)
+      for (size_t i = have.size();
+           i < want.size() && !contains(at.used(), want[i]); ++i)
         axes.push_back(want[i]);
       if (axes.empty() || !nests(dim, have, axes))
         continue;
@@ -142,20 +145,27 @@ private:
       again = false;
       for (size_t i = 0; i < shape.size() && !again; ++i) {
         size_t keep = commonPrefix(at.dims[i], to.dims[i]);
-        for (size_t first = keep; first < at.dims[i].size() && !again; ++first) {
+        for (size_t first = keep; first < at.dims[i].size() && !again;
+             ++first) {
           Axes axes(at.dims[i].begin() + first, at.dims[i].end());
           ArrayRef<Axis> major = ArrayRef<Axis>(at.dims[i]).take_front(first);
           for (size_t j = 0; j < shape.size() && !again; ++j) {
             const Axes &have = at.dims[j], &want = to.dims[j];
             if (i == j || commonPrefix(have, want) != have.size() ||
                 want.size() < have.size() + axes.size() ||
-                !std::equal(axes.begin(), axes.end(), want.begin() + have.size()))
+                !std::equal(axes.begin(), axes.end(),
+                            want.begin() + have.size()))
               continue;
             if (!nests(i, major, axes) || !nests(j, have, axes))
               continue;
             at.dims[i].truncate(first);
             llvm::append_range(at.dims[j], axes);
-            add({Move::AllToAll, int64_t(j), int64_t(i), axes, ReduceKind::Sum, {}});
+            add({Move::AllToAll,
+                 int64_t(j),
+                 int64_t(i),
+                 axes,
+                 ReduceKind::Sum,
+                 {}});
             again = true;
           }
         }
@@ -171,11 +181,10 @@ private:
         (keep == to.dims[dim].size() ||
          nests(dim, have, ArrayRef<Axis>(to.dims[dim]).drop_front(keep))))
       return;
-    while (keep > 0 &&
-           !(nests(dim, ArrayRef<Axis>(have).take_front(keep),
-                   ArrayRef<Axis>(have).drop_front(keep)) &&
-             nests(dim, ArrayRef<Axis>(have).take_front(keep),
-                   ArrayRef<Axis>(to.dims[dim]).drop_front(keep))))
+    while (keep > 0 && !(nests(dim, ArrayRef<Axis>(have).take_front(keep),
+                               ArrayRef<Axis>(have).drop_front(keep)) &&
+                         nests(dim, ArrayRef<Axis>(have).take_front(keep),
+                               ArrayRef<Axis>(to.dims[dim]).drop_front(keep))))
       --keep;
     if (keep == have.size())
       return;
@@ -202,8 +211,10 @@ private:
 
 } // namespace
 
-SmallVector<Move> cleave::partition::planPlainly(const MeshAxes &mesh, ArrayRef<int64_t> shape,
-                                                 const Layout &from, const Layout &to) {
+SmallVector<Move> cleave::partition::planPlainly(const MeshAxes &mesh,
+                                                 ArrayRef<int64_t> shape,
+                                                 const Layout &from,
+                                                 const Layout &to) {
   if (from == to)
     return {};
   // Addends over an axis that splits the value now: gather first.
@@ -217,4 +228,3 @@ SmallVector<Move> cleave::partition::planPlainly(const MeshAxes &mesh, ArrayRef<
   }
   return Planner(mesh, shape, from, to).run();
 }
-

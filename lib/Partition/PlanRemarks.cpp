@@ -35,8 +35,10 @@ public:
   void run() {
     for (BlockArgument argument : func.getArguments())
       if (auto layout = layoutOf(argument); layout && layout->partial)
-        sayAsked(argument, describe(argument) + " of @" + func.getName().str(), *layout);
-    func.getBody().front().walk<WalkOrder::PreOrder>([&](Operation *op) { report(op); });
+        sayAsked(argument, describe(argument) + " of @" + func.getName().str(),
+                 *layout);
+    func.getBody().front().walk<WalkOrder::PreOrder>(
+        [&](Operation *op) { report(op); });
   }
 
 private:
@@ -47,7 +49,8 @@ private:
     Plan plan;
     plan.rule = ruleOf(op);
     for (Attribute axes : attr.getFactors())
-      plan.factors.push_back(mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
+      plan.factors.push_back(
+          mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
     plan.carry = setOf(mesh.decompose(attr.getCarry().getAxes()));
     return plan;
   }
@@ -56,7 +59,8 @@ private:
   /// emitted anew for each reader.
   std::optional<Layout> layoutOf(Value value) const {
     if (auto result = dyn_cast<OpResult>(value)) {
-      auto given = result.getOwner()->getAttrOfType<ArrayAttr>(kShardingAttrName);
+      auto given =
+          result.getOwner()->getAttrOfType<ArrayAttr>(kShardingAttrName);
       if (!given || partition::isGenerator(result.getOwner()))
         return std::nullopt;
       return mesh.layout(cast<ShardingAttr>(given[result.getResultNumber()]));
@@ -64,7 +68,8 @@ private:
     auto argument = cast<BlockArgument>(value);
     if (argument.getOwner() != &func.getBody().front())
       return std::nullopt; // What loops carry is never partial.
-    auto given = func.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(), kShardingAttrName);
+    auto given = func.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(),
+                                                     kShardingAttrName);
     return given ? std::optional(mesh.layout(given)) : std::nullopt;
   }
 
@@ -72,7 +77,8 @@ private:
   ArrayRef<unsigned> groupOf(Operation *op, const Plan &plan) const {
     for (ArrayRef<unsigned> group : plan.rule.linear)
       for (unsigned index : group)
-        if (auto layout = layoutOf(op->getOperand(index)); layout && layout->partial & plan.carry)
+        if (auto layout = layoutOf(op->getOperand(index));
+            layout && layout->partial & plan.carry)
           return group;
     return {};
   }
@@ -82,7 +88,8 @@ private:
     Operation *op = use.getOwner();
     unsigned number = use.getOperandNumber();
     if (isa<func::ReturnOp>(op)) {
-      auto given = func.getResultAttrOfType<ShardingAttr>(number, kShardingAttrName);
+      auto given =
+          func.getResultAttrOfType<ShardingAttr>(number, kShardingAttrName);
       return given ? std::optional(mesh.layout(given)) : std::nullopt;
     }
     if (op->hasTrait<OpTrait::IsTerminator>())
@@ -90,7 +97,8 @@ private:
     if (isa<ConstrainOp>(op))
       return layoutOf(op->getResult(0));
     if (isLoopOrBranch(op))
-      return layoutOf(op->getResult(number - (op->getNumOperands() - op->getNumResults())));
+      return layoutOf(
+          op->getResult(number - (op->getNumOperands() - op->getNumResults())));
     std::optional<Plan> plan = planOf(op);
     if (!plan)
       return std::nullopt; // It reads a scalar.
@@ -103,7 +111,9 @@ private:
   /// "; it stays so until it is read: all-reduced where math.exp reads it".
   std::string whereReduced(Value value, const Layout &kept) const {
     // The readers of each way, once each.
-    llvm::MapVector<std::string, llvm::SetVector<StringRef>, std::map<std::string, unsigned>> ways;
+    llvm::MapVector<std::string, llvm::SetVector<StringRef>,
+                    std::map<std::string, unsigned>>
+        ways;
     // In program order: the list of uses begins with the last.
     SmallVector<OpOperand *> uses;
     for (OpOperand &use : value.getUses())
@@ -111,7 +121,8 @@ private:
     for (OpOperand *use : llvm::reverse(uses)) {
       Operation *reader = use->getOwner();
       Layout need = needOf(*use).value_or(Layout());
-      AxisSet reduced = kept.partial & ~need.partial, scattered = reduced & need.split();
+      AxisSet reduced = kept.partial & ~need.partial,
+              scattered = reduced & need.split();
       auto add = [&](StringRef how, AxisSet axes, StringRef who) {
         if (!axes)
           return;
@@ -123,7 +134,8 @@ private:
       add("reduce-scattered", scattered, " where it is read by ");
       add("all-reduced", reduced & ~scattered, " where it is read by ");
       bool isAsked = isa<func::ReturnOp, ConstrainOp>(reader);
-      add(isAsked ? "left so, as asked," : "passed on", kept.partial & need.partial, " by ");
+      add(isAsked ? "left so, as asked," : "passed on",
+          kept.partial & need.partial, " by ");
     }
     if (ways.empty())
       return "";
@@ -136,10 +148,12 @@ private:
     return text;
   }
 
-  void sayAsked(Value value, const std::string &name, const Layout &layout) const {
-    emitRemark(value.getLoc()) << name << " is partial over " << describe(mesh.list(layout.partial))
-                               << " (" << stringifyReduceKind(layout.kind) << "), as asked"
-                               << whereReduced(value, layout);
+  void sayAsked(Value value, const std::string &name,
+                const Layout &layout) const {
+    emitRemark(value.getLoc())
+        << name << " is partial over " << describe(mesh.list(layout.partial))
+        << " (" << stringifyReduceKind(layout.kind) << "), as asked"
+        << whereReduced(value, layout);
   }
 
   void report(Operation *op) const {
@@ -152,17 +166,20 @@ private:
     ArrayRef<unsigned> group = groupOf(op, *plan);
     ReduceKind kind = ReduceKind::Sum;
     for (unsigned index : group)
-      if (auto layout = layoutOf(op->getOperand(index)); layout && layout->partial)
+      if (auto layout = layoutOf(op->getOperand(index));
+          layout && layout->partial)
         kind = layout->kind;
     for (OpResult result : op->getResults()) {
       unsigned index = result.getResultNumber();
-      Layout made = producedLayout(plan->rule, plan->factors, plan->carry, kind, index);
+      Layout made =
+          producedLayout(plan->rule, plan->factors, plan->carry, kind, index);
       if (!made.partial)
         continue;
       InFlightDiagnostic remark = emitRemark(op->getLoc());
       if (op->getNumResults() != 1)
         remark << "result " << index << " of ";
-      remark << op->getName() << " is partial over " << describe(mesh.list(made.partial)) << " ("
+      remark << op->getName() << " is partial over "
+             << describe(mesh.list(made.partial)) << " ("
              << stringifyReduceKind(made.kind) << ")";
       sayFactors(op, *plan, index, remark);
       if (plan->carry) {
@@ -176,7 +193,8 @@ private:
               !llvm::is_contained(from, describe(op->getOperand(operand))))
             from.push_back(describe(op->getOperand(operand)));
         remark << llvm::join(from, " and ")
-               << (group.size() > 1 ? ", to reduce their sum once" : ", to reduce after it");
+               << (group.size() > 1 ? ", to reduce their sum once"
+                                    : ", to reduce after it");
       }
       Layout kept = *layoutOf(result);
       if (AxisSet atOnce = made.partial & ~kept.partial)
@@ -195,7 +213,8 @@ private:
       auto has = [factor = int64_t(factor)](const DimFactors &dim) {
         return llvm::is_contained(dim, factor);
       };
-      if (info.combiner == FactorCombiner::None || plan.factors[factor].empty() ||
+      if (info.combiner == FactorCombiner::None ||
+          plan.factors[factor].empty() ||
           llvm::any_of(plan.rule.results[index], has))
         continue;
       SmallVector<std::string> dims;
@@ -205,8 +224,8 @@ private:
             dims.push_back("dimension " + std::to_string(dim) + " of operand " +
                            std::to_string(operand));
       remark << separator << describe(mesh.list(plan.factors[factor]))
-             << (plan.factors[factor].size() > 1 ? " split" : " splits") << " what it reduces, "
-             << llvm::join(dims, " and ");
+             << (plan.factors[factor].size() > 1 ? " split" : " splits")
+             << " what it reduces, " << llvm::join(dims, " and ");
       separator = "; ";
     }
   }
@@ -217,6 +236,7 @@ private:
 
 } // namespace
 
-void cleave::partition::reportPartials(func::FuncOp func, const MeshAxes &mesh) {
+void cleave::partition::reportPartials(func::FuncOp func,
+                                       const MeshAxes &mesh) {
   Reporter(func, mesh).run();
 }

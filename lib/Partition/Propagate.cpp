@@ -36,7 +36,8 @@ int priorityOf(const Edge &edge) {
     return 0;
   bool alike = true;
   for (const Factor &factor : edge.rule.factors)
-    alike &= factor.kind == FactorKind::PassThrough && factor.combiner == FactorCombiner::None;
+    alike &= factor.kind == FactorKind::PassThrough &&
+             factor.combiner == FactorCombiner::None;
   return alike ? 0 : edge.rule.movement ? 1 : 2;
 }
 
@@ -45,7 +46,8 @@ constexpr int kLastPriority = 3;
 class Propagation {
 public:
   Propagation(FactorGraph &graph, const MeshAxes &mesh)
-      : graph(graph), mesh(mesh), moves(mesh, cost::LinkModel(mesh, LinkClass()), plain()) {
+      : graph(graph), mesh(mesh),
+        moves(mesh, cost::LinkModel(mesh, LinkClass()), plain()) {
     for (const Node &node : graph.nodes) {
       State state;
       state.layout = Layout(node.type.getRank());
@@ -72,7 +74,9 @@ public:
 
   const Layout &layout(NodeId id) const { return states[id].layout; }
   /// Of each axis of the dimension.
-  ArrayRef<NodeId> origins(NodeId id, int64_t dim) const { return states[id].origins[dim]; }
+  ArrayRef<NodeId> origins(NodeId id, int64_t dim) const {
+    return states[id].origins[dim];
+  }
 
 private:
   struct State {
@@ -90,11 +94,11 @@ private:
     for (auto [id, node] : llvm::enumerate(graph.nodes)) {
       if (!node.isPort || node.port.name().empty())
         continue;
-      NodeId other = first.try_emplace({node.port.role(), node.port.name()}, id).first->second;
+      NodeId other = first.try_emplace({node.port.role(), node.port.name()}, id)
+                         .first->second;
       const Node &like = graph.nodes[other];
       State &state = states[id];
-      if (node.type != like.type ||
-          bool(node.asked) != bool(like.asked) ||
+      if (node.type != like.type || bool(node.asked) != bool(like.asked) ||
           (node.asked && node.asked.getDims() != like.asked.getDims()))
         continue;
       state.layout.dims = states[other].layout.dims;
@@ -180,12 +184,14 @@ private:
 
   bool takesPart(const Factor &factor) const {
     return factor.kind != FactorKind::NeedReplication &&
-           (factor.kind != FactorKind::Permutation || priority == kLastPriority);
+           (factor.kind != FactorKind::Permutation ||
+            priority == kLastPriority);
   }
 
   /// Bytes that a rank sends so that `factor` is split by `axes` in all tensors
   /// of the edge in which it is split otherwise now.
-  int64_t bytesMoved(const Edge &edge, int64_t factor, ArrayRef<Axis> axes) const {
+  int64_t bytesMoved(const Edge &edge, int64_t factor,
+                     ArrayRef<Axis> axes) const {
     int64_t bytes = 0;
     auto add = [&](NodeId node, const TensorFactors &dims, bool isResult) {
       if (node == kNoNode || graph.nodes[node].isGenerator)
@@ -199,21 +205,24 @@ private:
         // Axes that other dimensions have cannot come here.
         AxisSet taken = want.used();
         Axes before;
-        for (auto [other, part] :
-             llvm::zip_equal(made, axesOfFactors(made, edge.rule, have.dims[dim], mesh))) {
+        for (auto [other, part] : llvm::zip_equal(
+                 made, axesOfFactors(made, edge.rule, have.dims[dim], mesh))) {
           if (other == factor)
             before = part;
           // An axis that comes to this factor leaves the others.
           for (Axis axis : other == factor ? axes : ArrayRef<Axis>(part))
-            if (!contains(taken, axis) && (other == factor || !llvm::is_contained(axes, axis)))
+            if (!contains(taken, axis) &&
+                (other == factor || !llvm::is_contained(axes, axis)))
               want.dims[dim].push_back(axis);
         }
         if (isPrefix(before, axes))
           continue; // It may still follow.
         RankedTensorType type = graph.nodes[node].type;
-        const Layout &from = isResult ? want : have, &to = isResult ? have : want;
-        bytes += sentBytes(mesh, type.getShape(), elementBytes(type), from,
-                           moves.plan(type.getShape(), elementBytes(type), from, to));
+        const Layout &from = isResult ? want : have,
+                     &to = isResult ? have : want;
+        bytes += sentBytes(
+            mesh, type.getShape(), elementBytes(type), from,
+            moves.plan(type.getShape(), elementBytes(type), from, to));
       }
     };
     for (auto [node, dims] : llvm::zip_equal(edge.operands, edge.rule.operands))
@@ -237,14 +246,17 @@ private:
         if (state.layout.dims[dim].empty())
           continue;
         size_t at = 0;
-        for (auto [factor, axes] :
-             llvm::zip_equal(made, axesOfFactors(made, rule, state.layout.dims[dim], mesh))) {
-          ArrayRef<NodeId> origins = ArrayRef<NodeId>(state.origins[dim]).slice(at, axes.size());
+        for (auto [factor, axes] : llvm::zip_equal(
+                 made,
+                 axesOfFactors(made, rule, state.layout.dims[dim], mesh))) {
+          ArrayRef<NodeId> origins =
+              ArrayRef<NodeId>(state.origins[dim]).slice(at, axes.size());
           at += axes.size();
           if (axes.empty() || !takesPart(rule.factors[factor]))
             continue;
           any = true;
-          note(candidates[factor], {axes, SmallVector<NodeId, 2>(origins), bytesOf(node)});
+          note(candidates[factor],
+               {axes, SmallVector<NodeId, 2>(origins), bytesOf(node)});
         }
       }
     });
@@ -268,12 +280,14 @@ private:
           known.weight = std::max(known.weight, claim.weight);
         return;
       }
-    llvm::erase_if(list, [&](const Claim &known) { return isPrefix(known.axes, claim.axes); });
+    llvm::erase_if(list, [&](const Claim &known) {
+      return isPrefix(known.axes, claim.axes);
+    });
     list.push_back(std::move(claim));
   }
 
-  /// Where tensors contradict each other: what moves the fewest bytes, then what
-  /// the larger tensor has, then the slower axes.
+  /// Where tensors contradict each other: what moves the fewest bytes, then
+  /// what the larger tensor has, then the slower axes.
   Claim cheapest(const Edge &edge, int64_t factor, ArrayRef<Claim> list) const {
     if (list.size() == 1)
       return list[0];
@@ -300,13 +314,16 @@ private:
         auto cut = [&](size_t loser, size_t winner) {
           AxisSet taken = setOf(claims[winner].axes);
           Claim rest = claims[loser];
-          rest.axes.truncate(llvm::find_if(rest.axes, [&](Axis a) { return contains(taken, a); }) -
-                             rest.axes.begin());
+          rest.axes.truncate(
+              llvm::find_if(rest.axes,
+                            [&](Axis a) { return contains(taken, a); }) -
+              rest.axes.begin());
           rest.origins.truncate(rest.axes.size());
           return rest;
         };
         Claim restOfF = cut(f, g), restOfG = cut(g, f);
-        int64_t cutF = bytesMoved(edge, f, restOfF.axes), cutG = bytesMoved(edge, g, restOfG.axes);
+        int64_t cutF = bytesMoved(edge, f, restOfF.axes),
+                cutG = bytesMoved(edge, g, restOfG.axes);
         if (std::tie(cutF, claims[f].weight) < std::tie(cutG, claims[g].weight))
           claims[f] = std::move(restOfF);
         else
@@ -387,12 +404,14 @@ std::string describe(const Node &node) {
     out << " of @" << func.getName();
   } else {
     Operation *op = node.value.getDefiningOp();
-    out << (op ? op : Value(node.value).getParentBlock()->getParentOp())->getName();
+    out << (op ? op : Value(node.value).getParentBlock()->getParentOp())
+               ->getName();
   }
   return text;
 }
 
-struct DistPropagatePass : cleave::impl::DistPropagatePassBase<DistPropagatePass> {
+struct DistPropagatePass
+    : cleave::impl::DistPropagatePassBase<DistPropagatePass> {
   using Base::Base;
 
   void runOnOperation() override {
@@ -430,7 +449,8 @@ struct DistPropagatePass : cleave::impl::DistPropagatePassBase<DistPropagatePass
         if (result != kNoNode && !graph->nodes[result].isGenerator)
           shardings.push_back(mesh->sharding(propagation.layout(result)));
       if (shardings.size() == edge.op->getNumResults())
-        edge.op->setAttr(kShardingAttrName, ArrayAttr::get(&getContext(), shardings));
+        edge.op->setAttr(kShardingAttrName,
+                         ArrayAttr::get(&getContext(), shardings));
       else
         edge.op->removeAttr(kShardingAttrName);
     }
@@ -440,23 +460,27 @@ struct DistPropagatePass : cleave::impl::DistPropagatePassBase<DistPropagatePass
       return signalPassFailure();
   }
 
-  void report(const FactorGraph &graph, const MeshAxes &mesh, const Propagation &propagation) {
+  void report(const FactorGraph &graph, const MeshAxes &mesh,
+              const Propagation &propagation) {
     for (const auto &[id, node] : llvm::enumerate(graph.nodes)) {
       const Layout &layout = propagation.layout(id);
       for (auto [dim, axes] : llvm::enumerate(layout.dims)) {
         if (axes.empty())
           continue;
         Location loc = node.value ? node.value.getLoc() : node.port.loc();
-        InFlightDiagnostic remark =
-            emitRemark(loc) << "dimension " << dim << " of " << describe(node) << " is split by ";
+        InFlightDiagnostic remark = emitRemark(loc)
+                                    << "dimension " << dim << " of "
+                                    << describe(node) << " is split by ";
         // Neighbours of one origin together.
         ArrayRef<NodeId> origins = propagation.origins(id, dim);
         for (size_t begin = 0, end; begin < axes.size(); begin = end) {
-          for (end = begin; end < axes.size() && origins[end] == origins[begin];)
+          for (end = begin;
+               end < axes.size() && origins[end] == origins[begin];)
             ++end;
           if (begin)
             remark << "; then by ";
-          remark << partition::describe(mesh.list(ArrayRef<Axis>(axes).slice(begin, end - begin)));
+          remark << partition::describe(
+              mesh.list(ArrayRef<Axis>(axes).slice(begin, end - begin)));
           if (origins[begin] == id)
             remark << ", as asked";
           else

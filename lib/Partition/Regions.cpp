@@ -24,23 +24,27 @@ SmallVector<Carried> cleave::partition::carriedBy(Operation *op) {
   for (auto [index, result] : llvm::enumerate(branch.getResults()))
     all.push_back({{},
                    {},
-                   {branch.thenYield().getOperand(index), branch.elseYield().getOperand(index)},
+                   {branch.thenYield().getOperand(index),
+                    branch.elseYield().getOperand(index)},
                    result});
   return all;
 }
 
 bool cleave::partition::hasStaticTripCount(scf::ForOp loop) {
-  return llvm::all_of(ValueRange{loop.getLowerBound(), loop.getUpperBound(), loop.getStep()},
-                      [](Value bound) { return matchPattern(bound, m_Constant()); });
+  return llvm::all_of(
+      ValueRange{loop.getLowerBound(), loop.getUpperBound(), loop.getStep()},
+      [](Value bound) { return matchPattern(bound, m_Constant()); });
 }
 
 LogicalResult cleave::partition::checkRegions(Operation *op) {
   if (!isLoopOrBranch(op))
-    return op->emitOpError("has regions and cannot be partitioned; of operations with regions, "
-                           "scf.for and scf.if can be");
+    return op->emitOpError(
+        "has regions and cannot be partitioned; of operations with regions, "
+        "scf.for and scf.if can be");
   if (auto loop = dyn_cast<scf::ForOp>(op); loop && !hasStaticTripCount(loop))
-    return op->emitOpError("has bounds that are no constants: ranks could disagree on the number "
-                           "of trips; it cannot be partitioned");
+    return op->emitOpError(
+        "has bounds that are no constants: ranks could disagree on the number "
+        "of trips; it cannot be partitioned");
   for (Type type : op->getResultTypes())
     if (!isa<RankedTensorType>(type))
       return op->emitOpError("carries a value of type ")

@@ -20,7 +20,8 @@ using namespace cleave::partition;
 namespace {
 
 /// Pads or cuts the end of one dimension to `size`.
-Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t size) {
+Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim,
+             int64_t size) {
   auto type = cast<RankedTensorType>(value.getType());
   int64_t have = type.getDimSize(dim);
   if (have == size)
@@ -30,33 +31,38 @@ Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t
   if (size > have) {
     SmallVector<int64_t> high(zeros);
     high[dim] = size - have;
-    auto pad =
-        nn::PadOp::create(builder, loc, type.clone(shape), value, zeros, high, APFloat(0.0));
+    auto pad = nn::PadOp::create(builder, loc, type.clone(shape), value, zeros,
+                                 high, APFloat(0.0));
     pad->setAttr(kTilePaddingAttrName, builder.getUnitAttr());
     return pad;
   }
   SmallVector<int64_t> ones(type.getRank(), 1);
-  return nn::SliceOp::create(builder, loc, type.clone(shape), value, zeros, shape, ones);
+  return nn::SliceOp::create(builder, loc, type.clone(shape), value, zeros,
+                             shape, ones);
 }
 
 /// The tile at its place among zeros: indices beyond the tile read zeros.
-Value embed(OpBuilder &builder, Location loc, const MeshAxes &mesh, RankedTensorType want,
-            Value local, const Move &move) {
+Value embed(OpBuilder &builder, Location loc, const MeshAxes &mesh,
+            RankedTensorType want, Value local, const Move &move) {
   int64_t dim = move.dim, size = want.getDimSize(dim);
   int64_t tile = cast<RankedTensorType>(local.getType()).getDimSize(dim);
   auto scalar = RankedTensorType::get({}, builder.getI64Type());
   auto index = RankedTensorType::get({size}, builder.getI64Type());
-  Value first = TileOffsetOp::create(builder, loc, scalar, builder.getI64IntegerAttr(tile),
+  Value first = TileOffsetOp::create(builder, loc, scalar,
+                                     builder.getI64IntegerAttr(tile),
                                      mesh.name(), mesh.list(move.axes));
-  Value place = nn::IotaOp::create(builder, loc, index, builder.getI64IntegerAttr(0));
-  Value offsets = builder.createOrFold<nn::BroadcastOp>(loc, index, first, ArrayRef<int64_t>());
+  Value place =
+      nn::IotaOp::create(builder, loc, index, builder.getI64IntegerAttr(0));
+  Value offsets = builder.createOrFold<nn::BroadcastOp>(loc, index, first,
+                                                        ArrayRef<int64_t>());
   Value shifted = arith::SubIOp::create(builder, loc, place, offsets);
   return nn::GatherOp::create(builder, loc, want, local, shifted, dim);
 }
 
 } // namespace
 
-int64_t cleave::partition::sentBytes(const MeshAxes &mesh, ArrayRef<int64_t> shape,
+int64_t cleave::partition::sentBytes(const MeshAxes &mesh,
+                                     ArrayRef<int64_t> shape,
                                      int64_t elementBytes, const Layout &from,
                                      ArrayRef<Move> moves) {
   int64_t sent = 0;
@@ -86,8 +92,9 @@ int64_t cleave::partition::sentBytes(const MeshAxes &mesh, ArrayRef<int64_t> sha
       sent += bytes(at);
       break;
     case Move::Exchange:
-      sent += elementBytes *
-              estimateExchange(mesh, shape, at, move.after, setOf(move.axes), move.rounds).mostSent;
+      sent += elementBytes * estimateExchange(mesh, shape, at, move.after,
+                                              setOf(move.axes), move.rounds)
+                                 .mostSent;
       break;
     case Move::KeepFirst:
     case Move::Slice:
@@ -100,7 +107,8 @@ int64_t cleave::partition::sentBytes(const MeshAxes &mesh, ArrayRef<int64_t> sha
 }
 
 /// For a permutation: source and target, alternating, as indices over `axes`.
-static SmallVector<int64_t> permutation(const MeshAxes &mesh, const Layout &from, const Layout &to,
+static SmallVector<int64_t> permutation(const MeshAxes &mesh,
+                                        const Layout &from, const Layout &to,
                                         ArrayRef<Axis> axes) {
   // Coordinates of a group index on each axis, and the tile that they hold.
   int64_t count = mesh.size(axes);
@@ -127,15 +135,18 @@ static SmallVector<int64_t> permutation(const MeshAxes &mesh, const Layout &from
   return pairs;
 }
 
-Value cleave::partition::emitReshard(OpBuilder &builder, Location loc, const MeshAxes &mesh,
-                                     RankedTensorType type, Value local, const Layout &from,
-                                     ArrayRef<Move> moves, Purpose purpose) {
+Value cleave::partition::emitReshard(OpBuilder &builder, Location loc,
+                                     const MeshAxes &mesh,
+                                     RankedTensorType type, Value local,
+                                     const Layout &from, ArrayRef<Move> moves,
+                                     Purpose purpose) {
   MLIRContext *context = builder.getContext();
   auto purposeAttr = PurposeAttr::get(context, purpose);
   Layout at = from;
   // Of the collective just made, whose payload is a tile in `layout`.
   auto note = [&](const Layout &layout, Value payload, Operation *collective) {
-    notePadding(collective, mesh, layout, type, cast<RankedTensorType>(payload.getType()));
+    notePadding(collective, mesh, layout, type,
+                cast<RankedTensorType>(payload.getType()));
     return collective->getResult(0);
   };
   for (const Move &move : moves) {
@@ -148,61 +159,72 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc, const Mes
     switch (move.kind) {
     case Move::AllReduce:
       local = note(at, local,
-                   AllReduceOp::create(builder, loc, TypeRange{have}, kind, ValueRange{local},
-                                       mesh.name(), axes, purposeAttr));
+                   AllReduceOp::create(builder, loc, TypeRange{have}, kind,
+                                       ValueRange{local}, mesh.name(), axes,
+                                       purposeAttr));
       break;
     case Move::ReduceScatter:
-      local = resize(builder, loc, local, move.dim, n * want.getDimSize(move.dim));
+      local =
+          resize(builder, loc, local, move.dim, n * want.getDimSize(move.dim));
       local = note(at, local,
-                   ReduceScatterOp::create(builder, loc, TypeRange{want}, kind, ValueRange{local},
-                                           dims, mesh.name(), axes, purposeAttr));
+                   ReduceScatterOp::create(builder, loc, TypeRange{want}, kind,
+                                           ValueRange{local}, dims, mesh.name(),
+                                           axes, purposeAttr));
       break;
     case Move::KeepFirst:
       // The maximum of equal values is the value.
       if (move.reduce == ReduceKind::Sum)
-        local = KeepFirstOp::create(builder, loc, have, local, mesh.name(), axes);
+        local =
+            KeepFirstOp::create(builder, loc, have, local, mesh.name(), axes);
       break;
     case Move::Embed:
       local = embed(builder, loc, mesh, want, local, move);
       break;
     case Move::Exchange:
-      local = ExchangeOp::create(builder, loc, TypeRange{want}, ValueRange{local},
-                                 builder.getArrayAttr({mesh.sharding(at)}),
-                                 builder.getArrayAttr({mesh.sharding(move.after)}),
-                                 builder.getTypeArrayAttr({type}), mesh.name(), axes, purposeAttr,
-                                 builder.getI64IntegerAttr(move.rounds))
+      local = ExchangeOp::create(
+                  builder, loc, TypeRange{want}, ValueRange{local},
+                  builder.getArrayAttr({mesh.sharding(at)}),
+                  builder.getArrayAttr({mesh.sharding(move.after)}),
+                  builder.getTypeArrayAttr({type}), mesh.name(), axes,
+                  purposeAttr, builder.getI64IntegerAttr(move.rounds))
                   ->getResult(0);
       break;
     case Move::AllToAll: {
-      local = resize(builder, loc, local, move.dim, n * want.getDimSize(move.dim));
+      local =
+          resize(builder, loc, local, move.dim, n * want.getDimSize(move.dim));
       SmallVector<int64_t> shape(want.getShape());
       shape[move.concat] = n * have.getDimSize(move.concat);
-      local = note(at, local,
-                   AllToAllOp::create(builder, loc, TypeRange{type.clone(shape)},
-                                      ValueRange{local}, dims,
-                                      builder.getDenseI64ArrayAttr({move.concat}), mesh.name(),
-                                      axes, purposeAttr));
-      local = resize(builder, loc, local, move.concat, want.getDimSize(move.concat));
+      local =
+          note(at, local,
+               AllToAllOp::create(builder, loc, TypeRange{type.clone(shape)},
+                                  ValueRange{local}, dims,
+                                  builder.getDenseI64ArrayAttr({move.concat}),
+                                  mesh.name(), axes, purposeAttr));
+      local = resize(builder, loc, local, move.concat,
+                     want.getDimSize(move.concat));
       break;
     }
     case Move::AllGather: {
       SmallVector<int64_t> shape(have.getShape());
       shape[move.dim] *= n;
-      auto gather = AllGatherOp::create(builder, loc, TypeRange{type.clone(shape)},
-                                        ValueRange{local}, dims, mesh.name(), axes, purposeAttr);
+      auto gather = AllGatherOp::create(
+          builder, loc, TypeRange{type.clone(shape)}, ValueRange{local}, dims,
+          mesh.name(), axes, purposeAttr);
       local = note(move.after, gather->getResult(0), gather);
       local = resize(builder, loc, local, move.dim, want.getDimSize(move.dim));
       break;
     }
     case Move::Slice:
-      local = dist::SliceOp::create(builder, loc, want, local, builder.getI64IntegerAttr(move.dim),
+      local = dist::SliceOp::create(builder, loc, want, local,
+                                    builder.getI64IntegerAttr(move.dim),
                                     mesh.name(), axes);
       break;
     case Move::Permute:
       local = note(at, local,
                    CollectivePermuteOp::create(
                        builder, loc, TypeRange{have}, ValueRange{local},
-                       builder.getDenseI64ArrayAttr(permutation(mesh, at, move.after, move.axes)),
+                       builder.getDenseI64ArrayAttr(
+                           permutation(mesh, at, move.after, move.axes)),
                        mesh.name(), axes, purposeAttr));
       break;
     }

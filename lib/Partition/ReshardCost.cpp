@@ -8,8 +8,10 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-MoveCost cleave::partition::costOf(const MeshAxes &mesh, const cost::LinkModel &model,
-                                   ArrayRef<int64_t> shape, int64_t elementBytes, const Layout &at,
+MoveCost cleave::partition::costOf(const MeshAxes &mesh,
+                                   const cost::LinkModel &model,
+                                   ArrayRef<int64_t> shape,
+                                   int64_t elementBytes, const Layout &at,
                                    const Move &move, double enough) {
   auto elements = [&](const Layout &layout) {
     double count = 1;
@@ -39,7 +41,8 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh, const cost::LinkModel &
     // The dimension that is split is padded first.
     double tile = 1;
     for (auto [dim, extent] : llvm::enumerate(mesh.tile(at, shape)))
-      tile *= int64_t(dim) == move.dim ? n * mesh.tile(move.after, shape)[dim] : extent;
+      tile *= int64_t(dim) == move.dim ? n * mesh.tile(move.after, shape)[dim]
+                                       : extent;
     return {model.allToAll(group, width * tile), (n - 1) * tile / n};
   }
   case Move::Permute: {
@@ -48,8 +51,10 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh, const cost::LinkModel &
     for (auto [extent, axes] : llvm::zip_equal(shape, at.dims))
       even &= extent % mesh.size(axes) == 0;
     // Padding is moved, too.
-    double received =
-        even ? estimateExchange(mesh, shape, at, move.after, group, 1, uncounted).received : tile;
+    double received = even ? estimateExchange(mesh, shape, at, move.after,
+                                              group, 1, uncounted)
+                                 .received
+                           : tile;
     return {model.permute(group, width * tile), received};
   }
   case Move::Exchange: {
@@ -59,9 +64,9 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh, const cost::LinkModel &
       return model.exchange(group, width * moved.mostReceived, moved.peers) +
              model.exchange(group, 0, moved.copyPeers);
     };
-    ExchangeEstimate moved =
-        estimateExchange(mesh, shape, at, move.after, group, move.rounds,
-                         [&](const ExchangeEstimate &known) { return seconds(known) < enough; });
+    ExchangeEstimate moved = estimateExchange(
+        mesh, shape, at, move.after, group, move.rounds,
+        [&](const ExchangeEstimate &known) { return seconds(known) < enough; });
     return {seconds(moved), moved.received};
   }
   case Move::KeepFirst:

@@ -1,7 +1,7 @@
 //===- ReshardExhaustive.cpp - all plans of up to three moves -------------===//
 //
-// A search over layouts goes where reshards usually lead. Where what it has found
-// is far from the lower bound, and there are few layouts, all are tried.
+// A search over layouts goes where reshards usually lead. Where what it has
+// found is far from the lower bound, and there are few layouts, all are tried.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,7 +12,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-std::vector<Layout> cleave::partition::layoutsOf(const MeshAxes &mesh, unsigned rank, size_t most) {
+std::vector<Layout> cleave::partition::layoutsOf(const MeshAxes &mesh,
+                                                 unsigned rank, size_t most) {
   std::vector<Layout> all;
   Layout layout(rank);
   // Lists of axes grow at any place, so that every order is made once.
@@ -48,7 +49,8 @@ bool ReshardProblem::allows(const Layout &layout) const {
 }
 
 double ReshardProblem::cost(const MoveCost &moved) const {
-  return moved.seconds + kMeanWeight * moved.received * elementBytes * model.leastSecondsPerByte();
+  return moved.seconds + kMeanWeight * moved.received * elementBytes *
+                             model.leastSecondsPerByte();
 }
 
 MoveCost ReshardProblem::measure(ArrayRef<Move> moves) const {
@@ -74,7 +76,8 @@ using Steps = SmallVector<Step, 2>;
 
 class Exhaustive {
 public:
-  Exhaustive(const ReshardProblem &problem, ArrayRef<Layout> layouts) : problem(problem) {
+  Exhaustive(const ReshardProblem &problem, ArrayRef<Layout> layouts)
+      : problem(problem) {
     for (const Layout &layout : layouts)
       if (problem.allows(layout))
         allowed.push_back(&layout);
@@ -88,7 +91,9 @@ public:
     std::vector<End> firsts, lasts;
     for (const Layout *layout : allowed) {
       auto offer = [&](std::vector<End> &ends, Steps steps) {
-        llvm::erase_if(steps, [&](const Step &step) { return step.received > mostReceived; });
+        llvm::erase_if(steps, [&](const Step &step) {
+          return step.received > mostReceived;
+        });
         if (!steps.empty())
           ends.push_back({layout, std::move(steps)});
       };
@@ -111,7 +116,8 @@ public:
           for (const Step &b : middle)
             for (const Step &c : last.steps) {
               double cost = a.cost + b.cost + c.cost;
-              if (cost >= limit || a.received + b.received + c.received > mostReceived)
+              if (cost >= limit ||
+                  a.received + b.received + c.received > mostReceived)
                 continue;
               limit = cost;
               best.emplace();
@@ -134,8 +140,8 @@ private:
     }
     const MeshAxes &mesh = problem.mesh;
     auto offer = [&](Move move) {
-      MoveCost moved =
-          costOf(mesh, problem.model, problem.shape, problem.elementBytes, from, move, enough);
+      MoveCost moved = costOf(mesh, problem.model, problem.shape,
+                              problem.elementBytes, from, move, enough);
       Step step = {problem.cost(moved), moved.received, std::move(move)};
       if (moved.seconds >= enough || step.cost >= enough)
         return;
@@ -147,7 +153,8 @@ private:
       });
       steps.push_back(std::move(step));
     };
-    AxisSet gone = from.partial & ~to.partial, come = to.partial & ~from.partial;
+    AxisSet gone = from.partial & ~to.partial,
+            come = to.partial & ~from.partial;
     if (from.dims == to.dims) {
       if (!gone && !(come & from.used())) {
         offer({Move::KeepFirst, 0, 0, listOf(come), ReduceKind::Sum, to});
@@ -159,7 +166,8 @@ private:
       return steps;
     }
     // What is partial on both sides stays or is added up.
-    AxisSet axes = mesh.exchangeAxes(problem.shape, from, to), common = from.partial & to.partial;
+    AxisSet axes = mesh.exchangeAxes(problem.shape, from, to),
+            common = from.partial & to.partial;
     AxisSet unused = mesh.everyAxis() & ~(from.used() | to.used());
     auto exchange = [&](AxisSet over, int64_t rounds) {
       offer({Move::Exchange, 0, 0, listOf(over), ReduceKind::Sum, to, rounds});
@@ -179,11 +187,12 @@ private:
     return steps;
   }
 
-  /// Where one dimension grows or loses axes at its end, or one does the one and
-  /// another the other. Whether the move is free, so that no other is needed.
+  /// Where one dimension grows or loses axes at its end, or one does the one
+  /// and another the other. Whether the move is free, so that no other is
+  /// needed.
   template <class Offer>
-  bool collective(const Layout &from, const Layout &to, AxisSet gone, AxisSet come,
-                  Offer offer) const {
+  bool collective(const Layout &from, const Layout &to, AxisSet gone,
+                  AxisSet come, Offer offer) const {
     const MeshAxes &mesh = problem.mesh;
     int shrunk = -1, grown = -1;
     Axes lost, won;
@@ -195,7 +204,8 @@ private:
       ArrayRef<Axis> few = grows ? have : want, many = grows ? want : have;
       int &place = grows ? grown : shrunk;
       Axes &moved = grows ? won : lost;
-      if (place >= 0 || have.size() == want.size() || many.take_front(few.size()) != few)
+      if (place >= 0 || have.size() == want.size() ||
+          many.take_front(few.size()) != few)
         return false;
       place = dim;
       moved = Axes(many.drop_front(few.size()));
@@ -228,9 +238,9 @@ private:
 
 } // namespace
 
-std::optional<SmallVector<Move>> cleave::partition::cheapestOfAll(const ReshardProblem &problem,
-                                                                  ArrayRef<Layout> layouts,
-                                                                  double limit,
-                                                                  double mostReceived) {
+std::optional<SmallVector<Move>>
+cleave::partition::cheapestOfAll(const ReshardProblem &problem,
+                                 ArrayRef<Layout> layouts, double limit,
+                                 double mostReceived) {
   return Exhaustive(problem, layouts).run(limit, mostReceived);
 }

@@ -10,9 +10,10 @@
 
 namespace cleave::partition {
 
-/// All layouts of tensors with `rank` dimensions, addends of sums included; none
-/// where there are more than `most`.
-std::vector<dist::Layout> layoutsOf(const dist::MeshAxes &mesh, unsigned rank, size_t most);
+/// All layouts of tensors with `rank` dimensions, addends of sums included;
+/// none where there are more than `most`.
+std::vector<dist::Layout> layoutsOf(const dist::MeshAxes &mesh, unsigned rank,
+                                    size_t most);
 
 /// A reshard, and what is asked of plans for it.
 struct ReshardProblem {
@@ -32,12 +33,13 @@ struct ReshardProblem {
   MoveCost measure(llvm::ArrayRef<Move> moves) const;
 };
 
-/// The plan of up to three moves through `layouts` that costs least, of those by
-/// which a rank receives at most `mostReceived` elements on average; none where
-/// each costs `limit` or more.
-std::optional<llvm::SmallVector<Move>> cheapestOfAll(const ReshardProblem &problem,
-                                                     llvm::ArrayRef<dist::Layout> layouts,
-                                                     double limit, double mostReceived);
+/// The plan of up to three moves through `layouts` that costs least, of those
+/// by which a rank receives at most `mostReceived` elements on average; none
+/// where each costs `limit` or more.
+std::optional<llvm::SmallVector<Move>>
+cheapestOfAll(const ReshardProblem &problem,
+              llvm::ArrayRef<dist::Layout> layouts, double limit,
+              double mostReceived);
 
 } // namespace cleave::partition
 

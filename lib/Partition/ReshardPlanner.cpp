@@ -9,8 +9,9 @@ using namespace cleave::partition;
 
 namespace {
 
-/// All plans are tried where what was found is this far from the lower bound, or
-/// where ranks receive more than this times the least, if there are few layouts.
+/// All plans are tried where what was found is this far from the lower bound,
+/// or where ranks receive more than this times the least, if there are few
+/// layouts.
 constexpr double kFar = 0.04, kMostReceived = 1.2501;
 constexpr size_t kMostRanksTimesLayouts = 6000;
 /// Layouts that a search visits.
@@ -20,14 +21,17 @@ constexpr double kHardlyLatency = 0.05;
 
 } // namespace
 
-ReshardPlanner::ReshardPlanner(const MeshAxes &mesh, cost::LinkModel model, ReshardOptions options)
+ReshardPlanner::ReshardPlanner(const MeshAxes &mesh, cost::LinkModel model,
+                               ReshardOptions options)
     : mesh(mesh), model(std::move(model)), options(options) {}
 
-ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementBytes,
-                                    const Layout &from, const Layout &to) {
+ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
+                                    int64_t elementBytes, const Layout &from,
+                                    const Layout &to) {
   if (from == to)
     return {};
-  std::string key(reinterpret_cast<const char *>(shape.data()), shape.size() * sizeof(int64_t));
+  std::string key(reinterpret_cast<const char *>(shape.data()),
+                  shape.size() * sizeof(int64_t));
   key.push_back(char(elementBytes));
   key += keyOf(from);
   key += keyOf(to);
@@ -39,12 +43,14 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
                        : std::max(llvm::product_of(mesh.tile(from, shape)),
                                   llvm::product_of(mesh.tile(to, shape)));
   bool mayReplicate = options.largerTiles || !from.split() || !to.split();
-  ReshardProblem problem = {mesh, model, shape, elementBytes, from, to, largest, mayReplicate};
+  ReshardProblem problem = {mesh, model, shape,   elementBytes,
+                            from, to,    largest, mayReplicate};
   // Where there are few layouts all are tried, and the search need not go far.
   ArrayRef<Layout> few = fewLayouts(problem);
   unsigned maxVisits = few.empty() ? kMaxVisits : kMaxVisits / 8;
   AxisSet common = from.kind == to.kind ? from.partial & to.partial : 0;
-  double cost = INFINITY, fastest = INFINITY, least = INFINITY, leastReceived = INFINITY;
+  double cost = INFINITY, fastest = INFINITY, least = INFINITY,
+         leastReceived = INFINITY;
   SmallVector<Move> best;
   auto search = [&](double mostReceived) {
     // Addends that the target wants, too, may yet be cheaper to sum on the way.
@@ -52,7 +58,8 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
       if (summing && !common)
         break;
       FoundPlan plan =
-          searchPlan(problem, options, {summing ? 0 : common, summing, maxVisits, mostReceived});
+          searchPlan(problem, options,
+                     {summing ? 0 : common, summing, maxVisits, mostReceived});
       least = std::min(least, plan.leastCost);
       leastReceived = std::min(leastReceived, plan.leastReceived);
       fastest = std::min(fastest, plan.fastestCost);
@@ -64,7 +71,8 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
   };
   search(INFINITY);
   if (!options.plain) {
-    // Where time is that of bytes alone, other transfers wait for what is received.
+    // Where time is that of bytes alone, other transfers wait for what is
+    // received.
     ReshardProblem nothing = problem;
     nothing.elementBytes = 0;
     MoveCost found = problem.measure(best);
@@ -80,7 +88,8 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape, int64_t elementByte
         best = std::move(unlimited);
     }
     if (tooMuch || fastest > least * (1 + kFar))
-      if (auto better = cheapestOfAll(problem, few, fastest * (1 - kGain), most))
+      if (auto better =
+              cheapestOfAll(problem, few, fastest * (1 - kGain), most))
         best = std::move(*better);
   }
   at->second = std::move(best);
@@ -95,12 +104,13 @@ ArrayRef<Layout> ReshardPlanner::fewLayouts(const ReshardProblem &problem) {
   size_t rank = problem.shape.size();
   auto [known, isNew] = layouts.try_emplace(rank);
   if (isNew)
-    known->second = layoutsOf(mesh, rank, kMostRanksTimesLayouts / mesh.mesh().getNumRanks());
+    known->second = layoutsOf(
+        mesh, rank, kMostRanksTimesLayouts / mesh.mesh().getNumRanks());
   return known->second;
 }
 
-double ReshardPlanner::seconds(ArrayRef<int64_t> shape, int64_t elementBytes, const Layout &from,
-                               ArrayRef<Move> moves) const {
+double ReshardPlanner::seconds(ArrayRef<int64_t> shape, int64_t elementBytes,
+                               const Layout &from, ArrayRef<Move> moves) const {
   double total = 0;
   Layout at = from;
   for (const Move &move : moves) {

@@ -27,11 +27,13 @@ constexpr unsigned kMaxCollectives = 4;
 
 class Search {
 public:
-  Search(const ReshardProblem &problem, const ReshardOptions &options, const SearchLimits &limits)
-      : problem(problem), mesh(problem.mesh), model(problem.model), options(options),
-        shape(problem.shape), elementBytes(problem.elementBytes), from(problem.from),
-        to(problem.to), steps(problem, limits.kept, limits.summing), maxVisits(limits.maxVisits),
-        mostReceived(limits.mostReceived) {}
+  Search(const ReshardProblem &problem, const ReshardOptions &options,
+         const SearchLimits &limits)
+      : problem(problem), mesh(problem.mesh), model(problem.model),
+        options(options), shape(problem.shape),
+        elementBytes(problem.elementBytes), from(problem.from), to(problem.to),
+        steps(problem, limits.kept, limits.summing),
+        maxVisits(limits.maxVisits), mostReceived(limits.mostReceived) {}
 
   SmallVector<Move> run() {
     consider(planPlainly(mesh, shape, from, to));
@@ -55,7 +57,9 @@ public:
   }
 
   /// Of the plan that run() gives, and of the fastest one.
-  double chosenCost() const { return found ? problem.cost(problem.measure(best)) : INFINITY; }
+  double chosenCost() const {
+    return found ? problem.cost(problem.measure(best)) : INFINITY;
+  }
   double fastestCost() const { return found ? bestCost : INFINITY; }
   /// What no plan costs less than, and what ranks receive at the least.
   double leastCost() const { return bound(from); }
@@ -93,42 +97,46 @@ private:
   }
 
   /// Of the plans that were known from the start the one by which ranks receive
-  /// least, if it takes hardly longer than the one that was found. `bestCost` stays
-  /// that of the fastest.
+  /// least, if it takes hardly longer than the one that was found. `bestCost`
+  /// stays that of the fastest.
   void preferLess() {
     MoveCost least = problem.measure(best);
     double limit = least.seconds * (1 + kHardly);
     for (const SmallVector<Move> &moves : direct) {
       MoveCost other = problem.measure(moves);
-      if (other.seconds > limit || other.received >= least.received * (1 - kGain))
+      if (other.seconds > limit ||
+          other.received >= least.received * (1 - kGain))
         continue;
       least = other;
       best = moves;
     }
   }
 
-  /// The least that some rank must still receive, and that ranks must on average.
-  /// Two rounds receive no more of addends than must be.
+  /// The least that some rank must still receive, and that ranks must on
+  /// average. Two rounds receive no more of addends than must be.
   struct Remaining {
     double most = 0, mean = 0;
   };
   Remaining remaining(const Layout &at) const {
     auto estimate = [&](const Move &move) {
-      return estimateExchange(mesh, shape, at, move.after, setOf(move.axes), move.rounds,
-                              uncounted);
+      return estimateExchange(mesh, shape, at, move.after, setOf(move.axes),
+                              move.rounds, uncounted);
     };
     if (at == to)
       return {};
     if (steps.unreduced(at)) {
       double mean =
-          estimate(steps.exchange(at, steps.makesAddends() ? to : steps.goals[0], 2)).received;
+          estimate(
+              steps.exchange(at, steps.makesAddends() ? to : steps.goals[0], 2))
+              .received;
       if (steps.makesAddends())
         mean = std::min(mean, estimate(steps.exchange(at, to)).received);
       return {mean, mean};
     }
-    if (at.partial == to.partial || (!steps.makesAddends() && at.partial == steps.kept)) {
-      ExchangeEstimate left =
-          estimate(steps.exchange(at, at.partial == to.partial ? to : steps.goals[0]));
+    if (at.partial == to.partial ||
+        (!steps.makesAddends() && at.partial == steps.kept)) {
+      ExchangeEstimate left = estimate(
+          steps.exchange(at, at.partial == to.partial ? to : steps.goals[0]));
       return {left.mostReceived, left.received};
     }
     if (steps.makesAddends()) {
@@ -139,14 +147,15 @@ private:
     return {};
   }
 
-  /// A lower bound of what remains: what a rank must receive, over the fastest links.
+  /// A lower bound of what remains: what a rank must receive, over the fastest
+  /// links.
   double bound(const Layout &at) const { return bound(remaining(at)); }
   double bound(Remaining left) const {
     auto [most, mean] = left;
     if (most <= 0)
       return 0;
-    return model.leastLatency() +
-           elementBytes * model.leastSecondsPerByte() * (most + kMeanWeight * mean);
+    return model.leastLatency() + elementBytes * model.leastSecondsPerByte() *
+                                      (most + kMeanWeight * mean);
   }
 
   //===--------------------------------------------------------------------===//
@@ -172,7 +181,8 @@ private:
         found = true;
         continue;
       }
-      steps.expand(node.layout, [&](Move move) { step(node, entry.node, std::move(move)); });
+      steps.expand(node.layout,
+                   [&](Move move) { step(node, entry.node, std::move(move)); });
     }
   }
 
@@ -185,10 +195,12 @@ private:
   }
 
   void push(Node node) {
-    auto [at, isNew] = reached.try_emplace(keyOf(node.layout), int(nodes.size()));
+    auto [at, isNew] =
+        reached.try_emplace(keyOf(node.layout), int(nodes.size()));
     if (!isNew) {
       const Node &other = nodes[at->second];
-      if (node.cost > other.cost || (node.cost == other.cost && node.depth >= other.depth))
+      if (node.cost > other.cost ||
+          (node.cost == other.cost && node.depth >= other.depth))
         return;
     }
     if (isNew) {
@@ -212,22 +224,24 @@ private:
   }
 
   void step(const Node &node, int index, Move move) {
-    bool free =
-        move.kind == Move::Slice || move.kind == Move::KeepFirst || move.kind == Move::Embed;
+    bool free = move.kind == Move::Slice || move.kind == Move::KeepFirst ||
+                move.kind == Move::Embed;
     if (!free && (node.collectives >= kMaxCollectives || move.axes.empty()))
       return;
     if (!steps.isLegal(node.layout, move) || !problem.allows(move.after))
       return;
-    if (auto at = reached.find(keyOf(move.after)); at != reached.end() &&
-                                                   nodes[at->second].cost <= node.cost &&
-                                                   nodes[at->second].depth <= node.depth + 1)
+    if (auto at = reached.find(keyOf(move.after));
+        at != reached.end() && nodes[at->second].cost <= node.cost &&
+        nodes[at->second].depth <= node.depth + 1)
       return;
     Node next;
     double enough = found ? bestCost * (1 - kGain) - node.cost : INFINITY;
-    MoveCost moved = costOf(mesh, model, shape, elementBytes, node.layout, move, enough);
+    MoveCost moved =
+        costOf(mesh, model, shape, elementBytes, node.layout, move, enough);
     next.cost = node.cost + problem.cost(moved);
     next.received = node.received + moved.received;
-    if (moved.seconds >= enough || (found && next.cost >= bestCost * (1 - kGain)))
+    if (moved.seconds >= enough ||
+        (found && next.cost >= bestCost * (1 - kGain)))
       return;
     next.layout = move.after;
     next.parent = index;
@@ -242,7 +256,8 @@ private:
     unsigned depth;
     int node;
     bool operator<(const Entry &other) const { // the largest is taken first
-      return std::tie(bound, depth, node) > std::tie(other.bound, other.depth, other.node);
+      return std::tie(bound, depth, node) >
+             std::tie(other.bound, other.depth, other.node);
     }
   };
 
@@ -274,13 +289,15 @@ std::string cleave::partition::keyOf(const Layout &layout) {
     key.append(axes.begin(), axes.end());
     key.push_back(char(0x7f));
   }
-  key.append(reinterpret_cast<const char *>(&layout.partial), sizeof(layout.partial));
+  key.append(reinterpret_cast<const char *>(&layout.partial),
+             sizeof(layout.partial));
   key.push_back(layout.partial ? char(layout.kind) : 0);
   return key;
 }
 
 FoundPlan cleave::partition::searchPlan(const ReshardProblem &problem,
-                                        const ReshardOptions &options, const SearchLimits &limits) {
+                                        const ReshardOptions &options,
+                                        const SearchLimits &limits) {
   Search search(problem, options, limits);
   FoundPlan plan;
   plan.moves = search.run();

@@ -29,16 +29,16 @@ struct FoundPlan {
   llvm::SmallVector<Move> moves;
   /// Infinite where there is no plan within the limits.
   double cost = INFINITY;
-  /// Of the fastest plan. The one above may receive less and take hardly longer;
-  /// another must beat this.
+  /// Of the fastest plan. The one above may receive less and take hardly
+  /// longer; another must beat this.
   double fastestCost = INFINITY;
   /// What no plan costs less than, and what a rank receives at the least, on
   /// average.
   double leastCost = 0, leastReceived = 0;
 };
 
-FoundPlan searchPlan(const ReshardProblem &problem, const ReshardOptions &options,
-                     const SearchLimits &limits);
+FoundPlan searchPlan(const ReshardProblem &problem,
+                     const ReshardOptions &options, const SearchLimits &limits);
 
 } // namespace cleave::partition
 

@@ -1,7 +1,7 @@
 //===- ReshardSteps.cpp - how a plan may go on ----------------------------===//
 //
-// All moves that a search tries from a layout. What they cost, and which of them
-// come to something, ReshardSearch.cpp says.
+// All moves that a search tries from a layout. What they cost, and which of
+// them come to something, ReshardSearch.cpp says.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,31 +12,39 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-ReshardSteps::ReshardSteps(const ReshardProblem &problem, AxisSet kept, bool summing)
-    : kept(kept), added(problem.to.partial & ~kept), mesh(problem.mesh), shape(problem.shape),
-      from(problem.from), to(problem.to), summing(summing) {
+ReshardSteps::ReshardSteps(const ReshardProblem &problem, AxisSet kept,
+                           bool summing)
+    : kept(kept), added(problem.to.partial & ~kept), mesh(problem.mesh),
+      shape(problem.shape), from(problem.from), to(problem.to),
+      summing(summing) {
   makeGoals();
 }
 
 AxisSet ReshardSteps::unreduced(const Layout &at) const {
-  AxisSet away = to.partial && at.kind == to.kind ? at.partial & ~to.partial : at.partial & ~kept;
-  return summing && at.kind == from.kind ? away | (at.partial & from.partial) : away;
+  AxisSet away = to.partial && at.kind == to.kind ? at.partial & ~to.partial
+                                                  : at.partial & ~kept;
+  return summing && at.kind == from.kind ? away | (at.partial & from.partial)
+                                         : away;
 }
 
 bool ReshardSteps::isLegal(const Layout &at, const Move &move) {
   AxisSet over = setOf(move.axes);
-  return move.kind != Move::Exchange || move.rounds > 1 || !(at.partial & over) ||
-         !(move.after.partial & over) || at.kind == ReduceKind::Sum;
+  return move.kind != Move::Exchange || move.rounds > 1 ||
+         !(at.partial & over) || !(move.after.partial & over) ||
+         at.kind == ReduceKind::Sum;
 }
 
-Move ReshardSteps::exchange(const Layout &at, const Layout &target, int64_t rounds) const {
+Move ReshardSteps::exchange(const Layout &at, const Layout &target,
+                            int64_t rounds) const {
   AxisSet axes = mesh.exchangeAxes(shape, at, target) | unreduced(at);
   if (rounds > 1)
     axes |= mesh.everyAxis() & ~(at.used() | target.used());
   return {Move::Exchange, 0, 0, listOf(axes), at.kind, target, rounds};
 }
 
-bool ReshardSteps::makesAddends() const { return added && to.kind == ReduceKind::Sum; }
+bool ReshardSteps::makesAddends() const {
+  return added && to.kind == ReduceKind::Sum;
+}
 
 void ReshardSteps::makeGoals() {
   Layout goal = to;
@@ -70,7 +78,8 @@ void ReshardSteps::finish(const Layout &goal, SmallVector<Move> &moves) const {
   for (size_t dim = 0; dim < shape.size(); ++dim)
     if (size_t more = goal.dims[dim].size() - to.dims[dim].size()) {
       ArrayRef<Axis> axes = goal.dims[dim];
-      moves.push_back({Move::Embed, int64_t(dim), 0, Axes(axes.take_back(more)), to.kind, to});
+      moves.push_back({Move::Embed, int64_t(dim), 0, Axes(axes.take_back(more)),
+                       to.kind, to});
       return;
     }
   moves.push_back({Move::KeepFirst, 0, 0, listOf(added), to.kind, to});
@@ -83,11 +92,13 @@ bool ReshardSteps::isUneven(const Layout &layout) const {
   return false;
 }
 
-bool ReshardSteps::nests(int64_t dim, ArrayRef<Axis> major, ArrayRef<Axis> minor) const {
+bool ReshardSteps::nests(int64_t dim, ArrayRef<Axis> major,
+                         ArrayRef<Axis> minor) const {
   return mesh.nests(shape[dim], major, minor);
 }
 
-SmallVector<Axes> ReshardSteps::lists(AxisSet set, ArrayRef<Axis> have, const Axes &want,
+SmallVector<Axes> ReshardSteps::lists(AxisSet set, ArrayRef<Axis> have,
+                                      const Axes &want,
                                       ArrayRef<Axis> like) const {
   SmallVector<Axes> all;
   auto add = [&](Axes axes) {
@@ -95,9 +106,11 @@ SmallVector<Axes> ReshardSteps::lists(AxisSet set, ArrayRef<Axis> have, const Ax
       all.push_back(std::move(axes));
   };
   // As the target goes on.
-  if (have.size() < want.size() && ArrayRef<Axis>(want).take_front(have.size()) == have) {
+  if (have.size() < want.size() &&
+      ArrayRef<Axis>(want).take_front(have.size()) == have) {
     Axes axes;
-    for (size_t i = have.size(); i < want.size() && contains(set, want[i]); ++i) {
+    for (size_t i = have.size(); i < want.size() && contains(set, want[i]);
+         ++i) {
       axes.push_back(want[i]);
       add(axes);
     }
@@ -125,7 +138,8 @@ void ReshardSteps::expand(const Layout &at, Step step) const {
     reduce(at, left, step);
   gather(at, step);
   for (size_t dim = 0; dim < shape.size(); ++dim)
-    for (const Axes &axes : lists(unused, at.dims[dim], to.dims[dim], from.dims[dim])) {
+    for (const Axes &axes :
+         lists(unused, at.dims[dim], to.dims[dim], from.dims[dim])) {
       if (!nests(dim, at.dims[dim], axes))
         continue;
       Layout after = at;
@@ -182,7 +196,8 @@ void ReshardSteps::gather(const Layout &at, Step step) const {
           continue;
         Layout moved = after;
         llvm::append_range(moved.dims[other], axes);
-        step({Move::AllToAll, int64_t(other), int64_t(dim), axes, ReduceKind::Sum, moved});
+        step({Move::AllToAll, int64_t(other), int64_t(dim), axes,
+              ReduceKind::Sum, moved});
       }
     }
 }
@@ -211,7 +226,8 @@ void ReshardSteps::exchanges(const Layout &at, Step step) const {
     exchangeAll(at, goal, step);
     AxisSet unused = mesh.everyAxis() & ~goal.used();
     for (size_t dim = 0; dim < shape.size(); ++dim)
-      for (const Axes &axes : lists(unused, goal.dims[dim], {}, from.dims[dim])) {
+      for (const Axes &axes :
+           lists(unused, goal.dims[dim], {}, from.dims[dim])) {
         if (!nests(dim, goal.dims[dim], axes))
           continue;
         Layout after = goal;
@@ -223,18 +239,22 @@ void ReshardSteps::exchanges(const Layout &at, Step step) const {
 }
 
 void ReshardSteps::spread(const Layout &at, Step step) const {
-  if ((at.partial && at.kind != ReduceKind::Sum) || (to.partial && to.kind != ReduceKind::Sum))
+  if ((at.partial && at.kind != ReduceKind::Sum) ||
+      (to.partial && to.kind != ReduceKind::Sum))
     return;
   // Axes that split both either move at once or once they are added up.
   SmallVector<AxisSet> choices = {at.partial, at.used()};
   for (const Axes &axes : to.dims)
     for (size_t keep = axes.size(); keep-- > 0;)
-      choices.push_back(at.partial | (setOf(ArrayRef<Axis>(axes).drop_front(keep)) & at.used()));
+      choices.push_back(
+          at.partial |
+          (setOf(ArrayRef<Axis>(axes).drop_front(keep)) & at.used()));
   for (AxisSet away : choices) {
     Layout after = to;
     for (auto [axes, have] : llvm::zip_equal(after.dims, at.dims)) {
       size_t keep = 0;
-      while (keep < axes.size() && keep < have.size() && axes[keep] == have[keep])
+      while (keep < axes.size() && keep < have.size() &&
+             axes[keep] == have[keep])
         ++keep;
       Axes moved(axes.begin() + keep, axes.end());
       llvm::erase_if(moved, [&](Axis axis) { return contains(away, axis); });
@@ -248,7 +268,8 @@ void ReshardSteps::spread(const Layout &at, Step step) const {
   }
 }
 
-void ReshardSteps::exchangeAll(const Layout &at, const Layout &target, Step step) const {
+void ReshardSteps::exchangeAll(const Layout &at, const Layout &target,
+                               Step step) const {
   step(exchange(at, target));
   if (unreduced(at))
     step(exchange(at, target, 2));

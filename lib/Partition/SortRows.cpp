@@ -43,8 +43,8 @@ struct Choice {
   Value ids; // as chosen
   int64_t matrices = 0;
   Attribute when; // the condition under which it is read
-  /// The row at each place, [rows]; the place of each row, [r...]; the ids at each
-  /// place, [rows].
+  /// The row at each place, [rows]; the place of each row, [r...]; the ids at
+  /// each place, [rows].
   Value order, places, sorted;
   /// By how many slots of a token: the token at each place.
   llvm::SmallDenseMap<int64_t, Value> tokens;
@@ -71,7 +71,8 @@ public:
       ops.push_back(&op);
     for (Operation *op : llvm::reverse(ops))
       if (isOfRows(op) && llvm::any_of(op->getUsers(), [&](Operation *user) {
-            return isa<nn::GroupedDotOp, nn::GroupedOuterOp, nn::ScatterAddOp>(user) ||
+            return isa<nn::GroupedDotOp, nn::GroupedOuterOp, nn::ScatterAddOp>(
+                       user) ||
                    forProducts.contains(user);
           }))
         forProducts.insert(op);
@@ -91,16 +92,20 @@ public:
 
 private:
   void visit(nn::GroupedDotOp op) {
-    Choice &choice = choiceOf(op.getIds(), typeOf(op.getMatrices()).getDimSize(0));
+    Choice &choice =
+        choiceOf(op.getIds(), typeOf(op.getMatrices()).getDimSize(0));
     Value input = inOrder(choice, op.getInput());
-    Value product = make<nn::GroupedDotOp>(sortedType(choice, typeOf(op.getResult())), input,
-                                           op.getMatrices(), choice.sorted, op.getTransposed());
+    Value product = make<nn::GroupedDotOp>(
+        sortedType(choice, typeOf(op.getResult())), input, op.getMatrices(),
+        choice.sorted, op.getTransposed());
     replace(choice, op, product);
   }
 
   void visit(nn::GroupedOuterOp op) {
-    Choice &choice = choiceOf(op.getIds(), typeOf(op.getResult()).getDimSize(0));
-    Value left = inOrder(choice, op.getLeft()), right = inOrder(choice, op.getRight());
+    Choice &choice =
+        choiceOf(op.getIds(), typeOf(op.getResult()).getDimSize(0));
+    Value left = inOrder(choice, op.getLeft()),
+          right = inOrder(choice, op.getRight());
     op.getResult().replaceAllUsesWith(
         make<nn::GroupedOuterOp>(op.getType(), left, right, choice.sorted));
   }
@@ -110,18 +115,20 @@ private:
     Choice *choice = choiceWith(op.getUpdates());
     if (!choice || op.getDim() != 0 || typeOf(op.getResult()).getRank() != 2 ||
         typeOf(op.getResult()).getDimSize(0) != choice->matrices ||
-        kept(op.getIndices()) != kept(choice->ids) || op->getAttr(kWhenAttrName) != choice->when)
+        kept(op.getIndices()) != kept(choice->ids) ||
+        op->getAttr(kWhenAttrName) != choice->when)
       return;
     Value updates = choice->known.lookup(op.getUpdates());
-    op.getResult().replaceAllUsesWith(
-        make<nn::ScatterAddOp>(op.getType(), choice->sorted, updates, uint64_t(0)));
+    op.getResult().replaceAllUsesWith(make<nn::ScatterAddOp>(
+        op.getType(), choice->sorted, updates, uint64_t(0)));
   }
 
   /// What products read and is computed from sorted rows is sorted.
   void visitElementwise(Operation *op) {
     for (Value operand : op->getOperands())
       if (Choice *choice = choiceWith(operand)) {
-        if (op->getAttr(kWhenAttrName) == choice->when && choice->hasRows(op->getResult(0)))
+        if (op->getAttr(kWhenAttrName) == choice->when &&
+            choice->hasRows(op->getResult(0)))
           replace(*choice, op, copyInOrder(*choice, op));
         return;
       }
@@ -134,7 +141,8 @@ private:
   Choice &choiceOf(Value ids, int64_t matrices) {
     Attribute when = anchor->getAttr(kWhenAttrName);
     for (Choice &choice : choices)
-      if (kept(choice.ids) == kept(ids) && choice.matrices == matrices && choice.when == when)
+      if (kept(choice.ids) == kept(ids) && choice.matrices == matrices &&
+          choice.when == when)
         return choice;
     Choice &choice = choices.emplace_back();
     choice.ids = ids, choice.matrices = matrices, choice.when = when;
@@ -143,9 +151,9 @@ private:
     if (!typeOf(ids).getElementType().isInteger(64))
       wide = make<arith::ExtSIOp>(typeOf(ids).clone(i64), ids);
     auto list = RankedTensorType::get({choice.rows()}, i64);
-    auto sort =
-        SortRowsOp::create(builder, anchor->getLoc(), list,
-                           RankedTensorType::get(choice.rowSizes(), i64), list, wide, matrices);
+    auto sort = SortRowsOp::create(
+        builder, anchor->getLoc(), list,
+        RankedTensorType::get(choice.rowSizes(), i64), list, wide, matrices);
     mark(sort);
     choice.order = sort.getOrder();
     choice.places = sort.getPlaces();
@@ -159,9 +167,11 @@ private:
     return it == computed.end() ? nullptr : it->second;
   }
 
-  RankedTensorType sortedType(const Choice &choice, RankedTensorType type) const {
+  RankedTensorType sortedType(const Choice &choice,
+                              RankedTensorType type) const {
     SmallVector<int64_t> shape = {choice.rows()};
-    llvm::append_range(shape, type.getShape().drop_front(choice.rowSizes().size()));
+    llvm::append_range(shape,
+                       type.getShape().drop_front(choice.rowSizes().size()));
     return type.clone(shape);
   }
 
@@ -183,11 +193,14 @@ private:
         return sorted;
     // What belongs to the matrices that rows have chosen.
     if (auto gather = dyn_cast_if_present<nn::GatherOp>(def);
-        gather && gather.getDim() == 0 && kept(gather.getIndices()) == kept(choice.ids) &&
+        gather && gather.getDim() == 0 &&
+        kept(gather.getIndices()) == kept(choice.ids) &&
         typeOf(gather.getTable()).getDimSize(0) == choice.matrices)
-      return make<nn::GatherOp>(type, gather.getTable(), choice.sorted, uint64_t(0));
+      return make<nn::GatherOp>(type, gather.getTable(), choice.sorted,
+                                uint64_t(0));
     // What is computed for products alone is computed in their order.
-    if (def && isElementwise(def) && def->getAttr(kWhenAttrName) == choice.when &&
+    if (def && isElementwise(def) &&
+        def->getAttr(kWhenAttrName) == choice.when &&
         llvm::all_of(value.getUsers(), [](Operation *user) {
           return isa<nn::GroupedDotOp, nn::GroupedOuterOp>(user);
         }))
@@ -195,13 +208,14 @@ private:
     return gathered(choice, value, type, choice.order);
   }
 
-  /// Of values that all slots of a token share the tokens' are read; null where it is
-  /// not that.
+  /// Of values that all slots of a token share the tokens' are read; null where
+  /// it is not that.
   Value ofTokens(Choice &choice, nn::BroadcastOp op, RankedTensorType type) {
     int64_t rowDims = choice.rowSizes().size();
     ArrayRef<int64_t> dims = op.getDims();
     int64_t tokenDims = 0;
-    while (tokenDims < std::min<int64_t>(dims.size(), rowDims) && dims[tokenDims] == tokenDims)
+    while (tokenDims < std::min<int64_t>(dims.size(), rowDims) &&
+           dims[tokenDims] == tokenDims)
       ++tokenDims;
     ArrayRef<int64_t> rest = dims.drop_front(tokenDims);
     if (!rest.empty() && rest[0] < rowDims)
@@ -214,13 +228,14 @@ private:
     RankedTensorType source = typeOf(op.getInput());
     SmallVector<int64_t> shape = {choice.rows()};
     llvm::append_range(shape, source.getShape().drop_front(tokenDims));
-    Value rows = gathered(choice, op.getInput(), source.clone(shape), tokensOf(choice, slots));
+    Value rows = gathered(choice, op.getInput(), source.clone(shape),
+                          tokensOf(choice, slots));
     return spread(rows, type, rest, rowDims, /*hasRows=*/true);
   }
 
   /// Rows whose further dimensions `rest` counts in the unsorted value.
-  Value spread(Value rows, RankedTensorType type, ArrayRef<int64_t> rest, int64_t rowDims,
-               bool hasRows) {
+  Value spread(Value rows, RankedTensorType type, ArrayRef<int64_t> rest,
+               int64_t rowDims, bool hasRows) {
     if (rows.getType() == type)
       return rows;
     SmallVector<int64_t> dims;
@@ -237,15 +252,16 @@ private:
     Value &tokens = choice.tokens[slots];
     if (!tokens) {
       auto type = typeOf(choice.order);
-      Value count =
-          make<arith::ConstantOp>(DenseElementsAttr::get(type, builder.getI64IntegerAttr(slots)));
+      Value count = make<arith::ConstantOp>(
+          DenseElementsAttr::get(type, builder.getI64IntegerAttr(slots)));
       tokens = make<arith::DivUIOp>(choice.order, count);
     }
     return tokens;
   }
 
   /// Rows of a value [r..., ...], or of tokens, by their numbers.
-  Value gathered(Choice &choice, Value value, RankedTensorType type, Value numbers) {
+  Value gathered(Choice &choice, Value value, RankedTensorType type,
+                 Value numbers) {
     ArrayRef<int64_t> row = type.getShape().drop_front();
     SmallVector<int64_t> flat = {typeOf(value).getNumElements() /
                                  std::max<int64_t>(1, llvm::product_of(row))};
@@ -269,7 +285,8 @@ private:
   /// Whoever reads the rows unsorted finds each at its place.
   void replace(Choice &choice, Operation *op, Value sorted) {
     Value result = op->getResult(0);
-    Value back = make<nn::GatherOp>(result.getType(), sorted, choice.places, uint64_t(0));
+    Value back = make<nn::GatherOp>(result.getType(), sorted, choice.places,
+                                    uint64_t(0));
     result.replaceAllUsesWith(back);
     choice.known[back] = sorted;
     computed[back] = &choice;

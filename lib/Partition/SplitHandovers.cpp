@@ -1,8 +1,8 @@
 //===- SplitHandovers.cpp - dist-split-handovers --------------------------===//
 //
-// How a value lies while it passes from a pipeline stage to the next. Inside the
-// stages it is as propagation left it; where that repeats it on several ranks,
-// each may send a tile and the receivers gather.
+// How a value lies while it passes from a pipeline stage to the next. Inside
+// the stages it is as propagation left it; where that repeats it on several
+// ranks, each may send a tile and the receivers gather.
 //
 // Both stages decide alike: what is weighed are the type, the sharding inside
 // and the links.
@@ -35,7 +35,8 @@ namespace {
 /// More ranks' axes than this are not tried in all combinations.
 constexpr size_t kMaxAxes = 8;
 
-struct DistSplitHandoversPass : cleave::impl::DistSplitHandoversPassBase<DistSplitHandoversPass> {
+struct DistSplitHandoversPass
+    : cleave::impl::DistSplitHandoversPassBase<DistSplitHandoversPass> {
   using Base::Base;
 
   void runOnOperation() override {
@@ -62,7 +63,8 @@ struct DistSplitHandoversPass : cleave::impl::DistSplitHandoversPassBase<DistSpl
     return {};
   }
 
-  void split(func::FuncOp func, const cost::LinkModel &links, const Cluster &machine) {
+  void split(func::FuncOp func, const cost::LinkModel &links,
+             const Cluster &machine) {
     BoundaryAttrs boundary(func);
     tiles.clear();
     inside.clear();
@@ -77,7 +79,8 @@ struct DistSplitHandoversPass : cleave::impl::DistSplitHandoversPassBase<DistSpl
         if (link.empty() || !type || !whole)
           continue;
         Layout layout = mesh.layout(whole);
-        std::optional<Layout> tile = cheapest(type, layout, links, machine.link(link.str()));
+        std::optional<Layout> tile =
+            cheapest(type, layout, links, machine.link(link.str()));
         if (!tile)
           continue;
         ShardingAttr sharding = mesh.sharding(*tile);
@@ -96,7 +99,8 @@ struct DistSplitHandoversPass : cleave::impl::DistSplitHandoversPassBase<DistSpl
     boundary.apply();
     Operation *terminator = func.getBody().front().getTerminator();
     for (OpOperand &operand : terminator->getOpOperands())
-      if (auto tile = tiles.find({true, operand.getOperandNumber()}); tile != tiles.end())
+      if (auto tile = tiles.find({true, operand.getOperandNumber()});
+          tile != tiles.end())
         makeInTiles(operand.get(), tile->second);
     OpBuilder builder = OpBuilder::atBlockBegin(&func.getBody().front());
     for (BlockArgument argument : func.getArguments())
@@ -109,14 +113,17 @@ struct DistSplitHandoversPass : cleave::impl::DistSplitHandoversPassBase<DistSpl
   /// value as it lies. Only tiles without padding, along one dimension, the
   /// outermost that divides: its tiles are one piece of memory.
   std::optional<Layout> cheapest(RankedTensorType type, const Layout &layout,
-                                 const cost::LinkModel &links, const LinkClass &link) const {
+                                 const cost::LinkModel &links,
+                                 const LinkClass &link) const {
     Axes free = listOf(mesh.everyAxis() & ~layout.used());
     if (layout.partial || free.size() > kMaxAxes)
       return std::nullopt;
     double bytes = elementBytes(type);
     for (int64_t extent : mesh.tile(layout, type.getShape()))
       bytes *= extent;
-    auto sending = [&](double bytes) { return link.latency + bytes / link.bytesPerSecond; };
+    auto sending = [&](double bytes) {
+      return link.latency + bytes / link.bytesPerSecond;
+    };
     double least = sending(bytes);
     std::optional<Layout> best;
     for (uint64_t choice = 1; choice < uint64_t(1) << free.size(); ++choice) {
@@ -124,7 +131,8 @@ struct DistSplitHandoversPass : cleave::impl::DistSplitHandoversPassBase<DistSpl
       for (auto [place, axis] : llvm::enumerate(free))
         if (choice >> place & 1)
           axes.push_back(axis);
-      double seconds = sending(bytes / mesh.size(axes)) + links.allGather(setOf(axes), bytes);
+      double seconds = sending(bytes / mesh.size(axes)) +
+                       links.allGather(setOf(axes), bytes);
       if (seconds >= least)
         continue;
       for (auto [dim, size] : llvm::enumerate(type.getShape())) {
@@ -143,8 +151,8 @@ struct DistSplitHandoversPass : cleave::impl::DistSplitHandoversPassBase<DistSpl
   /// leaves, with sums that it is added to.
   void makeInTiles(Value value, ShardingAttr tile) {
     Operation *def = value.getDefiningOp();
-    if (!def || !value.hasOneUse() || isa<ConstrainOp>(def) || def->getNumRegions() ||
-        isGenerator(def))
+    if (!def || !value.hasOneUse() || isa<ConstrainOp>(def) ||
+        def->getNumRegions() || isGenerator(def))
       return;
     auto given = def->getAttrOfType<ArrayAttr>(kShardingAttrName);
     if (!given)
@@ -154,7 +162,8 @@ struct DistSplitHandoversPass : cleave::impl::DistSplitHandoversPassBase<DistSpl
     def->setAttr(kShardingAttrName, ArrayAttr::get(&getContext(), shardings));
     ShardingRule rule = ruleOf(def);
     for (OpOperand &operand : def->getOpOperands())
-      if (rule.isAddend(operand.getOperandNumber()) && operand.get().getType() == value.getType()) {
+      if (rule.isAddend(operand.getOperandNumber()) &&
+          operand.get().getType() == value.getType()) {
         inTiles.insert(&operand);
         makeInTiles(operand.get(), tile);
       }
@@ -162,34 +171,40 @@ struct DistSplitHandoversPass : cleave::impl::DistSplitHandoversPassBase<DistSpl
 
   /// One gather for all that reads the argument here; what only passes through
   /// the stage, or is added to what leaves it, stays in tiles.
-  void gatherFor(BlockArgument argument, ShardingAttr whole, OpBuilder &builder) {
+  void gatherFor(BlockArgument argument, ShardingAttr whole,
+                 OpBuilder &builder) {
     ShardingAttr tile = tiles.lookup({false, argument.getArgNumber()});
     auto staysSplit = [&](OpOperand &use) {
       if (use.getOwner()->hasTrait<OpTrait::IsTerminator>())
         return tiles.lookup({true, use.getOperandNumber()}) == tile;
       auto given = use.getOwner()->getAttrOfType<ArrayAttr>(kShardingAttrName);
-      return inTiles.contains(&use) && given && given.size() == 1 && given[0] == tile;
+      return inTiles.contains(&use) && given && given.size() == 1 &&
+             given[0] == tile;
     };
     if (llvm::all_of(argument.getUses(), staysSplit))
       return;
-    auto gathered = ConstrainOp::create(builder, argument.getLoc(), argument, whole);
+    auto gathered =
+        ConstrainOp::create(builder, argument.getLoc(), argument, whole);
     gathered->setAttr(kShardingAttrName, builder.getArrayAttr({whole}));
-    argument.replaceUsesWithIf(
-        gathered, [&](OpOperand &use) { return use.getOwner() != gathered && !staysSplit(use); });
+    argument.replaceUsesWithIf(gathered, [&](OpOperand &use) {
+      return use.getOwner() != gathered && !staysSplit(use);
+    });
   }
 
   /// Once for a value of several functions.
-  void report(const Port &port, RankedTensorType type, const Layout &layout, const Layout &tile) {
+  void report(const Port &port, RankedTensorType type, const Layout &layout,
+              const Layout &tile) {
     if (!told.insert(port.name()).second)
       return;
     auto bytesOf = [&](const Layout &at) {
       return mesh.tile(at, type).getNumElements() * elementBytes(type);
     };
-    emitRemark(port.loc()) << partition::describe(port) << " of type " << type
-                           << " goes to the neighbouring stage in tiles over axes "
-                           << partition::describe(mesh.list(tile.used() & ~layout.used()))
-                           << ": a rank sends " << bytesOf(tile) << " bytes instead of "
-                           << bytesOf(layout) << ", which the receivers gather";
+    emitRemark(port.loc())
+        << partition::describe(port) << " of type " << type
+        << " goes to the neighbouring stage in tiles over axes "
+        << partition::describe(mesh.list(tile.used() & ~layout.used()))
+        << ": a rank sends " << bytesOf(tile) << " bytes instead of "
+        << bytesOf(layout) << ", which the receivers gather";
   }
 
   MeshAxes mesh;

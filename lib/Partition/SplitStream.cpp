@@ -31,7 +31,8 @@ bool findSlice(Stream &stream, unsigned result) {
   if (dim < 0 || !value.hasOneUse())
     return false;
   auto slice = dyn_cast<dist::SliceOp>(*value.user_begin());
-  if (!slice || slice.getAxes() != stream.axes || int64_t(slice.getDim()) != dim)
+  if (!slice || slice.getAxes() != stream.axes ||
+      int64_t(slice.getDim()) != dim)
     return false;
   stream.scattered.push_back({result, dim, slice, 0});
   return true;
@@ -49,8 +50,8 @@ struct SplitEmitter : TileEmitter {
     for (auto [index, dims] : llvm::enumerate(stream.rule.results))
       if (dimOf(dims, stream.factor) < 0)
         partial.push_back(part->getResult(index));
-    SmallVector<Value> whole =
-        stream.op.combineRanks(builder, partial, [&](ValueRange values, ReduceKind kind) {
+    SmallVector<Value> whole = stream.op.combineRanks(
+        builder, partial, [&](ValueRange values, ReduceKind kind) {
           return reduced(values, kind);
         });
     size_t next = 0;
@@ -58,33 +59,37 @@ struct SplitEmitter : TileEmitter {
       if (dimOf(dims, stream.factor) < 0)
         stream.op->getResult(index).replaceAllUsesWith(whole[next++]);
     for (const StreamTile &tile : stream.scattered)
-      tile.collective->getResult(0).replaceAllUsesWith(part->getResult(tile.index));
+      tile.collective->getResult(0).replaceAllUsesWith(
+          part->getResult(tile.index));
   }
 
 private:
   SmallVector<Value> reduced(ValueRange values, ReduceKind kind) {
     MLIRContext *context = builder.getContext();
-    Purpose purpose = cast<CollectiveOpInterface>(stream.gathered[0].collective).getPurpose();
-    Operation *all =
-        AllReduceOp::create(builder, loc, TypeRange(values), ReduceKindAttr::get(context, kind),
-                            values, mesh.name(), stream.axes, PurposeAttr::get(context, purpose));
+    Purpose purpose =
+        cast<CollectiveOpInterface>(stream.gathered[0].collective).getPurpose();
+    Operation *all = AllReduceOp::create(
+        builder, loc, TypeRange(values), ReduceKindAttr::get(context, kind),
+        values, mesh.name(), stream.axes, PurposeAttr::get(context, purpose));
     return copyMarks(all)->getResults();
   }
 };
 
-struct DistSplitStreamPass : cleave::impl::DistSplitStreamPassBase<DistSplitStreamPass> {
+struct DistSplitStreamPass
+    : cleave::impl::DistSplitStreamPassBase<DistSplitStreamPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    FailureOr<cost::Machine> machine = cost::Machine::load(getOperation(), cluster);
+    FailureOr<cost::Machine> machine =
+        cost::Machine::load(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       std::vector<Stream> found;
       func.walk([&](StreamingInterface op) {
         if (std::optional<Stream> stream = streamOf(op, machine->mesh))
-          if (always ||
-              isBetterThanGathering(*stream, machine->mesh, machine->links, machine->cluster))
+          if (always || isBetterThanGathering(*stream, machine->mesh,
+                                              machine->links, machine->cluster))
             found.push_back(std::move(*stream));
       });
       if (found.empty())
@@ -96,7 +101,8 @@ struct DistSplitStreamPass : cleave::impl::DistSplitStreamPassBase<DistSplitStre
       llvm::erase_if(found, [&](const Stream &stream) {
         AxisSet group = setOf(machine->mesh.decompose(stream.axes.getAxes()));
         for (auto [index, operand] : llvm::enumerate(stream.op->getOperands()))
-          if (!stream.isGathered(index) && !variance.isInvariant(operand, group))
+          if (!stream.isGathered(index) &&
+              !variance.isInvariant(operand, group))
             return true;
         return false;
       });
@@ -108,7 +114,8 @@ struct DistSplitStreamPass : cleave::impl::DistSplitStreamPassBase<DistSplitStre
   }
 
 private:
-  static std::optional<Stream> streamOf(StreamingInterface op, const MeshAxes &mesh) {
+  static std::optional<Stream> streamOf(StreamingInterface op,
+                                        const MeshAxes &mesh) {
     std::optional<Stream> stream = findStream(op, mesh);
     if (!stream)
       return std::nullopt;
@@ -120,22 +127,26 @@ private:
 
   /// Modelled seconds of messages and computation.
   static bool isBetterThanGathering(const Stream &stream, const MeshAxes &mesh,
-                                    const cost::LinkModel &links, const Cluster &cluster) {
+                                    const cost::LinkModel &links,
+                                    const Cluster &cluster) {
     AxisSet group = setOf(mesh.decompose(stream.axes.getAxes()));
     double flops = 0;
-    if (auto model = dyn_cast<CostInterface>(static_cast<Operation *>(stream.op)))
+    if (auto model =
+            dyn_cast<CostInterface>(static_cast<Operation *>(stream.op)))
       flops = model.getFlops();
     // Weights of several results are agreed upon before these are added up.
     SmallVector<double> results;
     for (auto [index, dims] : llvm::enumerate(stream.rule.results))
       if (dimOf(dims, stream.factor) < 0)
-        results.push_back(cleave::bytesOf(stream.op->getResult(index).getType()));
-    double split =
-        links.allReduce(group, llvm::sum_of(results)) + cluster.matmulSeconds(flops / stream.ranks);
+        results.push_back(
+            cleave::bytesOf(stream.op->getResult(index).getType()));
+    double split = links.allReduce(group, llvm::sum_of(results)) +
+                   cluster.matmulSeconds(flops / stream.ranks);
     if (results.size() > 1)
       split += links.allReduce(group, *llvm::min_element(results));
     double gathered =
-        links.allGather(group, stream.ranks * bytesOfTiles(stream)) + cluster.matmulSeconds(flops);
+        links.allGather(group, stream.ranks * bytesOfTiles(stream)) +
+        cluster.matmulSeconds(flops);
     return split <= gathered;
   }
 };

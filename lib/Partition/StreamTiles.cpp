@@ -1,4 +1,5 @@
-//===- StreamTiles.cpp - operations that read a gathered dimension by tiles -===//
+//===- StreamTiles.cpp - operations that read a gathered dimension by tiles
+//-===//
 
 #include "StreamTiles.h"
 #include "CollectiveParts.h"
@@ -21,9 +22,12 @@ int64_t partition::dimOf(const TensorFactors &dims, int64_t factor) {
 /// Looks through the cut of padding behind a gather.
 static Value throughPadding(Value value, int64_t dim) {
   if (auto slice = value.getDefiningOp<nn::SliceOp>()) {
-    bool cuts = llvm::all_of(slice.getOffsets(), [](int64_t at) { return at == 0; }) &&
-                llvm::all_of(slice.getStrides(), [](int64_t step) { return step == 1; });
-    for (auto [index, size] : llvm::enumerate(typeOf(slice.getInput()).getShape()))
+    bool cuts =
+        llvm::all_of(slice.getOffsets(), [](int64_t at) { return at == 0; }) &&
+        llvm::all_of(slice.getStrides(),
+                     [](int64_t step) { return step == 1; });
+    for (auto [index, size] :
+         llvm::enumerate(typeOf(slice.getInput()).getShape()))
       cuts &= int64_t(index) == dim || size == typeOf(value).getDimSize(index);
     if (cuts)
       return slice.getInput();
@@ -38,7 +42,8 @@ static bool findGather(Stream &stream, unsigned operand) {
   if (dim < 0 || !gather)
     return false;
   unsigned part = cast<OpResult>(whole).getResultNumber();
-  if (gather.getDims()[part] != dim || (stream.axes && gather.getAxes() != stream.axes))
+  if (gather.getDims()[part] != dim ||
+      (stream.axes && gather.getAxes() != stream.axes))
     return false;
   stream.axes = gather.getAxes();
   stream.tile = typeOf(gather.getInputs()[part]).getDimSize(dim);
@@ -46,7 +51,8 @@ static bool findGather(Stream &stream, unsigned operand) {
   return true;
 }
 
-std::optional<Stream> partition::findStream(StreamingInterface op, const MeshAxes &mesh) {
+std::optional<Stream> partition::findStream(StreamingInterface op,
+                                            const MeshAxes &mesh) {
   Stream stream;
   stream.op = op;
   stream.rule = ShardingRule::of(op);
@@ -63,7 +69,8 @@ std::optional<Stream> partition::findStream(StreamingInterface op, const MeshAxe
 }
 
 bool Stream::isGathered(unsigned operand) const {
-  return llvm::any_of(gathered, [&](const StreamTile &tile) { return tile.index == operand; });
+  return llvm::any_of(
+      gathered, [&](const StreamTile &tile) { return tile.index == operand; });
 }
 
 double partition::bytesOfTiles(const Stream &stream) {
@@ -96,13 +103,15 @@ void Stream::erase() {
       if (!llvm::is_contained(dead, tile.collective))
         dead.push_back(tile.collective);
     for (Operation *collective : dead) {
-      llvm::SetVector<Value> inputs(llvm::from_range, collective->getOperands());
+      llvm::SetVector<Value> inputs(llvm::from_range,
+                                    collective->getOperands());
       if (isa<CollectiveOpInterface>(collective))
         dropUnreadParts(collective);
       else if (collective->use_empty())
         collective->erase();
       for (Value input : inputs)
-        if (auto pad = input.getDefiningOp<nn::PadOp>(); pad && pad->use_empty())
+        if (auto pad = input.getDefiningOp<nn::PadOp>();
+            pad && pad->use_empty())
           pad.erase();
     }
   };
@@ -110,14 +119,15 @@ void Stream::erase() {
   llvm::SetVector<Value> read(llvm::from_range, op->getOperands());
   op->erase();
   for (Value value : read)
-    if (auto slice = value.getDefiningOp<nn::SliceOp>(); slice && slice->use_empty())
+    if (auto slice = value.getDefiningOp<nn::SliceOp>();
+        slice && slice->use_empty())
       slice.erase();
   drop(gathered);
 }
 
 TileEmitter::TileEmitter(Stream &stream, const MeshAxes &mesh)
-    : stream(stream), mesh(mesh), builder(stream.op), loc(stream.op->getLoc()), expr(builder, loc) {
-}
+    : stream(stream), mesh(mesh), builder(stream.op), loc(stream.op->getLoc()),
+      expr(builder, loc) {}
 
 void TileEmitter::nameIndices() {
   stream.op.nameIndices(builder);
@@ -135,17 +145,19 @@ Value TileEmitter::cleared(const StreamTile &tile) {
   if (!stream.isPadded())
     return value;
   RankedTensorType type = typeOf(value);
-  auto select =
-      arith::SelectOp::create(builder, loc, expr.broadcast(inside(ownIndex()), type, {tile.dim}),
-                              value, expr.splat(type, 0));
+  auto select = arith::SelectOp::create(
+      builder, loc, expr.broadcast(inside(ownIndex()), type, {tile.dim}), value,
+      expr.splat(type, 0));
   select->setAttr(kPadMaskAttrName, builder.getUnitAttr());
   return copyMarks(select)->getResult(0);
 }
 
 Value TileEmitter::inside(Value index) {
   auto type = RankedTensorType::get({stream.tile}, builder.getI64Type());
-  Value begin = expr.make<arith::MulIOp>(index, expr.splatInt(scalar(), stream.tile));
-  Value left = expr.make<arith::SubIOp>(expr.splatInt(scalar(), stream.whole), begin);
+  Value begin =
+      expr.make<arith::MulIOp>(index, expr.splatInt(scalar(), stream.tile));
+  Value left =
+      expr.make<arith::SubIOp>(expr.splatInt(scalar(), stream.whole), begin);
   return expr.compare(arith::CmpIPredicate::slt, expr.make<nn::IotaOp>(type, 0),
                       expr.broadcast(left, type, {}));
 }
@@ -156,12 +168,14 @@ Operation *TileEmitter::emitPart(ArrayRef<Value> tiles, Value origin) {
     operands[tile.index] = value;
   for (auto [index, operand] : llvm::enumerate(operands))
     if (!stream.isGathered(index))
-      if (int64_t dim = dimOf(stream.rule.operands[index], stream.factor); dim >= 0)
+      if (int64_t dim = dimOf(stream.rule.operands[index], stream.factor);
+          dim >= 0)
         operand = partOf(operand, dim, origin);
   Operation *part = builder.clone(*stream.op);
   part->setOperands(operands);
   for (auto [index, result] : llvm::enumerate(part->getResults()))
-    if (int64_t dim = dimOf(stream.rule.results[index], stream.factor); dim >= 0) {
+    if (int64_t dim = dimOf(stream.rule.results[index], stream.factor);
+        dim >= 0) {
       SmallVector<int64_t> shape(typeOf(result).getShape());
       shape[dim] = stream.tile;
       result.setType(typeOf(result).clone(shape));
@@ -181,7 +195,8 @@ Value TileEmitter::partOf(Value value, int64_t dim, Value origin) {
     SmallVector<int64_t> low(shape.size()), high(shape.size());
     high[dim] = stream.tile * stream.ranks - stream.whole;
     shape[dim] = stream.tile * stream.ranks;
-    value = nn::PadOp::create(builder, loc, type.clone(shape), value, low, high, APFloat(0.0));
+    value = nn::PadOp::create(builder, loc, type.clone(shape), value, low, high,
+                              APFloat(0.0));
   }
   shape[dim] = stream.ranks;
   shape.insert(shape.begin() + dim + 1, stream.tile);

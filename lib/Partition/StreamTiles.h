@@ -1,7 +1,7 @@
 //===- StreamTiles.h - operations that read a gathered dimension by tiles -===//
 //
-// In proved local programs: an operation with a StreamingInterface that reads its
-// streamed factor gathered, and the tiles of it.
+// In proved local programs: an operation with a StreamingInterface that reads
+// its streamed factor gathered, and the tiles of it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,16 +36,18 @@ struct Stream {
   bool isPadded() const { return tile * ranks != whole; }
   /// Whether this operand is brought along tile by tile.
   bool isGathered(unsigned operand) const;
-  /// Erases the operation, which nothing reads any more, and what served it alone.
+  /// Erases the operation, which nothing reads any more, and what served it
+  /// alone.
   void erase();
 };
 
 /// What the operation gathers; none where it has no tiles, or where a tile lies
 /// beyond the end. `scattered` is left to the caller.
-std::optional<Stream> findStream(StreamingInterface op, const dist::MeshAxes &mesh);
+std::optional<Stream> findStream(StreamingInterface op,
+                                 const dist::MeshAxes &mesh);
 
-/// Bytes of the tiles that are gathered, and of the operands that are not and the
-/// results without the factor.
+/// Bytes of the tiles that are gathered, and of the operands that are not and
+/// the results without the factor.
 double bytesOfTiles(const Stream &stream);
 double bytesOfTheRest(const Stream &stream);
 
@@ -58,17 +60,20 @@ public:
   void nameIndices();
   /// This rank's place among those of the stream: tensor<i64>.
   mlir::Value ownIndex();
-  /// The tile of this rank, with zeros in place of padding, which nothing may read
-  /// even where it does not count.
+  /// The tile of this rank, with zeros in place of padding, which nothing may
+  /// read even where it does not count.
   mlir::Value cleared(const StreamTile &tile);
   /// A copy of the operation on the tiles of rank `origin` (tensor<i64>), which
   /// stand for the gathered operands.
-  mlir::Operation *emitPart(llvm::ArrayRef<mlir::Value> tiles, mlir::Value origin);
+  mlir::Operation *emitPart(llvm::ArrayRef<mlir::Value> tiles,
+                            mlir::Value origin);
   /// What phases have noted of the operation holds for what it becomes.
   mlir::Operation *copyMarks(mlir::Operation *op);
 
 protected:
-  mlir::RankedTensorType scalar() { return mlir::RankedTensorType::get({}, builder.getI64Type()); }
+  mlir::RankedTensorType scalar() {
+    return mlir::RankedTensorType::get({}, builder.getI64Type());
+  }
   /// Which elements of the tile of rank `index` are no padding.
   mlir::Value inside(mlir::Value index);
   /// The part of a whole operand that goes with the tile of rank `origin`.

@@ -28,7 +28,8 @@ LogicalResult cleave::partition::verifySubAxes(ModuleOp module) {
   dist::MeshAttr mesh = (*meshes.begin()).getMesh();
   SmallVector<Use> uses;
   llvm::SetVector<dist::AxisRefAttr> seen;
-  auto add = [&](Attribute attr, Location loc, llvm::function_ref<std::string()> tensor) {
+  auto add = [&](Attribute attr, Location loc,
+                 llvm::function_ref<std::string()> tensor) {
     if (attr)
       attr.walk([&](dist::AxisRefAttr axis) {
         if (!axis.isWhole() && seen.insert(axis))
@@ -38,18 +39,21 @@ LogicalResult cleave::partition::verifySubAxes(ModuleOp module) {
   for (const Port &port : portsOf(module))
     add(port.sharding(), port.loc(), [&] { return describe(port); });
   module.walk([&](dist::ConstrainOp op) {
-    add(op.getSharding(), op.getLoc(), [] { return std::string("the value of dist.constrain"); });
+    add(op.getSharding(), op.getLoc(),
+        [] { return std::string("the value of dist.constrain"); });
   });
   module.walk([&](Operation *op) {
     if (auto given = op->getAttrOfType<ArrayAttr>(dist::kShardingAttrName))
       for (auto [result, sharding] : llvm::zip(op->getResults(), given))
-        add(sharding, op->getLoc(), [result = result] { return describe(result); });
+        add(sharding, op->getLoc(),
+            [result = result] { return describe(result); });
   });
   for (auto [index, use] : llvm::enumerate(uses))
     for (const Use &other : ArrayRef<Use>(uses).take_front(index))
       if (dist::crosses(mesh, other.axis, use.axis)) {
         InFlightDiagnostic error = emitError(use.loc);
-        error << dist::explainCrossing(mesh, other.axis, other.tensor, use.axis, use.tensor);
+        error << dist::explainCrossing(mesh, other.axis, other.tensor, use.axis,
+                                       use.tensor);
         error.attachNote(other.loc) << other.tensor << " is here";
         return error;
       }

@@ -23,12 +23,14 @@ using namespace cleave::partition;
 
 LogicalResult Variance::verify(func::FuncOp func) {
   for (auto [index, argument] : llvm::enumerate(func.getArguments()))
-    states[argument] = declared(func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName));
+    states[argument] =
+        declared(func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName));
   if (failed(padding.enter(func)) || failed(visitBlock(func.getBody().front())))
     return failure();
   Operation *terminator = func.getBody().front().getTerminator();
   for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {
-    State want = declared(func.getResultAttrOfType<ShardingAttr>(index, kShardingAttrName));
+    State want = declared(
+        func.getResultAttrOfType<ShardingAttr>(index, kShardingAttrName));
     std::string wrong = mismatch(states[operand], want, "its sharding");
     if (!wrong.empty())
       return emitError(operand.getLoc())
@@ -80,20 +82,22 @@ bool Variance::satisfies(const AxisState &have, const AxisState &want) {
     return have.reduce == want.reduce;
   // A tile computed from the rank's offset is varying; that it is the right
   // tile is for the interpreter to say.
-  return (have.kind == AxisState::Varying || have.maybe) && want.kind == AxisState::Split;
+  return (have.kind == AxisState::Varying || have.maybe) &&
+         want.kind == AxisState::Split;
 }
 
-std::string Variance::mismatch(const State &have, const State &want, StringRef source) const {
+std::string Variance::mismatch(const State &have, const State &want,
+                               StringRef source) const {
   for (unsigned axis = 0; axis < mesh.count(); ++axis)
     if (!satisfies(have[axis], want[axis]))
-      return ("is " + Twine(have[axis].str()) + " over axis " + name(axis) + ", " + source +
-              " says " + want[axis].str())
+      return ("is " + Twine(have[axis].str()) + " over axis " + name(axis) +
+              ", " + source + " says " + want[axis].str())
           .str();
   for (unsigned axis = 0; axis < mesh.count(); ++axis)
     for (Axis minor : listOf(want[axis].majorTo))
       if (contains(have[minor].majorTo, axis))
-        return ("is split by axis " + Twine(name(minor)) + " before axis " + name(axis) + ", " +
-                source + " says the other way round")
+        return ("is split by axis " + Twine(name(minor)) + " before axis " +
+                name(axis) + ", " + source + " says the other way round")
             .str();
   return {};
 }
@@ -118,13 +122,15 @@ LogicalResult Variance::visit(Operation *op) {
     return op->emitOpError("has regions that are not understood");
   if (auto collective = dyn_cast<CollectiveOpInterface>(op)) {
     Axes axes = mesh.decompose(collective.getAxes().getAxes());
-    return failure(failed(visitCollective(op, axes)) || failed(padding.visitCollective(op, axes)));
+    return failure(failed(visitCollective(op, axes)) ||
+                   failed(padding.visitCollective(op, axes)));
   }
   if (isa<dist::SliceOp, KeepFirstOp, AxisIndexOp, TileOffsetOp>(op))
     return visitPlace(op);
   if (op->hasTrait<OpTrait::ConstantLike>()) {
     for (Value result : op->getResults()) {
-      AxisState state = AxisState::of(AxisState::Invariant, isUniform(op) ? ~uint64_t(0) : 0);
+      AxisState state =
+          AxisState::of(AxisState::Invariant, isUniform(op) ? ~uint64_t(0) : 0);
       if (isZeroConstant(result))
         state = AxisState::of(AxisState::Zero);
       states[result] = State(mesh.count(), state);
@@ -145,7 +151,8 @@ LogicalResult Variance::visit(Operation *op) {
 
 namespace {
 
-struct DistVerifyVariancePass : cleave::impl::DistVerifyVariancePassBase<DistVerifyVariancePass> {
+struct DistVerifyVariancePass
+    : cleave::impl::DistVerifyVariancePassBase<DistVerifyVariancePass> {
   using Base::Base;
 
   void runOnOperation() override {

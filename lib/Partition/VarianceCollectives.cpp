@@ -1,4 +1,5 @@
-//===- VarianceCollectives.cpp - what collectives do to states -------------===//
+//===- VarianceCollectives.cpp - what collectives do to states
+//-------------===//
 //
 // Collectives turn what the ranks of a group hold into something else; slices
 // and their kin turn what all ranks hold into a part.
@@ -39,9 +40,10 @@ Effect effectOf(Operation *op, unsigned index) {
     // The same window everywhere gathers; windows end to end are tiles again;
     // others overlap.
     effect.from = window.getDim();
-    int64_t length =
-        cast<RankedTensorType>(op->getResult(index).getType()).getDimSize(window.getDim());
-    if (std::abs(int64_t(window.getStep())) == length * std::abs(int64_t(window.getStride())))
+    int64_t length = cast<RankedTensorType>(op->getResult(index).getType())
+                         .getDimSize(window.getDim());
+    if (std::abs(int64_t(window.getStep())) ==
+        length * std::abs(int64_t(window.getStride())))
       effect.to = window.getDim();
     else
       effect.varies = window.getStep() != 0;
@@ -70,23 +72,27 @@ LogicalResult Variance::visitCollective(Operation *op, ArrayRef<Axis> axes) {
     for (Axis axis : axes) {
       const AxisState &at = state[axis];
       // The largest of equal values is that value.
-      bool repeats =
-          at.kind == AxisState::Invariant && effect.reduce && *effect.reduce != ReduceKind::Sum;
+      bool repeats = at.kind == AxisState::Invariant && effect.reduce &&
+                     *effect.reduce != ReduceKind::Sum;
       if (effect.reduce && !at.mayBeAddend(*effect.reduce) && !repeats &&
-          at.kind != AxisState::Zero && at.kind != AxisState::Varying && !at.maybe)
+          at.kind != AxisState::Zero && at.kind != AxisState::Varying &&
+          !at.maybe)
         return op->emitOpError("reduces operand ")
                << index << " of type " << operand.getType() << " by "
-               << stringifyReduceKind(*effect.reduce) << " over axis " << name(axis)
-               << ", over which it is " << at.str();
+               << stringifyReduceKind(*effect.reduce) << " over axis "
+               << name(axis) << ", over which it is " << at.str();
       if (effect.from && !satisfies(at, AxisState::split(*effect.from)))
         return op->emitOpError("gathers dimension ")
-               << *effect.from << " of operand " << index << " of type " << operand.getType()
-               << " over axis " << name(axis) << ", over which it is " << at.str();
+               << *effect.from << " of operand " << index << " of type "
+               << operand.getType() << " over axis " << name(axis)
+               << ", over which it is " << at.str();
     }
-    if (effect.from && failed(checkGathered(op, index, axes, *effect.from, state)))
+    if (effect.from &&
+        failed(checkGathered(op, index, axes, *effect.from, state)))
       return failure();
     for (Axis axis : axes)
-      state[axis] = AxisState::of(effect.varies ? AxisState::Varying : AxisState::Invariant);
+      state[axis] = AxisState::of(effect.varies ? AxisState::Varying
+                                                : AxisState::Invariant);
     forgetOrder(state, setOf(axes));
     if (effect.to)
       splitFurther(state, axes, *effect.to);
@@ -96,8 +102,8 @@ LogicalResult Variance::visitCollective(Operation *op, ArrayRef<Axis> axes) {
 }
 
 /// From one declared layout to another.
-LogicalResult Variance::visitExchange(ExchangeOp op, unsigned index, AxisSet over,
-                                      State &state) const {
+LogicalResult Variance::visitExchange(ExchangeOp op, unsigned index,
+                                      AxisSet over, State &state) const {
   State from = declared(cast<ShardingAttr>(op.getFrom()[index]));
   State to = declared(cast<ShardingAttr>(op.getTo()[index]));
   std::string wrong = mismatch(state, from, "its `from`");
@@ -115,14 +121,17 @@ LogicalResult Variance::visitExchange(ExchangeOp op, unsigned index, AxisSet ove
 
 /// Tiles are put together in the order of `axes`, the first is the major one,
 /// and those that stay split are major to all of them.
-LogicalResult Variance::checkGathered(Operation *op, unsigned index, ArrayRef<Axis> axes,
-                                      int64_t dim, const State &state) const {
+LogicalResult Variance::checkGathered(Operation *op, unsigned index,
+                                      ArrayRef<Axis> axes, int64_t dim,
+                                      const State &state) const {
   auto wrong = [&](Axis major, Axis minor) {
     return op->emitOpError("gathers dimension ")
-           << dim << " of operand " << index << " of type " << op->getOperand(index).getType()
-           << " over axis " << name(major) << ", which splits it before axis " << name(minor)
-           << (llvm::is_contained(axes, minor) ? ", in the other order"
-                                               : ", which goes on splitting it");
+           << dim << " of operand " << index << " of type "
+           << op->getOperand(index).getType() << " over axis " << name(major)
+           << ", which splits it before axis " << name(minor)
+           << (llvm::is_contained(axes, minor)
+                   ? ", in the other order"
+                   : ", which goes on splitting it");
   };
   AxisSet group = setOf(axes);
   for (auto [place, axis] : llvm::enumerate(axes)) {
@@ -137,7 +146,8 @@ LogicalResult Variance::checkGathered(Operation *op, unsigned index, ArrayRef<Ax
 }
 
 /// The dimension is split further by axes that split nothing now, major first.
-void Variance::splitFurther(State &state, ArrayRef<Axis> axes, int64_t dim) const {
+void Variance::splitFurther(State &state, ArrayRef<Axis> axes,
+                            int64_t dim) const {
   AxisSet all = setOf(axes), rest = all;
   for (unsigned axis = 0; axis < mesh.count(); ++axis)
     if (!contains(all, axis) && state[axis].isSurelySplitOn(dim))
@@ -166,7 +176,8 @@ void Variance::permute(State &state, AxisSet over) const {
   // Two axes on two dimensions can only swap.
   bool swaps = axes.size() == 2 && all.kind == AxisState::Split &&
                llvm::popcount(state[axes[0]].dims) == 1 &&
-               llvm::popcount(state[axes[1]].dims) == 1 && llvm::popcount(all.dims) == 2;
+               llvm::popcount(state[axes[1]].dims) == 1 &&
+               llvm::popcount(all.dims) == 2;
   if (swaps)
     std::swap(state[axes[0]], state[axes[1]]);
   else
@@ -187,8 +198,9 @@ LogicalResult Variance::visitPlace(Operation *op) {
     bool shared = at.kind == AxisState::Invariant || at.kind == AxisState::Zero;
     if (op->getNumOperands() == 1 && !shared)
       return op->emitOpError("takes a part over axis ")
-             << name(axis) << " of a value of type " << op->getOperand(0).getType() << " that is "
-             << at.str() << " over it";
+             << name(axis) << " of a value of type "
+             << op->getOperand(0).getType() << " that is " << at.str()
+             << " over it";
     at = isa<KeepFirstOp>(op) ? AxisState::partial(ReduceKind::Sum)
                               : AxisState::of(AxisState::Varying);
   }

@@ -1,9 +1,10 @@
-//===- VariancePadding.cpp - padding through operations --------------------===//
+//===- VariancePadding.cpp - padding through operations
+//--------------------===//
 //
 // Padding goes where its dimension goes; what combines along a dimension must
-// read the identity of its combination there. That is put by a mask (PadMask.h),
-// which is recognised by its form and compared with what is known of the
-// dimension.
+// read the identity of its combination there. That is put by a mask
+// (PadMask.h), which is recognised by its form and compared with what is known
+// of the dimension.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +20,9 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-static RankedTensorType tensorOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+static RankedTensorType tensorOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
 
 //===----------------------------------------------------------------------===//
 // Extents of values
@@ -57,16 +60,20 @@ Extents Padding::all(Value value) const {
 }
 
 void Padding::set(Value value, Extents given) {
-  if (llvm::all_of(given, [](const Extent &extent) { return extent.kind == Extent::Real; }))
+  if (llvm::all_of(given, [](const Extent &extent) {
+        return extent.kind == Extent::Real;
+      }))
     extents.erase(value);
   else
     extents[value] = std::move(given);
 }
 
-Extents Padding::declared(ShardingAttr sharding, ArrayRef<int64_t> whole) const {
+Extents Padding::declared(ShardingAttr sharding,
+                          ArrayRef<int64_t> whole) const {
   Extents result(whole.size());
   Layout layout = mesh.layout(sharding);
-  for (auto [extent, size, axes] : llvm::zip_equal(result, whole, layout.dims)) {
+  for (auto [extent, size, axes] :
+       llvm::zip_equal(result, whole, layout.dims)) {
     int64_t ways = mesh.size(axes);
     if (tileSize(size, ways) * ways != size)
       extent = Extent::padded(size, ways, counted(axes));
@@ -77,13 +84,15 @@ Extents Padding::declared(ShardingAttr sharding, ArrayRef<int64_t> whole) const 
 /// Whether some axis may split the dimension.
 bool Padding::isSplit(Value value, int64_t dim) const {
   auto it = states.find(value);
-  return it == states.end() || llvm::any_of(it->second, [&](const AxisState &state) {
-           return state.isSplitOn(dim) || state.kind == AxisState::Varying || state.maybe;
+  return it == states.end() ||
+         llvm::any_of(it->second, [&](const AxisState &state) {
+           return state.isSplitOn(dim) || state.kind == AxisState::Varying ||
+                  state.maybe;
          });
 }
 
-/// What is known of the dimension, of a real one also its size: as many elements
-/// as there are here on each of the ranks that split it.
+/// What is known of the dimension, of a real one also its size: as many
+/// elements as there are here on each of the ranks that split it.
 Extent Padding::sized(Value value, int64_t dim) const {
   Extent extent = at(value, dim);
   auto it = states.find(value);
@@ -105,7 +114,8 @@ Extent Padding::sized(Value value, int64_t dim) const {
 
 /// The axes that tell tiles apart.
 Axes Padding::counted(ArrayRef<Axis> axes) const {
-  return Axes(llvm::make_filter_range(axes, [&](Axis axis) { return mesh.size(axis) != 1; }));
+  return Axes(llvm::make_filter_range(
+      axes, [&](Axis axis) { return mesh.size(axis) != 1; }));
 }
 
 std::string Padding::describe(const Extent &extent) const {
@@ -116,14 +126,17 @@ std::string Padding::describe(const Extent &extent) const {
     return text + " split " + std::to_string(extent.ways) + " ways";
   text += extent.axes.size() == 1 ? " split by axis " : " split by axes ";
   llvm::raw_string_ostream out(text);
-  llvm::interleaveComma(extent.axes, out, [&](Axis axis) { out << axisName(mesh, axis); });
+  llvm::interleaveComma(extent.axes, out,
+                        [&](Axis axis) { out << axisName(mesh, axis); });
   return text;
 }
 
 /// The tensors have one layout there, so what is known of one holds for both.
 bool Padding::join(Extent &into, const Extent &other) {
   auto rank = [](const Extent &extent) {
-    return extent.kind == Extent::Real ? 0 : extent.kind; // Free, Unknown, Windows, Padded.
+    return extent.kind == Extent::Real
+               ? 0
+               : extent.kind; // Free, Unknown, Windows, Padded.
   };
   if (into.kind == Extent::Padded && other.kind == Extent::Padded) {
     bool alike = into.size == other.size && into.ways == other.ways &&
@@ -143,51 +156,61 @@ bool Padding::join(Extent &into, const Extent &other) {
   }
   // Of as many elements in each tile, a whole without padding is larger.
   auto differ = [](const Extent &real, const Extent &padded) {
-    return real.kind == Extent::Real && real.size != 0 && padded.kind == Extent::Padded &&
-           real.size != padded.size;
+    return real.kind == Extent::Real && real.size != 0 &&
+           padded.kind == Extent::Padded && real.size != padded.size;
   };
   if (differ(into, other) || differ(other, into))
     return false;
   // What is real in one tensor is real in one that lies alike.
-  if (into.kind == Extent::Free || (other.kind != Extent::Free && rank(other) > rank(into)))
+  if (into.kind == Extent::Free ||
+      (other.kind != Extent::Free && rank(other) > rank(into)))
     into = other;
   into.filler = {};
   return true;
 }
 
 /// Tiles of wholes that have no size cannot be compared with them.
-static LogicalResult mustBeStatic(Location loc, const Twine &what, Type local, Type whole) {
+static LogicalResult mustBeStatic(Location loc, const Twine &what, Type local,
+                                  Type whole) {
   for (Type type : {local, whole})
-    if (auto tensor = dyn_cast_or_null<ShapedType>(type); tensor && !tensor.hasStaticShape())
-      return emitError(loc) << what << " is of type " << type
-                            << "; expected sizes that are known before the program runs";
+    if (auto tensor = dyn_cast_or_null<ShapedType>(type);
+        tensor && !tensor.hasStaticShape())
+      return emitError(loc)
+             << what << " is of type " << type
+             << "; expected sizes that are known before the program runs";
   return success();
 }
 
 LogicalResult Padding::enter(func::FuncOp func) {
   for (BlockArgument argument : func.getArguments()) {
     unsigned index = argument.getArgNumber();
-    auto sharding = func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName);
+    auto sharding =
+        func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName);
     auto whole = func.getArgAttrOfType<TypeAttr>(index, kGlobalTypeAttrName);
     if (!sharding)
       continue;
-    if (failed(mustBeStatic(argument.getLoc(),
-                            "argument " + Twine(index) + " of @" + func.getName(),
-                            argument.getType(), whole ? whole.getValue() : Type())))
+    if (failed(mustBeStatic(
+            argument.getLoc(),
+            "argument " + Twine(index) + " of @" + func.getName(),
+            argument.getType(), whole ? whole.getValue() : Type())))
       return failure();
     if (whole) {
       auto type = cast<RankedTensorType>(whole.getValue());
-      if (mesh.tile(mesh.layout(sharding), type).getShape() != tensorOf(argument).getShape())
+      if (mesh.tile(mesh.layout(sharding), type).getShape() !=
+          tensorOf(argument).getShape())
         return emitError(argument.getLoc())
-               << "argument " << index << " of @" << func.getName() << " is " << argument.getType()
-               << ", but the tile that its sharding cuts of its dist.global_type is "
+               << "argument " << index << " of @" << func.getName() << " is "
+               << argument.getType()
+               << ", but the tile that its sharding cuts of its "
+                  "dist.global_type is "
                << mesh.tile(mesh.layout(sharding), type);
       set(argument, declared(sharding, type.getShape()));
       continue;
     }
     Extents given;
     for (const Axes &axes : mesh.layout(sharding).dims)
-      given.push_back(Extent::of(axes.empty() ? Extent::Real : Extent::Unknown));
+      given.push_back(
+          Extent::of(axes.empty() ? Extent::Real : Extent::Unknown));
     set(argument, std::move(given));
   }
   return success();
@@ -196,32 +219,39 @@ LogicalResult Padding::enter(func::FuncOp func) {
 LogicalResult Padding::leave(func::FuncOp func) const {
   Operation *terminator = func.getBody().front().getTerminator();
   for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {
-    auto sharding = func.getResultAttrOfType<ShardingAttr>(index, kShardingAttrName);
-    auto attr = dyn_cast_or_null<TypeAttr>(func.getResultAttr(index, kGlobalTypeAttrName));
+    auto sharding =
+        func.getResultAttrOfType<ShardingAttr>(index, kShardingAttrName);
+    auto attr = dyn_cast_or_null<TypeAttr>(
+        func.getResultAttr(index, kGlobalTypeAttrName));
     if (!attr || !sharding)
       continue;
-    if (failed(mustBeStatic(operand.getLoc(), "result " + Twine(index) + " of @" + func.getName(),
+    if (failed(mustBeStatic(operand.getLoc(),
+                            "result " + Twine(index) + " of @" + func.getName(),
                             operand.getType(), attr.getValue())))
       return failure();
     auto whole = cast<RankedTensorType>(attr.getValue());
     Layout layout = mesh.layout(sharding);
     if (mesh.tile(layout, whole).getShape() != tensorOf(operand).getShape())
       return emitError(operand.getLoc())
-             << "result " << index << " of @" << func.getName() << " is " << operand.getType()
-             << ", but the tile that its sharding cuts of its dist.global_type is "
+             << "result " << index << " of @" << func.getName() << " is "
+             << operand.getType()
+             << ", but the tile that its sharding cuts of its dist.global_type "
+                "is "
              << mesh.tile(layout, whole);
     for (unsigned dim = 0; dim < whole.getRank(); ++dim) {
       Extent extent = sized(operand, dim);
       Axes axes = counted(layout.dims[dim]);
-      Extent want = Extent::padded(whole.getDimSize(dim), mesh.size(axes), axes);
+      Extent want =
+          Extent::padded(whole.getDimSize(dim), mesh.size(axes), axes);
       bool padded = extent.kind == Extent::Padded;
       bool known = padded || (extent.kind == Extent::Real && extent.size != 0);
-      if (known &&
-          (extent.size != want.size ||
-           (padded && (extent.ways != want.ways || (extent.placed && extent.axes != want.axes)))))
+      if (known && (extent.size != want.size ||
+                    (padded && (extent.ways != want.ways ||
+                                (extent.placed && extent.axes != want.axes)))))
         return emitError(operand.getLoc())
-               << "result " << index << " of @" << func.getName() << " has a dimension " << dim
-               << " of " << describe(extent) << "; expected " << describe(want)
+               << "result " << index << " of @" << func.getName()
+               << " has a dimension " << dim << " of " << describe(extent)
+               << "; expected " << describe(want)
                << ", as its dist.global_type and sharding say";
     }
   }
@@ -238,8 +268,8 @@ void Padding::carry(Value init, Value argument) {
   Extents given = all(init);
   for (auto [dim, extent] : llvm::enumerate(given)) {
     extent.filler = {};
-    // A number that fills a tile fills a whole as well; tiles of which it is not
-    // known whether they are some may be padded.
+    // A number that fills a tile fills a whole as well; tiles of which it is
+    // not known whether they are some may be padded.
     if (extent.kind == Extent::Free ||
         (extent.kind == Extent::Real && sized(init, dim).size == 0) ||
         extent.kind == Extent::Windows)
@@ -255,7 +285,8 @@ LogicalResult Padding::merge(Operation *op, Value value, Value yielded) {
     Extent before = extent, other = sized(yielded, dim);
     if (!join(extent, other))
       return op->emitOpError("carries a dimension ")
-             << dim << " of " << describe(before) << " that is yielded with " << describe(other);
+             << dim << " of " << describe(before) << " that is yielded with "
+             << describe(other);
     if (extent.kind == Extent::Real)
       extent = Extent();
   }
@@ -285,34 +316,39 @@ std::optional<Padding::Mask> Padding::maskOf(arith::SelectOp op) const {
   std::optional<PadMask> mask = PadMask::of(op);
   if (!mask)
     return std::nullopt;
-  return Mask{mask->dim, mask->size, mask->tile, counted(mesh.decompose(mask->axes.getAxes())),
-              mask->filler};
+  return Mask{mask->dim, mask->size, mask->tile,
+              counted(mesh.decompose(mask->axes.getAxes())), mask->filler};
 }
 
 LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
   Value value = op.getTrueValue();
   Extents result = all(value);
   Extent &extent = result[mask.dim];
-  int64_t tile = tensorOf(value).getDimSize(mask.dim), ways = mesh.size(mask.axes);
+  int64_t tile = tensorOf(value).getDimSize(mask.dim),
+          ways = mesh.size(mask.axes);
   Extent said = Extent::padded(mask.size, ways, mask.axes, mask.filler);
   auto wrong = [&](const Twine &expected) {
     return op.emitOpError("masks dimension ")
-           << mask.dim << " of type " << value.getType() << " as one of " << describe(said)
-           << " into tiles of " << mask.tile << "; expected " << expected;
+           << mask.dim << " of type " << value.getType() << " as one of "
+           << describe(said) << " into tiles of " << mask.tile << "; expected "
+           << expected;
   };
   if (mask.tile != tile)
-    return wrong("the offset to be counted in tiles of " + Twine(tile) + ", as the dimension has");
+    return wrong("the offset to be counted in tiles of " + Twine(tile) +
+                 ", as the dimension has");
   switch (extent.kind) {
   case Extent::Padded:
     if (extent.size != mask.size || extent.ways != ways ||
         (extent.placed && extent.axes != mask.axes))
       return wrong(describe(extent) + ", as the dimension has");
     if (!extent.placed)
-      return wrong("the mask before the tiles are sent to ranks that no order of axes numbers");
+      return wrong("the mask before the tiles are sent to ranks that no order "
+                   "of axes numbers");
     break;
   case Extent::Real:
     if (mask.size < tile * ways)
-      return wrong("no mask: the dimension has no padding, and elements would be lost");
+      return wrong(
+          "no mask: the dimension has no padding, and elements would be lost");
     break;
   case Extent::Free:
   case Extent::Unknown:
@@ -325,8 +361,8 @@ LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
         bool counted = llvm::is_contained(mask.axes, Axis(axis));
         if (counted ? state.isSurelySplit() && !state.isSplitOn(mask.dim)
                     : state.isSurelySplitOn(mask.dim))
-          return wrong("the axes that split the dimension: it is " + state.str() + " over axis " +
-                       axisName(mesh, axis));
+          return wrong("the axes that split the dimension: it is " +
+                       state.str() + " over axis " + axisName(mesh, axis));
       }
     break;
   }

@@ -1,14 +1,15 @@
 //===- VariancePadding.h - where values end in padding ----------*- C++ -*-===//
 //
 // The part of dist-verify-variance that proves padding masked. For each value
-// it knows the dimensions whose last tiles end in padding, how many elements the
-// whole dimension has, which axes number the tiles, and what the padding holds.
-// Sizes come from `dist.global_type`, exchanges, windows and masks; of dimensions
-// without padding, from the tile and the axes that split it.
+// it knows the dimensions whose last tiles end in padding, how many elements
+// the whole dimension has, which axes number the tiles, and what the padding
+// holds. Sizes come from `dist.global_type`, exchanges, windows and masks; of
+// dimensions without padding, from the tile and the axes that split it.
 //
 // Nothing is claimed of a dimension of which the program does not tell the
 // size: results of scatters, reshapes of tiles of one element, dimensions that
-// merge these, slices of tiles that do not nest, arguments without a whole type.
+// merge these, slices of tiles that do not nest, arguments without a whole
+// type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +26,8 @@
 namespace cleave::partition {
 
 /// What one dimension of a local value holds. Of a padded one, element i of the
-/// tile with number t is element t * (local size) + i of `size`; those beyond are
-/// padding.
+/// tile with number t is element t * (local size) + i of `size`; those beyond
+/// are padding.
 struct Extent {
   enum Kind : uint8_t {
     Free,    // a constant or a count: a tile as well as the whole
@@ -49,7 +50,8 @@ struct Extent {
     extent.kind = kind;
     return extent;
   }
-  static Extent padded(int64_t size, int64_t ways, llvm::ArrayRef<dist::Axis> axes,
+  static Extent padded(int64_t size, int64_t ways,
+                       llvm::ArrayRef<dist::Axis> axes,
                        mlir::Attribute filler = {}) {
     Extent extent = of(Padded);
     extent.size = size;
@@ -80,7 +82,8 @@ bool isZero(mlir::Attribute filler);
 
 class Padding {
 public:
-  Padding(const dist::MeshAxes &mesh, const llvm::DenseMap<mlir::Value, State> &states)
+  Padding(const dist::MeshAxes &mesh,
+          const llvm::DenseMap<mlir::Value, State> &states)
       : mesh(mesh), states(states) {}
 
   // Boundaries.
@@ -90,14 +93,17 @@ public:
   // Operations; each reports padding that it would mix with elements.
   void visitConstant(mlir::Operation *op);
   mlir::LogicalResult visit(mlir::Operation *op, const ShardingRule &rule);
-  mlir::LogicalResult visitCollective(mlir::Operation *op, llvm::ArrayRef<dist::Axis> axes);
+  mlir::LogicalResult visitCollective(mlir::Operation *op,
+                                      llvm::ArrayRef<dist::Axis> axes);
   void visitPlace(mlir::Operation *op, llvm::ArrayRef<dist::Axis> axes);
 
   // Loops and branches: what is carried has the layout of `init` and of what is
   // yielded.
   void carry(mlir::Value init, mlir::Value argument);
-  mlir::LogicalResult merge(mlir::Operation *op, mlir::Value value, mlir::Value yielded);
-  /// Whether more is known of the argument now than was when its block was read.
+  mlir::LogicalResult merge(mlir::Operation *op, mlir::Value value,
+                            mlir::Value yielded);
+  /// Whether more is known of the argument now than was when its block was
+  /// read.
   bool learn(mlir::Value argument, mlir::Value result);
 
 private:
@@ -111,7 +117,8 @@ private:
   const Extent &at(mlir::Value value, int64_t dim) const;
   Extents all(mlir::Value value) const;
   void set(mlir::Value value, Extents extents);
-  Extents declared(dist::ShardingAttr sharding, llvm::ArrayRef<int64_t> whole) const;
+  Extents declared(dist::ShardingAttr sharding,
+                   llvm::ArrayRef<int64_t> whole) const;
   bool isSplit(mlir::Value value, int64_t dim) const;
   Extent sized(mlir::Value value, int64_t dim) const;
   dist::Axes counted(llvm::ArrayRef<dist::Axis> axes) const;
@@ -121,18 +128,22 @@ private:
   mlir::LogicalResult mustBe(mlir::Operation *op, unsigned operand, int64_t dim,
                              FactorCombiner combiner) const;
 
-  mlir::LogicalResult checkFactors(mlir::Operation *op, const ShardingRule &rule,
+  mlir::LogicalResult checkFactors(mlir::Operation *op,
+                                   const ShardingRule &rule,
                                    llvm::ArrayRef<Extent> factors) const;
   std::optional<Mask> maskOf(mlir::arith::SelectOp op) const;
   mlir::LogicalResult visitMask(mlir::arith::SelectOp op, const Mask &mask);
   mlir::LogicalResult visitReshape(mlir::Operation *op);
-  mlir::LogicalResult movedExtent(mlir::Operation *op, int64_t dim, Extent &moved) const;
+  mlir::LogicalResult movedExtent(mlir::Operation *op, int64_t dim,
+                                  Extent &moved) const;
   static Extent tileOf(const Extent &windows, int64_t length);
-  mlir::LogicalResult visitLookup(mlir::Operation *op, const Lookup &lookup, Extents &result) const;
+  mlir::LogicalResult visitLookup(mlir::Operation *op, const Lookup &lookup,
+                                  Extents &result) const;
 
-  Extent splitBy(Extent extent, int64_t from, int64_t to, llvm::ArrayRef<dist::Axis> axes,
-                 bool isSplit) const;
-  Extent gatheredBy(Extent extent, int64_t to, llvm::ArrayRef<dist::Axis> axes) const;
+  Extent splitBy(Extent extent, int64_t from, int64_t to,
+                 llvm::ArrayRef<dist::Axis> axes, bool isSplit) const;
+  Extent gatheredBy(Extent extent, int64_t to,
+                    llvm::ArrayRef<dist::Axis> axes) const;
   mlir::LogicalResult visitWindow(dist::WindowOp op, Extent &extent,
                                   llvm::ArrayRef<dist::Axis> axes) const;
   void permute(Extent &extent, llvm::ArrayRef<int64_t> pairs,

@@ -1,7 +1,8 @@
-//===- VariancePaddingRules.cpp - padding through operations ---------------===//
+//===- VariancePaddingRules.cpp - padding through operations
+//---------------===//
 //
-// Operations that have a rule: factors say which dimensions lie alike, which are
-// combined, and which are moved.
+// Operations that have a rule: factors say which dimensions lie alike, which
+// are combined, and which are moved.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,13 +17,16 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-static RankedTensorType tensorOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+static RankedTensorType tensorOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
 
 /// Whether some result lacks the factor.
 static bool isCombined(const ShardingRule &rule, int64_t factor) {
   return llvm::any_of(rule.results, [&](const TensorFactors &dims) {
-    return llvm::none_of(dims,
-                         [&](const DimFactors &made) { return llvm::is_contained(made, factor); });
+    return llvm::none_of(dims, [&](const DimFactors &made) {
+      return llvm::is_contained(made, factor);
+    });
   });
 }
 
@@ -39,7 +43,8 @@ static bool fills(nn::PadOp pad, Attribute filler) {
   if (pad.getValue().isZero())
     return isZero(filler);
   auto number = dyn_cast_or_null<FloatAttr>(filler);
-  return number && number.getValueAsDouble() == pad.getValue().convertToDouble();
+  return number &&
+         number.getValueAsDouble() == pad.getValue().convertToDouble();
 }
 
 LogicalResult Padding::mustBe(Operation *op, unsigned operand, int64_t dim,
@@ -48,15 +53,17 @@ LogicalResult Padding::mustBe(Operation *op, unsigned operand, int64_t dim,
   if (extent.kind != Extent::Padded)
     return success();
   auto type = tensorOf(op->getOperand(operand));
-  Attribute identity = cast<DenseElementsAttr>(
-                           cast<Attribute>(identityOf(combiner, type.clone(ArrayRef<int64_t>()))))
-                           .getSplatValue<Attribute>();
+  Attribute identity =
+      cast<DenseElementsAttr>(cast<Attribute>(identityOf(
+                                  combiner, type.clone(ArrayRef<int64_t>()))))
+          .getSplatValue<Attribute>();
   if (extent.filler == identity || (isZero(extent.filler) && isZero(identity)))
     return success();
-  InFlightDiagnostic error = op->emitOpError("combines (")
-                             << stringifyReduceKind(reduceKindOf(combiner)) << ") along dimension "
-                             << dim << " of operand " << operand << " of type " << type << ", of "
-                             << describe(extent) << ", whose last tiles end in padding ";
+  InFlightDiagnostic error =
+      op->emitOpError("combines (")
+      << stringifyReduceKind(reduceKindOf(combiner)) << ") along dimension "
+      << dim << " of operand " << operand << " of type " << type << ", of "
+      << describe(extent) << ", whose last tiles end in padding ";
   if (extent.filler)
     error << "of " << extent.filler;
   else
@@ -73,7 +80,8 @@ static bool isElementwise(Operation *op, int64_t dim) {
     return list && dim >= 2 && list[dim - 2] == number;
   };
   return is("strides", 1) && is("low", 0) && is("high", 0) &&
-         tensorOf(op->getOperand(0)).getDimSize(dim) == tensorOf(op->getResult(0)).getDimSize(dim);
+         tensorOf(op->getOperand(0)).getDimSize(dim) ==
+             tensorOf(op->getResult(0)).getDimSize(dim);
 }
 
 LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
@@ -82,10 +90,12 @@ LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
   for (auto [factor, info] : llvm::enumerate(rule.factors)) {
     if (factors[factor].kind != Extent::Padded)
       continue;
-    bool reads = isCombined(rule, factor) || info.kind == FactorKind::Permutation;
+    bool reads =
+        isCombined(rule, factor) || info.kind == FactorKind::Permutation;
     bool combines = info.combiner != FactorCombiner::None && reads;
     bool slides = info.kind == FactorKind::Permutation && !rule.movement;
-    bool whole = info.kind == FactorKind::NeedReplication || isJoint(info) || slides;
+    bool whole =
+        info.kind == FactorKind::NeedReplication || isJoint(info) || slides;
     if (!combines && !whole)
       continue;
     // What is read by index is checked there.
@@ -97,11 +107,13 @@ LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
           (slides && isElementwise(op, dim)))
         continue;
       if (combines) {
-        // What is linear in zeros is zero, whatever integers are beside them; of
-        // other numbers, padding may be none.
-        bool linear = llvm::any_of(
-            rule.linear, [&](auto &group) { return llvm::is_contained(group, unsigned(index)); });
-        if (!linear && !rule.linear.empty() && info.combiner == FactorCombiner::Sum &&
+        // What is linear in zeros is zero, whatever integers are beside them;
+        // of other numbers, padding may be none.
+        bool linear = llvm::any_of(rule.linear, [&](auto &group) {
+          return llvm::is_contained(group, unsigned(index));
+        });
+        if (!linear && !rule.linear.empty() &&
+            info.combiner == FactorCombiner::Sum &&
             isa<IntegerType>(tensorOf(op->getOperand(index)).getElementType()))
           continue;
         if (failed(mustBe(op, index, dim, info.combiner)))
@@ -109,9 +121,10 @@ LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
       } else if (const Extent &extent = at(op->getOperand(index), dim);
                  extent.kind == Extent::Padded) {
         return op->emitOpError("reads all of dimension ")
-               << dim << " of operand " << index << " of type " << op->getOperand(index).getType()
-               << ", of " << describe(extent)
-               << ", which ends in padding; expected a dimension without: gathered and cut to "
+               << dim << " of operand " << index << " of type "
+               << op->getOperand(index).getType() << ", of " << describe(extent)
+               << ", which ends in padding; expected a dimension without: "
+                  "gathered and cut to "
                << extent.size << " elements (nn.slice), or a window of it";
       }
     }
@@ -124,9 +137,10 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
     if (std::optional<Mask> mask = maskOf(select))
       return visitMask(select, *mask);
     if (op->hasAttr(kPadMaskAttrName))
-      return op->emitOpError("has dist.pad_mask and is no mask; expected the condition iota < "
-                             "(size - dist.tile_offset), a number repeated by nn.broadcast, and "
-                             "a constant as the last operand");
+      return op->emitOpError(
+          "has dist.pad_mask and is no mask; expected the condition iota < "
+          "(size - dist.tile_offset), a number repeated by nn.broadcast, and "
+          "a constant as the last operand");
   }
   if (isa<nn::ReshapeOp>(op))
     return visitReshape(op);
@@ -135,22 +149,24 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
   llvm::SmallBitVector seen(rule.factors.size());
   bool plain = true;
   for (unsigned index = 0; index < rule.operands.size(); ++index)
-    plain &= llvm::is_contained(rule.waited, index) || !extents.contains(op->getOperand(index));
+    plain &= llvm::is_contained(rule.waited, index) ||
+             !extents.contains(op->getOperand(index));
   for (auto [index, dims] : llvm::enumerate(rule.operands)) {
     if (llvm::is_contained(rule.waited, unsigned(index)))
       continue;
     for (auto [dim, made] : llvm::enumerate(dims)) {
       Extent extent = plain ? Extent() : sized(op->getOperand(index), dim);
       if (made.size() > 1)
-        extent = Extent::of(extent.kind == Extent::Real ? Extent::Real : Extent::Unknown);
+        extent = Extent::of(extent.kind == Extent::Real ? Extent::Real
+                                                        : Extent::Unknown);
       for (int64_t factor : made) {
         Extent before = factors[factor];
         if (!seen.test(factor))
           factors[factor] = extent;
         else if (!join(factors[factor], extent))
           return op->emitOpError("combines dimension ")
-                 << dim << " of operand " << index << ", of " << describe(extent)
-                 << ", with one of " << describe(before);
+                 << dim << " of operand " << index << ", of "
+                 << describe(extent) << ", with one of " << describe(before);
         seen.set(factor);
       }
     }
@@ -163,28 +179,33 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
     for (auto [dim, made] : llvm::enumerate(dims)) {
       Extent &extent = result.emplace_back();
       // One element that is taken of a dimension.
-      if (made.empty() && isa<nn::SliceOp>(op) && failed(movedExtent(op, dim, extent)))
+      if (made.empty() && isa<nn::SliceOp>(op) &&
+          failed(movedExtent(op, dim, extent)))
         return failure();
       for (int64_t factor : made) {
         const Factor &info = rule.factors[factor];
         bool moves = info.kind == FactorKind::Permutation;
         if (!seen.test(factor))
-          extent.kind = rule.movement || rule.operands.empty()     ? Extent::Free
-                        : info.kind == FactorKind::NeedReplication ? Extent::Real
-                                                                   : Extent::Unknown;
+          extent.kind = rule.movement || rule.operands.empty() ? Extent::Free
+                        : info.kind == FactorKind::NeedReplication
+                            ? Extent::Real
+                            : Extent::Unknown;
         else if (moves && rule.movement) {
           if (failed(movedExtent(op, dim, extent)))
             return failure();
         } else if (!moves)
           extent = factors[factor];
         else if (factors[factor].kind == Extent::Windows)
-          extent = tileOf(factors[factor], tensorOf(op->getResult(index)).getDimSize(dim));
-        else if (factors[factor].kind == Extent::Padded && info.combiner == FactorCombiner::None)
+          extent = tileOf(factors[factor],
+                          tensorOf(op->getResult(index)).getDimSize(dim));
+        else if (factors[factor].kind == Extent::Padded &&
+                 info.combiner == FactorCombiner::None)
           extent = factors[factor];
         else if (factors[factor].kind == Extent::Unknown)
           extent.kind = Extent::Unknown;
         if (made.size() > 1) {
-          extent = Extent::of(extent.kind == Extent::Real ? Extent::Real : Extent::Unknown);
+          extent = Extent::of(extent.kind == Extent::Real ? Extent::Real
+                                                          : Extent::Unknown);
           if (extent.kind == Extent::Unknown)
             break;
         }
@@ -203,8 +224,8 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
   return success();
 }
 
-/// Of windows that overlap, the tile that an operation makes of them. Of another
-/// length, it is what a slice or a gather takes the tile of.
+/// Of windows that overlap, the tile that an operation makes of them. Of
+/// another length, it is what a slice or a gather takes the tile of.
 Extent Padding::tileOf(const Extent &windows, int64_t length) {
   // All ranks have the same windows where they are not `placed`.
   if (!windows.placed || tileSize(windows.size, windows.ways) != length)
@@ -215,14 +236,16 @@ Extent Padding::tileOf(const Extent &windows, int64_t length) {
 }
 
 /// Of a dimension along which slices, pads and concatenations place elements.
-LogicalResult Padding::movedExtent(Operation *op, int64_t dim, Extent &moved) const {
+LogicalResult Padding::movedExtent(Operation *op, int64_t dim,
+                                   Extent &moved) const {
   Value input = op->getOperand(0);
   const Extent &extent = at(input, dim);
   int64_t size = tensorOf(op->getResult(0)).getDimSize(dim);
   auto wrong = [&](Value operand, const Twine &expected) {
     return op->emitOpError("moves elements along dimension ")
-           << dim << " of type " << operand.getType() << ", of " << describe(at(operand, dim))
-           << ", which ends in padding; expected " << expected;
+           << dim << " of type " << operand.getType() << ", of "
+           << describe(at(operand, dim)) << ", which ends in padding; expected "
+           << expected;
   };
   if (auto slice = dyn_cast<nn::SliceOp>(op)) {
     int64_t offset = slice.getOffsets()[dim], stride = slice.getStrides()[dim];
@@ -238,7 +261,8 @@ LogicalResult Padding::movedExtent(Operation *op, int64_t dim, Extent &moved) co
       return success();
     }
     if (offset >= extent.size)
-      return wrong(input, "a slice that begins within the " + Twine(extent.size) + " elements");
+      return wrong(input, "a slice that begins within the " +
+                              Twine(extent.size) + " elements");
     int64_t count = llvm::divideCeil(extent.size - offset, stride);
     moved.size = count;
     if (size <= count)
@@ -248,13 +272,16 @@ LogicalResult Padding::movedExtent(Operation *op, int64_t dim, Extent &moved) co
   if (auto pad = dyn_cast<nn::PadOp>(op)) {
     if (!op->hasAttr(kTilePaddingAttrName)) {
       if (extent.kind == Extent::Padded)
-        return wrong(input, "a dimension without: cut (nn.slice), or a window of it");
-      moved = extent.kind == Extent::Real ? Extent() : Extent::of(Extent::Unknown);
+        return wrong(input,
+                     "a dimension without: cut (nn.slice), or a window of it");
+      moved =
+          extent.kind == Extent::Real ? Extent() : Extent::of(Extent::Unknown);
       return success();
     }
     Attribute filler;
     if (pad.getValue().isZero())
-      filler = Builder(op->getContext()).getZeroAttr(tensorOf(input).getElementType());
+      filler = Builder(op->getContext())
+                   .getZeroAttr(tensorOf(input).getElementType());
     moved = Extent::of(Extent::Unknown);
     if (extent.kind == Extent::Real && !isSplit(input, dim))
       moved = Extent::padded(tensorOf(input).getDimSize(dim), 1, {}, filler);
@@ -269,7 +296,8 @@ LogicalResult Padding::movedExtent(Operation *op, int64_t dim, Extent &moved) co
   for (Value operand : op->getOperands()) {
     const Extent &part = at(operand, dim);
     if (part.kind == Extent::Padded)
-      return wrong(operand, "a dimension without: cut (nn.slice), or a window of it");
+      return wrong(operand,
+                   "a dimension without: cut (nn.slice), or a window of it");
     if (part.kind != Extent::Real)
       moved = Extent::of(Extent::Unknown);
   }

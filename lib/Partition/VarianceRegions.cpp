@@ -1,6 +1,8 @@
-//===- VarianceRegions.cpp - loops and branches ----------------------------===//
+//===- VarianceRegions.cpp - loops and branches
+//----------------------------===//
 //
-// What a loop carries, and what branches give, is one thing wherever it appears.
+// What a loop carries, and what branches give, is one thing wherever it
+// appears.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,8 +19,9 @@ using namespace cleave::partition;
 LogicalResult Variance::visitRegions(Operation *op) {
   if (auto loop = dyn_cast<scf::ForOp>(op); loop && !hasStaticTripCount(loop))
     if (Operation *collective = collectiveIn(op, ~AxisSet(0)))
-      return collective->emitOpError("is in a loop whose bounds are no constants: ranks could "
-                                     "disagree on the number of trips");
+      return collective->emitOpError(
+          "is in a loop whose bounds are no constants: ranks could "
+          "disagree on the number of trips");
   auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
   SmallVector<Carried> carried = carriedBy(op);
   if (given && given.size() != carried.size())
@@ -28,20 +31,25 @@ LogicalResult Variance::visitRegions(Operation *op) {
   if (auto branch = dyn_cast<scf::IfOp>(op)) {
     const State &condition = states[branch.getCondition()];
     for (unsigned axis = 0; axis < mesh.count(); ++axis)
-      if (condition[axis].kind != AxisState::Invariant && condition[axis].kind != AxisState::Zero)
+      if (condition[axis].kind != AxisState::Invariant &&
+          condition[axis].kind != AxisState::Zero)
         differs |= AxisSet(1) << axis;
     if (Operation *collective = collectiveIn(op, differs))
-      return collective->emitOpError("is under a condition that differs between the ranks of "
-                                     "its group: some would wait for ever");
+      return collective->emitOpError(
+          "is under a condition that differs between the ranks of "
+          "its group: some would wait for ever");
   }
   for (auto [index, value] : llvm::enumerate(carried)) {
-    State want = declared(given ? cast<ShardingAttr>(given[index]) : ShardingAttr());
+    State want =
+        declared(given ? cast<ShardingAttr>(given[index]) : ShardingAttr());
     for (Axis axis : listOf(differs))
       if (want[axis].kind != AxisState::Split)
         return op->emitOpError("result ")
-               << index << " is " << want[axis].str() << " over axis " << name(axis)
+               << index << " is " << want[axis].str() << " over axis "
+               << name(axis)
                << " as its sharding says, but the condition differs over it";
-    if (value.init && failed(check(op, value.init, want, index, "where it begins")))
+    if (value.init &&
+        failed(check(op, value.init, want, index, "where it begins")))
       return failure();
     if (value.argument) {
       states[value.argument] = want;
@@ -50,20 +58,24 @@ LogicalResult Variance::visitRegions(Operation *op) {
     states[value.result] = want;
   }
   if (auto loop = dyn_cast<scf::ForOp>(op))
-    states[loop.getInductionVar()] = State(mesh.count(), AxisState::of(AxisState::Invariant));
-  // Once more where what is yielded says more of padding than what it began with.
+    states[loop.getInductionVar()] =
+        State(mesh.count(), AxisState::of(AxisState::Invariant));
+  // Once more where what is yielded says more of padding than what it began
+  // with.
   for (bool again = true; again;) {
     for (Region &region : op->getRegions())
       if (!region.empty() && failed(visitBlock(region.front())))
         return failure();
     for (auto [index, value] : llvm::enumerate(carried))
       for (Value yielded : value.yielded)
-        if (failed(check(op, yielded, states[value.result], index, "where it is yielded")))
+        if (failed(check(op, yielded, states[value.result], index,
+                         "where it is yielded")))
           return failure();
     again = false;
     for (const Carried &value : carried) {
       // A branch gives what its first region does, or its second.
-      padding.carry(value.init ? value.init : value.yielded.front(), value.result);
+      padding.carry(value.init ? value.init : value.yielded.front(),
+                    value.result);
       for (Value yielded : value.yielded)
         if (failed(padding.merge(op, value.result, yielded)))
           return failure();
@@ -73,8 +85,8 @@ LogicalResult Variance::visitRegions(Operation *op) {
   return success();
 }
 
-LogicalResult Variance::check(Operation *op, Value value, const State &want, unsigned index,
-                              StringRef where) const {
+LogicalResult Variance::check(Operation *op, Value value, const State &want,
+                              unsigned index, StringRef where) const {
   std::string wrong = mismatch(states.lookup(value), want, "its sharding");
   if (!wrong.empty())
     return op->emitOpError("value ") << index << ", " << where << ", " << wrong;

@@ -1,4 +1,5 @@
-//===- VarianceRules.cpp - states through rules ----------------------------===//
+//===- VarianceRules.cpp - states through rules
+//----------------------------===//
 //
 // What an operation makes of the states of its operands, by its sharding rule
 // on the shapes of tiles.
@@ -26,7 +27,8 @@ bool mustBeWhole(const ShardingRule &rule, const Factor &factor) {
 
 /// Tiles that may be of any of several dimensions are tiles of each of them:
 /// one that the operation needs whole says nothing, where others are left.
-void keepSplittable(const ShardingRule &rule, llvm::SmallBitVector &candidates) {
+void keepSplittable(const ShardingRule &rule,
+                    llvm::SmallBitVector &candidates) {
   llvm::SmallBitVector kept = candidates;
   for (unsigned factor : candidates.set_bits())
     if (mustBeWhole(rule, rule.factors[factor]))
@@ -38,7 +40,8 @@ void keepSplittable(const ShardingRule &rule, llvm::SmallBitVector &candidates) 
 /// Tiles are runs in row-major order where the dimensions before the split
 /// one have one element in them, or pass whole: so the split goes on where
 /// the result has as many elements before a dimension.
-uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to, uint64_t dims) {
+uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
+                         uint64_t dims) {
   uint64_t result = 0;
   int64_t before = 1;
   for (auto [dim, size] : llvm::enumerate(from)) {
@@ -57,13 +60,15 @@ uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to, uint64_t 
 
 /// Whether candidates that the result lacks are all combined by one sum,
 /// maximum or minimum.
-void noteCombined(const ShardingRule &rule, const llvm::SmallBitVector &candidates, unsigned index,
+void noteCombined(const ShardingRule &rule,
+                  const llvm::SmallBitVector &candidates, unsigned index,
                   AxisState &state) {
   std::optional<FactorCombiner> combiner;
   for (unsigned factor : candidates.set_bits()) {
-    bool inResult = llvm::any_of(rule.results[index], [&](const DimFactors &made) {
-      return llvm::is_contained(made, factor);
-    });
+    bool inResult =
+        llvm::any_of(rule.results[index], [&](const DimFactors &made) {
+          return llvm::is_contained(made, factor);
+        });
     if (inResult)
       continue;
     if (combiner && *combiner != rule.factors[factor].combiner)
@@ -87,8 +92,9 @@ AxisState varyingResult(const ShardingRule &rule, unsigned index) {
   return state;
 }
 
-AxisState stateOfResult(const ShardingRule &rule, const llvm::SmallBitVector &candidates,
-                        unsigned index, bool anyVarying) {
+AxisState stateOfResult(const ShardingRule &rule,
+                        const llvm::SmallBitVector &candidates, unsigned index,
+                        bool anyVarying) {
   AxisState state = AxisState::of(AxisState::Split);
   unsigned found = 0;
   for (auto [dim, made] : llvm::enumerate(rule.results[index])) {
@@ -97,7 +103,8 @@ AxisState stateOfResult(const ShardingRule &rule, const llvm::SmallBitVector &ca
     ++found;
     state.dims |= AxisState::split(dim).dims;
     // The split may as well be of the tiles of one element before it.
-    for (size_t before = dim; before > 0 && rule.results[index][before - 1].empty(); --before)
+    for (size_t before = dim;
+         before > 0 && rule.results[index][before - 1].empty(); --before)
       state.dims |= AxisState::split(before - 1).dims;
   }
   const Factor &factor = rule.factors[candidates.find_first()];
@@ -113,21 +120,25 @@ AxisState stateOfResult(const ShardingRule &rule, const llvm::SmallBitVector &ca
     return state;
   }
   for (const DimFactors &made : rule.results[index])
-    if (llvm::any_of(made, [&](int64_t other) { return candidates.test(other); }))
-      return AxisState::of(AxisState::Varying); // Not the major factor of its dimension.
+    if (llvm::any_of(made,
+                     [&](int64_t other) { return candidates.test(other); }))
+      return AxisState::of(
+          AxisState::Varying); // Not the major factor of its dimension.
   if (!alike)
     return AxisState::of(AxisState::Varying);
   if (factor.combiner != FactorCombiner::None)
     return AxisState::partial(reduceKindOf(factor.combiner));
-  return AxisState::of(factor.kind == FactorKind::PassThrough && !anyVarying ? AxisState::Invariant
-                                                                             : AxisState::Varying);
+  return AxisState::of(factor.kind == FactorKind::PassThrough && !anyVarying
+                           ? AxisState::Invariant
+                           : AxisState::Varying);
 }
 
 } // namespace
 
 /// The states of an operation's results over one axis. If operands cannot be
 /// what they may be, they are varying.
-LogicalResult Variance::transfer(Operation *op, const ShardingRule &rule, unsigned axis) {
+LogicalResult Variance::transfer(Operation *op, const ShardingRule &rule,
+                                 unsigned axis) {
   SmallVector<std::pair<Value, AxisState>> unsure;
   for (Value operand : op->getOperands())
     if (const AxisState &state = states[operand][axis]; state.maybe)
@@ -136,7 +147,8 @@ LogicalResult Variance::transfer(Operation *op, const ShardingRule &rule, unsign
     return transferSure(op, rule, axis);
   LogicalResult done = failure();
   {
-    ScopedDiagnosticHandler quiet(op->getContext(), [](Diagnostic &) { return success(); });
+    ScopedDiagnosticHandler quiet(op->getContext(),
+                                  [](Diagnostic &) { return success(); });
     done = transferSure(op, rule, axis);
   }
   if (succeeded(done)) {
@@ -158,7 +170,8 @@ LogicalResult Variance::transfer(Operation *op, const ShardingRule &rule, unsign
   return done;
 }
 
-LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule, unsigned axis) {
+LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
+                                     unsigned axis) {
   if (isa<nn::ReshapeOp>(op))
     return transferReshape(op, axis);
   bool anyVarying = false;
@@ -203,8 +216,10 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule, un
         llvm::SmallBitVector both = *candidates;
         both &= mine;
         if (both.none())
-          return op->emitOpError("has operands split on different dimensions by axis ")
-                 << name(axis) << ": operand " << index << " is " << state.str();
+          return op->emitOpError(
+                     "has operands split on different dimensions by axis ")
+                 << name(axis) << ": operand " << index << " is "
+                 << state.str();
         mine = both;
       }
       candidates = mine;
@@ -219,7 +234,8 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule, un
   if (candidates && candidates->count() == 1) {
     const Factor &factor = rule.factors[candidates->find_first()];
     if (mustBeWhole(rule, factor) && factor.size > 1)
-      return op->emitOpError("needs a dimension whole that is split by axis ") << name(axis);
+      return op->emitOpError("needs a dimension whole that is split by axis ")
+             << name(axis);
     if (failed(checkWhole(op, rule, axis, candidates->find_first())))
       return failure();
   }
@@ -240,18 +256,21 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule, un
 
 /// Tiles cannot be combined with what is whole along the same dimension, unless
 /// it repeats there.
-LogicalResult Variance::checkWhole(Operation *op, const ShardingRule &rule, unsigned axis,
-                                   int64_t factor) const {
+LogicalResult Variance::checkWhole(Operation *op, const ShardingRule &rule,
+                                   unsigned axis, int64_t factor) const {
   if (rule.factors[factor].size <= 1)
     return success();
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
     const AxisState &state = states.find(operand)->second[axis];
-    if (state.kind != AxisState::Invariant || llvm::is_contained(rule.waited, unsigned(index)))
+    if (state.kind != AxisState::Invariant ||
+        llvm::is_contained(rule.waited, unsigned(index)))
       continue;
     for (auto [dim, made] : llvm::enumerate(rule.operands[index]))
-      if (llvm::is_contained(made, factor) && !(state.dims >> std::min<size_t>(dim, 63) & 1))
+      if (llvm::is_contained(made, factor) &&
+          !(state.dims >> std::min<size_t>(dim, 63) & 1))
         return op->emitOpError("combines tiles over axis ")
-               << name(axis) << " with operand " << index << " of type " << operand.getType()
+               << name(axis) << " with operand " << index << " of type "
+               << operand.getType()
                << ", of which all ranks hold the same along dimension " << dim;
   }
   return success();
@@ -279,20 +298,24 @@ bool Variance::repeats(Operation *op, const ShardingRule &rule, unsigned axis,
                        int64_t factor) const {
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
     const AxisState &state = states.find(operand)->second[axis];
-    if (state.kind == AxisState::Zero || llvm::is_contained(rule.waited, unsigned(index)))
+    if (state.kind == AxisState::Zero ||
+        llvm::is_contained(rule.waited, unsigned(index)))
       continue;
     for (auto [dim, made] : llvm::enumerate(rule.operands[index]))
-      if (llvm::is_contained(made, factor) && !(state.dims >> std::min<size_t>(dim, 63) & 1))
+      if (llvm::is_contained(made, factor) &&
+          !(state.dims >> std::min<size_t>(dim, 63) & 1))
         return false;
   }
   return true;
 }
 
 /// Whether the operation gives zeros: it is linear in operands that are zero.
-bool Variance::isZero(Operation *op, const ShardingRule &rule, unsigned axis) const {
+bool Variance::isZero(Operation *op, const ShardingRule &rule,
+                      unsigned axis) const {
   return llvm::any_of(rule.linear, [&](ArrayRef<unsigned> group) {
     return llvm::all_of(group, [&](unsigned index) {
-      return states.find(op->getOperand(index))->second[axis].kind == AxisState::Zero;
+      return states.find(op->getOperand(index))->second[axis].kind ==
+             AxisState::Zero;
     });
   });
 }
@@ -300,14 +323,16 @@ bool Variance::isZero(Operation *op, const ShardingRule &rule, unsigned axis) co
 /// The result of invariant operands repeats where they do, and along dimensions
 /// that a broadcast adds. A reduction of what repeats may be one of a tile or
 /// of the whole.
-AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule, unsigned axis,
-                                    unsigned index) const {
+AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
+                                    unsigned axis, unsigned index) const {
   AxisState state = AxisState::of(AxisState::Invariant);
   auto has = [](const TensorFactors &dims, int64_t factor) {
-    return llvm::any_of(dims, [&](auto &made) { return llvm::is_contained(made, factor); });
+    return llvm::any_of(
+        dims, [&](auto &made) { return llvm::is_contained(made, factor); });
   };
   for (auto [factor, info] : llvm::enumerate(rule.factors))
-    if (!has(rule.results[index], factor) && info.combiner != FactorCombiner::None &&
+    if (!has(rule.results[index], factor) &&
+        info.combiner != FactorCombiner::None &&
         repeats(op, rule, axis, factor)) {
       state.orPartial = true;
       state.reduce = reduceKindOf(info.combiner);
@@ -315,15 +340,18 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule, uns
   // Along a dimension of its own, an operation may count.
   auto isNew = [&](int64_t factor) {
     return !rule.movement && op->getNumOperands() != 0 &&
-           llvm::none_of(rule.operands,
-                         [&](const TensorFactors &dims) { return has(dims, factor); });
+           llvm::none_of(rule.operands, [&](const TensorFactors &dims) {
+             return has(dims, factor);
+           });
   };
   for (auto [dim, made] : llvm::enumerate(rule.results[index]))
     for (int64_t factor : made) {
       const Factor &info = rule.factors[factor];
       // The largest of equal elements are equal; their places are not.
-      bool passes = info.kind == FactorKind::PassThrough || (isa<nn::TopKOp>(op) && index == 0);
-      if (passes && !info.indexed && !isNew(factor) && repeats(op, rule, axis, factor))
+      bool passes = info.kind == FactorKind::PassThrough ||
+                    (isa<nn::TopKOp>(op) && index == 0);
+      if (passes && !info.indexed && !isNew(factor) &&
+          repeats(op, rule, axis, factor))
         state.dims |= AxisState::split(dim).dims;
       // What is minor is split only where this has one element.
       if (info.size != 1)
@@ -333,13 +361,16 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule, uns
 }
 
 /// What is linear in what may be addends gives what may be addends.
-void Variance::keepAddends(Operation *op, const ShardingRule &rule, unsigned axis) {
+void Variance::keepAddends(Operation *op, const ShardingRule &rule,
+                           unsigned axis) {
   for (ArrayRef<unsigned> group : rule.linear) {
     const AxisState *from = nullptr;
     for (unsigned operand : group)
-      if (const AxisState &state = states[op->getOperand(operand)][axis]; state.orPartial)
+      if (const AxisState &state = states[op->getOperand(operand)][axis];
+          state.orPartial)
         from = &state;
-    if (!from || (from->reduce != ReduceKind::Sum && !rule.movement && !rule.chooses))
+    if (!from ||
+        (from->reduce != ReduceKind::Sum && !rule.movement && !rule.chooses))
       continue;
     ReduceKind reduce = from->reduce;
     if (!llvm::all_of(group, [&](unsigned operand) {
@@ -358,11 +389,13 @@ void Variance::keepAddends(Operation *op, const ShardingRule &rule, unsigned axi
 
 /// Partial operands may only pass through a group in which the operation is
 /// linear, all of it partial.
-LogicalResult Variance::carry(Operation *op, const ShardingRule &rule, unsigned axis,
-                              ArrayRef<unsigned> partial) {
+LogicalResult Variance::carry(Operation *op, const ShardingRule &rule,
+                              unsigned axis, ArrayRef<unsigned> partial) {
   ReduceKind kind = states[op->getOperand(partial[0])][axis].reduce;
   for (ArrayRef<unsigned> group : rule.linear) {
-    if (!llvm::all_of(partial, [&](unsigned index) { return llvm::is_contained(group, index); }))
+    if (!llvm::all_of(partial, [&](unsigned index) {
+          return llvm::is_contained(group, index);
+        }))
       continue;
     for (unsigned index : group) {
       Value operand = op->getOperand(index);
@@ -370,12 +403,14 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule, unsigned 
       bool fits = state.mayBeAddend(kind) || state.kind == AxisState::Zero;
       if (fits)
         continue;
-      InFlightDiagnostic error = op->emitOpError("combines operand ")
-                                 << partial[0] << " of type "
-                                 << op->getOperand(partial[0]).getType() << ", which is partial ("
-                                 << stringifyReduceKind(kind) << ") over axis " << name(axis)
-                                 << ", with operand " << index << ", which is " << state.str();
-      error.attachNote(op->getOperand(partial[0]).getLoc()) << "the partial value is this one";
+      InFlightDiagnostic error =
+          op->emitOpError("combines operand ")
+          << partial[0] << " of type " << op->getOperand(partial[0]).getType()
+          << ", which is partial (" << stringifyReduceKind(kind)
+          << ") over axis " << name(axis) << ", with operand " << index
+          << ", which is " << state.str();
+      error.attachNote(op->getOperand(partial[0]).getLoc())
+          << "the partial value is this one";
       return error;
     }
     if (kind != ReduceKind::Sum && !rule.movement && !rule.chooses)
@@ -392,12 +427,13 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule, unsigned 
       states[result][axis] = AxisState::partial(kind);
     return success();
   }
-  InFlightDiagnostic error = op->emitOpError("reads operand ")
-                             << partial[0] << " of type " << op->getOperand(partial[0]).getType()
-                             << ", which is partial (" << stringifyReduceKind(kind)
-                             << ") over axis " << name(axis)
-                             << ", and is not linear in it; reduce it first";
-  error.attachNote(op->getOperand(partial[0]).getLoc()) << "the partial value is this one";
+  InFlightDiagnostic error =
+      op->emitOpError("reads operand ")
+      << partial[0] << " of type " << op->getOperand(partial[0]).getType()
+      << ", which is partial (" << stringifyReduceKind(kind) << ") over axis "
+      << name(axis) << ", and is not linear in it; reduce it first";
+  error.attachNote(op->getOperand(partial[0]).getLoc())
+      << "the partial value is this one";
   return error;
 }
 
@@ -416,7 +452,8 @@ LogicalResult Variance::transferOrder(Operation *op, const ShardingRule &rule) {
       for (Axis minor : listOf(state[axis].majorTo))
         if (contains(majorTo[minor], axis))
           return op->emitOpError("has operands split by axes ")
-                 << name(axis) << " and " << name(minor) << " in different orders";
+                 << name(axis) << " and " << name(minor)
+                 << " in different orders";
       majorTo[axis] |= state[axis].majorTo;
       any = true;
     }

@@ -46,11 +46,12 @@ public:
 
   /// In order of first appearance in the function.
   llvm::ArrayRef<DimClass> classes() const { return found; }
-  /// The class of a dimension; none for a value that no operation reads or makes.
+  /// The class of a dimension; none for a value that no operation reads or
+  /// makes.
   std::optional<unsigned> indexOf(mlir::Value value, int64_t dim) const;
   /// FLOPs of each contraction with a parameter. An operation that reduces
-  /// over a dimension of a parameter is one: reading rows of a table stands for the
-  /// contraction with one-hot rows, of which a split saves the memory.
+  /// over a dimension of a parameter is one: reading rows of a table stands for
+  /// the contraction with one-hot rows, of which a split saves the memory.
   llvm::ArrayRef<int64_t> contractionFlops() const { return flops; }
 
 private:

@@ -91,9 +91,10 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
         zero == 3 ||
         (zero == 2 && (!accumulates || zero2Reduce == "per_microbatch"));
     // Schedules of pipelines have an action of their own for it.
-    bool ofStage = llvm::any_of(
-        module.getOps<func::FuncOp>(),
-        [](func::FuncOp func) { return func->hasAttr(kStageAttr); });
+    bool ofStage =
+        llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp func) {
+          return func->hasAttr(kStageAttr);
+        });
     sumsGradients = zero == 0 && gives && !accumulates && !ofStage;
     return success();
   }
@@ -454,9 +455,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       // Nobody may move activations so that the sum need not be taken.
       dist::ShardingAttr tiles = shardingOf(attrs);
       SmallVector<dist::AxisRefAttr> partial(tiles.getPartial());
-      llvm::append_range(partial,
-                         leftOf(sumsGradients ? allAxes() : sharded,
-                                parameterAxes(name, type.getRank())));
+      llvm::append_range(partial, leftOf(sumsGradients ? allAxes() : sharded,
+                                         parameterAxes(name, type.getRank())));
       Value addends = dist::ConstrainOp::create(
           b, loc, sum->get(),
           closedSharding(mesh, parameterAxes(name, type.getRank()), partial));
@@ -472,8 +472,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
   /// ZeRO splits.
   SmallVector<dist::AxisRefAttr> samples, positions, sharded;
   std::map<std::pair<std::optional<Role>, std::string>, int64_t>
-      positionDims;                      // by role and name
-  llvm::StringMap<int64_t> reordered;    // by name: those that every rank has
+      positionDims;                   // by role and name
+  llvm::StringMap<int64_t> reordered; // by name: those that every rank has
   bool scattersGradients = false, sumsGradients = false;
   llvm::StringMap<Axes> parameters;
 };

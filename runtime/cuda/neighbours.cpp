@@ -51,9 +51,10 @@ void cuda::compareDevices(Store &store, const Neighbours &neighbours,
       world.checkAlive();
       if (World::Clock::now() > deadline)
         throw RuntimeError(CLEAVE_TIMEOUT,
-                    world.describe(rank) + " has opened no device within " +
-                        std::to_string(static_cast<int>(seconds)) + " s",
-                    rank);
+                           world.describe(rank) +
+                               " has opened no device within " +
+                               std::to_string(static_cast<int>(seconds)) + " s",
+                           rank);
       patience.wait();
     }
     auto [first, isNew] = ranks.try_emplace(*device, rank);

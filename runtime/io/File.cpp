@@ -55,8 +55,7 @@ static int openToWrite(const std::string &path, int how) {
   int descriptor = ::open(
       path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | how, 0666);
   if (descriptor >= 0)
-    ::fcntl(descriptor, F_SETFL,
-            ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+    ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
   return descriptor;
 }
 

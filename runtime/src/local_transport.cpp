@@ -390,13 +390,13 @@ std::string cleave::print(const std::vector<int> &ranks) {
 }
 
 RuntimeError cleave::lateness(const CollectiveCall &call, double seconds,
-                       std::vector<int> missing) {
+                              std::vector<int> missing) {
   std::sort(missing.begin(), missing.end());
   char number[32];
   snprintf(number, sizeof(number), "%g", seconds);
   return RuntimeError(CLEAVE_TIMEOUT,
-               describe(call) + " over ranks " + print(call.members) +
-                   " timed out after " + number +
-                   " s: missing ranks: " + print(missing),
-               missing.empty() ? -1 : missing.front());
+                      describe(call) + " over ranks " + print(call.members) +
+                          " timed out after " + number +
+                          " s: missing ranks: " + print(missing),
+                      missing.empty() ? -1 : missing.front());
 }

@@ -150,9 +150,10 @@ public:
       world.checkAlive();
     } catch (const RuntimeError &error) {
       throw RuntimeError(error.status,
-                  std::string(error.what()) + "; " + describe(call) +
-                      " over ranks " + print(call.members) + " waits for it",
-                  error.rank);
+                         std::string(error.what()) + "; " + describe(call) +
+                             " over ranks " + print(call.members) +
+                             " waits for it",
+                         error.rank);
     }
   }
 

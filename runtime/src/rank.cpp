@@ -232,10 +232,10 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
             {&action, static_cast<int>(i), &command, std::move(accesses)},
             std::move(out.run));
     } catch (const RuntimeError &error) {
-      throw RuntimeError(error.status, "action \"" + action.name + "\", command " +
-                                    std::to_string(i) + " (" +
-                                    data.strings[command.source] +
-                                    "): " + error.what());
+      throw RuntimeError(error.status, "action \"" + action.name +
+                                           "\", command " + std::to_string(i) +
+                                           " (" + data.strings[command.source] +
+                                           "): " + error.what());
     }
   }
   if (poison)

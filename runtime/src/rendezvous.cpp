@@ -307,20 +307,21 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
       do {
         hasWord = socket.receiveAll(&word, sizeof(word), in(given));
         if (!hasWord && socket.peek(&word, 1) >= 0)
-          throw RuntimeError(CLEAVE_TIMEOUT,
-                      "rank 0 at " + address.text() +
-                          " does not respond: it has given no sign of life "
-                          "for " +
-                          inSeconds(given),
-                      0);
+          throw RuntimeError(
+              CLEAVE_TIMEOUT,
+              "rank 0 at " + address.text() +
+                  " does not respond: it has given no sign of life "
+                  "for " +
+                  inSeconds(given),
+              0);
       } while (hasWord && word.isSignOfLife);
       if (hasWord) {
         if (word.isNeeded)
           return socket;
         if (word.refusal[0])
-          throw RuntimeError(word.code == 2 ? CLEAVE_BAD_ARGUMENT : CLEAVE_RANK_FAILED,
-                      std::string("rank 0 at ") + address.text() + ": " +
-                          word.refusal);
+          throw RuntimeError(
+              word.code == 2 ? CLEAVE_BAD_ARGUMENT : CLEAVE_RANK_FAILED,
+              std::string("rank 0 at ") + address.text() + ": " + word.refusal);
         throw Dismissed{word.code};
       }
       // Another executable takes its place, or none.
@@ -329,12 +330,13 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
     }
     if (Clock::now() > deadline) {
       if (wasGreeted)
-        throw RuntimeError(CLEAVE_RANK_FAILED, "the process of rank 0 has ended", 0);
+        throw RuntimeError(CLEAVE_RANK_FAILED,
+                           "the process of rank 0 has ended", 0);
       throw RuntimeError(CLEAVE_TIMEOUT,
-                  "rank " + std::to_string(job.rank) +
-                      " has not reached rank 0 at " + address.text() +
-                      " within " + inSeconds(given) + ": " + reason,
-                  0);
+                         "rank " + std::to_string(job.rank) +
+                             " has not reached rank 0 at " + address.text() +
+                             " within " + inSeconds(given) + ": " + reason,
+                         0);
     }
     std::this_thread::sleep_for(milliseconds(20));
   }

@@ -96,7 +96,7 @@ cleave_session::cleave_session(cleave_program &program,
           ranks[rank]->find(entry);
       } catch (const RuntimeError &error) {
         throw RuntimeError(error.status,
-                    "buffer \"" + entry.name + "\": " + error.what());
+                           "buffer \"" + entry.name + "\": " + error.what());
       }
   }
   try {
@@ -353,9 +353,10 @@ void cleave_session::run(std::string_view name) {
           : ", command " + std::to_string(failure.command) +
                 (failure.source.empty() ? "" : " (" + failure.source + ")");
   throw RuntimeError(failure.status,
-              "rank " + std::to_string(failure.rank) + " failed in action \"" +
-                  failure.action + "\"" + where + ": " + failure.message +
-                  (isLost ? "; the rank does not respond" : ""));
+                     "rank " + std::to_string(failure.rank) +
+                         " failed in action \"" + failure.action + "\"" +
+                         where + ": " + failure.message +
+                         (isLost ? "; the rank does not respond" : ""));
 }
 
 void cleave_session::trace(bool enabled) {

@@ -127,7 +127,7 @@ private:
   Job job = Job::Idle;
   uint64_t turn = 0; // counts dispatched jobs
   int busy = 0;
-  std::vector<bool> isWorking; // by rank
+  std::vector<bool> isWorking;                     // by rank
   std::chrono::steady_clock::time_point firstDone; // of the ranks, this turn
   std::string_view action;
   bool isLost = false, isAborted = false;

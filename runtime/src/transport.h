@@ -60,7 +60,7 @@ int64_t rowsOf(const CollectiveCall &call, const int64_t *counts, int member);
 std::string describe(const CollectiveCall &call);
 std::string print(const std::vector<int> &ranks);
 RuntimeError lateness(const CollectiveCall &call, double seconds,
-               std::vector<int> missing);
+                      std::vector<int> missing);
 
 // Calls body(part, begin, end), `part` an index, for the pieces of chunk
 // `member` of an all-reduce: the parts are laid end to end and cut into

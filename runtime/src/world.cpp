@@ -197,10 +197,10 @@ void World::needHost() {
     return;
   lose();
   throw RuntimeError(CLEAVE_TIMEOUT,
-              "rank 0 does not respond: " + describe(0) +
-                  " has given no sign of life for " +
-                  std::to_string(static_cast<int>(hostPatience)) + " s",
-              0);
+                     "rank 0 does not respond: " + describe(0) +
+                         " has given no sign of life for " +
+                         std::to_string(static_cast<int>(hostPatience)) + " s",
+                     0);
 }
 
 World::Clock::time_point World::limitOf(int64_t bytes) const {
@@ -213,10 +213,10 @@ World::Clock::time_point World::limitOf(int64_t bytes) const {
 void World::needAnswer(int rank) {
   lose();
   throw RuntimeError(CLEAVE_TIMEOUT,
-              describe(rank) + " does not respond: for " +
-                  std::to_string(static_cast<int>(patience)) +
-                  " s it has neither taken nor sent anything",
-              rank);
+                     describe(rank) + " does not respond: for " +
+                         std::to_string(static_cast<int>(patience)) +
+                         " s it has neither taken nor sent anything",
+                     rank);
 }
 
 void World::finishRequest(Wire::Request &request, int peer, bool isReceive,

@@ -7,8 +7,8 @@
 
 namespace cleave::codegen {
 
-/// Mathematical functions of bf16 in f32, rounded after each: there are formulas
-/// for f32. Before `expandMath`.
+/// Mathematical functions of bf16 in f32, rounded after each: there are
+/// formulas for f32. Before `expandMath`.
 void widenBFloat16Math(mlir::ModuleOp kernels);
 
 /// Arithmetic on bf16 in f32, rounded after each operation: not every processor

@@ -10,8 +10,8 @@ class TargetMachine;
 
 namespace cleave::codegen {
 
-/// Optimises the kernels of `module` at `level`, 0 to 3. Loops stay as they are:
-/// kernels are vectorised already.
+/// Optimises the kernels of `module` at `level`, 0 to 3. Loops stay as they
+/// are: kernels are vectorised already.
 void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine,
                      unsigned level);
 

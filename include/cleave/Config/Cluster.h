@@ -29,8 +29,8 @@ struct Cluster {
   std::string name = "a CPU (defaults)"; // or the file, or what is built in
   // By name. The compiler gives a mesh axis the class "intra" where its groups
   // stay on a node and "inter" where they leave it.
-  std::map<std::string, LinkClass> links = {
-      {"inter", {30e-6, 1e-6, 2.5e9}}, {"intra", {10e-6, 0.2e-6, 10e9}}};
+  std::map<std::string, LinkClass> links = {{"inter", {30e-6, 1e-6, 2.5e9}},
+                                            {"intra", {10e-6, 0.2e-6, 10e9}}};
   int64_t ranksPerNode = 0; // 0: mesh.ranks_per_node decides
   // Rate of matrix products of one rank, FLOP -> FLOP/s, ascending.
   std::vector<std::pair<double, double>> matmul = {
@@ -53,7 +53,8 @@ std::optional<Cluster> builtInCluster(const std::string &name);
 // Reads what is built in, else a file, or the text of one; `name` stands for it
 // in messages. What the file leaves out has its default.
 ConfigResult<Cluster> loadCluster(const std::string &path);
-ConfigResult<Cluster> loadClusterText(const std::string &text, const std::string &name);
+ConfigResult<Cluster> loadClusterText(const std::string &text,
+                                      const std::string &name);
 
 } // namespace cleave
 

@@ -27,28 +27,35 @@
 namespace cleave::cost {
 
 /// What the file says, "": the defaults. Errors are reported on the module.
-mlir::FailureOr<Cluster> loadCluster(mlir::Operation *module, const std::string &file);
+mlir::FailureOr<Cluster> loadCluster(mlir::Operation *module,
+                                     const std::string &file);
 
 class LinkModel {
 public:
   /// `links` has the class of each atom of the mesh; missing: "intra".
-  LinkModel(const dist::MeshAxes &mesh, llvm::ArrayRef<std::string> links, const Cluster &cluster);
+  LinkModel(const dist::MeshAxes &mesh, llvm::ArrayRef<std::string> links,
+            const Cluster &cluster);
   /// The same link everywhere.
   LinkModel(const dist::MeshAxes &mesh, const LinkClass &link);
   /// Link classes as the dist.mesh of the module has them.
-  static LinkModel of(mlir::Operation *module, const dist::MeshAxes &mesh, const Cluster &cluster);
+  static LinkModel of(mlir::Operation *module, const dist::MeshAxes &mesh,
+                      const Cluster &cluster);
   /// The same for a cluster.toml.
-  static mlir::FailureOr<LinkModel> load(mlir::Operation *module, const dist::MeshAxes &mesh,
+  static mlir::FailureOr<LinkModel> load(mlir::Operation *module,
+                                         const dist::MeshAxes &mesh,
                                          const std::string &file);
 
   // Seconds. `bytes` as in the operations' payload: the whole of what a rank
   // has after a gather, before a scatter.
   double allGather(dist::AxisSet group, double bytes) const;
-  double reduceScatter(dist::AxisSet group, double bytes) const { return allGather(group, bytes); }
+  double reduceScatter(dist::AxisSet group, double bytes) const {
+    return allGather(group, bytes);
+  }
   double allReduce(dist::AxisSet group, double bytes) const;
   double allToAll(dist::AxisSet group, double bytes) const;
   double permute(dist::AxisSet group, double bytes) const;
-  /// `bytes`: what the rank receives that receives most; `peers`: from how many.
+  /// `bytes`: what the rank receives that receives most; `peers`: from how
+  /// many.
   double exchange(dist::AxisSet group, double bytes, double peers) const;
 
   /// The least that any message and any byte take.
@@ -68,20 +75,22 @@ private:
   double messages(dist::AxisSet group, double bytes, double peers) const;
   void finish();
 
-  llvm::SmallVector<LinkClass> classes;  // slowest first
-  llvm::SmallVector<unsigned> classOf;   // of each atom
-  llvm::SmallVector<int64_t> sizes;      // of each atom
+  llvm::SmallVector<LinkClass> classes; // slowest first
+  llvm::SmallVector<unsigned> classOf;  // of each atom
+  llvm::SmallVector<int64_t> sizes;     // of each atom
   double minLatency = 0, minPerByte = 0;
 };
 
-/// What passes that weigh messages against computing know: the mesh of a module, and
-/// the times of a cluster.toml.
+/// What passes that weigh messages against computing know: the mesh of a
+/// module, and the times of a cluster.toml.
 struct Machine {
   dist::MeshAxes mesh;
   Cluster cluster;
   LinkModel links;
-  /// Errors of the file, and a module with other than one mesh, are reported there.
-  static mlir::FailureOr<Machine> load(mlir::ModuleOp module, const std::string &file);
+  /// Errors of the file, and a module with other than one mesh, are reported
+  /// there.
+  static mlir::FailureOr<Machine> load(mlir::ModuleOp module,
+                                       const std::string &file);
 };
 
 } // namespace cleave::cost

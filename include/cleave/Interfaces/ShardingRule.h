@@ -9,8 +9,8 @@
 #ifndef CLEAVE_INTERFACES_SHARDINGRULE_H
 #define CLEAVE_INTERFACES_SHARDINGRULE_H
 
-#include "llvm/ADT/SmallVector.h"
 #include "mlir/Support/LLVM.h"
+#include "llvm/ADT/SmallVector.h"
 
 #include <cstdint>
 #include <string>
@@ -46,8 +46,8 @@ struct Factor {
   /// that the result does not repeat where the operands do.
   bool indexed = false;
   /// Where elements along the factor come in another order, in all operands and
-  /// results, nothing else changes: though it may need all of them, the operation
-  /// is told their order by an operand.
+  /// results, nothing else changes: though it may need all of them, the
+  /// operation is told their order by an operand.
   bool unordered = false;
 };
 
@@ -61,8 +61,8 @@ struct ShardingRule {
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<TensorFactors> operands, results;
   /// Groups of operands in which the operation is jointly linear, the others
-  /// being fixed: {0, 1} for an addition; {0} and {1} for a product. Addends of all
-  /// operands of a group give addends of the results.
+  /// being fixed: {0, 1} for an addition; {0} and {1} for a product. Addends of
+  /// all operands of a group give addends of the results.
   llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 2> linear;
   /// The operation only places elements of the group, so that candidates of a
   /// maximum or minimum pass through it as well as addends do.
@@ -89,10 +89,11 @@ struct ShardingRule {
   static ShardingRule replicated(mlir::Operation *op);
 };
 
-/// Whether an operation combines over the factor while it runs: it cannot run on
-/// a tile alone, but its local form can.
+/// Whether an operation combines over the factor while it runs: it cannot run
+/// on a tile alone, but its local form can.
 inline bool isJoint(const Factor &factor) {
-  return factor.kind == FactorKind::Reduction && factor.combiner == FactorCombiner::None;
+  return factor.kind == FactorKind::Reduction &&
+         factor.combiner == FactorCombiner::None;
 }
 
 /// The partitioner's view of one operation; see cleave/Interfaces/LocalPlan.h.

@@ -38,7 +38,8 @@ inline int64_t wrapInteger(mlir::Type type, int64_t value) {
   unsigned width = llvm::cast<mlir::IntegerType>(type).getWidth();
   if (width == 1)
     return value & 1;
-  return width < 64 ? llvm::SignExtend64(static_cast<uint64_t>(value), width) : value;
+  return width < 64 ? llvm::SignExtend64(static_cast<uint64_t>(value), width)
+                    : value;
 }
 
 /// The sum in `type`, which wraps; C++ leaves signed overflow undefined.

@@ -88,7 +88,8 @@ public:
 
   // What differs where dimension `dim` is a tile of a split one.
   /// Combines all elements along the dimension, which disappears.
-  virtual mlir::Value reduce(nn::Combiner combiner, mlir::Value value, int64_t dim);
+  virtual mlir::Value reduce(nn::Combiner combiner, mlir::Value value,
+                             int64_t dim);
   /// The number of elements along the dimension.
   virtual int64_t extent(mlir::Value value, int64_t dim) {
     return typeOf(value).getDimSize(dim);

@@ -35,8 +35,8 @@ interpretRanks(mlir::func::FuncOp func, dist::MeshAttr mesh,
                llvm::ArrayRef<RankTensors> arguments);
 
 /// The tiles of `whole` on every rank. Padding is NaN (integers: a value far
-/// out of range), so that a program that reads it shows. Of a partial sharding the
-/// first rank of each group holds the value, the others the identity.
+/// out of range), so that a program that reads it shows. Of a partial sharding
+/// the first rank of each group holds the value, the others the identity.
 RankTensors shardTensor(const Tensor &whole, dist::MeshAttr mesh,
                         dist::ShardingAttr sharding);
 

@@ -33,8 +33,8 @@ struct BoundaryBuffer {
   int64_t bytes = 0, offset = -1;
   /// What lives between actions: its slot class ("recv_f:W"); else empty.
   llvm::StringRef slot() const;
-  /// Whether a host reads or writes it. A parameter may have slots all the same:
-  /// the first one is what the host sees.
+  /// Whether a host reads or writes it. A parameter may have slots all the
+  /// same: the first one is what the host sees.
   bool isVisible() const {
     return slot().empty() || role == nn::Role::Parameter;
   }
@@ -48,8 +48,8 @@ public:
   static mlir::FailureOr<BoundaryTable> collect(mlir::ModuleOp module,
                                                 int64_t stage = -1);
 
-  /// What a host sees: of all stages, each name and role once, without what only
-  /// actions hand to each other.
+  /// What a host sees: of all stages, each name and role once, without what
+  /// only actions hand to each other.
   static mlir::FailureOr<BoundaryTable> visible(mlir::ModuleOp module);
 
   std::vector<BoundaryBuffer> buffers;

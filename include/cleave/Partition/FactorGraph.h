@@ -21,9 +21,9 @@ inline constexpr NodeId kNoNode = ~0u;
 
 /// A tensor of the module.
 struct Node {
-  mlir::Value value;        // null for the result of a function
+  mlir::Value value; // null for the result of a function
   mlir::RankedTensorType type;
-  Port port;                // of function arguments and results
+  Port port; // of function arguments and results
   bool isPort = false;
   /// An operation without operands: emitted anew in any layout, so it ties its
   /// users in no way.
@@ -80,12 +80,15 @@ bool isZeroConstant(mlir::Value value);
 
 /// The layout in which result `index` appears when the factors are split by
 /// `factorAxes` and addends (or candidates) over `carry` pass through.
-dist::Layout producedLayout(const ShardingRule &rule, llvm::ArrayRef<dist::Axes> factorAxes,
-                            dist::AxisSet carry, dist::ReduceKind carryKind, unsigned index);
+dist::Layout producedLayout(const ShardingRule &rule,
+                            llvm::ArrayRef<dist::Axes> factorAxes,
+                            dist::AxisSet carry, dist::ReduceKind carryKind,
+                            unsigned index);
 
 /// Spreads the axes of a dimension over its factors, major first: `result[i]`
 /// is the axes of factor `dim[i]`. Axes that do not fit are left out.
-llvm::SmallVector<dist::Axes, 2> axesOfFactors(const DimFactors &dim, const ShardingRule &rule,
+llvm::SmallVector<dist::Axes, 2> axesOfFactors(const DimFactors &dim,
+                                               const ShardingRule &rule,
                                                llvm::ArrayRef<dist::Axis> axes,
                                                const dist::MeshAxes &mesh);
 

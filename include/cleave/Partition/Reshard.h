@@ -51,24 +51,25 @@ struct ReshardProblem;
 /// Finds the moves that lead from one layout to another: a search over layouts,
 /// the next one by the modelled time so far plus a lower bound of the rest.
 ///
-/// Moves are all-gather, slice, all-to-all, permute, reduce-scatter, all-reduce,
-/// keep-first, embed and exchange. What the time of two plans does not tell
-/// apart, the total of what ranks receive does, then the number of moves. No
-/// layout in between has a larger tile than the larger of source and target,
-/// nor is the value whole on all ranks unless one of them is.
+/// Moves are all-gather, slice, all-to-all, permute, reduce-scatter,
+/// all-reduce, keep-first, embed and exchange. What the time of two plans does
+/// not tell apart, the total of what ranks receive does, then the number of
+/// moves. No layout in between has a larger tile than the larger of source and
+/// target, nor is the value whole on all ranks unless one of them is.
 ///
 /// Plans are kept: the same question is answered without a search.
 class ReshardPlanner {
 public:
-  ReshardPlanner(const dist::MeshAxes &mesh, cost::LinkModel model, ReshardOptions options = {});
+  ReshardPlanner(const dist::MeshAxes &mesh, cost::LinkModel model,
+                 ReshardOptions options = {});
 
   /// Valid as long as the planner.
   llvm::ArrayRef<Move> plan(llvm::ArrayRef<int64_t> shape, int64_t elementBytes,
                             const dist::Layout &from, const dist::Layout &to);
 
   /// The modelled time of moves.
-  double seconds(llvm::ArrayRef<int64_t> shape, int64_t elementBytes, const dist::Layout &from,
-                 llvm::ArrayRef<Move> moves) const;
+  double seconds(llvm::ArrayRef<int64_t> shape, int64_t elementBytes,
+                 const dist::Layout &from, llvm::ArrayRef<Move> moves) const;
 
 private:
   llvm::ArrayRef<dist::Layout> fewLayouts(const ReshardProblem &problem);
@@ -87,12 +88,14 @@ inline int64_t elementBytes(mlir::RankedTensorType type) {
 }
 
 /// Bytes that the busiest rank sends for the moves.
-int64_t sentBytes(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape, int64_t elementBytes,
-                  const dist::Layout &from, llvm::ArrayRef<Move> moves);
+int64_t sentBytes(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
+                  int64_t elementBytes, const dist::Layout &from,
+                  llvm::ArrayRef<Move> moves);
 
 /// Emits the moves on the local value of a tensor of `type`.
-mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc, const dist::MeshAxes &mesh,
-                        mlir::RankedTensorType type, mlir::Value local, const dist::Layout &from,
+mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc,
+                        const dist::MeshAxes &mesh, mlir::RankedTensorType type,
+                        mlir::Value local, const dist::Layout &from,
                         llvm::ArrayRef<Move> moves, dist::Purpose purpose);
 
 } // namespace cleave::partition

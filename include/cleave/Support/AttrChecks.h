@@ -44,8 +44,8 @@ verifyKnown(llvm::function_ref<mlir::InFlightDiagnostic()> emit,
                     << "; expected " << known.expected;
     }
   mlir::InFlightDiagnostic error = emit();
-  error << "unknown attribute '" << attr.getName().getValue() << "' on " << where
-        << "; expected one of ";
+  error << "unknown attribute '" << attr.getName().getValue() << "' on "
+        << where << "; expected one of ";
   llvm::interleaveComma(table, error,
                         [&](const KnownAttr &known) { error << known.name; });
   return error;

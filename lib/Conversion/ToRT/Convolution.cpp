@@ -26,9 +26,11 @@ int64_t product(ArrayRef<int64_t> sizes) {
 class Taps {
 public:
   template <typename Op>
-  Taps(Op op, ArrayRef<int64_t> kernel, RankedTensorType input, RankedTensorType output)
-      : b(op), loc(op.getLoc()), strides(op.getStrides()), dilations(op.getDilations()),
-        low(op.getLow()), high(op.getHigh()), kernel(kernel), input(input), output(output) {
+  Taps(Op op, ArrayRef<int64_t> kernel, RankedTensorType input,
+       RankedTensorType output)
+      : b(op), loc(op.getLoc()), strides(op.getStrides()),
+        dilations(op.getDilations()), low(op.getLow()), high(op.getHigh()),
+        kernel(kernel), input(input), output(output) {
     Sizes at(kernel.size(), 0);
     for (int64_t i = 0; i < product(kernel); ++i) {
       all.push_back(at);
@@ -47,24 +49,28 @@ public:
       shape[dim] += before[dim] + after[dim];
     if (typeOf(x).getShape() == ArrayRef<int64_t>(shape))
       return x;
-    return nn::PadOp::create(b, loc, typeOf(x).clone(shape), x, before, after, APFloat(value));
+    return nn::PadOp::create(b, loc, typeOf(x).clone(shape), x, before, after,
+                             APFloat(value));
   }
 
   /// Element `k` of every window of a padded input.
   Value tap(Value padded, ArrayRef<int64_t> k) {
-    Sizes offsets(2, 0), steps(2, 1), shape(typeOf(padded).getShape().take_front(2));
+    Sizes offsets(2, 0), steps(2, 1),
+        shape(typeOf(padded).getShape().take_front(2));
     for (size_t dim = 0; dim < k.size(); ++dim) {
       offsets.push_back(k[dim] * dilations[dim]);
       steps.push_back(strides[dim]);
       shape.push_back(output.getShape()[dim + 2]);
     }
-    return nn::SliceOp::create(b, loc, typeOf(padded).clone(shape), padded, offsets, shape, steps);
+    return nn::SliceOp::create(b, loc, typeOf(padded).clone(shape), padded,
+                               offsets, shape, steps);
   }
 
   /// Where element `k` of every window came from in the input; zeros elsewhere.
   Value place(Value value, ArrayRef<int64_t> k) {
     for (size_t s = 0; s < k.size(); ++s) {
-      int64_t dim = s + 2, count = typeOf(value).getDimSize(dim), stride = strides[s];
+      int64_t dim = s + 2, count = typeOf(value).getDimSize(dim),
+              stride = strides[s];
       if (stride > 1) { // Zeros in between.
         Sizes shape(typeOf(value).getShape());
         shape.insert(shape.begin() + dim + 1, 1);
@@ -72,23 +78,25 @@ public:
         Sizes before(shape.size(), 0), after(shape.size(), 0);
         after[dim + 1] = stride - 1;
         shape[dim + 1] = stride;
-        value = nn::PadOp::create(b, loc, typeOf(value).clone(shape), value, before, after,
-                                  APFloat(0.0));
+        value = nn::PadOp::create(b, loc, typeOf(value).clone(shape), value,
+                                  before, after, APFloat(0.0));
         shape.erase(shape.begin() + dim + 1);
         shape[dim] = count * stride;
         value = reshape(value, shape);
       }
-      Sizes shape(typeOf(value).getShape()), before(shape.size(), 0), after(shape.size(), 0);
+      Sizes shape(typeOf(value).getShape()), before(shape.size(), 0),
+          after(shape.size(), 0);
       before[dim] = k[s] * dilations[s];
-      after[dim] = std::max<int64_t>(
-          0, low[s] + input.getDimSize(dim) - before[dim] - shape[dim]);
+      after[dim] = std::max<int64_t>(0, low[s] + input.getDimSize(dim) -
+                                            before[dim] - shape[dim]);
       shape[dim] += before[dim] + after[dim];
-      value = nn::PadOp::create(b, loc, typeOf(value).clone(shape), value, before, after,
-                                APFloat(0.0));
+      value = nn::PadOp::create(b, loc, typeOf(value).clone(shape), value,
+                                before, after, APFloat(0.0));
       Sizes offsets(shape.size(), 0), ones(shape.size(), 1);
       offsets[dim] = low[s];
       shape[dim] = input.getDimSize(dim);
-      value = nn::SliceOp::create(b, loc, typeOf(value).clone(shape), value, offsets, shape, ones);
+      value = nn::SliceOp::create(b, loc, typeOf(value).clone(shape), value,
+                                  offsets, shape, ones);
     }
     return value;
   }
@@ -112,14 +120,17 @@ private:
   SmallVector<Sizes> all;
 };
 
-/// A convolution as products: letters n, g, c, m, k (of the window), o (spatial).
+/// A convolution as products: letters n, g, c, m, k (of the window), o
+/// (spatial).
 class Convolution {
 public:
   template <typename Op>
-  Convolution(Op op, RankedTensorType input, RankedTensorType filter, RankedTensorType output)
-      : taps(op, filter.getShape().drop_front(2), input, output), groups(op.getGroups()),
-        samples(input.getDimSize(0)), channels(filter.getDimSize(1)),
-        features(filter.getDimSize(0) / groups), window(taps.offsets().size()),
+  Convolution(Op op, RankedTensorType input, RankedTensorType filter,
+              RankedTensorType output)
+      : taps(op, filter.getShape().drop_front(2), input, output),
+        groups(op.getGroups()), samples(input.getDimSize(0)),
+        channels(filter.getDimSize(1)), features(filter.getDimSize(0) / groups),
+        window(taps.offsets().size()),
         positions(product(output.getShape().drop_front(2))) {}
 
   /// [n, g, c, k, o]: the windows of the input side by side.
@@ -131,7 +142,8 @@ public:
                                    {samples, groups, channels, 1, positions}));
     return parts.size() == 1
                ? parts[0]
-               : nn::ConcatOp::create(taps.b, taps.loc, ValueRange(parts), 3).getResult();
+               : nn::ConcatOp::create(taps.b, taps.loc, ValueRange(parts), 3)
+                     .getResult();
   }
 
   Value rows(Value output) {
@@ -141,8 +153,10 @@ public:
     return taps.reshape(filter, {groups, features, channels, window});
   }
 
-  Value contract(StringRef equation, Value lhs, Value rhs, ArrayRef<int64_t> shape) {
-    return nn::EinsumOp::create(taps.b, taps.loc, typeOf(lhs).clone(shape), equation, lhs, rhs);
+  Value contract(StringRef equation, Value lhs, Value rhs,
+                 ArrayRef<int64_t> shape) {
+    return nn::EinsumOp::create(taps.b, taps.loc, typeOf(lhs).clone(shape),
+                                equation, lhs, rhs);
   }
 
   Taps taps;
@@ -152,7 +166,8 @@ public:
 } // namespace
 
 void cleave::expandConv(nn::ConvOp op) {
-  Convolution c(op, typeOf(op.getInput()), typeOf(op.getFilter()), op.getType());
+  Convolution c(op, typeOf(op.getInput()), typeOf(op.getFilter()),
+                op.getType());
   Value product = c.contract("ngcko,gmck->ngmo", c.columns(op.getInput()),
                              c.weights(op.getFilter()),
                              {c.samples, c.groups, c.features, c.positions});
@@ -161,18 +176,20 @@ void cleave::expandConv(nn::ConvOp op) {
 }
 
 void cleave::expandConvInputGrad(nn::ConvInputGradOp op) {
-  Convolution c(op, op.getType(), typeOf(op.getFilter()), typeOf(op.getCotangent()));
-  Value columns =
-      c.contract("ngmo,gmck->ngcko", c.rows(op.getCotangent()), c.weights(op.getFilter()),
-                 {c.samples, c.groups, c.channels, c.window, c.positions});
+  Convolution c(op, op.getType(), typeOf(op.getFilter()),
+                typeOf(op.getCotangent()));
+  Value columns = c.contract(
+      "ngmo,gmck->ngcko", c.rows(op.getCotangent()), c.weights(op.getFilter()),
+      {c.samples, c.groups, c.channels, c.window, c.positions});
   Value sum;
   Sizes spatial(typeOf(op.getCotangent()).getShape());
   spatial[1] = c.groups * c.channels;
   for (auto [index, k] : llvm::enumerate(c.taps.offsets())) {
     Sizes offsets = {0, 0, 0, int64_t(index), 0}, ones(5, 1),
           shape = {c.samples, c.groups, c.channels, 1, c.positions};
-    Value part = nn::SliceOp::create(c.taps.b, c.taps.loc, typeOf(columns).clone(shape), columns,
-                                     offsets, shape, ones);
+    Value part =
+        nn::SliceOp::create(c.taps.b, c.taps.loc, typeOf(columns).clone(shape),
+                            columns, offsets, shape, ones);
     sum = c.taps.add(sum, c.taps.place(c.taps.reshape(part, spatial), k));
   }
   op.replaceAllUsesWith(sum);
@@ -180,10 +197,11 @@ void cleave::expandConvInputGrad(nn::ConvInputGradOp op) {
 }
 
 void cleave::expandConvFilterGrad(nn::ConvFilterGradOp op) {
-  Convolution c(op, typeOf(op.getInput()), op.getType(), typeOf(op.getCotangent()));
-  Value product =
-      c.contract("ngmo,ngcko->gmck", c.rows(op.getCotangent()), c.columns(op.getInput()),
-                 {c.groups, c.features, c.channels, c.window});
+  Convolution c(op, typeOf(op.getInput()), op.getType(),
+                typeOf(op.getCotangent()));
+  Value product = c.contract("ngmo,ngcko->gmck", c.rows(op.getCotangent()),
+                             c.columns(op.getInput()),
+                             {c.groups, c.features, c.channels, c.window});
   op.replaceAllUsesWith(c.taps.reshape(product, op.getType().getShape()));
   op.erase();
 }
@@ -192,7 +210,10 @@ static Value largest(Taps &taps, Value padded) {
   Value best;
   for (ArrayRef<int64_t> k : taps.offsets()) {
     Value tap = taps.tap(padded, k);
-    best = best ? arith::MaximumFOp::create(taps.b, taps.loc, best, tap).getResult() : tap;
+    best =
+        best
+            ? arith::MaximumFOp::create(taps.b, taps.loc, best, tap).getResult()
+            : tap;
   }
   return best;
 }
@@ -214,7 +235,8 @@ void cleave::expandPool(nn::PoolOp op) {
 }
 
 void cleave::expandPoolGrad(nn::PoolGradOp op) {
-  Taps taps(op, op.getWindow(), typeOf(op.getInput()), typeOf(op.getCotangent()));
+  Taps taps(op, op.getWindow(), typeOf(op.getInput()),
+            typeOf(op.getCotangent()));
   OpBuilder &b = taps.b;
   Value cotangent = op.getCotangent(), sum;
   if (op.getKind() == nn::PoolKind::Sum) {
@@ -222,11 +244,13 @@ void cleave::expandPoolGrad(nn::PoolGradOp op) {
       sum = taps.add(sum, taps.place(cotangent, k));
   } else {
     // The first element that is not below the largest takes the cotangent.
-    Value padded = taps.padded(op.getInput(), kLowest), best = largest(taps, padded);
-    Value left = cotangent, zero = nn::createSplat(b, op.getLoc(), typeOf(cotangent), 0.0);
+    Value padded = taps.padded(op.getInput(), kLowest),
+          best = largest(taps, padded);
+    Value left = cotangent,
+          zero = nn::createSplat(b, op.getLoc(), typeOf(cotangent), 0.0);
     for (ArrayRef<int64_t> k : taps.offsets()) {
-      Value below = arith::CmpFOp::create(b, op.getLoc(), arith::CmpFPredicate::OLT,
-                                          taps.tap(padded, k), best);
+      Value below = arith::CmpFOp::create(
+          b, op.getLoc(), arith::CmpFPredicate::OLT, taps.tap(padded, k), best);
       Value taken = arith::SelectOp::create(b, op.getLoc(), below, zero, left);
       left = arith::SelectOp::create(b, op.getLoc(), below, left, zero);
       sum = taps.add(sum, taps.place(taken, k));

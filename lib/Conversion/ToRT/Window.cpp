@@ -1,6 +1,6 @@
 // A window of a split dimension as permutations and index arithmetic: each
-// round sends a run of elements from at most one rank to each, and the window is
-// put together by reading at rank-dependent offsets.
+// round sends a run of elements from at most one rank to each, and the window
+// is put together by reading at rank-dependent offsets.
 
 #include "SelectLibrary.h"
 
@@ -63,7 +63,8 @@ public:
         row(RankedTensorType::get({type.getDimSize(dim)}, b.getI64Type())) {}
 
   Value run() {
-    place = AxisIndexOp::create(b, loc, scalar, op.getMeshAttr(), op.getAxesAttr());
+    place =
+        AxisIndexOp::create(b, loc, scalar, op.getMeshAttr(), op.getAxesAttr());
     position = nn::IotaOp::create(b, loc, row, 0);
     Value result = nn::createSplat(b, loc, type, 0.0);
     for (const Round &round : roundsOf(op, members))
@@ -75,8 +76,8 @@ private:
   /// This rank's number of a table with one for each member, everywhere.
   Value mine(ArrayRef<int64_t> table) {
     auto tableType = RankedTensorType::get({members}, b.getI64Type());
-    Value numbers =
-        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(tableType, table));
+    Value numbers = arith::ConstantOp::create(
+        b, loc, DenseElementsAttr::get(tableType, table));
     Value number = nn::GatherOp::create(b, loc, scalar, numbers, place, 0);
     return nn::BroadcastOp::create(b, loc, row, number, ArrayRef<int64_t>());
   }
@@ -89,12 +90,14 @@ private:
     offsets[dim] = round.low;
     shape[dim] = round.high - round.low;
     if (shape[dim] != have.getDimSize(dim))
-      piece = nn::SliceOp::create(b, loc, have.clone(shape), piece, offsets, shape, ones);
-    SmallVector<int64_t> pairs, shift(members, 0), begin(members, 0), end(members, 0);
+      piece = nn::SliceOp::create(b, loc, have.clone(shape), piece, offsets,
+                                  shape, ones);
+    SmallVector<int64_t> pairs, shift(members, 0), begin(members, 0),
+        end(members, 0);
     for (const WindowPiece &part : round.pieces) {
       pairs.append({part.source, part.target});
-      shift[part.target] =
-          part.sourceBegin - round.low - part.targetBegin * int64_t(op.getStride());
+      shift[part.target] = part.sourceBegin - round.low -
+                           part.targetBegin * int64_t(op.getStride());
       begin[part.target] = part.targetBegin;
       end[part.target] = part.targetBegin + part.count;
     }
@@ -107,17 +110,19 @@ private:
     auto compare = [&](arith::CmpIPredicate predicate, Value bound) -> Value {
       return arith::CmpIOp::create(b, loc, predicate, position, bound);
     };
-    Value inside = arith::AndIOp::create(b, loc, compare(arith::CmpIPredicate::sge, mine(begin)),
-                                         compare(arith::CmpIPredicate::slt, mine(end)));
+    Value inside = arith::AndIOp::create(
+        b, loc, compare(arith::CmpIPredicate::sge, mine(begin)),
+        compare(arith::CmpIPredicate::slt, mine(end)));
     Value index = arith::AddIOp::create(
         b, loc,
-        arith::MulIOp::create(b, loc, position,
-                              nn::createSplat(b, loc, row, double(int64_t(op.getStride()))))
+        arith::MulIOp::create(
+            b, loc, position,
+            nn::createSplat(b, loc, row, double(int64_t(op.getStride()))))
             .getResult(),
         mine(shift));
     Value read = nn::GatherOp::create(b, loc, type, piece, index, dim);
-    Value mask = nn::BroadcastOp::create(b, loc, type.clone(b.getI1Type()), inside,
-                                         ArrayRef<int64_t>{dim});
+    Value mask = nn::BroadcastOp::create(b, loc, type.clone(b.getI1Type()),
+                                         inside, ArrayRef<int64_t>{dim});
     return arith::SelectOp::create(b, loc, mask, read, result);
   }
 
@@ -135,7 +140,8 @@ LogicalResult cleave::expandWindow(WindowOp op) {
   MeshOp mesh = MeshOp::lookup(op, op.getMeshAttr());
   if (!mesh)
     return op.emitOpError("there is no mesh ") << op.getMeshAttr();
-  Value window = Expansion(op, axesSize(mesh.getMesh(), op.getAxes().getAxes())).run();
+  Value window =
+      Expansion(op, axesSize(mesh.getMesh(), op.getAxes().getAxes())).run();
   op->getResult(0).replaceAllUsesWith(window);
   op->erase();
   return success();

@@ -61,8 +61,8 @@ Error lowerAttention(Node &node) {
   int64_t left = node.intAttr("left_window_size", -1);
   int64_t right = node.intAttr("right_window_size", -1);
   if (softcap < 0 || left < -1 || right < -1)
-    return reason("a softcap of " + Twine(std::to_string(softcap)) + " with windows of " +
-                  Twine(left) + " and " + Twine(right) +
+    return reason("a softcap of " + Twine(std::to_string(softcap)) +
+                  " with windows of " + Twine(left) + " and " + Twine(right) +
                   " keys: softcap must be at least 0, windows at least -1");
   int64_t rank = node.input(0).rank();
   CLEAVE_TRY(q, toHeads(node, node.input(0), node.intAttr("q_num_heads", 0)));
@@ -77,8 +77,7 @@ Error lowerAttention(Node &node) {
   CLEAVE_TRY(v, repeatHeads(node, narrowV, heads));
   CLEAVE_TRY(keys, node.transpose(k, {0, 1, 3, 2}));
   CLEAVE_TRY(product, matmul(node, q, keys));
-  double scale =
-      node.floatAttr("scale", 1 / std::sqrt(double(q.shape[3])));
+  double scale = node.floatAttr("scale", 1 / std::sqrt(double(q.shape[3])));
   CLEAVE_TRY(scores, multiply(node, product, node.splat(q.type, {}, scale)));
   if (softcap != 0) {
     Operand cap = node.splat(q.type, {}, softcap);
@@ -126,15 +125,17 @@ Expected<Operand> rotaryTable(Node &node, size_t index, int64_t batch,
                     " with position_ids must have rank 2");
     CLEAVE_TRY(data, node.value(table));
     CLEAVE_TRY(where, node.value(positions));
-    table = Operand(nn::GatherOp::create(node.builder, node.loc, data, where, 0));
+    table =
+        Operand(nn::GatherOp::create(node.builder, node.loc, data, where, 0));
   }
   if (table.rank() == 3 && table.shape[0] == 1) {
     CLEAVE_TRY(shared, node.reshape(table, {table.shape[1], table.shape[2]}));
     table = shared;
   }
-  bool fits = table.rank() == 2 ? table.shape[0] == length
-                                : table.rank() == 3 && table.shape[0] == batch &&
-                                      table.shape[1] == length;
+  bool fits = table.rank() == 2
+                  ? table.shape[0] == length
+                  : table.rank() == 3 && table.shape[0] == batch &&
+                        table.shape[1] == length;
   if (!fits)
     return reason("a table " + spell(table.shape) + " does not fit batch " +
                   Twine(batch) + " and sequence " + Twine(length));
@@ -195,8 +196,10 @@ Error lowerRotary(Node &node) {
 } // namespace
 
 void addAttentionOps(std::vector<OnnxOp> &table) {
-  table.push_back({"Attention", 23, kNewest, 1, "nn.attention", lowerAttention});
-  table.push_back({"RotaryEmbedding", 23, kNewest, 1, "nn.rotary", lowerRotary});
+  table.push_back(
+      {"Attention", 23, kNewest, 1, "nn.attention", lowerAttention});
+  table.push_back(
+      {"RotaryEmbedding", 23, kNewest, 1, "nn.rotary", lowerRotary});
 }
 
 } // namespace cleave::importer

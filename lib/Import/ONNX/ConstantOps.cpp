@@ -146,10 +146,12 @@ Error lowerEyeLike(Node &node) {
 } // namespace
 
 void addConstantOps(std::vector<OnnxOp> &table) {
-  table.push_back({"Constant", 11, kNewest, 1, "arith.constant", lowerConstant});
+  table.push_back(
+      {"Constant", 11, kNewest, 1, "arith.constant", lowerConstant});
   table.push_back({"ConstantOfShape", kOldest, kNewest, 1, "arith.constant",
                    lowerConstantOfShape});
-  table.push_back({"EyeLike", kOldest, kNewest, 2, "arith.constant", lowerEyeLike});
+  table.push_back(
+      {"EyeLike", kOldest, kNewest, 2, "arith.constant", lowerEyeLike});
   table.push_back({"Range", kOldest, kNewest, 1, "nn.iota", lowerRange});
   table.push_back({"Shape", kOldest, kNewest, 1, "", lowerShape});
   table.push_back({"Size", kOldest, kNewest, 1, "", lowerSize});

@@ -11,10 +11,9 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-Node::Node(
-    Model &model, const FlatNode &flat, ArrayRef<Operand> inputs,
-    mlir::OpBuilder &builder,
-    std::function<Expected<mlir::Value>(const TensorRef &)> argument)
+Node::Node(Model &model, const FlatNode &flat, ArrayRef<Operand> inputs,
+           mlir::OpBuilder &builder,
+           std::function<Expected<mlir::Value>(const TensorRef &)> argument)
     : Build(builder,
             mlir::NameLoc::get(
                 mlir::StringAttr::get(builder.getContext(), flat.name)),

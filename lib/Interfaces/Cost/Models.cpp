@@ -54,7 +54,8 @@ int64_t einsum(nn::EinsumOp op) {
   int64_t contracted = 1;
   for (auto [dim, label] : llvm::enumerate(labels.lhs))
     if (labels.result.find(label) == std::string::npos)
-      contracted *= cast<RankedTensorType>(op.getLhs().getType()).getDimSize(dim);
+      contracted *=
+          cast<RankedTensorType>(op.getLhs().getType()).getDimSize(dim);
   return 2 * contracted * elements(op.getResult());
 }
 
@@ -67,11 +68,13 @@ int64_t crossEntropy(nn::CrossEntropyOp op) {
 
 /// Two for each multiply-add of a pair of a query and a key that masks by
 /// position leave, as the library skips the rest in blocks. That is known of
-/// positions that count up, and of one array of positions for both; elsewhere it
-/// is a mean. Segments and key masks hide nothing.
+/// positions that count up, and of one array of positions for both; elsewhere
+/// it is a mean. Segments and key masks hide nothing.
 template <typename Op> int64_t attentionFlops(Op op, int64_t perPair) {
-  ArrayRef<int64_t> q = cast<RankedTensorType>(op.getQuery().getType()).getShape();
-  int64_t s = q[1], t = cast<RankedTensorType>(op.getKey().getType()).getDimSize(1);
+  ArrayRef<int64_t> q =
+      cast<RankedTensorType>(op.getQuery().getType()).getShape();
+  int64_t s = q[1],
+          t = cast<RankedTensorType>(op.getKey().getType()).getDimSize(1);
   Value qPositions = op.getQPositions(), kPositions = op.getKPositions();
   bool known = !qPositions || qPositions == kPositions ||
                (nn::countsUp(qPositions) && nn::countsUp(kPositions));
@@ -97,7 +100,8 @@ int64_t attentionGrad(nn::AttentionGradOp op) {
 
 /// Rows that chose one of the matrices, on average; every matrix that a row
 /// chose is read once.
-template <typename Op> struct GroupedModel : CostInterface::ExternalModel<GroupedModel<Op>, Op> {
+template <typename Op>
+struct GroupedModel : CostInterface::ExternalModel<GroupedModel<Op>, Op> {
   static int64_t rows(Op op) {
     auto share = op->template getAttrOfType<IntegerAttr>(kRowShareAttrName);
     return llvm::divideCeil(elements(op.getIds()), share ? share.getInt() : 1);
@@ -120,7 +124,8 @@ template <typename Op> struct GroupedModel : CostInterface::ExternalModel<Groupe
     int64_t bytes = bytesOfOperandsAndResults(op);
     if (isa<nn::GroupedOuterOp>(op) || rows(grouped) >= type.getDimSize(0))
       return bytes;
-    return bytes - bytesOf(type) + bytesOf(type) / type.getDimSize(0) * rows(grouped);
+    return bytes - bytesOf(type) +
+           bytesOf(type) / type.getDimSize(0) * rows(grouped);
   }
 };
 
@@ -133,7 +138,9 @@ template <typename Op> int64_t convolution(Op op, Value filter, Value output) {
     perFeature *= size;
   return perFeature * elements(output);
 }
-int64_t conv(nn::ConvOp op) { return convolution(op, op.getFilter(), op.getResult()); }
+int64_t conv(nn::ConvOp op) {
+  return convolution(op, op.getFilter(), op.getResult());
+}
 int64_t convInputGrad(nn::ConvInputGradOp op) {
   return convolution(op, op.getFilter(), op.getCotangent());
 }
@@ -158,18 +165,17 @@ void cleave::registerCostModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *c, arith::ArithDialect *,
                             math::MathDialect *, nn::NNDialect *) {
     attachAll<1, arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
-              arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp,
-              math::PowFOp, math::ExpOp, math::LogOp, math::TanhOp,
-              math::ErfOp, math::SqrtOp, math::RsqrtOp, math::SinOp,
-              math::CosOp, math::AbsFOp, math::FloorOp, math::CeilOp,
-              math::RoundEvenOp>(c);
+              arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, math::PowFOp,
+              math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::SqrtOp,
+              math::RsqrtOp, math::SinOp, math::CosOp, math::AbsFOp,
+              math::FloorOp, math::CeilOp, math::RoundEvenOp>(c);
     // Integers, comparisons and casts are no floating-point operations.
     attachAll<0, arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp,
               arith::FloorDivSIOp, arith::RemSIOp, arith::AndIOp, arith::OrIOp,
               arith::XOrIOp, arith::MaxSIOp, arith::MinSIOp, arith::CmpFOp,
               arith::CmpIOp, arith::SelectOp, arith::ExtFOp, arith::TruncFOp,
-              arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp,
-              arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(c);
+              arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::ExtSIOp,
+              arith::ExtUIOp, arith::TruncIOp>(c);
     attachAll<0, nn::BroadcastOp, nn::ReshapeOp, nn::TransposeOp, nn::SliceOp,
               nn::ConcatOp, nn::PadOp, nn::IotaOp, nn::SaveOp,
               nn::RematerializeOp, nn::PositionInExpertOp, nn::CheckIndexOp>(c);

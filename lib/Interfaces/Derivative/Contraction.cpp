@@ -43,8 +43,8 @@ static LogicalResult reduce(nn::ReduceOp op, VJPContext &c) {
   Value hit = arith::CmpFOp::create(b, c.loc(), arith::CmpFPredicate::OEQ,
                                     input, extreme);
   Value ones = arith::UIToFPOp::create(b, c.loc(), type, hit);
-  Value count = nn::ReduceOp::create(b, c.loc(), nn::Combiner::Sum, ones,
-                                     op.getDims());
+  Value count =
+      nn::ReduceOp::create(b, c.loc(), nn::Combiner::Sum, ones, op.getDims());
   Value share = arith::DivFOp::create(b, c.loc(), c.cotangent(0), count);
   c.set(0, arith::MulFOp::create(b, c.loc(), ones, spread(share)));
   return success();

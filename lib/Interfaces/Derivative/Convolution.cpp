@@ -13,29 +13,31 @@ LogicalResult conv(nn::ConvOp op, VJPContext &c) {
   if (!cotangent)
     return success();
   if (c.wanted(0))
-    c.set(0, nn::ConvInputGradOp::create(c.builder(), c.loc(), op.getInput().getType(), cotangent,
-                                         c.residual(op.getFilter()), op.getStrides(),
-                                         op.getDilations(), op.getLow(), op.getHigh(),
-                                         op.getGroups()));
+    c.set(0, nn::ConvInputGradOp::create(
+                 c.builder(), c.loc(), op.getInput().getType(), cotangent,
+                 c.residual(op.getFilter()), op.getStrides(), op.getDilations(),
+                 op.getLow(), op.getHigh(), op.getGroups()));
   if (c.wanted(1))
-    c.set(1, nn::ConvFilterGradOp::create(c.builder(), c.loc(), op.getFilter().getType(),
-                                          cotangent, c.residual(op.getInput()), op.getStrides(),
-                                          op.getDilations(), op.getLow(), op.getHigh(),
-                                          op.getGroups()));
+    c.set(1, nn::ConvFilterGradOp::create(
+                 c.builder(), c.loc(), op.getFilter().getType(), cotangent,
+                 c.residual(op.getInput()), op.getStrides(), op.getDilations(),
+                 op.getLow(), op.getHigh(), op.getGroups()));
   return success();
 }
 
 LogicalResult pool(nn::PoolOp op, VJPContext &c) {
   Value cotangent = c.cotangent(0);
   if (cotangent && c.wanted(0))
-    c.set(0, nn::PoolGradOp::create(c.builder(), c.loc(), op.getInput().getType(), op.getKind(),
-                                    cotangent, c.residual(op.getInput()), op.getWindow(),
-                                    op.getStrides(), op.getDilations(), op.getLow(),
-                                    op.getHigh()));
+    c.set(0,
+          nn::PoolGradOp::create(
+              c.builder(), c.loc(), op.getInput().getType(), op.getKind(),
+              cotangent, c.residual(op.getInput()), op.getWindow(),
+              op.getStrides(), op.getDilations(), op.getLow(), op.getHigh()));
   return success();
 }
 
-/// The cotangent of each value goes to where it came from: a sum of one-hot rows.
+/// The cotangent of each value goes to where it came from: a sum of one-hot
+/// rows.
 LogicalResult topK(nn::TopKOp op, VJPContext &c) {
   Value cotangent = c.cotangent(0);
   if (!cotangent || !c.wanted(0))
@@ -51,12 +53,14 @@ LogicalResult topK(nn::TopKOp op, VJPContext &c) {
   auto wide = input.clone(shape);
   auto indices = cast<RankedTensorType>(op.getIndices().getType());
   auto wideIndex = wide.clone(indices.getElementType());
-  Value place = nn::BroadcastOp::create(b, c.loc(), wideIndex, c.residual(op.getIndices()), dims);
-  Value here = arith::CmpIOp::create(b, c.loc(), arith::CmpIPredicate::eq, place,
-                                     nn::IotaOp::create(b, c.loc(), wideIndex, rank));
+  Value place = nn::BroadcastOp::create(b, c.loc(), wideIndex,
+                                        c.residual(op.getIndices()), dims);
+  Value here =
+      arith::CmpIOp::create(b, c.loc(), arith::CmpIPredicate::eq, place,
+                            nn::IotaOp::create(b, c.loc(), wideIndex, rank));
   Value spread = nn::BroadcastOp::create(b, c.loc(), wide, cotangent, dims);
-  Value placed = arith::SelectOp::create(b, c.loc(), here, spread,
-                                         nn::createSplat(b, c.loc(), wide, 0.0));
+  Value placed = arith::SelectOp::create(
+      b, c.loc(), here, spread, nn::createSplat(b, c.loc(), wide, 0.0));
   c.set(0, nn::ReduceOp::create(b, c.loc(), nn::Combiner::Sum, placed,
                                 b.getDenseI64ArrayAttr({rank - 1})));
   return success();

@@ -206,9 +206,9 @@ LogicalResult pow(math::PowFOp op, VJPContext &c) {
 }
 
 LogicalResult gelu(nn::GeluOp op, VJPContext &c) {
-  c.set(0, nn::GeluGradOp::create(c.builder(), c.loc(), op.getType(),
-                                  op.getKind(), c.cotangent(0),
-                                  c.residual(op.getInput())));
+  c.set(0,
+        nn::GeluGradOp::create(c.builder(), c.loc(), op.getType(), op.getKind(),
+                               c.cotangent(0), c.residual(op.getInput())));
   return success();
 }
 

@@ -10,10 +10,8 @@ namespace cleave::derivative {
 
 /// DifferentiableInterface for `Op` by a plain function.
 template <typename Op, mlir::LogicalResult (*Rule)(Op, VJPContext &)>
-struct Model
-    : DifferentiableInterface::ExternalModel<Model<Op, Rule>, Op> {
-  mlir::LogicalResult buildVJP(mlir::Operation *op,
-                               VJPContext &context) const {
+struct Model : DifferentiableInterface::ExternalModel<Model<Op, Rule>, Op> {
+  mlir::LogicalResult buildVJP(mlir::Operation *op, VJPContext &context) const {
     return Rule(mlir::cast<Op>(op), context);
   }
 };
@@ -25,8 +23,7 @@ void attach(mlir::MLIRContext *context) {
 
 /// An error for a result whose cotangent the rule does not propagate.
 inline mlir::LogicalResult refuseCotangent(mlir::Operation *op,
-                                           VJPContext &context,
-                                           unsigned result,
+                                           VJPContext &context, unsigned result,
                                            llvm::StringRef name) {
   if (context.cotangent(result))
     return op->emitOpError("cannot be differentiated through its result '")

@@ -31,8 +31,8 @@ struct Rows {
   /// [..., h] -> [h]
   Value sumOfRows(Value value) {
     auto dims = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank() - 1));
-    return c.builder().createOrFold<nn::ReduceOp>(
-        c.loc(), nn::Combiner::Sum, value, dims);
+    return c.builder().createOrFold<nn::ReduceOp>(c.loc(), nn::Combiner::Sum,
+                                                  value, dims);
   }
 };
 } // namespace
@@ -73,10 +73,10 @@ static LogicalResult rmsNorm(nn::RmsNormOp op, VJPContext &c) {
   Rows rows = rowsOf(c, op.getInput());
   Value cotangent = c.cotangent(0);
   if (c.wanted(0))
-    c.set(0, nn::RmsNormGradOp::create(
-                 c.builder(), c.loc(), rows.type, cotangent,
-                 c.residual(op.getInput()), c.residual(op.getScale()),
-                 c.residual(op.getRstd())));
+    c.set(0, nn::RmsNormGradOp::create(c.builder(), c.loc(), rows.type,
+                                       cotangent, c.residual(op.getInput()),
+                                       c.residual(op.getScale()),
+                                       c.residual(op.getRstd())));
   if (c.wanted(1)) {
     Value normal = rows.mul(c.residual(op.getInput()),
                             rows.spread(c.residual(op.getRstd())));

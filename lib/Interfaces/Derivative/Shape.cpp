@@ -13,8 +13,8 @@ static LogicalResult broadcast(nn::BroadcastOp op, VJPContext &c) {
   for (int64_t dim = 0; dim < op.getType().getRank(); ++dim)
     if (!llvm::is_contained(op.getDims(), dim))
       repeated.push_back(dim);
-  c.set(0, c.builder().createOrFold<nn::ReduceOp>(
-               c.loc(), nn::Combiner::Sum, c.cotangent(0), repeated));
+  c.set(0, c.builder().createOrFold<nn::ReduceOp>(c.loc(), nn::Combiner::Sum,
+                                                  c.cotangent(0), repeated));
   return success();
 }
 
@@ -28,8 +28,8 @@ static LogicalResult transpose(nn::TransposeOp op, VJPContext &c) {
   SmallVector<int64_t> inverse(op.getPermutation().size());
   for (auto [index, dim] : llvm::enumerate(op.getPermutation()))
     inverse[dim] = index;
-  c.set(0, nn::TransposeOp::create(c.builder(), c.loc(), c.cotangent(0),
-                                   inverse));
+  c.set(0,
+        nn::TransposeOp::create(c.builder(), c.loc(), c.cotangent(0), inverse));
   return success();
 }
 
@@ -58,13 +58,14 @@ static Value pad(VJPContext &c, Value value, ArrayRef<int64_t> low,
                            high, llvm::APFloat(0.0));
 }
 
-/// Puts `stride - 1` zeros between neighbours along `dim`: [n] -> [(n-1)*stride + 1].
+/// Puts `stride - 1` zeros between neighbours along `dim`: [n] -> [(n-1)*stride
+/// + 1].
 static Value dilate(VJPContext &c, Value value, int64_t dim, int64_t stride) {
   RankedTensorType type = typeOf(value);
   SmallVector<int64_t> split(type.getShape());
   split.insert(split.begin() + dim + 1, 1);
-  Value wide = nn::ReshapeOp::create(c.builder(), c.loc(), type.clone(split),
-                                     value);
+  Value wide =
+      nn::ReshapeOp::create(c.builder(), c.loc(), type.clone(split), value);
   SmallVector<int64_t> low(split.size(), 0), high(split.size(), 0);
   high[dim + 1] = stride - 1;
   wide = pad(c, wide, low, high);
@@ -121,10 +122,9 @@ static LogicalResult padded(nn::PadOp op, VJPContext &c) {
 }
 
 static LogicalResult gather(nn::GatherOp op, VJPContext &c) {
-  c.set(0, nn::ScatterAddOp::create(c.builder(), c.loc(),
-                                    typeOf(op.getTable()),
-                                    c.residual(op.getIndices()),
-                                    c.cotangent(0), op.getDim()));
+  c.set(0, nn::ScatterAddOp::create(c.builder(), c.loc(), typeOf(op.getTable()),
+                                    c.residual(op.getIndices()), c.cotangent(0),
+                                    op.getDim()));
   return success();
 }
 

@@ -47,7 +47,8 @@ struct Attention {
   Attention(Op op, Operands in, unsigned first)
       : query(in[first]), key(in[first + 1]), value(in[first + 2]),
         scale(op.getScale().convertToDouble()), causal(op.getCausal()),
-        window(int64_t(op.getWindow())), softcap(op.getSoftcap().convertToDouble()),
+        window(int64_t(op.getWindow())),
+        softcap(op.getSoftcap().convertToDouble()),
         dropout(op.getDropout().convertToDouble()) {
     // The optional operands stand at the end, in the order of the definition.
     unsigned next = first + 3;

@@ -13,10 +13,11 @@ namespace {
 
 /// The input index of window `o` at element `k`; false where it lies outside.
 template <typename Op>
-bool inputIndex(Op op, ArrayRef<int64_t> o, ArrayRef<int64_t> k, ArrayRef<int64_t> sizes,
-                MutableArrayRef<int64_t> i) {
+bool inputIndex(Op op, ArrayRef<int64_t> o, ArrayRef<int64_t> k,
+                ArrayRef<int64_t> sizes, MutableArrayRef<int64_t> i) {
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
-    i[dim] = o[dim] * op.getStrides()[dim] + k[dim] * op.getDilations()[dim] - op.getLow()[dim];
+    i[dim] = o[dim] * op.getStrides()[dim] + k[dim] * op.getDilations()[dim] -
+             op.getLow()[dim];
     if (i[dim] < 0 || i[dim] >= sizes[dim])
       return false;
   }
@@ -28,7 +29,8 @@ bool inputIndex(Op op, ArrayRef<int64_t> o, ArrayRef<int64_t> k, ArrayRef<int64_
 template <typename Op, typename Visit>
 void forEachProduct(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> filter,
                     ArrayRef<int64_t> result, Visit visit) {
-  int64_t groups = op.getGroups(), channels = filter[1], features = filter[0] / groups;
+  int64_t groups = op.getGroups(), channels = filter[1],
+          features = filter[0] / groups;
   forEachIndex(result, [&](ArrayRef<int64_t> y, int64_t flatY) {
     int64_t group = y[1] / features;
     forEachIndex(filter.drop_front(), [&](ArrayRef<int64_t> w, int64_t flatW) {
@@ -69,7 +71,8 @@ void convFilterGrad(nn::ConvFilterGradOp op, Operands in, Results out) {
 
 /// Calls visit(flat index of the result, flat indices of its window).
 template <typename Op, typename Visit>
-void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> result, Visit visit) {
+void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> result,
+                   Visit visit) {
   forEachIndex(result, [&](ArrayRef<int64_t> y, int64_t flatY) {
     SmallVector<int64_t> window;
     forEachIndex(op.getWindow(), [&](ArrayRef<int64_t> k, int64_t) {
@@ -92,27 +95,29 @@ int64_t largest(const Tensor &input, ArrayRef<int64_t> window) {
 }
 
 void pool(nn::PoolOp op, Operands in, Results out) {
-  forEachWindow(op, in[0]->shape(), out[0].shape(), [&](int64_t y, ArrayRef<int64_t> window) {
-    if (window.empty()) // Only in the padding of a tile.
-      return;
-    if (op.getKind() == nn::PoolKind::Max)
-      out[0].floats[y] = in[0]->floats[largest(*in[0], window)];
-    else
-      for (int64_t at : window)
-        out[0].floats[y] += in[0]->floats[at];
-  });
+  forEachWindow(op, in[0]->shape(), out[0].shape(),
+                [&](int64_t y, ArrayRef<int64_t> window) {
+                  if (window.empty()) // Only in the padding of a tile.
+                    return;
+                  if (op.getKind() == nn::PoolKind::Max)
+                    out[0].floats[y] = in[0]->floats[largest(*in[0], window)];
+                  else
+                    for (int64_t at : window)
+                      out[0].floats[y] += in[0]->floats[at];
+                });
 }
 
 void poolGrad(nn::PoolGradOp op, Operands in, Results out) {
-  forEachWindow(op, out[0].shape(), in[0]->shape(), [&](int64_t y, ArrayRef<int64_t> window) {
-    if (window.empty())
-      return;
-    if (op.getKind() == nn::PoolKind::Max)
-      out[0].floats[largest(*in[1], window)] += in[0]->floats[y];
-    else
-      for (int64_t at : window)
-        out[0].floats[at] += in[0]->floats[y];
-  });
+  forEachWindow(op, out[0].shape(), in[0]->shape(),
+                [&](int64_t y, ArrayRef<int64_t> window) {
+                  if (window.empty())
+                    return;
+                  if (op.getKind() == nn::PoolKind::Max)
+                    out[0].floats[largest(*in[1], window)] += in[0]->floats[y];
+                  else
+                    for (int64_t at : window)
+                      out[0].floats[at] += in[0]->floats[y];
+                });
 }
 
 void topK(nn::TopKOp op, Operands in, Results out) {
@@ -121,8 +126,9 @@ void topK(nn::TopKOp op, Operands in, Results out) {
   for (int64_t row = 0; row < in[0]->size() / n; ++row) {
     const double *values = &in[0]->floats[row * n];
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t a, int64_t b) { return isLarger(values[a], values[b]); });
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return isLarger(values[a], values[b]);
+    });
     for (int64_t i = 0; i < k; ++i) {
       out[0].floats[row * k + i] = values[order[i]];
       out[1].ints[row * k + i] = order[i];

@@ -25,7 +25,8 @@ void binary(Op, Operands in, Results out) {
 
 /// The element as a signed number; an i1 that is true is -1.
 int64_t signedAt(const Tensor &tensor, int64_t i) {
-  return tensor.type.getElementType().isInteger(1) ? -tensor.ints[i] : tensor.ints[i];
+  return tensor.type.getElementType().isInteger(1) ? -tensor.ints[i]
+                                                   : tensor.ints[i];
 }
 
 /// The element as an unsigned number.
@@ -38,7 +39,8 @@ template <typename Op, int64_t (*Function)(int64_t, int64_t)>
 void binaryInt(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].ints[i] = wrapInteger(type, Function(signedAt(*in[0], i), signedAt(*in[1], i)));
+    out[0].ints[i] =
+        wrapInteger(type, Function(signedAt(*in[0], i), signedAt(*in[1], i)));
 }
 
 template <typename Op, int64_t (*Function)(int64_t)>
@@ -53,7 +55,8 @@ template <typename Op, uint64_t (*Function)(uint64_t, uint64_t)>
 void binaryUnsigned(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].ints[i] = wrapInteger(type, Function(unsignedAt(*in[0], i), unsignedAt(*in[1], i)));
+    out[0].ints[i] = wrapInteger(
+        type, Function(unsignedAt(*in[0], i), unsignedAt(*in[1], i)));
 }
 
 /// Whether a number is of some kind.
@@ -82,7 +85,9 @@ int64_t ceilDivInt(int64_t a, int64_t b) {
   return divInt(a, b) + (remInt(a, b) != 0 && (a < 0) == (b < 0));
 }
 // Shifts by the width or more are undefined in MLIR.
-int64_t shlInt(int64_t a, int64_t b) { return b >= 0 && b < 64 ? uint64_t(a) << b : 0; }
+int64_t shlInt(int64_t a, int64_t b) {
+  return b >= 0 && b < 64 ? uint64_t(a) << b : 0;
+}
 int64_t shrInt(int64_t a, int64_t b) { return b >= 0 && b < 64 ? a >> b : 0; }
 uint64_t shrUnsigned(uint64_t a, uint64_t b) { return b < 64 ? a >> b : 0; }
 uint64_t divUnsigned(uint64_t a, uint64_t b) { return b ? a / b : 0; }
@@ -120,7 +125,8 @@ double sigmoidF(double a) { return 1 / (1 + std::exp(-a)); }
 
 void fused(math::FmaOp, Operands in, Results out) {
   for (int64_t i = 0; i < out[0].size(); ++i)
-    out[0].floats[i] = std::fma(in[0]->floats[i], in[1]->floats[i], in[2]->floats[i]);
+    out[0].floats[i] =
+        std::fma(in[0]->floats[i], in[1]->floats[i], in[2]->floats[i]);
 }
 void powerInt(math::FPowIOp, Operands in, Results out) {
   for (int64_t i = 0; i < out[0].size(); ++i)
@@ -139,12 +145,13 @@ void bitcast(arith::BitcastOp op, Operands in, Results out) {
     if (from.isFloat()) {
       APFloat value(from.floats[i]);
       bool losesInfo;
-      value.convert(semantics(from.type.getElementType()), APFloat::rmNearestTiesToEven,
-                    &losesInfo);
+      value.convert(semantics(from.type.getElementType()),
+                    APFloat::rmNearestTiesToEven, &losesInfo);
       bits = value.bitcastToAPInt();
     } else {
-      bits = APInt(bits.getBitWidth(), uint64_t(from.ints[i]), /*isSigned=*/true,
-                   /*implicitTrunc=*/true);
+      bits =
+          APInt(bits.getBitWidth(), uint64_t(from.ints[i]), /*isSigned=*/true,
+                /*implicitTrunc=*/true);
     }
     if (!out[0].isFloat()) {
       out[0].ints[i] = wrapInteger(to, bits.getSExtValue());
@@ -152,7 +159,8 @@ void bitcast(arith::BitcastOp op, Operands in, Results out) {
     }
     APFloat value(semantics(to), bits);
     bool losesInfo;
-    value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
+    value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
+                  &losesInfo);
     out[0].floats[i] = value.convertToDouble();
   }
 }
@@ -164,22 +172,54 @@ void compareFloats(arith::CmpFOp op, Operands in, Results out) {
     double a = in[0]->floats[i], b = in[1]->floats[i];
     bool unordered = std::isnan(a) || std::isnan(b), value = false;
     switch (predicate) {
-    case P::AlwaysFalse: value = false; break;
-    case P::AlwaysTrue: value = true; break;
-    case P::OEQ: value = !unordered && a == b; break;
-    case P::OGT: value = !unordered && a > b; break;
-    case P::OGE: value = !unordered && a >= b; break;
-    case P::OLT: value = !unordered && a < b; break;
-    case P::OLE: value = !unordered && a <= b; break;
-    case P::ONE: value = !unordered && a != b; break;
-    case P::ORD: value = !unordered; break;
-    case P::UEQ: value = unordered || a == b; break;
-    case P::UGT: value = unordered || a > b; break;
-    case P::UGE: value = unordered || a >= b; break;
-    case P::ULT: value = unordered || a < b; break;
-    case P::ULE: value = unordered || a <= b; break;
-    case P::UNE: value = unordered || a != b; break;
-    case P::UNO: value = unordered; break;
+    case P::AlwaysFalse:
+      value = false;
+      break;
+    case P::AlwaysTrue:
+      value = true;
+      break;
+    case P::OEQ:
+      value = !unordered && a == b;
+      break;
+    case P::OGT:
+      value = !unordered && a > b;
+      break;
+    case P::OGE:
+      value = !unordered && a >= b;
+      break;
+    case P::OLT:
+      value = !unordered && a < b;
+      break;
+    case P::OLE:
+      value = !unordered && a <= b;
+      break;
+    case P::ONE:
+      value = !unordered && a != b;
+      break;
+    case P::ORD:
+      value = !unordered;
+      break;
+    case P::UEQ:
+      value = unordered || a == b;
+      break;
+    case P::UGT:
+      value = unordered || a > b;
+      break;
+    case P::UGE:
+      value = unordered || a >= b;
+      break;
+    case P::ULT:
+      value = unordered || a < b;
+      break;
+    case P::ULE:
+      value = unordered || a <= b;
+      break;
+    case P::UNE:
+      value = unordered || a != b;
+      break;
+    case P::UNO:
+      value = unordered;
+      break;
     }
     out[0].ints[i] = value;
   }

@@ -53,7 +53,9 @@ static void layerNormGrad(nn::LayerNormGradOp, Operands in, Results out) {
   int64_t width = in[1]->shape().back();
   forEachRow(*in[1], [&](int64_t row, int64_t at) {
     double mean = in[3]->floats[row], rstd = in[4]->floats[row];
-    auto g = [&](int64_t i) { return in[0]->floats[at + i] * in[2]->floats[i]; };
+    auto g = [&](int64_t i) {
+      return in[0]->floats[at + i] * in[2]->floats[i];
+    };
     auto n = [&](int64_t i) { return (in[1]->floats[at + i] - mean) * rstd; };
     double meanG = 0, meanGN = 0;
     for (int64_t i = 0; i < width; ++i) {
@@ -85,7 +87,9 @@ static void rmsNormGrad(nn::RmsNormGradOp, Operands in, Results out) {
   int64_t width = in[1]->shape().back();
   forEachRow(*in[1], [&](int64_t row, int64_t at) {
     double rstd = in[3]->floats[row], meanGN = 0;
-    auto g = [&](int64_t i) { return in[0]->floats[at + i] * in[2]->floats[i]; };
+    auto g = [&](int64_t i) {
+      return in[0]->floats[at + i] * in[2]->floats[i];
+    };
     auto n = [&](int64_t i) { return in[1]->floats[at + i] * rstd; };
     for (int64_t i = 0; i < width; ++i)
       meanGN += g(i) * n(i) / width;

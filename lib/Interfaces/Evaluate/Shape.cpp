@@ -81,8 +81,8 @@ static void forEachGathered(ArrayRef<int64_t> table, const Tensor &indices,
                             Visit visit) {
   int64_t indexRank = indices.rank();
   forEachIndex(gathered, [&](ArrayRef<int64_t> index, int64_t flat) {
-    int64_t row = indices.ints[flatten(indices.shape(),
-                                       index.slice(dim, indexRank))];
+    int64_t row =
+        indices.ints[flatten(indices.shape(), index.slice(dim, indexRank))];
     if (row < 0 || row >= table[dim])
       return;
     Index source(index.take_front(dim));
@@ -93,10 +93,9 @@ static void forEachGathered(ArrayRef<int64_t> table, const Tensor &indices,
 }
 
 static void gather(nn::GatherOp op, Operands in, Results out) {
-  forEachGathered(in[0]->shape(), *in[1], out[0].shape(), op.getDim(),
-                  [&](int64_t from, int64_t to) {
-                    copyElement(out[0], to, *in[0], from);
-                  });
+  forEachGathered(
+      in[0]->shape(), *in[1], out[0].shape(), op.getDim(),
+      [&](int64_t from, int64_t to) { copyElement(out[0], to, *in[0], from); });
 }
 
 /// What fails is said where the operation stands.

@@ -33,9 +33,9 @@ static void dropout(nn::DropoutOp op, Operands in, Results out) {
       int64_t offset = in.size() > 4 ? in[3 + dim]->ints[0] : 0;
       element = element * global[dim] + offset + index[dim];
     }
-    uint32_t word = philox(in[1]->ints[0],
-                           {uint32_t(element), uint32_t(in[3]->ints[index[0]]),
-                            uint32_t(in[2]->ints[0]), uint32_t(op.getOpId())})[0];
+    uint32_t word = philox(
+        in[1]->ints[0], {uint32_t(element), uint32_t(in[3]->ints[index[0]]),
+                         uint32_t(in[2]->ints[0]), uint32_t(op.getOpId())})[0];
     bool kept = word / 4294967296.0 >= p;
     out[0].floats[flat] = kept ? in[0]->floats[flat] / (1 - p) : 0;
   });
@@ -55,8 +55,9 @@ static void adamw(nn::AdamWOp op, Operands in, Results out) {
     double p = in[0]->floats[i] * (1 - lr * decay);
     double m = out[1].floats[i] = b1 * in[1]->floats[i] + (1 - b1) * g;
     double v = out[2].floats[i] = b2 * in[2]->floats[i] + (1 - b2) * g * g;
-    out[0].floats[i] = p - lr / correction1 * m /
-                               (std::sqrt(v) / std::sqrt(correction2) + epsilon);
+    out[0].floats[i] =
+        p - lr / correction1 * m /
+                (std::sqrt(v) / std::sqrt(correction2) + epsilon);
   }
 }
 

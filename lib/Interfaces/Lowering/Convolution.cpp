@@ -1,5 +1,5 @@
-// Convolution, pooling and top-k. Convolutions and pools become slices, pads and
-// products before kernels are formed (nn-select-library).
+// Convolution, pooling and top-k. Convolutions and pools become slices, pads
+// and products before kernels are formed (nn-select-library).
 
 #include "Model.h"
 
@@ -14,7 +14,8 @@ Decomposed topK(nn::TopKOp op, TensorExpr &e) {
   using nn::Combiner;
   Value input = op.getInput();
   RankedTensorType type = e.typeOf(input);
-  RankedTensorType indexType = type.clone(e.typeOf(op.getIndices()).getElementType());
+  RankedTensorType indexType =
+      type.clone(e.typeOf(op.getIndices()).getElementType());
   int64_t last = type.getRank() - 1;
   Value index = e.index(indexType, last);
   Value none = e.splatInt(indexType, type.getDimSize(last));
@@ -25,14 +26,18 @@ Decomposed topK(nn::TopKOp op, TensorExpr &e) {
   for (int64_t i = 0; i < int64_t(op.getK()); ++i) {
     Value best = e.reduceRows(Combiner::Max, e.select(taken, lowest, input));
     Value free = e.make<arith::XOrIOp>(taken, yes);
-    Value found = e.make<arith::AndIOp>(e.isLargest(input, e.alongRows(best, type)), free);
+    Value found = e.make<arith::AndIOp>(
+        e.isLargest(input, e.alongRows(best, type)), free);
     Value first = e.reduceRows(Combiner::Min, e.select(found, index, none));
-    Value here = e.compare(arith::CmpIPredicate::eq, index, e.alongRows(first, indexType));
+    Value here = e.compare(arith::CmpIPredicate::eq, index,
+                           e.alongRows(first, indexType));
     taken = e.make<arith::OrIOp>(taken, here);
-    for (auto [list, value] : {std::pair(&values, best), std::pair(&indices, first)}) {
+    for (auto [list, value] :
+         {std::pair(&values, best), std::pair(&indices, first)}) {
       SmallVector<int64_t> shape(e.typeOf(value).getShape());
       shape.push_back(1);
-      list->push_back(e.make<nn::ReshapeOp>(e.typeOf(value).clone(shape), value));
+      list->push_back(
+          e.make<nn::ReshapeOp>(e.typeOf(value).clone(shape), value));
     }
   }
   auto join = [&](ValueRange parts) -> Value {
@@ -44,7 +49,7 @@ Decomposed topK(nn::TopKOp op, TensorExpr &e) {
 } // namespace
 
 void cleave::lowering::attachConvolution(MLIRContext *context) {
-  attachPlain<KernelClass::Library, nn::ConvOp, nn::ConvInputGradOp, nn::ConvFilterGradOp,
-              nn::PoolOp, nn::PoolGradOp>(context);
+  attachPlain<KernelClass::Library, nn::ConvOp, nn::ConvInputGradOp,
+              nn::ConvFilterGradOp, nn::PoolOp, nn::PoolGradOp>(context);
   attach<nn::TopKOp, KernelClass::Row, topK, choosesBy<0>>(context);
 }

@@ -18,7 +18,8 @@ ShardingRule rotary(nn::RotaryOp op) {
   if (shapeOf(op.getCos()).size() == 3)
     angles.push_back(input[0]);
   angles.push_back(input[1]);
-  angles.push_back({rule.addFactor(shapeOf(op.getCos()).back(), FactorKind::NeedReplication)});
+  angles.push_back({rule.addFactor(shapeOf(op.getCos()).back(),
+                                   FactorKind::NeedReplication)});
   rule.operands = {input, angles, angles};
   rule.results = {input};
   rule.linear = {{0}};
@@ -42,7 +43,8 @@ struct AttentionFactors {
         q[1], anyQuery ? FactorKind::PassThrough : FactorKind::NeedReplication,
         FactorCombiner::Sum)};
     DimFactors n = {rule.addFactor(q[2])};
-    DimFactors g = {rule.addFactor(q[3], FactorKind::PassThrough, FactorCombiner::Sum)};
+    DimFactors g = {
+        rule.addFactor(q[3], FactorKind::PassThrough, FactorCombiner::Sum)};
     DimFactors d = {rule.addFactor(q[4], FactorKind::NeedReplication)};
     DimFactors t = {rule.addFactor(v[1], FactorKind::NeedReplication)};
     DimFactors e = {rule.addFactor(v[3], FactorKind::NeedReplication)};
@@ -54,7 +56,8 @@ struct AttentionFactors {
     auto positions = [&](Value value, DimFactors along) -> TensorFactors {
       if (!value)
         return {};
-      return shapeOf(value).size() == 1 ? TensorFactors{along} : TensorFactors{b, along};
+      return shapeOf(value).size() == 1 ? TensorFactors{along}
+                                        : TensorFactors{b, along};
     };
     qPositions = positions(op.getQPositions(), s);
     kPositions = positions(op.getKPositions(), t);

@@ -22,7 +22,8 @@ ShardingRule einsum(nn::EinsumOp op) {
       if (isNew)
         at->second = labels.result.find(letter) != std::string::npos
                          ? rule.addFactor(size)
-                         : rule.addFactor(size, FactorKind::Reduction, FactorCombiner::Sum);
+                         : rule.addFactor(size, FactorKind::Reduction,
+                                          FactorCombiner::Sum);
       dims.push_back({at->second});
     }
     return dims;
@@ -40,8 +41,9 @@ ShardingRule reduce(nn::ReduceOp op) {
   TensorFactors input, result;
   for (auto [dim, size] : llvm::enumerate(shapeOf(op.getInput()))) {
     bool reduced = llvm::is_contained(op.getDims(), int64_t(dim));
-    input.push_back({reduced ? rule.addFactor(size, FactorKind::Reduction, combiner)
-                             : rule.addFactor(size)});
+    input.push_back({reduced
+                         ? rule.addFactor(size, FactorKind::Reduction, combiner)
+                         : rule.addFactor(size)});
     if (!reduced)
       result.push_back(input.back());
   }
@@ -57,8 +59,8 @@ ShardingRule argmax(nn::ArgMaxOp op) {
   TensorFactors input, result;
   for (auto [dim, size] : llvm::enumerate(shapeOf(op.getInput()))) {
     bool reduced = int64_t(dim) == int64_t(op.getDim());
-    input.push_back(
-        {rule.addFactor(size, reduced ? FactorKind::Reduction : FactorKind::PassThrough)});
+    input.push_back({rule.addFactor(size, reduced ? FactorKind::Reduction
+                                                  : FactorKind::PassThrough)});
     if (!reduced)
       result.push_back(input.back());
   }

@@ -31,8 +31,8 @@ struct ConvFactors {
   };
 
   template <typename Op>
-  ConvFactors(ShardingRule &rule, Op op, ArrayRef<int64_t> x, ArrayRef<int64_t> w,
-              ArrayRef<int64_t> sizes, Kinds kinds) {
+  ConvFactors(ShardingRule &rule, Op op, ArrayRef<int64_t> x,
+              ArrayRef<int64_t> w, ArrayRef<int64_t> sizes, Kinds kinds) {
     int64_t groups = op.getGroups();
     auto add = [&](int64_t size, Factor like) {
       return rule.addFactor(size, like.kind, like.combiner);
@@ -68,7 +68,8 @@ constexpr Factor moved = {1, FactorKind::Permutation, FactorCombiner::None};
 ShardingRule conv(nn::ConvOp op) {
   ShardingRule rule;
   ConvFactors f(rule, op, shapeOf(op.getInput()), shapeOf(op.getFilter()),
-                shapeOf(op.getResult()).drop_front(2), {passes, passes, summed, moved});
+                shapeOf(op.getResult()).drop_front(2),
+                {passes, passes, summed, moved});
   rule.operands = {f.input, f.filter};
   rule.results = {f.result};
   rule.linear = {{0}, {1}};
@@ -78,7 +79,8 @@ ShardingRule conv(nn::ConvOp op) {
 ShardingRule convInputGrad(nn::ConvInputGradOp op) {
   ShardingRule rule;
   ConvFactors f(rule, op, shapeOf(op.getResult()), shapeOf(op.getFilter()),
-                shapeOf(op.getResult()).drop_front(2), {passes, summed, passes, moved});
+                shapeOf(op.getResult()).drop_front(2),
+                {passes, summed, passes, moved});
   rule.operands = {f.result, f.filter};
   rule.results = {f.input};
   rule.linear = {{0}, {1}};
@@ -88,7 +90,8 @@ ShardingRule convInputGrad(nn::ConvInputGradOp op) {
 ShardingRule convFilterGrad(nn::ConvFilterGradOp op) {
   ShardingRule rule;
   ConvFactors f(rule, op, shapeOf(op.getInput()), shapeOf(op.getResult()),
-                shapeOf(op.getCotangent()).drop_front(2), {summed, passes, passes, summed});
+                shapeOf(op.getCotangent()).drop_front(2),
+                {summed, passes, passes, summed});
   rule.operands = {f.result, f.input};
   rule.results = {f.filter};
   rule.linear = {{0}, {1}};
@@ -96,7 +99,8 @@ ShardingRule convFilterGrad(nn::ConvFilterGradOp op) {
 }
 
 /// Samples and channels pass through.
-ShardingRule poolRule(ArrayRef<int64_t> x, ArrayRef<int64_t> sizes, unsigned operands) {
+ShardingRule poolRule(ArrayRef<int64_t> x, ArrayRef<int64_t> sizes,
+                      unsigned operands) {
   ShardingRule rule;
   TensorFactors dims = addFactors(rule, x.take_front(2));
   for (int64_t size : sizes)
@@ -107,15 +111,16 @@ ShardingRule poolRule(ArrayRef<int64_t> x, ArrayRef<int64_t> sizes, unsigned ope
 }
 
 ShardingRule pool(nn::PoolOp op) {
-  ShardingRule rule =
-      poolRule(shapeOf(op.getInput()), shapeOf(op.getResult()).drop_front(2), 1);
+  ShardingRule rule = poolRule(shapeOf(op.getInput()),
+                               shapeOf(op.getResult()).drop_front(2), 1);
   if (op.getKind() == nn::PoolKind::Sum)
     rule.linear = {{0}};
   return rule;
 }
 
 ShardingRule poolGrad(nn::PoolGradOp op) {
-  ShardingRule rule = poolRule(shapeOf(op.getInput()), shapeOf(op.getInput()).drop_front(2), 2);
+  ShardingRule rule =
+      poolRule(shapeOf(op.getInput()), shapeOf(op.getInput()).drop_front(2), 2);
   rule.linear = {{0}};
   return rule;
 }
@@ -128,9 +133,10 @@ ShardingRule poolGrad(nn::PoolGradOp op) {
 struct WindowAttrs {
   SmallVector<int64_t> strides, dilations, low, high;
 
-  template <typename Op> explicit WindowAttrs(Op op)
-      : strides(op.getStrides()), dilations(op.getDilations()), low(op.getLow()),
-        high(op.getHigh()) {}
+  template <typename Op>
+  explicit WindowAttrs(Op op)
+      : strides(op.getStrides()), dilations(op.getDilations()),
+        low(op.getLow()), high(op.getHigh()) {}
 
   /// Over how many elements a window of `kernel` elements reaches.
   int64_t reach(size_t dim, int64_t kernel) const {
@@ -138,7 +144,8 @@ struct WindowAttrs {
   }
 };
 
-int64_t localGroups(LocalPlan &plan, const TensorFactors &input, int64_t groups) {
+int64_t localGroups(LocalPlan &plan, const TensorFactors &input,
+                    int64_t groups) {
   return groups > 1 ? plan.tile(input[1][0]) : groups;
 }
 
@@ -151,8 +158,9 @@ template <typename Op> Value grouped(Op local, int64_t groups) {
 
 /// Replaces what lies outside [0, size) of a window of `dim` that begins at
 /// `base` plus `step` times the rank by `identity`.
-Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor, int64_t size,
-                  int64_t base, int64_t step, FactorCombiner combiner) {
+Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor,
+                  int64_t size, int64_t base, int64_t step,
+                  FactorCombiner combiner) {
   OpBuilder &b = plan.builder();
   auto type = cast<RankedTensorType>(window.getType());
   auto indexType = type.clone(b.getI64Type());
@@ -161,15 +169,17 @@ Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor, in
   if (step != 0)
     begin = arith::AddIOp::create(
         b, plan.loc(), begin,
-        dist::TileOffsetOp::create(b, plan.loc(), scalar, b.getI64IntegerAttr(step),
-                                   plan.mesh().name(), plan.mesh().list(plan.axesOf(factor))));
-  Value index = arith::AddIOp::create(b, plan.loc(),
-                                      nn::IotaOp::create(b, plan.loc(), indexType, dim),
-                                      plan.splat(begin, indexType));
+        dist::TileOffsetOp::create(
+            b, plan.loc(), scalar, b.getI64IntegerAttr(step),
+            plan.mesh().name(), plan.mesh().list(plan.axesOf(factor))));
+  Value index = arith::AddIOp::create(
+      b, plan.loc(), nn::IotaOp::create(b, plan.loc(), indexType, dim),
+      plan.splat(begin, indexType));
   // Unsigned: what lies before the beginning is large.
-  Value inside = arith::CmpIOp::create(b, plan.loc(), arith::CmpIPredicate::ult, index,
-                                       plan.constant(indexType, size));
-  Value identity = arith::ConstantOp::create(b, plan.loc(), identityOf(combiner, type));
+  Value inside = arith::CmpIOp::create(b, plan.loc(), arith::CmpIPredicate::ult,
+                                       index, plan.constant(indexType, size));
+  Value identity =
+      arith::ConstantOp::create(b, plan.loc(), identityOf(combiner, type));
   return arith::SelectOp::create(b, plan.loc(), inside, window, identity);
 }
 
@@ -177,18 +187,20 @@ Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor, in
 /// spatial dimension; `outputs` is the local result's shape, `whole` the
 /// global one's.
 Value inputWindows(LocalPlan &plan, Value input, ArrayRef<int64_t> global,
-                   ArrayRef<int64_t> outputs, ArrayRef<int64_t> whole, ArrayRef<int64_t> kernel,
-                   WindowAttrs &attrs, const TensorFactors &dims, FactorCombiner outside) {
+                   ArrayRef<int64_t> outputs, ArrayRef<int64_t> whole,
+                   ArrayRef<int64_t> kernel, WindowAttrs &attrs,
+                   const TensorFactors &dims, FactorCombiner outside) {
   for (size_t s = 0; s < kernel.size(); ++s) {
     int64_t dim = s + 2, factor = dims[dim][0], count = outputs[dim];
     if (!plan.isSplit(factor))
       continue;
     int64_t step = count * attrs.strides[s],
             length = (count - 1) * attrs.strides[s] + attrs.reach(s, kernel[s]);
-    input =
-        plan.window(input, dim, factor, global[dim], -attrs.low[s], step, 1, length, whole[dim]);
+    input = plan.window(input, dim, factor, global[dim], -attrs.low[s], step, 1,
+                        length, whole[dim]);
     if (outside != FactorCombiner::Sum) // Windows bring zeros.
-      input = maskOutside(plan, input, dim, factor, global[dim], -attrs.low[s], step, outside);
+      input = maskOutside(plan, input, dim, factor, global[dim], -attrs.low[s],
+                          step, outside);
     attrs.low[s] = attrs.high[s] = 0;
   }
   return input;
@@ -201,32 +213,37 @@ LogicalResult planConv(nn::ConvOp op, LocalPlan &plan) {
   Value filter = plan.masked(plan.operand(1), w, w[1][0], FactorCombiner::Sum);
   WindowAttrs attrs(op);
   RankedTensorType type = plan.resultType(0);
-  input =
-      inputWindows(plan, input, shapeOf(op.getInput()), type.getShape(), shapeOf(op.getResult()),
-                   shapeOf(op.getFilter()).drop_front(2), attrs, x, FactorCombiner::Sum);
-  plan.setResults(grouped(nn::ConvOp::create(plan.builder(), plan.loc(), type, input, filter,
-                                             attrs.strides, attrs.dilations, attrs.low,
-                                             attrs.high, localGroups(plan, x, op.getGroups())),
-                          op.getGroups()));
+  input = inputWindows(plan, input, shapeOf(op.getInput()), type.getShape(),
+                       shapeOf(op.getResult()),
+                       shapeOf(op.getFilter()).drop_front(2), attrs, x,
+                       FactorCombiner::Sum);
+  plan.setResults(grouped(
+      nn::ConvOp::create(plan.builder(), plan.loc(), type, input, filter,
+                         attrs.strides, attrs.dilations, attrs.low, attrs.high,
+                         localGroups(plan, x, op.getGroups())),
+      op.getGroups()));
   return success();
 }
 
 LogicalResult planConvFilterGrad(nn::ConvFilterGradOp op, LocalPlan &plan) {
   const ShardingRule &rule = plan.rule();
   const TensorFactors &y = rule.operands[0], &x = rule.operands[1];
-  Value cotangent = plan.masked(plan.operand(0), y, y[0][0], FactorCombiner::Sum);
+  Value cotangent =
+      plan.masked(plan.operand(0), y, y[0][0], FactorCombiner::Sum);
   Value input = plan.masked(plan.operand(1), x, x[0][0], FactorCombiner::Sum);
   for (size_t dim = 2; dim < y.size(); ++dim)
     cotangent = plan.masked(cotangent, y, y[dim][0], FactorCombiner::Sum);
   WindowAttrs attrs(op);
-  input = inputWindows(plan, input, shapeOf(op.getInput()), plan.operandType(0).getShape(),
-                       shapeOf(op.getCotangent()), shapeOf(op.getResult()).drop_front(2), attrs, x,
-                       FactorCombiner::Sum);
-  plan.setResults(grouped(
-      nn::ConvFilterGradOp::create(plan.builder(), plan.loc(), plan.resultType(0), cotangent,
-                                   input, attrs.strides, attrs.dilations, attrs.low, attrs.high,
-                                   localGroups(plan, x, op.getGroups())),
-      op.getGroups()));
+  input = inputWindows(
+      plan, input, shapeOf(op.getInput()), plan.operandType(0).getShape(),
+      shapeOf(op.getCotangent()), shapeOf(op.getResult()).drop_front(2), attrs,
+      x, FactorCombiner::Sum);
+  plan.setResults(
+      grouped(nn::ConvFilterGradOp::create(
+                  plan.builder(), plan.loc(), plan.resultType(0), cotangent,
+                  input, attrs.strides, attrs.dilations, attrs.low, attrs.high,
+                  localGroups(plan, x, op.getGroups())),
+              op.getGroups()));
   return success();
 }
 
@@ -242,17 +259,20 @@ struct CoveredTile {
   bool any = false;
 
   /// `input` is the local type of the input, `covered` its global shape.
-  CoveredTile(LocalPlan &plan, Value value, ArrayRef<int64_t> global, RankedTensorType input,
-              ArrayRef<int64_t> covered, ArrayRef<int64_t> kernel, WindowAttrs &attrs,
+  CoveredTile(LocalPlan &plan, Value value, ArrayRef<int64_t> global,
+              RankedTensorType input, ArrayRef<int64_t> covered,
+              ArrayRef<int64_t> kernel, WindowAttrs &attrs,
               const TensorFactors &dims)
       : cotangent(value), base(input.getRank(), 0), step(input.getRank(), 0),
-        length(input.getShape()), begin(input.getRank(), 0), whole(input.getRank()) {
+        length(input.getShape()), begin(input.getRank(), 0),
+        whole(input.getRank()) {
     for (size_t s = 0; s < kernel.size(); ++s) {
       int64_t dim = s + 2, factor = dims[dim][0];
       if (!plan.isSplit(factor))
         continue;
       any = true;
-      int64_t tile = input.getDimSize(dim), stride = attrs.strides[s], low = attrs.low[s];
+      int64_t tile = input.getDimSize(dim), stride = attrs.strides[s],
+              low = attrs.low[s];
       int64_t count = global[dim], first = 0, outputStep = 0;
       int64_t reach = attrs.reach(s, kernel[s]);
       if (tile % stride == 0) {
@@ -263,11 +283,12 @@ struct CoveredTile {
         outputStep = tile / stride;
       } else {
         // All windows, for all ranks alike; the tile begins elsewhere on each.
-        whole[dim] = "stride " + std::to_string(stride) + " does not divide the tiles of " +
-                     std::to_string(tile) + " elements of its result";
+        whole[dim] = "stride " + std::to_string(stride) +
+                     " does not divide the tiles of " + std::to_string(tile) +
+                     " elements of its result";
       }
-      cotangent = plan.window(cotangent, dim, factor, global[dim], first, outputStep, 1, count,
-                              covered[dim]);
+      cotangent = plan.window(cotangent, dim, factor, global[dim], first,
+                              outputStep, 1, count, covered[dim]);
       noteWhole(plan, 0, dim, factor, cotangent);
       base[dim] = first * stride - low;
       step[dim] = outputStep * stride;
@@ -278,13 +299,15 @@ struct CoveredTile {
   }
 
   /// `value` is the operand as it is read along `dim`.
-  void noteWhole(LocalPlan &plan, unsigned operand, int64_t dim, int64_t factor, Value value) {
+  void noteWhole(LocalPlan &plan, unsigned operand, int64_t dim, int64_t factor,
+                 Value value) {
     if (!whole[dim].empty())
       plan.noteGather(operand, dim, factor, value, whole[dim]);
   }
 
   /// The tile out of what the windows cover.
-  Value tileOf(LocalPlan &plan, Value covered, RankedTensorType tile, const TensorFactors &dims) {
+  Value tileOf(LocalPlan &plan, Value covered, RankedTensorType tile,
+               const TensorFactors &dims) {
     OpBuilder &b = plan.builder();
     for (int64_t dim = 2; dim < tile.getRank(); ++dim) {
       auto type = cast<RankedTensorType>(covered.getType());
@@ -295,17 +318,22 @@ struct CoveredTile {
       shape[dim] = tile.getDimSize(dim);
       auto cut = type.clone(shape);
       if (step[dim] != 0 && begin[dim] + shape[dim] <= type.getDimSize(dim)) {
-        SmallVector<int64_t> offsets(type.getRank(), 0), ones(type.getRank(), 1);
+        SmallVector<int64_t> offsets(type.getRank(), 0),
+            ones(type.getRank(), 1);
         offsets[dim] = begin[dim];
-        covered = nn::SliceOp::create(b, plan.loc(), cut, covered, offsets, shape, ones);
+        covered = nn::SliceOp::create(b, plan.loc(), cut, covered, offsets,
+                                      shape, ones);
         continue;
       }
-      // Elements beyond what is covered have no window: reading there gives zeros.
+      // Elements beyond what is covered have no window: reading there gives
+      // zeros.
       Value index = nn::IotaOp::create(b, plan.loc(), i64, 0);
-      index = arith::AddIOp::create(b, plan.loc(), index, plan.constant(i64, begin[dim]));
+      index = arith::AddIOp::create(b, plan.loc(), index,
+                                    plan.constant(i64, begin[dim]));
       if (step[dim] == 0) {
         Value mine = plan.offset(dims[dim][0]);
-        index = arith::AddIOp::create(b, plan.loc(), index, plan.splat(mine, i64));
+        index =
+            arith::AddIOp::create(b, plan.loc(), index, plan.splat(mine, i64));
       }
       covered = nn::GatherOp::create(b, plan.loc(), cut, covered, index, dim);
     }
@@ -315,19 +343,23 @@ struct CoveredTile {
 
 LogicalResult planConvInputGrad(nn::ConvInputGradOp op, LocalPlan &plan) {
   const ShardingRule &rule = plan.rule();
-  const TensorFactors &y = rule.operands[0], &w = rule.operands[1], &x = rule.results[0];
+  const TensorFactors &y = rule.operands[0], &w = rule.operands[1],
+                      &x = rule.results[0];
   int64_t feature = w[0].back();
-  Value cotangent = plan.masked(plan.operand(0), y, feature, FactorCombiner::Sum);
+  Value cotangent =
+      plan.masked(plan.operand(0), y, feature, FactorCombiner::Sum);
   Value filter = plan.masked(plan.operand(1), w, feature, FactorCombiner::Sum);
   WindowAttrs attrs(op);
   RankedTensorType type = plan.resultType(0);
-  CoveredTile tile(plan, cotangent, shapeOf(op.getCotangent()), type, shapeOf(op.getResult()),
+  CoveredTile tile(plan, cotangent, shapeOf(op.getCotangent()), type,
+                   shapeOf(op.getResult()),
                    shapeOf(op.getFilter()).drop_front(2), attrs, x);
-  Value covered = grouped(
-      nn::ConvInputGradOp::create(plan.builder(), plan.loc(), type.clone(tile.length),
-                                  tile.cotangent, filter, attrs.strides, attrs.dilations,
-                                  attrs.low, attrs.high, localGroups(plan, x, op.getGroups())),
-      op.getGroups());
+  Value covered =
+      grouped(nn::ConvInputGradOp::create(
+                  plan.builder(), plan.loc(), type.clone(tile.length),
+                  tile.cotangent, filter, attrs.strides, attrs.dilations,
+                  attrs.low, attrs.high, localGroups(plan, x, op.getGroups())),
+              op.getGroups());
   plan.setResults(tile.tileOf(plan, covered, type, x));
   return success();
 }
@@ -335,12 +367,14 @@ LogicalResult planConvInputGrad(nn::ConvInputGradOp op, LocalPlan &plan) {
 LogicalResult planPool(nn::PoolOp op, LocalPlan &plan) {
   WindowAttrs attrs(op);
   RankedTensorType type = plan.resultType(0);
-  Value input =
-      inputWindows(plan, plan.operand(0), shapeOf(op.getInput()), type.getShape(),
-                   shapeOf(op.getResult()), op.getWindow(), attrs, plan.rule().operands[0],
-                   op.getKind() == nn::PoolKind::Max ? FactorCombiner::Max : FactorCombiner::Sum);
-  plan.setResults(nn::PoolOp::create(plan.builder(), plan.loc(), type, op.getKind(), input,
-                                     op.getWindow(), attrs.strides, attrs.dilations, attrs.low,
+  Value input = inputWindows(
+      plan, plan.operand(0), shapeOf(op.getInput()), type.getShape(),
+      shapeOf(op.getResult()), op.getWindow(), attrs, plan.rule().operands[0],
+      op.getKind() == nn::PoolKind::Max ? FactorCombiner::Max
+                                        : FactorCombiner::Sum);
+  plan.setResults(nn::PoolOp::create(plan.builder(), plan.loc(), type,
+                                     op.getKind(), input, op.getWindow(),
+                                     attrs.strides, attrs.dilations, attrs.low,
                                      attrs.high)
                       ->getResults());
   return success();
@@ -350,23 +384,24 @@ LogicalResult planPoolGrad(nn::PoolGradOp op, LocalPlan &plan) {
   const TensorFactors &dims = plan.rule().results[0];
   WindowAttrs attrs(op);
   RankedTensorType type = plan.resultType(0);
-  CoveredTile tile(plan, plan.operand(0), shapeOf(op.getCotangent()), type, shapeOf(op.getInput()),
-                   op.getWindow(), attrs, dims);
+  CoveredTile tile(plan, plan.operand(0), shapeOf(op.getCotangent()), type,
+                   shapeOf(op.getInput()), op.getWindow(), attrs, dims);
   Value input = plan.operand(1);
   for (int64_t dim = 2; dim < type.getRank(); ++dim) {
     int64_t factor = dims[dim][0], size = shapeOf(op.getInput())[dim];
     if (!plan.isSplit(factor))
       continue;
-    input = plan.window(input, dim, factor, size, tile.base[dim], tile.step[dim], 1,
-                        tile.length[dim], size);
+    input = plan.window(input, dim, factor, size, tile.base[dim],
+                        tile.step[dim], 1, tile.length[dim], size);
     tile.noteWhole(plan, 1, dim, factor, input);
     if (op.getKind() == nn::PoolKind::Max)
-      input = maskOutside(plan, input, dim, factor, size, tile.base[dim], tile.step[dim],
-                          FactorCombiner::Max);
+      input = maskOutside(plan, input, dim, factor, size, tile.base[dim],
+                          tile.step[dim], FactorCombiner::Max);
   }
-  Value covered = nn::PoolGradOp::create(plan.builder(), plan.loc(), input.getType(), op.getKind(),
-                                         tile.cotangent, input, op.getWindow(), attrs.strides,
-                                         attrs.dilations, attrs.low, attrs.high);
+  Value covered = nn::PoolGradOp::create(
+      plan.builder(), plan.loc(), input.getType(), op.getKind(), tile.cotangent,
+      input, op.getWindow(), attrs.strides, attrs.dilations, attrs.low,
+      attrs.high);
   plan.setResults(tile.tileOf(plan, covered, type, dims));
   return success();
 }
@@ -384,7 +419,8 @@ ShardingRule topK(nn::TopKOp op) {
   rule.operands = {input};
   if (op->hasAttr(kCandidatesAttrName)) {
     rule.factors.back().kind = FactorKind::Permutation;
-    rule.factors.back().combiner = FactorCombiner::Max; // The least is never chosen.
+    rule.factors.back().combiner =
+        FactorCombiner::Max; // The least is never chosen.
     rule.results = {input, input};
     return rule;
   }
@@ -411,22 +447,25 @@ LogicalResult planTopK(nn::TopKOp op, LocalPlan &plan) {
   int64_t last = values.getRank() - 1, ways = plan.ways(factor);
   SmallVector<int64_t> shape(values.getShape());
   shape.back() = std::min(k, plan.tile(factor));
-  auto local = nn::TopKOp::create(e.builder, e.loc, values.clone(shape), indices.clone(shape),
-                                  input, shape.back());
+  auto local = nn::TopKOp::create(e.builder, e.loc, values.clone(shape),
+                                  indices.clone(shape), input, shape.back());
   local->setAttr(kCandidatesAttrName, e.builder.getUnitAttr());
   auto scalar = RankedTensorType::get({}, indices.getElementType());
   Value offset = plan.offset(factor);
   if (offset.getType() != scalar)
     offset = e.make<arith::TruncIOp>(scalar, offset);
-  Value places = e.make<arith::AddIOp>(local.getIndices(),
-                                       plan.splat(offset, indices.clone(shape)));
+  Value places = e.make<arith::AddIOp>(
+      local.getIndices(), plan.splat(offset, indices.clone(shape)));
   shape.back() *= ways;
   auto gather = dist::AllGatherOp::create(
       e.builder, e.loc, TypeRange{values.clone(shape), indices.clone(shape)},
-      ValueRange{local.getValues(), places}, e.builder.getDenseI64ArrayAttr({last, last}),
-      plan.mesh().name(), plan.mesh().list(plan.axesOf(factor)),
-      dist::PurposeAttr::get(e.builder.getContext(), dist::Purpose::Activation));
-  auto best = nn::TopKOp::create(e.builder, e.loc, values, indices, gather->getResult(0), k);
+      ValueRange{local.getValues(), places},
+      e.builder.getDenseI64ArrayAttr({last, last}), plan.mesh().name(),
+      plan.mesh().list(plan.axesOf(factor)),
+      dist::PurposeAttr::get(e.builder.getContext(),
+                             dist::Purpose::Activation));
+  auto best = nn::TopKOp::create(e.builder, e.loc, values, indices,
+                                 gather->getResult(0), k);
   // The index of each chosen candidate: a sum of one.
   SmallVector<int64_t> wide(values.getShape()), chosen, candidate;
   wide.push_back(shape.back());
@@ -437,11 +476,14 @@ LogicalResult planTopK(nn::TopKOp op, LocalPlan &plan) {
   chosen.push_back(last);
   candidate.push_back(last + 1);
   auto wideType = indices.clone(wide);
-  Value isChosen = e.compare(arith::CmpIPredicate::eq, e.broadcast(best.getIndices(), wideType, chosen),
+  Value isChosen = e.compare(arith::CmpIPredicate::eq,
+                             e.broadcast(best.getIndices(), wideType, chosen),
                              e.make<nn::IotaOp>(wideType, last + 1));
-  Value picked = e.select(isChosen, e.broadcast(gather->getResult(1), wideType, candidate),
-                          e.splatInt(wideType, 0));
-  plan.setResults({best.getValues(), e.reduce(nn::Combiner::Sum, picked, last + 1)});
+  Value picked =
+      e.select(isChosen, e.broadcast(gather->getResult(1), wideType, candidate),
+               e.splatInt(wideType, 0));
+  plan.setResults(
+      {best.getValues(), e.reduce(nn::Combiner::Sum, picked, last + 1)});
   return success();
 }
 

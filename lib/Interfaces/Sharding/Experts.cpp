@@ -18,15 +18,18 @@ ShardingRule groupedDot(nn::GroupedDotOp op) {
   TensorFactors rows = addFactors(rule, shapeOf(op.getIds()));
   ArrayRef<int64_t> sizes = shapeOf(op.getMatrices());
   bool transposed = op.getTransposed();
-  DimFactors e = {rule.addFactor(sizes[0], FactorKind::Reduction, FactorCombiner::Sum)};
+  DimFactors e = {
+      rule.addFactor(sizes[0], FactorKind::Reduction, FactorCombiner::Sum)};
   rule.factors.back().indexed = true; // As of a gather's table.
-  DimFactors k = {
-      rule.addFactor(sizes[transposed ? 2 : 1], FactorKind::Reduction, FactorCombiner::Sum)};
+  DimFactors k = {rule.addFactor(sizes[transposed ? 2 : 1],
+                                 FactorKind::Reduction, FactorCombiner::Sum)};
   DimFactors n = {rule.addFactor(sizes[transposed ? 1 : 2])};
   TensorFactors input(rows), result(rows);
   input.push_back(k);
   result.push_back(n);
-  rule.operands = {input, transposed ? TensorFactors{e, n, k} : TensorFactors{e, k, n}, rows};
+  rule.operands = {input,
+                   transposed ? TensorFactors{e, n, k} : TensorFactors{e, k, n},
+                   rows};
   rule.results = {result};
   rule.linear = {{0}, {1}};
   return rule;
@@ -34,8 +37,8 @@ ShardingRule groupedDot(nn::GroupedDotOp op) {
 
 ShardingRule groupedOuter(nn::GroupedOuterOp op) {
   ShardingRule rule;
-  TensorFactors rows =
-      addFactors(rule, shapeOf(op.getIds()), FactorKind::Reduction, FactorCombiner::Sum);
+  TensorFactors rows = addFactors(rule, shapeOf(op.getIds()),
+                                  FactorKind::Reduction, FactorCombiner::Sum);
   TensorFactors result = addFactors(rule, shapeOf(op.getResult()));
   TensorFactors left(rows), right(rows);
   left.push_back(result[1]);
@@ -46,29 +49,33 @@ ShardingRule groupedOuter(nn::GroupedOuterOp op) {
   return rule;
 }
 
-/// Which slots come before one is a question to all of its sample: ids are a few
-/// bytes for each slot, and are gathered. So are the loads of samples.
+/// Which slots come before one is a question to all of its sample: ids are a
+/// few bytes for each slot, and are gathered. So are the loads of samples.
 ShardingRule positionInExpert(nn::PositionInExpertOp op) {
   ShardingRule rule;
-  TensorFactors ids = addFactors(rule, shapeOf(op.getIds()), FactorKind::NeedReplication);
+  TensorFactors ids =
+      addFactors(rule, shapeOf(op.getIds()), FactorKind::NeedReplication);
   rule.factors[ids[0][0]].kind = FactorKind::PassThrough;
   rule.factors[ids[1][0]].unordered = true;
   bool perSample = shapeOf(op.getPositions()).size() == 2;
-  rule.operands = {ids, perSample ? TensorFactors{ids[0], ids[1]} : TensorFactors{ids[1]}};
+  rule.operands = {ids, perSample ? TensorFactors{ids[0], ids[1]}
+                                  : TensorFactors{ids[1]}};
   if (op.getLoads()) {
-    rule.operands.push_back(addFactors(rule, shapeOf(op.getLoads()), FactorKind::NeedReplication));
+    rule.operands.push_back(
+        addFactors(rule, shapeOf(op.getLoads()), FactorKind::NeedReplication));
     rule.operands.push_back({ids[0]});
   }
   rule.results = {ids};
   return rule;
 }
 
-/// Ids of which padding chooses nothing: nobody reads what it would give, and no
-/// work, or message, is spent on it.
+/// Ids of which padding chooses nothing: nobody reads what it would give, and
+/// no work, or message, is spent on it.
 Value withoutPadding(LocalPlan &plan, Value ids) {
   const TensorFactors &rows = plan.rule().operands[2];
   auto type = cast<RankedTensorType>(ids.getType());
-  auto none = DenseElementsAttr::get(type, plan.builder().getIntegerAttr(type.getElementType(), -1));
+  auto none = DenseElementsAttr::get(
+      type, plan.builder().getIntegerAttr(type.getElementType(), -1));
   for (const DimFactors &dim : rows)
     ids = plan.filled(ids, rows, dim[0], none);
   return ids;
@@ -78,16 +85,20 @@ Value withoutPadding(LocalPlan &plan, Value ids) {
 /// of `ways` on average.
 void noteShare(LocalPlan &plan, Operation *local, int64_t factor) {
   if (plan.isSplit(factor))
-    local->setAttr(kRowShareAttrName, plan.builder().getI64IntegerAttr(plan.ways(factor)));
+    local->setAttr(kRowShareAttrName,
+                   plan.builder().getI64IntegerAttr(plan.ways(factor)));
 }
 
 LogicalResult planGroupedDot(nn::GroupedDotOp op, LocalPlan &plan) {
   const TensorFactors &matrices = plan.rule().operands[1];
-  int64_t experts = matrices[0][0], contracted = matrices[op.getTransposed() ? 2 : 1][0];
+  int64_t experts = matrices[0][0],
+          contracted = matrices[op.getTransposed() ? 2 : 1][0];
   for (unsigned operand : {0, 1})
-    plan.setOperand(operand, plan.masked(plan.operand(operand), plan.rule().operands[operand],
+    plan.setOperand(operand, plan.masked(plan.operand(operand),
+                                         plan.rule().operands[operand],
                                          contracted, FactorCombiner::Sum));
-  plan.setOperand(2, inTile(plan, withoutPadding(plan, plan.operand(2)), experts));
+  plan.setOperand(2,
+                  inTile(plan, withoutPadding(plan, plan.operand(2)), experts));
   Operation *local = plan.cloneLocal();
   noteShare(plan, local, experts);
   plan.setResults(local->getResults());
@@ -99,7 +110,8 @@ LogicalResult planGroupedOuter(nn::GroupedOuterOp op, LocalPlan &plan) {
   int64_t experts = plan.rule().results[0][0][0];
   for (const DimFactors &dim : rows)
     for (unsigned operand : {0, 1})
-      plan.setOperand(operand, plan.masked(plan.operand(operand), plan.rule().operands[operand],
+      plan.setOperand(operand, plan.masked(plan.operand(operand),
+                                           plan.rule().operands[operand],
                                            dim[0], FactorCombiner::Sum));
   plan.setOperand(2, shifted(plan, plan.operand(2), experts));
   Operation *local = plan.cloneLocal();

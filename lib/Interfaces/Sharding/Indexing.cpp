@@ -9,27 +9,30 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::sharding;
 
-Value cleave::sharding::shifted(LocalPlan &plan, Value indices, int64_t factor) {
+Value cleave::sharding::shifted(LocalPlan &plan, Value indices,
+                                int64_t factor) {
   if (!plan.isSplit(factor))
     return indices;
   auto type = cast<RankedTensorType>(indices.getType());
   Value offset = plan.offset(factor);
   auto scalar = RankedTensorType::get({}, type.getElementType());
   if (scalar != offset.getType())
-    offset = arith::TruncIOp::create(plan.builder(), plan.loc(), scalar, offset);
-  return arith::SubIOp::create(plan.builder(), plan.loc(), indices, plan.splat(offset, type));
+    offset =
+        arith::TruncIOp::create(plan.builder(), plan.loc(), scalar, offset);
+  return arith::SubIOp::create(plan.builder(), plan.loc(), indices,
+                               plan.splat(offset, type));
 }
 
 Value cleave::sharding::inTile(LocalPlan &plan, Value indices, int64_t factor) {
   Value local = shifted(plan, indices, factor);
   if (!plan.isPadded(factor))
     return local;
-  // No index of the whole shifts onto padding; one beyond it may, and goes where
-  // it is outside of every tile.
+  // No index of the whole shifts onto padding; one beyond it may, and goes
+  // where it is outside of every tile.
   auto type = cast<RankedTensorType>(indices.getType());
-  Value inside = arith::CmpIOp::create(plan.builder(), plan.loc(), arith::CmpIPredicate::slt,
-                                       indices,
-                                       plan.constant(type, plan.rule().factors[factor].size));
+  Value inside = arith::CmpIOp::create(
+      plan.builder(), plan.loc(), arith::CmpIPredicate::slt, indices,
+      plan.constant(type, plan.rule().factors[factor].size));
   return arith::SelectOp::create(plan.builder(), plan.loc(), inside, local,
                                  plan.constant(type, -1));
 }
@@ -45,7 +48,8 @@ ShardingRule gather(nn::GatherOp op) {
     if (int64_t(dim) == along) {
       // Addends of local plans alone, which know where their tile begins: the
       // gather itself adds nothing up.
-      table.push_back({rule.addFactor(size, FactorKind::Reduction, FactorCombiner::Sum)});
+      table.push_back(
+          {rule.addFactor(size, FactorKind::Reduction, FactorCombiner::Sum)});
       rule.factors.back().indexed = true;
       llvm::append_range(result, indices);
     } else {
@@ -75,7 +79,8 @@ ShardingRule scatterAdd(nn::ScatterAddOp op) {
   ShardingRule rule;
   TensorFactors indices, updates, result;
   int64_t along = op.getDim();
-  indices = addFactors(rule, shapeOf(op.getIndices()), FactorKind::Reduction, FactorCombiner::Sum);
+  indices = addFactors(rule, shapeOf(op.getIndices()), FactorKind::Reduction,
+                       FactorCombiner::Sum);
   for (auto [dim, size] : llvm::enumerate(shapeOf(op.getResult()))) {
     result.push_back({rule.addFactor(size)});
     if (int64_t(dim) == along)
@@ -90,17 +95,19 @@ ShardingRule scatterAdd(nn::ScatterAddOp op) {
 }
 
 LogicalResult planGather(nn::GatherOp op, LocalPlan &plan) {
-  plan.setOperand(1, inTile(plan, plan.operand(1), plan.rule().operands[0][op.getDim()][0]));
+  plan.setOperand(1, inTile(plan, plan.operand(1),
+                            plan.rule().operands[0][op.getDim()][0]));
   plan.setResults(plan.cloneLocal()->getResults());
   return success();
 }
 
 LogicalResult planScatterAdd(nn::ScatterAddOp op, LocalPlan &plan) {
-  plan.setOperand(0, shifted(plan, plan.operand(0), plan.rule().results[0][op.getDim()][0]));
+  plan.setOperand(0, shifted(plan, plan.operand(0),
+                             plan.rule().results[0][op.getDim()][0]));
   for (auto [factor, info] : llvm::enumerate(plan.rule().factors))
     if (info.kind == FactorKind::Reduction)
-      plan.setOperand(1, plan.masked(plan.operand(1), plan.rule().operands[1], factor,
-                                     FactorCombiner::Sum));
+      plan.setOperand(1, plan.masked(plan.operand(1), plan.rule().operands[1],
+                                     factor, FactorCombiner::Sum));
   plan.setResults(plan.cloneLocal()->getResults());
   return success();
 }

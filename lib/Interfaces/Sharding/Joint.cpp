@@ -12,7 +12,8 @@ Value JointExpr::splat(RankedTensorType type, double value) {
     return TensorExpr::splat(type, value);
   APFloat number(value);
   bool losesInfo = false;
-  number.convert(element.getFloatSemantics(), APFloat::rmNearestTiesToEven, &losesInfo);
+  number.convert(element.getFloatSemantics(), APFloat::rmNearestTiesToEven,
+                 &losesInfo);
   if (!losesInfo)
     return TensorExpr::splat(type, value);
   auto wide = RankedTensorType::get({}, builder.getF64Type());
@@ -26,5 +27,6 @@ Value JointExpr::reduce(nn::Combiner combiner, Value value, int64_t dim) {
   TensorFactors dims(typeOf(value).getRank());
   dims[dim] = {factor};
   value = plan.masked(value, dims, factor, masks);
-  return plan.allReduce(TensorExpr::reduce(combiner, value, dim), reduceKindOf(masks), factor, purpose);
+  return plan.allReduce(TensorExpr::reduce(combiner, value, dim),
+                        reduceKindOf(masks), factor, purpose);
 }

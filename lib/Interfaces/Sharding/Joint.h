@@ -5,8 +5,8 @@
 #ifndef CLEAVE_LIB_INTERFACES_SHARDING_JOINT_H
 #define CLEAVE_LIB_INTERFACES_SHARDING_JOINT_H
 
-#include "cleave/Interfaces/TensorExpr.h"
 #include "Model.h"
+#include "cleave/Interfaces/TensorExpr.h"
 
 namespace cleave::sharding {
 
@@ -14,14 +14,18 @@ namespace cleave::sharding {
 class JointExpr : public TensorExpr {
 public:
   JointExpr(LocalPlan &plan, int64_t factor, dist::Purpose purpose)
-      : TensorExpr(plan.builder(), plan.loc()), plan(plan), factor(factor), purpose(purpose) {}
+      : TensorExpr(plan.builder(), plan.loc()), plan(plan), factor(factor),
+        purpose(purpose) {}
 
   using TensorExpr::splat;
   /// A number that the element type cannot hold is rounded in the program, so
   /// that the program has the number itself when it is widened.
   mlir::Value splat(mlir::RankedTensorType type, double value) override;
-  mlir::Value reduce(nn::Combiner combiner, mlir::Value value, int64_t dim) override;
-  int64_t extent(mlir::Value, int64_t) override { return plan.rule().factors[factor].size; }
+  mlir::Value reduce(nn::Combiner combiner, mlir::Value value,
+                     int64_t dim) override;
+  int64_t extent(mlir::Value, int64_t) override {
+    return plan.rule().factors[factor].size;
+  }
   mlir::Value index(mlir::RankedTensorType type, int64_t dim) override {
     return plan.globalIndex(type, dim, factor);
   }
@@ -35,7 +39,8 @@ private:
 /// The local form by `Formula`, which reduces along `factor` alone; a copy of
 /// the operation where the factor is whole.
 template <typename Op, Decomposed (*Formula)(Op, TensorExpr &)>
-mlir::LogicalResult planJoint(LocalPlan &plan, int64_t factor, dist::Purpose purpose) {
+mlir::LogicalResult planJoint(LocalPlan &plan, int64_t factor,
+                              dist::Purpose purpose) {
   mlir::Operation *local = plan.cloneLocal();
   if (!plan.isSplit(factor)) {
     plan.setResults(local->getResults());

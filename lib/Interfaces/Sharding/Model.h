@@ -20,7 +20,8 @@ struct RuleModel
 };
 
 /// The same with a local form of its own.
-template <typename Op, ShardingRule (*Rule)(Op), mlir::LogicalResult (*Plan)(Op, LocalPlan &)>
+template <typename Op, ShardingRule (*Rule)(Op),
+          mlir::LogicalResult (*Plan)(Op, LocalPlan &)>
 struct PlanModel
     : ShardingRuleInterface::ExternalModel<PlanModel<Op, Rule, Plan>, Op> {
   ShardingRule getShardingRule(mlir::Operation *op) const {
@@ -31,10 +32,12 @@ struct PlanModel
   }
 };
 
-template <typename Op, ShardingRule (*Rule)(Op)> void attach(mlir::MLIRContext *context) {
+template <typename Op, ShardingRule (*Rule)(Op)>
+void attach(mlir::MLIRContext *context) {
   Op::template attachInterface<RuleModel<Op, Rule>>(*context);
 }
-template <typename Op, ShardingRule (*Rule)(Op), mlir::LogicalResult (*Plan)(Op, LocalPlan &)>
+template <typename Op, ShardingRule (*Rule)(Op),
+          mlir::LogicalResult (*Plan)(Op, LocalPlan &)>
 void attach(mlir::MLIRContext *context) {
   Op::template attachInterface<PlanModel<Op, Rule, Plan>>(*context);
 }

@@ -11,8 +11,9 @@ using namespace cleave::sharding;
 
 namespace {
 
-// Linear, and yet no operand is an addend here: each stage is partitioned alone,
-// and a sum taken of addends in one stage and of sums in another is wrong.
+// Linear, and yet no operand is an addend here: each stage is partitioned
+// alone, and a sum taken of addends in one stage and of sums in another is
+// wrong.
 ShardingRule sumStages(pipe::SumStagesOp op) {
   ShardingRule rule;
   for (Value input : op.getInputs()) {

@@ -12,8 +12,8 @@ using namespace cleave;
 using namespace cleave::sharding;
 
 void cleave::registerShardingModels(DialectRegistry &registry) {
-  registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *, math::MathDialect *,
-                            nn::NNDialect *) {
+  registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *,
+                            math::MathDialect *, nn::NNDialect *) {
     attachElementwise(context);
     attachShape(context);
     attachConvolution(context);
@@ -31,8 +31,10 @@ void cleave::registerShardingModels(DialectRegistry &registry) {
   });
 }
 
-TensorFactors cleave::sharding::addFactors(ShardingRule &rule, ArrayRef<int64_t> shape,
-                                           FactorKind kind, FactorCombiner combiner) {
+TensorFactors cleave::sharding::addFactors(ShardingRule &rule,
+                                           ArrayRef<int64_t> shape,
+                                           FactorKind kind,
+                                           FactorCombiner combiner) {
   TensorFactors dims;
   for (int64_t size : shape)
     dims.push_back({rule.addFactor(size, kind, combiner)});

@@ -1,5 +1,5 @@
-// Rules of softmax, norms and cross-entropy: rows along the last dimension. Rows
-// may be split: planLocal combines over them by joint reductions.
+// Rules of softmax, norms and cross-entropy: rows along the last dimension.
+// Rows may be split: planLocal combines over them by joint reductions.
 
 #include "Joint.h"
 
@@ -74,8 +74,8 @@ int64_t rowFactor(LocalPlan &plan, unsigned operand) {
 
 /// By the formula, with joint reductions where rows are split; `Operand` has
 /// whole rows.
-template <typename Op, Decomposed (*Formula)(Op, TensorExpr &), unsigned Operand,
-          dist::Purpose Purpose>
+template <typename Op, Decomposed (*Formula)(Op, TensorExpr &),
+          unsigned Operand, dist::Purpose Purpose>
 LogicalResult planRows(Op, LocalPlan &plan) {
   return planJoint<Op, Formula>(plan, rowFactor(plan, Operand), Purpose);
 }
@@ -83,21 +83,25 @@ LogicalResult planRows(Op, LocalPlan &plan) {
 } // namespace
 
 void cleave::sharding::attachRows(MLIRContext *context) {
-  constexpr dist::Purpose activation = dist::Purpose::Activation, loss = dist::Purpose::Loss;
-  attach<nn::SoftmaxOp, softmax, planRows<nn::SoftmaxOp, formula::softmax, 0, activation>>(
-      context);
+  constexpr dist::Purpose activation = dist::Purpose::Activation,
+                          loss = dist::Purpose::Loss;
+  attach<nn::SoftmaxOp, softmax,
+         planRows<nn::SoftmaxOp, formula::softmax, 0, activation>>(context);
   attach<nn::LayerNormOp, norm<nn::LayerNormOp>,
          planRows<nn::LayerNormOp, formula::layerNorm, 0, activation>>(context);
   attach<nn::LayerNormGradOp, normGrad<nn::LayerNormGradOp>,
-         planRows<nn::LayerNormGradOp, formula::layerNormGrad, 0, activation>>(context);
+         planRows<nn::LayerNormGradOp, formula::layerNormGrad, 0, activation>>(
+      context);
   attach<nn::RmsNormOp, norm<nn::RmsNormOp>,
          planRows<nn::RmsNormOp, formula::rmsNorm, 0, activation>>(context);
   attach<nn::RmsNormGradOp, normGrad<nn::RmsNormGradOp>,
-         planRows<nn::RmsNormGradOp, formula::rmsNormGrad, 0, activation>>(context);
+         planRows<nn::RmsNormGradOp, formula::rmsNormGrad, 0, activation>>(
+      context);
   // Three joint reductions of [b, s]: the maximum, the sum of exponentials, the
   // label's logit. In the gradient each rank has the columns of its classes.
   attach<nn::CrossEntropyOp, crossEntropy,
          planRows<nn::CrossEntropyOp, formula::crossEntropy, 0, loss>>(context);
   attach<nn::CrossEntropyGradOp, crossEntropyGrad,
-         planRows<nn::CrossEntropyGradOp, formula::crossEntropyGrad, 1, loss>>(context);
+         planRows<nn::CrossEntropyGradOp, formula::crossEntropyGrad, 1, loss>>(
+      context);
 }

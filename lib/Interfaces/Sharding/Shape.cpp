@@ -92,14 +92,15 @@ ShardingRule transpose(nn::TransposeOp op) {
 /// The factor of a dimension of which the operation takes or places a part, so
 /// that tiles move. One element is taken to all ranks: the result's dimension
 /// has no factor then.
-void addMoved(ShardingRule &rule, int64_t from, int64_t to, TensorFactors &input,
-              TensorFactors &result) {
+void addMoved(ShardingRule &rule, int64_t from, int64_t to,
+              TensorFactors &input, TensorFactors &result) {
   if (from == 0 || to == 0) { // Nothing moves.
     input.push_back({rule.addFactor(from, FactorKind::NeedReplication)});
     result.push_back({rule.addFactor(to, FactorKind::NeedReplication)});
     return;
   }
-  input.push_back({rule.addFactor(std::max(from, to), FactorKind::Permutation)});
+  input.push_back(
+      {rule.addFactor(std::max(from, to), FactorKind::Permutation)});
   if (to == 1)
     result.emplace_back();
   else
@@ -112,7 +113,8 @@ ShardingRule slice(nn::SliceOp op) {
   TensorFactors input, result;
   ArrayRef<int64_t> from = shapeOf(op.getInput()), to = shapeOf(op.getResult());
   for (size_t dim = 0; dim < from.size(); ++dim) {
-    bool whole = op.getOffsets()[dim] == 0 && op.getStrides()[dim] == 1 && from[dim] == to[dim];
+    bool whole = op.getOffsets()[dim] == 0 && op.getStrides()[dim] == 1 &&
+                 from[dim] == to[dim];
     if (whole) {
       input.push_back({rule.addFactor(from[dim])});
       result.push_back(input.back());
@@ -132,17 +134,19 @@ LogicalResult planSlice(nn::SliceOp op, LocalPlan &plan) {
   RankedTensorType type = plan.resultType(0);
   for (size_t dim = 0; dim < from.size(); ++dim) {
     int64_t factor = plan.rule().operands[0][dim][0];
-    if (!plan.isSplit(factor) || plan.rule().factors[factor].kind != FactorKind::Permutation)
+    if (!plan.isSplit(factor) ||
+        plan.rule().factors[factor].kind != FactorKind::Permutation)
       continue;
     int64_t length = type.getDimSize(dim);
-    int64_t step = plan.rule().results[0][dim].empty() ? 0 : strides[dim] * length;
-    value = plan.window(value, dim, factor, from[dim], offsets[dim], step, strides[dim], length,
-                        shapeOf(op.getResult())[dim]);
+    int64_t step =
+        plan.rule().results[0][dim].empty() ? 0 : strides[dim] * length;
+    value = plan.window(value, dim, factor, from[dim], offsets[dim], step,
+                        strides[dim], length, shapeOf(op.getResult())[dim]);
     offsets[dim] = 0;
     strides[dim] = 1;
   }
-  plan.setResults(nn::SliceOp::create(plan.builder(), plan.loc(), type, value, offsets,
-                                      type.getShape(), strides)
+  plan.setResults(nn::SliceOp::create(plan.builder(), plan.loc(), type, value,
+                                      offsets, type.getShape(), strides)
                       ->getResults());
   return success();
 }
@@ -162,11 +166,13 @@ ShardingRule concat(nn::ConcatOp op) {
 
 /// Whether each element's index along `dim`, split as `factor`, is at least
 /// `bound`.
-Value isFrom(LocalPlan &plan, RankedTensorType type, int64_t dim, int64_t factor, int64_t bound) {
+Value isFrom(LocalPlan &plan, RankedTensorType type, int64_t dim,
+             int64_t factor, int64_t bound) {
   auto indexType = type.clone(plan.builder().getI64Type());
   Value index = plan.globalIndex(indexType, dim, factor);
-  return arith::CmpIOp::create(plan.builder(), plan.loc(), arith::CmpIPredicate::sge, index,
-                               nn::createSplat(plan.builder(), plan.loc(), indexType, bound));
+  return arith::CmpIOp::create(
+      plan.builder(), plan.loc(), arith::CmpIPredicate::sge, index,
+      nn::createSplat(plan.builder(), plan.loc(), indexType, bound));
 }
 
 /// Each operand is moved to where it lies in the result; of the last one that
@@ -184,12 +190,14 @@ LogicalResult planConcat(nn::ConcatOp op, LocalPlan &plan) {
     int64_t size = shapeOf(input)[dim];
     if (size == 0)
       continue;
-    Value placed = plan.window(plan.operand(index), dim, factor, size, -start, tile, 1, tile,
-                               shapeOf(op.getResult())[dim]);
-    result = result ? arith::SelectOp::create(plan.builder(), plan.loc(),
-                                              isFrom(plan, type, dim, factor, start), placed, result)
-                          .getResult()
-                    : placed;
+    Value placed = plan.window(plan.operand(index), dim, factor, size, -start,
+                               tile, 1, tile, shapeOf(op.getResult())[dim]);
+    result =
+        result ? arith::SelectOp::create(plan.builder(), plan.loc(),
+                                         isFrom(plan, type, dim, factor, start),
+                                         placed, result)
+                     .getResult()
+               : placed;
     start += size;
   }
   plan.setResults(result ? result : plan.constant(type, 0));
@@ -227,24 +235,30 @@ LogicalResult planPad(nn::PadOp op, LocalPlan &plan) {
   SmallVector<size_t> moved;
   for (size_t dim = 0; dim < from.size(); ++dim) {
     int64_t factor = plan.rule().operands[0][dim][0];
-    if (!plan.isSplit(factor) || plan.rule().factors[factor].kind != FactorKind::Permutation)
+    if (!plan.isSplit(factor) ||
+        plan.rule().factors[factor].kind != FactorKind::Permutation)
       continue;
     int64_t length = type.getDimSize(dim);
-    value = plan.window(value, dim, factor, from[dim], -low[dim], length, 1, length,
-                        shapeOf(op.getResult())[dim]);
+    value = plan.window(value, dim, factor, from[dim], -low[dim], length, 1,
+                        length, shapeOf(op.getResult())[dim]);
     low[dim] = high[dim] = 0;
     moved.push_back(dim);
   }
   OpBuilder &builder = plan.builder();
-  Value result = nn::PadOp::create(builder, plan.loc(), type, value, low, high, op.getValue());
+  Value result = nn::PadOp::create(builder, plan.loc(), type, value, low, high,
+                                   op.getValue());
   if (!op.getValue().isZero()) {
     Value filling = plan.constant(type, op.getValue().convertToDouble());
     for (size_t dim : moved) {
-      int64_t factor = plan.rule().operands[0][dim][0], begin = op.getLow()[dim];
-      for (auto [bound, inside] : {std::pair(begin, true), std::pair(begin + from[dim], false)}) {
+      int64_t factor = plan.rule().operands[0][dim][0],
+              begin = op.getLow()[dim];
+      for (auto [bound, inside] :
+           {std::pair(begin, true), std::pair(begin + from[dim], false)}) {
         Value after = isFrom(plan, type, dim, factor, bound);
-        result = inside ? arith::SelectOp::create(builder, plan.loc(), after, result, filling)
-                        : arith::SelectOp::create(builder, plan.loc(), after, filling, result);
+        result = inside ? arith::SelectOp::create(builder, plan.loc(), after,
+                                                  result, filling)
+                        : arith::SelectOp::create(builder, plan.loc(), after,
+                                                  filling, result);
       }
     }
   }

@@ -36,17 +36,21 @@ LogicalResult planDropout(nn::DropoutOp op, LocalPlan &plan) {
   OpBuilder &builder = plan.builder();
   auto scalar = RankedTensorType::get({}, builder.getI64Type());
   SmallVector<Value> offsets;
-  for (auto [index, dim] : llvm::enumerate(ArrayRef<DimFactors>(dims).drop_front())) {
-    Value offset = plan.isSplit(dim[0]) ? plan.offset(dim[0]) : plan.constant(scalar, 0);
+  for (auto [index, dim] :
+       llvm::enumerate(ArrayRef<DimFactors>(dims).drop_front())) {
+    Value offset =
+        plan.isSplit(dim[0]) ? plan.offset(dim[0]) : plan.constant(scalar, 0);
     if (!op.getOffsets().empty())
-      offset = arith::AddIOp::create(builder, plan.loc(), offset, plan.operand(4 + index));
+      offset = arith::AddIOp::create(builder, plan.loc(), offset,
+                                     plan.operand(4 + index));
     offsets.push_back(offset);
   }
-  plan.setResults(nn::DropoutOp::create(builder, plan.loc(), plan.resultType(0), plan.operand(0),
-                                        plan.operand(1), plan.operand(2), plan.operand(3),
-                                        offsets, op.getPAttr(), op.getOpIdAttr(),
-                                        op.getGlobalShapeAttr())
-                      ->getResults());
+  plan.setResults(
+      nn::DropoutOp::create(builder, plan.loc(), plan.resultType(0),
+                            plan.operand(0), plan.operand(1), plan.operand(2),
+                            plan.operand(3), offsets, op.getPAttr(),
+                            op.getOpIdAttr(), op.getGlobalShapeAttr())
+          ->getResults());
   return success();
 }
 

@@ -282,10 +282,13 @@ std::string source(const Case &c) {
           " {nn.name = \"w\", nn.role = #nn.role<input>}) -> (tensor<f64>, "
           "tensor<f64>) {\n";
   text += std::string(c.body) + "\n";
-  std::string letters = std::string("ijklmnop").substr(
-      0, 1 + std::count(c.result, c.result + strlen(c.result), 'x'));
-  text += "%loss = nn.einsum \"" + letters + "," + letters + "->\" %y, %w : " +
-          typeOf(c.result) + ", " + typeOf(c.result) + " -> tensor<f64>\n";
+  std::string letters =
+      std::string("ijklmnop")
+          .substr(0,
+                  1 + std::count(c.result, c.result + strlen(c.result), 'x'));
+  text += "%loss = nn.einsum \"" + letters + "," + letters +
+          "->\" %y, %w : " + typeOf(c.result) + ", " + typeOf(c.result) +
+          " -> tensor<f64>\n";
   text += "%one = arith.constant dense<1.0> : tensor<f64>\n";
   text += "return %loss, %one : tensor<f64>, tensor<f64>\n}\n";
   return text;
@@ -360,7 +363,8 @@ TEST(Derivatives, EveryModelHasACase) {
   for (RegisteredOperationName name : context.getRegisteredOperations())
     if (name.hasInterface<DifferentiableInterface>())
       EXPECT_TRUE(tested.count(name.getStringRef().str()))
-          << name.getStringRef().str() << " has a derivative that no case tests";
+          << name.getStringRef().str()
+          << " has a derivative that no case tests";
 }
 
 } // namespace

@@ -85,8 +85,8 @@ protected:
       Tensor tokens(cast<RankedTensorType>(function.getArgumentTypes()[i]));
       EXPECT_EQ(tokens.size(), batch * sequence);
       for (int64_t k = 0; k < tokens.size(); ++k)
-        tokens.ints[k] = ids.as<int64_t>()[k / sequence * ids.shape[1] +
-                                           k % sequence];
+        tokens.ints[k] =
+            ids.as<int64_t>()[k / sequence * ids.shape[1] + k % sequence];
       arguments.push_back(tokens);
     }
     FailureOr<std::vector<Tensor>> results = interpret(function, arguments);
@@ -153,14 +153,14 @@ TEST_P(Models, OneShortSample) {
   EXPECT_EQ(countOps(*module)["nn.attention"], 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Exports, Models,
-    testing::Values("gpt2", "gpt2.ts17", "gpt2.dynamo18", "gpt2.dynamo23",
-                    "llama", "llama.ts17", "llama.dynamo18", "llama.dynamo23"),
-    [](const auto &info) {
-      std::string name = info.param;
-      std::replace(name.begin(), name.end(), '.', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Exports, Models,
+                         testing::Values("gpt2", "gpt2.ts17", "gpt2.dynamo18",
+                                         "gpt2.dynamo23", "llama", "llama.ts17",
+                                         "llama.dynamo18", "llama.dynamo23"),
+                         [](const auto &info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
+                         });
 
 } // namespace

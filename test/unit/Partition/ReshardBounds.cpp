@@ -9,8 +9,8 @@ using namespace cleave::dist;
 using namespace cleave::partition;
 using namespace cleave::test;
 
-double cleave::test::receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from,
-                                  const Layout &to) {
+double cleave::test::receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape,
+                                  const Layout &from, const Layout &to) {
   if (from == to)
     return 0;
   int64_t ranks = mesh.mesh().getNumRanks(), targets = 1;
@@ -43,11 +43,13 @@ double cleave::test::receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape,
       std::vector<int64_t> key;
       double overlap = 1;
       for (auto [dim, extent] : llvm::enumerate(shape)) {
-        int64_t i = position(from.dims[dim], rank), j = position(to.dims[dim], rank);
+        int64_t i = position(from.dims[dim], rank),
+                j = position(to.dims[dim], rank);
         int64_t a = tileSize(extent, mesh.size(from.dims[dim]));
         int64_t b = tileSize(extent, mesh.size(to.dims[dim]));
-        overlap *= std::max<int64_t>(0, std::min({(i + 1) * a, (j + 1) * b, extent}) -
-                                            std::max(i * a, j * b));
+        overlap *=
+            std::max<int64_t>(0, std::min({(i + 1) * a, (j + 1) * b, extent}) -
+                                     std::max(i * a, j * b));
         key.push_back(i);
         key.push_back(j);
       }
@@ -65,8 +67,9 @@ double cleave::test::receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape,
       held += most * meeting.overlap;
       together += meeting.overlap;
     }
-    double total = addends > 1 ? groups * (whole * (addends + holders - 1) - together)
-                               : groups * whole * holders - held;
+    double total = addends > 1
+                       ? groups * (whole * (addends + holders - 1) - together)
+                       : groups * whole * holders - held;
     best = best < 0 ? total : std::min(best, total);
     if (!kept)
       break;
@@ -74,10 +77,12 @@ double cleave::test::receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape,
   return best;
 }
 
-Exhaustive::Exhaustive(const MeshAxes &mesh, const cost::LinkModel &model, ArrayRef<int64_t> shape,
+Exhaustive::Exhaustive(const MeshAxes &mesh, const cost::LinkModel &model,
+                       ArrayRef<int64_t> shape,
                        const std::vector<Layout> &layouts)
-    : mesh(mesh), model(model), shape(shape), layouts(layouts), count(layouts.size()),
-      moves(count * count), seconds(count * count, INFINITY) {
+    : mesh(mesh), model(model), shape(shape), layouts(layouts),
+      count(layouts.size()), moves(count * count),
+      seconds(count * count, INFINITY) {
   for (size_t i = 0; i < count; ++i) {
     tile.push_back(product(mesh.tile(layouts[i], shape)));
     for (size_t j = 0; j < count; ++j) {
@@ -93,14 +98,16 @@ double Exhaustive::best(size_t from, size_t to, double mostReceived) const {
   double most = mostReceived / mesh.mesh().getNumRanks();
   bool whole = !layouts[from].split() || !layouts[to].split();
   auto allowed = [&](size_t i) {
-    return i == from || i == to || (tile[i] <= limit && (whole || layouts[i].split()));
+    return i == from || i == to ||
+           (tile[i] <= limit && (whole || layouts[i].split()));
   };
   for (size_t i = 0; i < count; ++i) {
     if (seconds[from * count + i] >= least || !allowed(i))
       continue;
     for (size_t j = 0; j < count; ++j) {
       size_t steps[3] = {from * count + i, i * count + j, j * count + to};
-      if (!allowed(j) || seconds[steps[0]] + seconds[steps[1]] + seconds[steps[2]] >= least)
+      if (!allowed(j) ||
+          seconds[steps[0]] + seconds[steps[1]] + seconds[steps[2]] >= least)
         continue;
       for (const MoveCost &a : moves[steps[0]])
         for (const MoveCost &b : moves[steps[1]])
@@ -112,13 +119,17 @@ double Exhaustive::best(size_t from, size_t to, double mostReceived) const {
   return least;
 }
 
-// The planner's own list of moves (ReshardExhaustive.cpp) is no part of this: a move
-// that is missing there must show here. Of one step all ways count, not the best.
-SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from, const Layout &to) const {
+// The planner's own list of moves (ReshardExhaustive.cpp) is no part of this: a
+// move that is missing there must show here. Of one step all ways count, not
+// the best.
+SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from,
+                                             const Layout &to) const {
   if (from == to)
     return {MoveCost()};
   SmallVector<MoveCost, 1> all;
-  auto offer = [&](Move move) { all.push_back(costOf(mesh, model, shape, 1, from, move)); };
+  auto offer = [&](Move move) {
+    all.push_back(costOf(mesh, model, shape, 1, from, move));
+  };
   AxisSet gone = from.partial & ~to.partial, come = to.partial & ~from.partial;
   if (from.dims == to.dims) {
     if (!come)
@@ -127,7 +138,8 @@ SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from, const Layout &t
       return {MoveCost()}; // keep-first
   }
   // What is partial on both sides stays or is added up.
-  AxisSet axes = mesh.exchangeAxes(shape, from, to), common = from.partial & to.partial;
+  AxisSet axes = mesh.exchangeAxes(shape, from, to),
+          common = from.partial & to.partial;
   AxisSet unused = mesh.everyAxis() & ~(from.used() | to.used());
   for (AxisSet summed : {AxisSet(0), common}) {
     auto exchange = [&](AxisSet over, int64_t rounds) {
@@ -150,7 +162,8 @@ SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from, const Layout &t
       grown = dim;
       won = Axes(b.drop_front(a.size()));
       others += !mesh.nests(shape[dim], a, won);
-    } else if (b.size() < a.size() && a.take_front(b.size()) == b && shrunk < 0) {
+    } else if (b.size() < a.size() && a.take_front(b.size()) == b &&
+               shrunk < 0) {
       shrunk = dim;
       lost = Axes(a.drop_front(b.size()));
       others += !mesh.nests(shape[dim], b, lost);
@@ -166,7 +179,8 @@ SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from, const Layout &t
     offer({Move::ReduceScatter, grown, 0, won, ReduceKind::Sum, to});
   if (grown < 0 && shrunk >= 0 && !come && !gone)
     offer({Move::AllGather, shrunk, 0, lost, ReduceKind::Sum, to});
-  if (grown < 0 && shrunk >= 0 && !gone && come == setOf(lost) && to.dims[shrunk].empty())
+  if (grown < 0 && shrunk >= 0 && !gone && come == setOf(lost) &&
+      to.dims[shrunk].empty())
     return {MoveCost()}; // embed
   if (grown >= 0 && shrunk >= 0 && !come && !gone && lost == won)
     offer({Move::AllToAll, grown, shrunk, lost, ReduceKind::Sum, to});

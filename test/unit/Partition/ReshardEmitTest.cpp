@@ -1,6 +1,6 @@
-// Reshards as the partitioner emits them: of partial sums, maxima and minima, also
-// ones that become others. What dist-verify-variance proves of them, and what the
-// interpreter computes on all ranks.
+// Reshards as the partitioner emits them: of partial sums, maxima and minima,
+// also ones that become others. What dist-verify-variance proves of them, and
+// what the interpreter computes on all ranks.
 
 #include "Context.h"
 
@@ -24,10 +24,13 @@ using namespace cleave::partition;
 
 namespace {
 
-/// What each rank holds of the whole: of a sum distinct addends; of a maximum or
-/// minimum each element with one of the candidates, worse ones with the others.
-RankTensors addendsOf(const Tensor &whole, const MeshAxes &mesh, const Layout &layout) {
-  RankTensors tiles = shardTensor(whole, mesh.mesh(), mesh.sharding(layout.reduced()));
+/// What each rank holds of the whole: of a sum distinct addends; of a maximum
+/// or minimum each element with one of the candidates, worse ones with the
+/// others.
+RankTensors addendsOf(const Tensor &whole, const MeshAxes &mesh,
+                      const Layout &layout) {
+  RankTensors tiles =
+      shardTensor(whole, mesh.mesh(), mesh.sharding(layout.reduced()));
   int64_t addends = mesh.size(layout.partial);
   AxisListAttr axes = mesh.list(layout.partial);
   for (auto [rank, tile] : llvm::enumerate(tiles)) {
@@ -35,7 +38,8 @@ RankTensors addendsOf(const Tensor &whole, const MeshAxes &mesh, const Layout &l
     for (int64_t i = 0; addends > 1 && i < tile.size(); ++i) {
       double &value = tile.floats[i];
       if (layout.kind == ReduceKind::Sum)
-        value = addend ? addend + (value - value) : value - addends * (addends - 1) / 2;
+        value = addend ? addend + (value - value)
+                       : value - addends * (addends - 1) / 2;
       else if (i % addends != addend)
         value += layout.kind == ReduceKind::Max ? -1 - addend : 1 + addend;
     }
@@ -46,7 +50,8 @@ RankTensors addendsOf(const Tensor &whole, const MeshAxes &mesh, const Layout &l
 TEST(ReshardEmit, OtherReductions) {
   TestContext test;
   std::mt19937 random(5);
-  const ReduceKind kinds[] = {ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min};
+  const ReduceKind kinds[] = {ReduceKind::Sum, ReduceKind::Max,
+                              ReduceKind::Min};
   // From which kind to which something was moved.
   std::set<std::pair<ReduceKind, ReduceKind>> seen;
   int64_t collectives = 0, exchanges = 0;
@@ -56,14 +61,15 @@ TEST(ReshardEmit, OtherReductions) {
     for (auto [index, size] : llvm::enumerate(sizes))
       meshText += (index ? ", \"" : "\"") + std::string(1, char('a' + index)) +
                   "\"=" + std::to_string(size);
-    OwningOpRef<ModuleOp> empty =
-        parseSourceString<ModuleOp>("dist.mesh @m <[" + meshText + "]>", &test.context);
+    OwningOpRef<ModuleOp> empty = parseSourceString<ModuleOp>(
+        "dist.mesh @m <[" + meshText + "]>", &test.context);
     ASSERT_TRUE(empty) << test.diagnostics;
     MeshAxes mesh = *MeshAxes::of(*empty);
     for (unsigned rank = 1; rank <= 2; ++rank) {
       std::vector<Layout> layouts = layoutsOf(mesh, rank, SIZE_MAX);
       for (int k = 0; k < 60; ++k) {
-        Layout from = layouts[random() % layouts.size()], to = layouts[random() % layouts.size()];
+        Layout from = layouts[random() % layouts.size()],
+               to = layouts[random() % layouts.size()];
         if (from.partial)
           from.kind = kinds[random() % 3];
         if (to.partial)
@@ -77,11 +83,12 @@ TEST(ReshardEmit, OtherReductions) {
         llvm::raw_string_ostream(text)
             << "dist.mesh @m <[" << meshText << "]>\nfunc.func @f(%x: " << type
             << " {dist.sharding = " << mesh.sharding(from) << "}) -> (" << type
-            << " {dist.sharding = " << mesh.sharding(to) << "}) {\n  return %x : " << type
-            << "\n}\n";
+            << " {dist.sharding = " << mesh.sharding(to)
+            << "}) {\n  return %x : " << type << "\n}\n";
         SCOPED_TRACE(text);
         test.diagnostics.clear();
-        OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &test.context);
+        OwningOpRef<ModuleOp> module =
+            parseSourceString<ModuleOp>(text, &test.context);
         ASSERT_TRUE(module) << test.diagnostics;
         auto func = *module->getOps<func::FuncOp>().begin();
         Tensor whole(cast<RankedTensorType>(func.getArgumentTypes()[0]));
@@ -102,10 +109,11 @@ TEST(ReshardEmit, OtherReductions) {
         func = *module->getOps<func::FuncOp>().begin();
         EXPECT_EQ((Port{func, false, 0}.sharding()), mesh.sharding(from));
         EXPECT_EQ((Port{func, true, 0}.sharding()), mesh.sharding(to));
-        auto result = interpretRanks(func, mesh.mesh(), {addendsOf(whole, mesh, from)});
+        auto result =
+            interpretRanks(func, mesh.mesh(), {addendsOf(whole, mesh, from)});
         ASSERT_TRUE(succeeded(result)) << test.diagnostics;
-        Assembled got =
-            assembleTensor((*result)[0], whole.type, mesh.mesh(), mesh.sharding(to));
+        Assembled got = assembleTensor((*result)[0], whole.type, mesh.mesh(),
+                                       mesh.sharding(to));
         EXPECT_EQ(got.replicaDifference, 0);
         EXPECT_EQ(got.whole.floats, whole.floats);
       }

@@ -27,17 +27,20 @@ struct Counted {
   int64_t peers = 0, copyPeers = 0;
 };
 
-Counted count(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from, const Layout &to,
-              AxisSet axes, int64_t rounds) {
+Counted count(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from,
+              const Layout &to, AxisSet axes, int64_t rounds) {
   AxisListAttr list = mesh.list(axes);
-  program::Exchange exchange = describeExchange(mesh.mesh(), list.getAxes(), mesh.sharding(from),
-                                                mesh.sharding(to), shape, rounds);
+  program::Exchange exchange =
+      describeExchange(mesh.mesh(), list.getAxes(), mesh.sharding(from),
+                       mesh.sharding(to), shape, rounds);
   Counted counted;
   for (ArrayRef<int64_t> group : allGroups(mesh.mesh(), list.getAxes())) {
     std::vector<int64_t> sent(group.size()), received(group.size());
-    std::vector<std::set<int32_t>> peers[2] = {std::vector<std::set<int32_t>>(group.size()),
-                                               std::vector<std::set<int32_t>>(group.size())};
-    for (const program::ExchangePiece &piece : planExchange(mesh.mesh(), exchange, group).pieces())
+    std::vector<std::set<int32_t>> peers[2] = {
+        std::vector<std::set<int32_t>>(group.size()),
+        std::vector<std::set<int32_t>>(group.size())};
+    for (const program::ExchangePiece &piece :
+         planExchange(mesh.mesh(), exchange, group).pieces())
       for (int32_t sender : piece.senders)
         if (sender != piece.receiver) {
           sent[sender] += piece.count();
@@ -49,7 +52,8 @@ Counted count(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from,
       counted.mostReceived = std::max(counted.mostReceived, received[i]);
       counted.received += received[i];
       counted.peers = std::max<int64_t>(counted.peers, peers[0][i].size());
-      counted.copyPeers = std::max<int64_t>(counted.copyPeers, peers[1][i].size());
+      counted.copyPeers =
+          std::max<int64_t>(counted.copyPeers, peers[1][i].size());
     }
   }
   return counted;
@@ -59,15 +63,20 @@ MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
   SmallVector<MeshAxisAttr> axes;
   for (auto [index, size] : llvm::enumerate(sizes))
     axes.push_back(MeshAxisAttr::get(
-        &context, StringAttr::get(&context, std::string(1, char('a' + index))), size));
-  return MeshAxes(FlatSymbolRefAttr::get(&context, "m"), MeshAttr::get(&context, axes));
+        &context, StringAttr::get(&context, std::string(1, char('a' + index))),
+        size));
+  return MeshAxes(FlatSymbolRefAttr::get(&context, "m"),
+                  MeshAttr::get(&context, axes));
 }
 
 /// The exchanges that the planner makes from one layout to another: axes,
 /// rounds.
-std::set<std::pair<AxisSet, int64_t>> exchangesOf(const MeshAxes &mesh, ArrayRef<int64_t> shape,
-                                                  const Layout &from, const Layout &to) {
-  AxisSet axes = mesh.exchangeAxes(shape, from, to), common = from.partial & to.partial;
+std::set<std::pair<AxisSet, int64_t>> exchangesOf(const MeshAxes &mesh,
+                                                  ArrayRef<int64_t> shape,
+                                                  const Layout &from,
+                                                  const Layout &to) {
+  AxisSet axes = mesh.exchangeAxes(shape, from, to),
+          common = from.partial & to.partial;
   AxisSet unused = mesh.everyAxis() & ~(from.used() | to.used());
   std::set<std::pair<AxisSet, int64_t>> all = {{axes, 1}, {axes | common, 1}};
   if (from.partial & ~to.partial)
@@ -86,29 +95,32 @@ struct Differences {
 
 TEST(ReshardEstimate, IsWhatThePlanDoes) {
   TestContext test;
-  const std::vector<std::vector<int64_t>> meshes = {{2},    {3},    {4},    {6},      {2, 2},
-                                                    {2, 3}, {2, 4}, {3, 2}, {2, 2, 2}};
+  const std::vector<std::vector<int64_t>> meshes = {
+      {2}, {3}, {4}, {6}, {2, 2}, {2, 3}, {2, 4}, {3, 2}, {2, 2, 2}};
   // One round, that makes addends, two rounds, the same.
   Differences kinds[4];
   for (const std::vector<int64_t> &sizes : meshes) {
     MeshAxes mesh = makeMesh(test.context, sizes);
     for (unsigned rank = 1; rank <= (sizes.size() < 3 ? 2 : 1); ++rank)
-      for (SmallVector<int64_t> shape : {SmallVector<int64_t>{24, 8}, {13, 5}, {3, 2}, {96, 5}}) {
+      for (SmallVector<int64_t> shape :
+           {SmallVector<int64_t>{24, 8}, {13, 5}, {3, 2}, {96, 5}}) {
         shape.resize(rank);
         std::vector<Layout> layouts = layoutsOf(mesh, rank, SIZE_MAX);
         for (const Layout &from : layouts)
           for (const Layout &to : layouts)
             for (auto [axes, rounds] : exchangesOf(mesh, shape, from, to)) {
               Counted real = count(mesh, shape, from, to, axes, rounds);
-              ExchangeEstimate estimate = estimateExchange(mesh, shape, from, to, axes, rounds);
+              ExchangeEstimate estimate =
+                  estimateExchange(mesh, shape, from, to, axes, rounds);
               std::string text;
               llvm::raw_string_ostream out(text);
               out << mesh.mesh() << " [";
               llvm::interleaveComma(shape, out);
-              out << "] " << mesh.sharding(from) << " to " << mesh.sharding(to) << " over "
-                  << mesh.list(axes) << ", rounds: " << rounds;
+              out << "] " << mesh.sharding(from) << " to " << mesh.sharding(to)
+                  << " over " << mesh.list(axes) << ", rounds: " << rounds;
               bool makes = (to.partial & axes) != 0;
-              EXPECT_NEAR(estimate.received * mesh.mesh().getNumRanks(), real.received, 1e-6)
+              EXPECT_NEAR(estimate.received * mesh.mesh().getNumRanks(),
+                          real.received, 1e-6)
                   << text;
               if (rounds == 1 && !makes) {
                 EXPECT_EQ(estimate.peers, real.peers) << text;
@@ -128,7 +140,8 @@ TEST(ReshardEstimate, IsWhatThePlanDoes) {
               ++kind.cases;
               kind.peers += peers != 0;
               kind.worstPeers = std::max(kind.worstPeers, peers);
-              note(kind.worstReceived, estimate.mostReceived, real.mostReceived);
+              note(kind.worstReceived, estimate.mostReceived,
+                   real.mostReceived);
               note(kind.worstSent, estimate.mostSent, real.mostSent);
             }
       }
@@ -136,8 +149,8 @@ TEST(ReshardEstimate, IsWhatThePlanDoes) {
   for (const Differences &kind : kinds) {
     std::printf("%ld exchanges, other numbers of senders: %ld, by %ld at most; "
                 "received by %g, sent by %g elements\n",
-                long(kind.cases), long(kind.peers), long(kind.worstPeers), kind.worstReceived,
-                kind.worstSent);
+                long(kind.cases), long(kind.peers), long(kind.worstPeers),
+                kind.worstReceived, kind.worstSent);
     // Elements are not divided, and cuts go between rows.
     EXPECT_LE(kind.worstReceived, 2);
     EXPECT_LE(kind.worstSent, 3);
@@ -172,8 +185,8 @@ TEST(ReshardEstimate, SendersInLargeGroups) {
   EXPECT_GE(2 * estimate.peers, real.peers);
 }
 
-/// The boxes that a member of a group of 3,072 receives make up its tile, and what
-/// all send without boxes is the same.
+/// The boxes that a member of a group of 3,072 receives make up its tile, and
+/// what all send without boxes is the same.
 TEST(ExchangePlan, LargeGroups) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {384, 8});
@@ -184,8 +197,9 @@ TEST(ExchangePlan, LargeGroups) {
     AxisSet partial, toPartial;
     int64_t rounds;
   };
-  const Case cases[] = {{data, model, 0, 0, 1}, {both, model, 0, 0, 1}, {data, none, 0, 1, 1},
-                        {both, model, 0, 1, 1}, {model, data, 1, 2, 1}, {model, data, 1, 0, 2},
+  const Case cases[] = {{data, model, 0, 0, 1}, {both, model, 0, 0, 1},
+                        {data, none, 0, 1, 1},  {both, model, 0, 1, 1},
+                        {model, data, 1, 2, 1}, {model, data, 1, 0, 2},
                         {none, model, 1, 0, 2}};
   for (const Case &one : cases) {
     Layout from(2), to(2);
@@ -193,31 +207,36 @@ TEST(ExchangePlan, LargeGroups) {
     to.dims[0] = one.to;
     from.partial = one.partial;
     to.partial = one.toPartial;
-    program::Exchange exchange =
-        describeExchange(mesh.mesh(), mesh.list(3).getAxes(), mesh.sharding(from),
-                         mesh.sharding(to), shape, one.rounds);
-    SmallVector<int64_t> group = allGroups(mesh.mesh(), mesh.list(3).getAxes())[0];
+    program::Exchange exchange = describeExchange(
+        mesh.mesh(), mesh.list(3).getAxes(), mesh.sharding(from),
+        mesh.sharding(to), shape, one.rounds);
+    SmallVector<int64_t> group =
+        allGroups(mesh.mesh(), mesh.list(3).getAxes())[0];
     program::ExchangePlan plan = planExchange(mesh.mesh(), exchange, group);
     ASSERT_TRUE(plan.complete());
     std::vector<int64_t> sent(group.size()), received(group.size());
-    plan.forTransfers([&](int32_t sender, int32_t receiver, int, int64_t elements) {
-      EXPECT_NE(sender, receiver);
-      sent[sender] += elements;
-      received[receiver] += elements;
-    });
-    ExchangeEstimate estimate = estimateExchange(mesh, shape, from, to, 3, one.rounds);
+    plan.forTransfers(
+        [&](int32_t sender, int32_t receiver, int, int64_t elements) {
+          EXPECT_NE(sender, receiver);
+          sent[sender] += elements;
+          received[receiver] += elements;
+        });
+    ExchangeEstimate estimate =
+        estimateExchange(mesh, shape, from, to, 3, one.rounds);
     EXPECT_NEAR(estimate.received * group.size(),
                 std::accumulate(received.begin(), received.end(), 0.0), 0.5);
     SmallVector<int64_t> tile = mesh.tile(to, shape);
     for (int32_t self : {0, 7, 1000, 3071}) {
       int64_t place = 0, sends = 0, receives = 0;
       for (Axis axis : one.to)
-        place = place * mesh.size(axis) + rankCoordinates(mesh.mesh(), self)[axis];
+        place =
+            place * mesh.size(axis) + rankCoordinates(mesh.mesh(), self)[axis];
       std::vector<int> written(tile[0] * tile[1]);
       for (const program::ExchangePiece &piece : plan.pieces(self)) {
         for (int32_t sender : piece.senders) {
           sends += sender == self && piece.receiver != self ? piece.count() : 0;
-          receives += sender != self && piece.receiver == self ? piece.count() : 0;
+          receives +=
+              sender != self && piece.receiver == self ? piece.count() : 0;
         }
         if (piece.receiver == self)
           for (int64_t i = 0; i < piece.sizes[0]; ++i)
@@ -226,7 +245,8 @@ TEST(ExchangePlan, LargeGroups) {
       }
       EXPECT_EQ(sends, sent[self]);
       EXPECT_EQ(receives, received[self]);
-      int64_t rows = std::clamp<int64_t>(shape[0] - place * tile[0], 0, tile[0]);
+      int64_t rows =
+          std::clamp<int64_t>(shape[0] - place * tile[0], 0, tile[0]);
       for (int64_t i = 0; i < tile[0]; ++i)
         for (int64_t j = 0; j < tile[1]; ++j)
           ASSERT_EQ(written[i * tile[1] + j], i < rows) << i << ", " << j;

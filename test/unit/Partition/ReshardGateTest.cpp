@@ -1,6 +1,6 @@
 // Where messages hardly count, what ranks receive beyond need is limited; where
-// they count the fastest plan is taken. The sizes at which the planner goes over
-// from the one to the other, with the default links.
+// they count the fastest plan is taken. The sizes at which the planner goes
+// over from the one to the other, with the default links.
 
 #include "Context.h"
 #include "ReshardBounds.h"
@@ -19,14 +19,17 @@ MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
   SmallVector<MeshAxisAttr> axes;
   for (auto [index, size] : llvm::enumerate(sizes))
     axes.push_back(MeshAxisAttr::get(
-        &context, StringAttr::get(&context, std::string(1, char('a' + index))), size));
-  return MeshAxes(FlatSymbolRefAttr::get(&context, "m"), MeshAttr::get(&context, axes));
+        &context, StringAttr::get(&context, std::string(1, char('a' + index))),
+        size));
+  return MeshAxes(FlatSymbolRefAttr::get(&context, "m"),
+                  MeshAttr::get(&context, axes));
 }
 
 /// Reshards of f32 tensors of `rows` times any number of columns.
 class Growing {
 public:
-  Growing(const MeshAxes &mesh, int64_t rows, const Layout &from, const Layout &to)
+  Growing(const MeshAxes &mesh, int64_t rows, const Layout &from,
+          const Layout &to)
       : mesh(mesh), model(mesh, LinkClass()), rows(rows), from(from), to(to) {}
 
   SmallVector<Move> plan(int64_t columns) const {
@@ -34,7 +37,8 @@ public:
     ReshardPlanner planner(mesh, model);
     return SmallVector<Move>(planner.plan({rows, columns}, 4, from, to));
   }
-  MoveCost cost(int64_t columns, ArrayRef<Move> moves, int64_t width = 4) const {
+  MoveCost cost(int64_t columns, ArrayRef<Move> moves,
+                int64_t width = 4) const {
     MoveCost sum;
     const Layout *at = &from;
     for (const Move &move : moves) {
@@ -75,14 +79,16 @@ void expectGate(const Growing &reshard, int64_t step) {
     (limited(middle) ? high : low) = middle;
   }
   // Latency is just over a twentieth here, and just under it there.
-  SmallVector<Move> fast = reshard.plan(step * low), lean = reshard.plan(step * high);
+  SmallVector<Move> fast = reshard.plan(step * low),
+                    lean = reshard.plan(step * high);
   double over = reshard.latencyShare(step * low, fast);
   double under = reshard.latencyShare(step * high, fast);
   EXPECT_GT(over, 0.05);
   EXPECT_LE(under, 0.05);
   EXPECT_NEAR(over, under, 1e-4);
   // It is not that the one that receives less became faster.
-  EXPECT_LT(reshard.cost(step * high, fast).seconds, reshard.cost(step * high, lean).seconds);
+  EXPECT_LT(reshard.cost(step * high, fast).seconds,
+            reshard.cost(step * high, lean).seconds);
   EXPECT_GT(reshard.received(step * high, fast), 1.25);
 }
 

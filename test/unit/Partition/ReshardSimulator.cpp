@@ -18,7 +18,8 @@ static int64_t product(ArrayRef<int64_t> shape) {
   return count;
 }
 
-ReshardSimulator::ReshardSimulator(const MeshAxes &mesh, ArrayRef<int64_t> shape)
+ReshardSimulator::ReshardSimulator(const MeshAxes &mesh,
+                                   ArrayRef<int64_t> shape)
     : mesh(mesh), shape(shape), layout(shape.size()) {
   for (unsigned axis = 0; axis < mesh.count(); ++axis)
     ranks *= mesh.size(Axis(axis));
@@ -44,7 +45,8 @@ int64_t ReshardSimulator::position(ArrayRef<Axis> axes, int64_t rank) const {
   return position;
 }
 
-std::vector<int64_t> ReshardSimulator::group(ArrayRef<Axis> axes, int64_t rank) const {
+std::vector<int64_t> ReshardSimulator::group(ArrayRef<Axis> axes,
+                                             int64_t rank) const {
   std::vector<int64_t> members;
   for (int64_t member = 0; member < mesh.size(axes); ++member) {
     std::vector<int64_t> index = at[rank];
@@ -62,7 +64,8 @@ std::vector<int64_t> ReshardSimulator::group(ArrayRef<Axis> axes, int64_t rank) 
 }
 
 template <typename Body>
-void ReshardSimulator::forValid(const Layout &layout, int64_t rank, Body body) const {
+void ReshardSimulator::forValid(const Layout &layout, int64_t rank,
+                                Body body) const {
   Shape tile(mesh.tile(layout, shape)), low, extent;
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     low.push_back(position(layout.dims[dim], rank) * tile[dim]);
@@ -86,7 +89,9 @@ void ReshardSimulator::forValid(const Layout &layout, int64_t rank, Body body) c
 double ReshardSimulator::combine(ReduceKind kind, double a, double b) {
   if (std::isnan(a) || std::isnan(b))
     return NAN;
-  return kind == ReduceKind::Sum ? a + b : kind == ReduceKind::Max ? std::max(a, b) : std::min(a, b);
+  return kind == ReduceKind::Sum   ? a + b
+         : kind == ReduceKind::Max ? std::max(a, b)
+                                   : std::min(a, b);
 }
 
 void ReshardSimulator::fill(const Layout &from) {
@@ -161,7 +166,8 @@ void ReshardSimulator::exchange(const Move &move) {
   description.partial = list(listOf(layout.partial & over));
   description.toPartial = list(listOf(move.after.partial & over));
   description.rounds = move.rounds;
-  Shape fromTile(mesh.tile(layout, shape)), toTile(mesh.tile(move.after, shape));
+  Shape fromTile(mesh.tile(layout, shape)),
+      toTile(mesh.tile(move.after, shape));
   std::vector<Tile> result(ranks, Tile(product(toTile), NAN));
   std::vector<bool> done(ranks, false);
   for (int64_t first = 0; first < ranks; ++first) {
@@ -173,7 +179,8 @@ void ReshardSimulator::exchange(const Move &move) {
       done[rank] = true;
       where.push_back(at[rank]);
     }
-    program::ExchangeTiles cut = program::exchangeTiles(axes, description, where);
+    program::ExchangeTiles cut =
+        program::exchangeTiles(axes, description, where);
     program::ExchangePlan plan(cut);
     if (!plan.complete()) {
       layout = Layout(shape.size()); // holds() will fail
@@ -222,7 +229,8 @@ void ReshardSimulator::exchange(const Move &move) {
       key.insert(key.end(), {cut.members[i].toAddend, -1});
       same[key].push_back(copied[i]);
     }
-    double copies = double(members.size()) / mesh.size(setOf(move.axes) & move.after.used());
+    double copies = double(members.size()) /
+                    mesh.size(setOf(move.axes) & move.after.used());
     for (auto &[key, loads] : same) {
       double total = 0, most = 0;
       // Who has assembled an element sends it to all the others.
@@ -235,7 +243,8 @@ void ReshardSimulator::exchange(const Move &move) {
       }
       // Elements are not divided.
       if (total > 0)
-        worstImbalance = std::max(worstImbalance, most / std::ceil(total / loads.size()));
+        worstImbalance =
+            std::max(worstImbalance, most / std::ceil(total / loads.size()));
     }
   }
   tiles = std::move(result);
@@ -324,14 +333,16 @@ void ReshardSimulator::run(const Move &move) {
         out[to] = from < n ? read(members[from], index) : NAN;
       });
       for (int64_t other : members)
-        book(other, rank, double(product(have)) / have[move.dim] * want[move.dim]);
+        book(other, rank,
+             double(product(have)) / have[move.dim] * want[move.dim]);
       break;
     case Move::Permute: {
       // The one whose tile this is to be.
       for (int64_t other : members) {
         bool same = true;
         for (size_t dim = 0; dim < shape.size(); ++dim)
-          same &= position(layout.dims[dim], other) == position(move.after.dims[dim], rank);
+          same &= position(layout.dims[dim], other) ==
+                  position(move.after.dims[dim], rank);
         if (!same)
           continue;
         out = tiles[other];
@@ -356,7 +367,9 @@ void ReshardSimulator::run(const Move &move) {
       forEach(want, [&](Shape index) {
         int64_t to = offset(want, index);
         index[move.dim] -= self * have[move.dim];
-        out[to] = index[move.dim] < 0 || index[move.dim] >= have[move.dim] ? 0 : read(rank, index);
+        out[to] = index[move.dim] < 0 || index[move.dim] >= have[move.dim]
+                      ? 0
+                      : read(rank, index);
       });
       break;
     case Move::Exchange:

@@ -34,7 +34,8 @@ private:
   std::vector<int64_t> coordinates(int64_t rank) const;
   int64_t position(llvm::ArrayRef<dist::Axis> axes, int64_t rank) const;
   /// The ranks that differ from `rank` on the axes only, in their order.
-  std::vector<int64_t> group(llvm::ArrayRef<dist::Axis> axes, int64_t rank) const;
+  std::vector<int64_t> group(llvm::ArrayRef<dist::Axis> axes,
+                             int64_t rank) const;
   void exchange(const partition::Move &move);
   void book(int64_t from, int64_t to, double elements) {
     if (from == to)
@@ -42,7 +43,8 @@ private:
     sent[from] += elements;
     received[to] += elements;
   }
-  /// Calls body(tile position, whole position) for elements that are no padding.
+  /// Calls body(tile position, whole position) for elements that are no
+  /// padding.
   template <typename Body>
   void forValid(const dist::Layout &layout, int64_t rank, Body body) const;
 

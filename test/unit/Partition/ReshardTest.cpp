@@ -38,13 +38,16 @@ MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
   SmallVector<MeshAxisAttr> axes;
   for (auto [index, size] : llvm::enumerate(sizes))
     axes.push_back(MeshAxisAttr::get(
-        &context, StringAttr::get(&context, std::string(1, char('a' + index))), size));
-  return MeshAxes(FlatSymbolRefAttr::get(&context, "m"), MeshAttr::get(&context, axes));
+        &context, StringAttr::get(&context, std::string(1, char('a' + index))),
+        size));
+  return MeshAxes(FlatSymbolRefAttr::get(&context, "m"),
+                  MeshAttr::get(&context, axes));
 }
 
-/// The pair with its axes (of equal size) and dimensions renamed in the way that
-/// spells it first.
-std::string canonical(ArrayRef<int64_t> sizes, const Layout &from, const Layout &to) {
+/// The pair with its axes (of equal size) and dimensions renamed in the way
+/// that spells it first.
+std::string canonical(ArrayRef<int64_t> sizes, const Layout &from,
+                      const Layout &to) {
   std::vector<unsigned> axes(sizes.size()), dims(from.dims.size());
   std::iota(axes.begin(), axes.end(), 0);
   std::string best;
@@ -86,23 +89,27 @@ struct Figures {
   double worstSender = 1;
   double worstTime[2] = {1, 1}; // bandwidth-bound, latency-bound
   double worstUnlimited = 1;    // bandwidth-bound, whatever is received
-  double worstModel = 1;        // what the busiest rank received over the modelled time
+  double worstModel =
+      1; // what the busiest rank received over the modelled time
   double planSeconds = 0;
   int64_t plans = 0;
   std::string worst;
 
   void print(const char *name) const {
-    std::printf("| %-34s | %7ld | %5ld | %8.4f | %8.4f | %6.3f | %7ld | %8.4f | %9.4f | %8.4f | %5ld | "
+    std::printf("| %-34s | %7ld | %5ld | %8.4f | %8.4f | %6.3f | %7ld | %8.4f "
+                "| %9.4f | %8.4f | %5ld | "
                 "%7.1f | %6.3f |\n",
-                name, long(cases), long(wrong), floor > 0 ? received / floor : 1.0, worstReceived,
-                worstSender, long(compared), worstTime[0], worstUnlimited, worstTime[1],
-                long(whole),
-                1e6 * planSeconds / std::max<int64_t>(plans, 1), worstModel);
+                name, long(cases), long(wrong),
+                floor > 0 ? received / floor : 1.0, worstReceived, worstSender,
+                long(compared), worstTime[0], worstUnlimited, worstTime[1],
+                long(whole), 1e6 * planSeconds / std::max<int64_t>(plans, 1),
+                worstModel);
   }
   static void printHead() {
-    std::printf(
-        "| cases                              |   count | wrong | received |    worst | sender "
-        "| compared | bandwidth | unlimited | latency | whole | plan us | model |\n");
+    std::printf("| cases                              |   count | wrong | "
+                "received |    worst | sender "
+                "| compared | bandwidth | unlimited | latency | whole | plan "
+                "us | model |\n");
   }
 };
 
@@ -110,8 +117,10 @@ struct Figures {
 /// and off by a few percent at most; few divide, tiles differ by much; some
 /// dimensions are smaller than an axis.
 enum class Sizes { Even, Long, Uneven, Small };
-constexpr Sizes kSizes[] = {Sizes::Even, Sizes::Long, Sizes::Uneven, Sizes::Small};
-SmallVector<int64_t> sizesOf(Sizes kind, int64_t ranks, unsigned rank, std::mt19937 &random) {
+constexpr Sizes kSizes[] = {Sizes::Even, Sizes::Long, Sizes::Uneven,
+                            Sizes::Small};
+SmallVector<int64_t> sizesOf(Sizes kind, int64_t ranks, unsigned rank,
+                             std::mt19937 &random) {
   auto between = [&](int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random);
   };
@@ -129,14 +138,16 @@ SmallVector<int64_t> sizesOf(Sizes kind, int64_t ranks, unsigned rank, std::mt19
     bool many = ranks > 8 && rank > 1;
     if (many)
       shape.assign(rank, 4);
-    shape[between(0, rank - 1)] = ranks * (many ? between(16, 20) : between(40, 60)) +
-                                  between(1, std::max<int64_t>(1, ranks / 2));
+    shape[between(0, rank - 1)] =
+        ranks * (many ? between(16, 20) : between(40, 60)) +
+        between(1, std::max<int64_t>(1, ranks / 2));
   }
   return shape;
 }
 
 /// Whether the layout pads some dimension by more than a twentieth.
-bool isTiny(const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &layout) {
+bool isTiny(const MeshAxes &mesh, ArrayRef<int64_t> shape,
+            const Layout &layout) {
   for (auto [extent, axes] : llvm::zip_equal(shape, layout.dims)) {
     int64_t ways = mesh.size(axes);
     if (20 * (tileSize(extent, ways) * ways - extent) > extent)
@@ -160,19 +171,24 @@ double threadSeconds() {
 class Proof {
 public:
   Proof(const MeshAxes &mesh, ArrayRef<int64_t> shape)
-      : mesh(mesh), shape(shape),
-        models{cost::LinkModel(mesh, kBandwidthBound), cost::LinkModel(mesh, kLatencyBound)},
-        planners{ReshardPlanner(mesh, models[0]), ReshardPlanner(mesh, models[1])} {}
+      : mesh(mesh), shape(shape), models{cost::LinkModel(mesh, kBandwidthBound),
+                                         cost::LinkModel(mesh, kLatencyBound)},
+        planners{ReshardPlanner(mesh, models[0]),
+                 ReshardPlanner(mesh, models[1])} {}
 
   void enumerate(const std::vector<Layout> &layouts) {
     for (int m = 0; m < 2; ++m)
-      best.push_back(std::make_unique<Exhaustive>(mesh, models[m], shape, layouts));
+      best.push_back(
+          std::make_unique<Exhaustive>(mesh, models[m], shape, layouts));
   }
 
-  bool isTiny(const Layout &layout) const { return ::isTiny(mesh, shape, layout); }
+  bool isTiny(const Layout &layout) const {
+    return ::isTiny(mesh, shape, layout);
+  }
 
   /// `i`, `j`: the numbers of the layouts in the list that was enumerated.
-  void run(const Layout &from, const Layout &to, size_t i, size_t j, Figures &figures) {
+  void run(const Layout &from, const Layout &to, size_t i, size_t j,
+           Figures &figures) {
     ++figures.cases;
     for (int m = 0; m < 2; ++m) {
       double begin = threadSeconds();
@@ -181,7 +197,8 @@ public:
       ++figures.plans;
       ReshardSimulator simulator(mesh, shape);
       simulator.fill(from);
-      int64_t limit = std::max(product(mesh.tile(from, shape)), product(mesh.tile(to, shape)));
+      int64_t limit = std::max(product(mesh.tile(from, shape)),
+                               product(mesh.tile(to, shape)));
       for (const Move &move : moves) {
         simulator.run(move);
         figures.whole += !move.after.split() && from.split() && to.split();
@@ -192,9 +209,10 @@ public:
         ADD_FAILURE() << "wrong: " << describe(from, to, moves);
       }
       if (simulator.worstImbalance > 1.25)
-        note(figures, "sender " + std::to_string(simulator.worstImbalance) + ": " +
-                          describe(from, to, moves));
-      figures.worstSender = std::max(figures.worstSender, simulator.worstImbalance);
+        note(figures, "sender " + std::to_string(simulator.worstImbalance) +
+                          ": " + describe(from, to, moves));
+      figures.worstSender =
+          std::max(figures.worstSender, simulator.worstImbalance);
       double seconds = planners[m].seconds(shape, 1, from, moves);
       double floor = receiveFloor(mesh, shape, from, to);
       if (!best.empty()) {
@@ -209,11 +227,13 @@ public:
         if (m == 0 && ratio > 1.05)
           ratio = ratioTo(best[m]->best(i, j, 1.25 * floor + 1e-6));
         if (ratio > 1.05)
-          note(figures, "time " + std::to_string(m) + " " + std::to_string(ratio) + ": " +
+          note(figures, "time " + std::to_string(m) + " " +
+                            std::to_string(ratio) + ": " +
                             describe(from, to, moves));
         figures.worstTime[m] = std::max(figures.worstTime[m], ratio);
       }
-      // Every element takes a second: what the busiest rank receives takes as long.
+      // Every element takes a second: what the busiest rank receives takes as
+      // long.
       double most = 0;
       for (double one : simulator.received)
         most = std::max(most, one);
@@ -224,16 +244,17 @@ public:
         received += one;
       // Else the floor is none, and what is compared with it says nothing.
       if (received < floor - 1e-6)
-        ADD_FAILURE() << "received " << received << ", less than the floor of " << floor << ": "
-                      << describe(from, to, moves);
+        ADD_FAILURE() << "received " << received << ", less than the floor of "
+                      << floor << ": " << describe(from, to, moves);
       if (m == 1)
         continue;
       figures.received += received;
       figures.floor += floor;
       double ratio = received <= floor ? 1 : received / floor;
       if (ratio > 1.25)
-        note(figures, "received " + std::to_string(received) + " floor " + std::to_string(floor) +
-                          ": " + describe(from, to, moves));
+        note(figures, "received " + std::to_string(received) + " floor " +
+                          std::to_string(floor) + ": " +
+                          describe(from, to, moves));
       figures.worstReceived = std::max(figures.worstReceived, ratio);
     }
   }
@@ -246,18 +267,20 @@ private:
     figures.worst = std::move(text);
   }
 
-  std::string describe(const Layout &from, const Layout &to, ArrayRef<Move> moves) {
+  std::string describe(const Layout &from, const Layout &to,
+                       ArrayRef<Move> moves) {
     std::string text;
     llvm::raw_string_ostream out(text);
     out << mesh.mesh() << " [";
     llvm::interleaveComma(shape, out);
     out << "] " << mesh.sharding(from) << " to " << mesh.sharding(to);
-    constexpr const char *names[] = {"all_reduce", "reduce_scatter", "keep_first",
-                                     "all_to_all", "all_gather",     "slice",
-                                     "permute",    "exchange",       "embed"};
+    constexpr const char *names[] = {
+        "all_reduce", "reduce_scatter", "keep_first",
+        "all_to_all", "all_gather",     "slice",
+        "permute",    "exchange",       "embed"};
     for (const Move &move : moves)
-      out << "\n    " << names[move.kind] << (move.rounds > 1 ? "2 " : " ") << mesh.list(move.axes)
-          << " -> " << mesh.sharding(move.after);
+      out << "\n    " << names[move.kind] << (move.rounds > 1 ? "2 " : " ")
+          << mesh.list(move.axes) << " -> " << mesh.sharding(move.after);
     return text;
   }
 
@@ -268,14 +291,16 @@ private:
   std::vector<std::unique_ptr<Exhaustive>> best;
 };
 
-const std::vector<std::vector<int64_t>> kSmallMeshes = {{2}, {3},    {4},    {5},    {6},      {7},
-                                                        {8}, {2, 2}, {2, 3}, {2, 4}, {2, 2, 2}};
+const std::vector<std::vector<int64_t>> kSmallMeshes = {
+    {2}, {3}, {4}, {5}, {6}, {7}, {8}, {2, 2}, {2, 3}, {2, 4}, {2, 2, 2}};
 
 /// Cases in four groups: by what the target has, and by sizes.
 struct Groups {
   Figures of[2][2];
-  void run(Proof &proof, const Layout &from, const Layout &to, size_t i, size_t j) {
-    proof.run(from, to, i, j, of[to.partial != 0][proof.isTiny(from) || proof.isTiny(to)]);
+  void run(Proof &proof, const Layout &from, const Layout &to, size_t i,
+           size_t j) {
+    proof.run(from, to, i, j,
+              of[to.partial != 0][proof.isTiny(from) || proof.isTiny(to)]);
   }
 
   void print() const {
@@ -292,7 +317,8 @@ struct Groups {
         seconds += figures.planSeconds;
         plans += figures.plans;
       }
-    std::printf("together: received %.4f, plan %.1f us\n", received / floor, 1e6 * seconds / plans);
+    std::printf("together: received %.4f, plan %.1f us\n", received / floor,
+                1e6 * seconds / plans);
   }
 
   void expect() const {
@@ -330,7 +356,8 @@ void allPairs(size_t stride, bool full) {
       std::set<std::string> seen;
       for (size_t i = 0; i < layouts.size(); ++i)
         for (size_t j = 0; j < layouts.size(); ++j)
-          if (i != j && seen.insert(canonical(sizes, layouts[i], layouts[j])).second &&
+          if (i != j &&
+              seen.insert(canonical(sizes, layouts[i], layouts[j])).second &&
               number++ % stride == 0)
             pairs.emplace_back(i, j);
       if (pairs.empty())
@@ -338,7 +365,8 @@ void allPairs(size_t stride, bool full) {
       for (Sizes kind : kSizes) {
         bool tiny = kind == Sizes::Uneven || kind == Sizes::Small;
         for (int repeat = 0; repeat < (tiny && full ? 3 : 1); ++repeat) {
-          Proof proof(mesh, sizesOf(kind, mesh.mesh().getNumRanks(), rank, random));
+          Proof proof(mesh,
+                      sizesOf(kind, mesh.mesh().getNumRanks(), rank, random));
           if (full || layouts.size() < 40)
             proof.enumerate(layouts);
           for (auto [i, j] : pairs)
@@ -391,7 +419,9 @@ TEST(Reshard, SampledPairsOnLargerMeshes) {
           int64_t extent = mesh.mesh().getNumRanks();
           while (rank == 3 && extent > 16)
             extent = (extent + 1) / 2;
-          Proof proof(mesh, sizesOf(kind, rank == 2 && extent > 32 ? 32 : extent, rank, random));
+          Proof proof(mesh,
+                      sizesOf(kind, rank == 2 && extent > 32 ? 32 : extent,
+                              rank, random));
           if (isFull() && !layouts.empty() && layouts.size() <= 120)
             proof.enumerate(layouts);
           for (size_t k = 0; k < perProof; ++k) {
@@ -428,16 +458,19 @@ TEST(Reshard, SampledPairsOnLargerMeshes) {
 TEST(Reshard, OtherReductions) {
   TestContext test;
   std::mt19937 random(3);
-  const ReduceKind kinds[] = {ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min};
-  for (const std::vector<int64_t> &sizes :
-       std::vector<std::vector<int64_t>>{{3}, {2, 2}, {2, 3}, {2, 2, 2}, {4, 2, 3}}) {
+  const ReduceKind kinds[] = {ReduceKind::Sum, ReduceKind::Max,
+                              ReduceKind::Min};
+  for (const std::vector<int64_t> &sizes : std::vector<std::vector<int64_t>>{
+           {3}, {2, 2}, {2, 3}, {2, 2, 2}, {4, 2, 3}}) {
     MeshAxes mesh = makeMesh(test.context, sizes);
     for (unsigned rank = 1; rank <= 2; ++rank) {
       std::vector<Layout> layouts = layoutsOf(mesh, rank, SIZE_MAX);
-      SmallVector<int64_t> shape = sizesOf(Sizes::Uneven, mesh.mesh().getNumRanks(), rank, random);
+      SmallVector<int64_t> shape =
+          sizesOf(Sizes::Uneven, mesh.mesh().getNumRanks(), rank, random);
       ReshardPlanner planner(mesh, cost::LinkModel(mesh, LinkClass()));
       for (int k = 0; k < 150; ++k) {
-        Layout from = layouts[random() % layouts.size()], to = layouts[random() % layouts.size()];
+        Layout from = layouts[random() % layouts.size()],
+               to = layouts[random() % layouts.size()];
         if (from.partial)
           from.kind = kinds[random() % 3];
         if (to.partial)

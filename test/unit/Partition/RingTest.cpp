@@ -40,7 +40,8 @@ std::string tensor(std::initializer_list<int64_t> shape, StringRef element) {
 /// What the optional operands of one attention are.
 struct Options {
   int64_t ranks, s, t, window = 0;
-  bool causal = false, segments = false, mask = false, bias = false, grad = false, capped = false;
+  bool causal = false, segments = false, mask = false, bias = false,
+       grad = false, capped = false;
   bool dropped = false;
   bool dataPositions = false; // arguments, not indices
   bool noPositions = false;   // it counts itself
@@ -67,12 +68,16 @@ Options randomOptions(Random &random) {
 /// The program, with queries and keys split over "r".
 std::string program(const Options &o) {
   int64_t b = 2, n = 2, g = 2, d = 3, e = 2;
-  std::string q = tensor({b, o.s, n, g, d}, "f64"), k = tensor({b, o.t, n, d}, "f64"),
-              v = tensor({b, o.t, n, e}, "f64"), y = tensor({b, o.s, n, g, e}, "f64"),
+  std::string q = tensor({b, o.s, n, g, d}, "f64"),
+              k = tensor({b, o.t, n, d}, "f64"),
+              v = tensor({b, o.t, n, e}, "f64"),
+              y = tensor({b, o.s, n, g, e}, "f64"),
               lse = tensor({b, n, g, o.s}, "f64");
-  std::string arguments, body, operands = "%q, %k, %v", types = q + ", " + k + ", " + v;
+  std::string arguments, body, operands = "%q, %k, %v",
+                               types = q + ", " + k + ", " + v;
   std::string axes = o.wholeQueries ? "{}" : "{\"r\"}"; // of queries
-  auto argument = [&](StringRef name, const std::string &type, const std::string &dims) {
+  auto argument = [&](StringRef name, const std::string &type,
+                      const std::string &dims) {
     arguments += (arguments.empty() ? "" : ", ") + name.str() + ": " + type +
                  " {dist.sharding = #dist.sharding<@m, [" + dims + "]>}";
   };
@@ -86,7 +91,8 @@ std::string program(const Options &o) {
     argument("%qp", si, axes);
     argument("%kp", ti, "{\"r\"}");
   } else {
-    body += "  %qp = nn.iota dim = 0 : " + si + "\n  %kp = nn.iota dim = 0 : " + ti + "\n";
+    body += "  %qp = nn.iota dim = 0 : " + si +
+            "\n  %kp = nn.iota dim = 0 : " + ti + "\n";
   }
   if (!o.noPositions) {
     options += " positions(%qp, %kp)";
@@ -114,7 +120,8 @@ std::string program(const Options &o) {
   if (o.dropped) {
     std::string type = tensor({b, n, g}, "i64");
     argument("%keys", type, "{}, {}, {}");
-    body += "  %qi = nn.iota dim = 0 : " + si + "\n  %ki = nn.iota dim = 0 : " + ti + "\n";
+    body += "  %qi = nn.iota dim = 0 : " + si +
+            "\n  %ki = nn.iota dim = 0 : " + ti + "\n";
     options += " dropout(%keys, %qi, %ki) p = 0.4";
     types += ", " + type + ", " + si + ", " + ti;
   }
@@ -122,25 +129,27 @@ std::string program(const Options &o) {
   options += o.causal ? " causal" : "";
   options += o.window ? " window = " + std::to_string(o.window) : "";
   options += o.capped ? " softcap = 1.5" : "";
-  body += "  %y, %lse = nn.attention " + operands + options + " : (" + types + ") -> (" + y + ", " +
-          lse + ")\n";
-  std::string ofQueries = " {dist.sharding = #dist.sharding<@m, [{}, " + axes + ", {}, {}, {}]>}";
+  body += "  %y, %lse = nn.attention " + operands + options + " : (" + types +
+          ") -> (" + y + ", " + lse + ")\n";
+  std::string ofQueries =
+      " {dist.sharding = #dist.sharding<@m, [{}, " + axes + ", {}, {}, {}]>}";
   std::string results = y + ofQueries;
   std::string returned = "%y", returnedTypes = y;
   if (o.grad) {
     std::string rest = types.substr((q + ", " + k + ", " + v).size());
-    body += "  %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %y, %lse" + options + " : (" + y +
-            ", " + q + ", " + k + ", " + v + ", " + y + ", " + lse + rest + ") -> (" + q + ", " +
-            k + ", " + v + ")\n";
-    results += ", " + q + ofQueries + ", " + k +
-               " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}]>}, " + v +
-               " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}]>}";
+    body += "  %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %y, %lse" +
+            options + " : (" + y + ", " + q + ", " + k + ", " + v + ", " + y +
+            ", " + lse + rest + ") -> (" + q + ", " + k + ", " + v + ")\n";
+    results +=
+        ", " + q + ofQueries + ", " + k +
+        " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}]>}, " + v +
+        " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}]>}";
     returned += ", %dq, %dk, %dv";
     returnedTypes += ", " + q + ", " + k + ", " + v;
   }
-  return "dist.mesh @m <[\"r\"=" + std::to_string(o.ranks) + "]>\nfunc.func @f(" + arguments +
-         ") -> (" + results + ") {\n" + body + "  return " + returned + " : " + returnedTypes +
-         "\n}\n";
+  return "dist.mesh @m <[\"r\"=" + std::to_string(o.ranks) +
+         "]>\nfunc.func @f(" + arguments + ") -> (" + results + ") {\n" + body +
+         "  return " + returned + " : " + returnedTypes + "\n}\n";
 }
 
 Tensor randomTensor(Random &random, RankedTensorType type) {
@@ -168,8 +177,8 @@ template <typename Op> int64_t count(ModuleOp module) {
   return found;
 }
 
-/// Interprets the program on one device and on all ranks of the mesh; what there is
-/// of `local`, the partitioned program, is told to the caller.
+/// Interprets the program on one device and on all ranks of the mesh; what
+/// there is of `local`, the partitioned program, is told to the caller.
 void expectAgreement(TestContext &test, const Options &options, Random &random,
                      llvm::function_ref<void(ModuleOp)> look) {
   MLIRContext &context = test.context;
@@ -198,13 +207,14 @@ void expectAgreement(TestContext &test, const Options &options, Random &random,
   MeshAttr mesh = (*local->getOps<MeshOp>().begin()).getMesh();
   std::vector<RankTensors> tiles;
   for (unsigned i = 0; i < arguments.size(); ++i)
-    tiles.push_back(shardTensor(arguments[i], mesh, partition::Port{part, false, i}.sharding()));
+    tiles.push_back(shardTensor(arguments[i], mesh,
+                                partition::Port{part, false, i}.sharding()));
   auto actual = interpretRanks(part, mesh, tiles);
   ASSERT_TRUE(succeeded(actual)) << diagnostics;
   for (unsigned i = 0; i < expected->size(); ++i) {
     const Tensor &want = (*expected)[i];
-    Assembled got =
-        assembleTensor((*actual)[i], want.type, mesh, partition::Port{part, true, i}.sharding());
+    Assembled got = assembleTensor((*actual)[i], want.type, mesh,
+                                   partition::Port{part, true, i}.sharding());
     for (int64_t at = 0; at < want.size(); ++at)
       ASSERT_NEAR(got.whole.floats[at], want.floats[at],
                   1e-10 * std::max(1.0, std::abs(want.floats[at])))
@@ -216,7 +226,8 @@ TEST(Ring, AgreesWithOneDevice) {
   TestContext test;
   Random random(7);
   int64_t rings = 0, shorter = 0;
-  for (int trial = 0; trial < 300 && !testing::Test::HasFatalFailure(); ++trial) {
+  for (int trial = 0; trial < 300 && !testing::Test::HasFatalFailure();
+       ++trial) {
     Options options = randomOptions(random);
     expectAgreement(test, options, random, [&](ModuleOp local) {
       if (int64_t rounds = count<nn::AttentionOp>(local); rounds > 1) {
@@ -230,20 +241,22 @@ TEST(Ring, AgreesWithOneDevice) {
   EXPECT_GT(shorter, 5);
 }
 
-/// Queries that every rank has meet the keys of each rank there, and results are
-/// combined.
+/// Queries that every rank has meet the keys of each rank there, and results
+/// are combined.
 TEST(Ring, SplitsKeysAlone) {
   TestContext test;
   Random random(11);
   int64_t split = 0;
-  for (int trial = 0; trial < 200 && !testing::Test::HasFatalFailure(); ++trial) {
+  for (int trial = 0; trial < 200 && !testing::Test::HasFatalFailure();
+       ++trial) {
     Options options = randomOptions(random);
     options.wholeQueries = true;
     options.noPositions = !options.dataPositions && chance(random);
     expectAgreement(test, options, random, [&](ModuleOp local) {
       bool gathers = false;
       local.walk([&](AllGatherOp op) {
-        gathers |= cast<RankedTensorType>(op.getInputs()[0].getType()).getRank() == 4;
+        gathers |=
+            cast<RankedTensorType>(op.getInputs()[0].getType()).getRank() == 4;
       });
       split += !gathers && count<AllReduceOp>(local) > 0;
     });
@@ -262,12 +275,15 @@ TEST(Ring, SendsWhatGatheringSends) {
     options.causal = options.grad = true;
     int64_t bytes[2] = {};
     for (bool rings : {false, true}) {
-      OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(program(options), &test.context);
+      OwningOpRef<ModuleOp> module =
+          parseSourceString<ModuleOp>(program(options), &test.context);
       PassManager passes(&test.context);
       addPasses(passes, rings);
       ASSERT_TRUE(succeeded(passes.run(*module))) << test.diagnostics;
       EXPECT_EQ(count<AllGatherOp>(*module) == 0, rings);
-      module->walk([&](CollectiveOpInterface op) { bytes[rings] += op.getSentBytes(ranks); });
+      module->walk([&](CollectiveOpInterface op) {
+        bytes[rings] += op.getSentBytes(ranks);
+      });
     }
     // Gathered, the backward pass here reads what the forward pass gathered.
     int64_t tile = 2 * 2 * 2 * (3 + 2) * 8; // b, s / P, n, d + e, bytes

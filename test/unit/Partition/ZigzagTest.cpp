@@ -1,5 +1,5 @@
-// Positions in zig-zag order: the function stays what it was, and the ranks of a
-// ring have the same to do.
+// Positions in zig-zag order: the function stays what it was, and the ranks of
+// a ring have the same to do.
 
 #include "Context.h"
 
@@ -31,7 +31,9 @@ struct Zigzag : testing::Test {
     test.diagnostics.clear();
     return parseSourceString<ModuleOp>(text, &test.context);
   }
-  static func::FuncOp funcOf(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
+  static func::FuncOp funcOf(ModuleOp module) {
+    return *module.getOps<func::FuncOp>().begin();
+  }
 
   void reorder(ModuleOp module, int64_t ranks) {
     PassManager passes(&test.context);
@@ -42,7 +44,8 @@ struct Zigzag : testing::Test {
   }
 
   /// Compares a program with itself in zig-zag order, which takes `gathers`.
-  void computesTheSame(const char *text, int64_t size, int64_t ranks, int64_t gathers) {
+  void computesTheSame(const char *text, int64_t size, int64_t ranks,
+                       int64_t gathers) {
     std::mt19937 random(3 + size);
     OwningOpRef<ModuleOp> before = parse(replaced(text, size));
     ASSERT_TRUE(before) << test.diagnostics;
@@ -66,12 +69,14 @@ struct Zigzag : testing::Test {
     for (unsigned i = 0; i < expected->size(); ++i)
       for (int64_t at = 0; at < (*expected)[i].size(); ++at)
         ASSERT_NEAR((*actual)[i].floats[at], (*expected)[i].floats[at], 1e-10)
-            << size << " positions, " << ranks << " ranks, result " << i << " at " << at;
+            << size << " positions, " << ranks << " ranks, result " << i
+            << " at " << at;
   }
 };
 
-/// An embedding of tokens and one of positions, a constant along positions, causal
-/// attention with a bias by distance and dropped weights, and a sum over the counted labels.
+/// An embedding of tokens and one of positions, a constant along positions,
+/// causal attention with a bias by distance and dropped weights, and a sum over
+/// the counted labels.
 const char *kModel = R"(
   func.func @f(%tokens: tensor<2xSxi64>, %labels: tensor<2xSxi64>, %table: tensor<5x4xf64>, %places: tensor<Sx4xf64>, %keys: tensor<2x2x1xi64>)
       -> (tensor<2xSx4xf64>, tensor<f64>, tensor<2xf64>, tensor<Sx4xf64>) {
@@ -121,18 +126,25 @@ const char *kCapacity = R"(
   })";
 
 TEST_F(Zigzag, ComputesTheSame) {
-  for (auto [size, ranks] :
-       {std::pair<int64_t, int64_t>{8, 2}, {12, 3}, {31, 4}, {29, 2}, {40, 5}, {64, 4}}) {
+  for (auto [size, ranks] : {std::pair<int64_t, int64_t>{8, 2},
+                             {12, 3},
+                             {31, 4},
+                             {29, 2},
+                             {40, 5},
+                             {64, 4}}) {
     // Of the model, of arguments, of results.
     computesTheSame(kModel, size, ranks, 1 + 3 + 2);
     computesTheSame(kCapacity, size, ranks, 2 + 2);
   }
 }
 
-/// Keys that the queries of each rank see, by the positions that attention gets.
+/// Keys that the queries of each rank see, by the positions that attention
+/// gets.
 TEST_F(Zigzag, BalancesRanks) {
-  for (auto [size, ranks] :
-       {std::pair<int64_t, int64_t>{4096, 2}, {4096, 4}, {6000, 7}, {8192, 8}}) {
+  for (auto [size, ranks] : {std::pair<int64_t, int64_t>{4096, 2},
+                             {4096, 4},
+                             {6000, 7},
+                             {8192, 8}}) {
     std::string text = replaced(R"(
       func.func @f(%q: tensor<1xSx1x1x1xf64>, %k: tensor<1xSx1x1xf64>) -> tensor<1xSx1x1x1xf64> {
         %o, %lse = nn.attention %q, %k, %k scale = 0.5 causal
@@ -149,9 +161,11 @@ TEST_F(Zigzag, BalancesRanks) {
     nn::AttentionOp attention = *func.getOps<nn::AttentionOp>().begin();
     Operation *terminator = func.getBody().front().getTerminator();
     terminator->setOperands({attention.getQPositions()});
-    func.setFunctionType(FunctionType::get(&test.context, func.getArgumentTypes(),
-                                           {attention.getQPositions().getType()}));
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.getBody().front())))
+    func.setFunctionType(
+        FunctionType::get(&test.context, func.getArgumentTypes(),
+                          {attention.getQPositions().getType()}));
+    for (Operation &op :
+         llvm::make_early_inc_range(llvm::reverse(func.getBody().front())))
       if (op.use_empty() && &op != terminator)
         op.erase();
     std::vector<Tensor> none;

@@ -2,10 +2,10 @@
 // more: they run in the interpreter, on memory of exactly those bytes.
 
 #include "cleave/Codegen/GPU/GPU.h"
+#include "cleave/Compiler/Backend.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
-#include "cleave/Compiler/Backend.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interpreter/GpuInterpreter.h"
 #include "cleave/Kernels/Kernels.h"

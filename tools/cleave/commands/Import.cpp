@@ -88,8 +88,8 @@ void summariseArguments(mlir::ModuleOp module) {
     (role == nn::Role::Parameter ? parameters : inputs).push_back(row);
   }
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    outputs.push_back({nn::resultNameOf(function, i).str(),
-                       "", shapeOf(function.getResultTypes()[i]), ""});
+    outputs.push_back({nn::resultNameOf(function, i).str(), "",
+                       shapeOf(function.getResultTypes()[i]), ""});
   print("inputs", inputs);
   print("outputs", outputs);
   print("parameters (" + std::to_string(elements) + " elements)", parameters);

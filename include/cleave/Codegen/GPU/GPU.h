@@ -56,8 +56,8 @@ mlir::FailureOr<std::vector<std::string>>
 compileAllToPtx(mlir::ModuleOp kernels, llvm::ArrayRef<std::string> archs);
 
 /// Where the CUDA toolkit's assembler is: below CUDA_HOME, on the PATH, or
-/// where it was when this was configured. Nothing where there is none, and where
-/// CUDA_HOME is set to nothing.
+/// where it was when this was configured. Nothing where there is none, and
+/// where CUDA_HOME is set to nothing.
 std::optional<std::string> findPtxas();
 
 /// Assembles PTX for a processor into the file `cubinPath`. Errors are reported

@@ -8,17 +8,19 @@
 using namespace mlir;
 using namespace cleave::dist;
 
-/// Ranks are numbered in 32 bits; products of sizes within this do not overflow.
+/// Ranks are numbered in 32 bits; products of sizes within this do not
+/// overflow.
 static constexpr int64_t kMaxRanks = std::numeric_limits<int32_t>::max();
 
 //===----------------------------------------------------------------------===//
 // Axis references: "x" or "x":(pre)size
 //===----------------------------------------------------------------------===//
 
-static LogicalResult badSubAxis(function_ref<InFlightDiagnostic()> emitError, StringRef name,
-                                int64_t pre, int64_t size) {
+static LogicalResult badSubAxis(function_ref<InFlightDiagnostic()> emitError,
+                                StringRef name, int64_t pre, int64_t size) {
   return emitError() << "sub-axis \"" << name << "\":(" << pre << ")" << size
-                     << " must have a positive number of blocks before it and a positive size, "
+                     << " must have a positive number of blocks before it and "
+                        "a positive size, "
                         "and at most "
                      << kMaxRanks << " ranks up to its end";
 }
@@ -30,15 +32,16 @@ static FailureOr<AxisRefAttr> parseAxisRef(AsmParser &parser) {
   if (parser.parseString(&name))
     return failure();
   if (succeeded(parser.parseOptionalColon())) {
-    if (parser.parseLParen() || parser.parseInteger(pre) || parser.parseRParen() ||
-        parser.parseInteger(size))
+    if (parser.parseLParen() || parser.parseInteger(pre) ||
+        parser.parseRParen() || parser.parseInteger(size))
       return failure();
     // In the attribute, 0 is the whole axis: nobody who writes a size means it.
     if (size < 1)
       return badSubAxis([&] { return parser.emitError(loc); }, name, pre, size);
   }
-  auto attr = AxisRefAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
-                                      StringAttr::get(parser.getContext(), name), pre, size);
+  auto attr = AxisRefAttr::getChecked(
+      [&] { return parser.emitError(loc); }, parser.getContext(),
+      StringAttr::get(parser.getContext(), name), pre, size);
   if (!attr)
     return failure();
   return attr;
@@ -52,7 +55,8 @@ static void printAxisRef(AsmPrinter &printer, AxisRefAttr axis) {
 
 /// Parses the inside of braces up to and with the closing one. `?` is allowed
 /// last where `isOpen` is given.
-static ParseResult parseAxesInBraces(AsmParser &parser, SmallVectorImpl<AxisRefAttr> &axes,
+static ParseResult parseAxesInBraces(AsmParser &parser,
+                                     SmallVectorImpl<AxisRefAttr> &axes,
                                      bool *isOpen) {
   if (parser.parseLBrace())
     return failure();
@@ -71,9 +75,11 @@ static ParseResult parseAxesInBraces(AsmParser &parser, SmallVectorImpl<AxisRefA
   return parser.parseRBrace();
 }
 
-static void printAxesInBraces(AsmPrinter &printer, ArrayRef<AxisRefAttr> axes, bool isOpen) {
+static void printAxesInBraces(AsmPrinter &printer, ArrayRef<AxisRefAttr> axes,
+                              bool isOpen) {
   printer << '{';
-  llvm::interleaveComma(axes, printer, [&](AxisRefAttr axis) { printAxisRef(printer, axis); });
+  llvm::interleaveComma(axes, printer,
+                        [&](AxisRefAttr axis) { printAxisRef(printer, axis); });
   if (isOpen)
     printer << (axes.empty() ? "?" : ", ?");
   printer << '}';
@@ -94,8 +100,8 @@ void AxisRefAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
-LogicalResult AxisRefAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringAttr name,
-                                  int64_t pre, int64_t size) {
+LogicalResult AxisRefAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  StringAttr name, int64_t pre, int64_t size) {
   if (name.getValue().empty())
     return emitError() << "the name of an axis is empty";
   bool isWhole = pre == 1 && size == 0;
@@ -111,9 +117,11 @@ LogicalResult AxisRefAttr::verify(function_ref<InFlightDiagnostic()> emitError, 
 Attribute AxisListAttr::parse(AsmParser &parser, Type) {
   SmallVector<AxisRefAttr> axes;
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseLess() || parseAxesInBraces(parser, axes, nullptr) || parser.parseGreater())
+  if (parser.parseLess() || parseAxesInBraces(parser, axes, nullptr) ||
+      parser.parseGreater())
     return {};
-  return AxisListAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
+  return AxisListAttr::getChecked([&] { return parser.emitError(loc); },
+                                  parser.getContext(),
                                   ArrayRef<AxisRefAttr>(axes));
 }
 
@@ -125,8 +133,9 @@ void AxisListAttr::print(AsmPrinter &printer) const {
 
 /// Reports an axis that the list uses twice. Parts of one axis are compared
 /// without the mesh: they overlap when one begins before the other ends.
-static LogicalResult verifyDistinct(function_ref<InFlightDiagnostic()> emitError,
-                                    ArrayRef<AxisRefAttr> axes) {
+static LogicalResult
+verifyDistinct(function_ref<InFlightDiagnostic()> emitError,
+               ArrayRef<AxisRefAttr> axes) {
   auto endOf = [](AxisRefAttr axis) { return axis.getPre() * axis.getSize(); };
   for (size_t i = 0; i < axes.size(); ++i)
     for (size_t j = 0; j < i; ++j) {
@@ -155,8 +164,9 @@ Attribute MeshAxisAttr::parse(AsmParser &parser, Type) {
   if (parser.parseLess() || parser.parseString(&name) || parser.parseEqual() ||
       parser.parseInteger(size) || parser.parseGreater())
     return {};
-  return MeshAxisAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
-                                  StringAttr::get(parser.getContext(), name), size);
+  return MeshAxisAttr::getChecked(
+      [&] { return parser.emitError(loc); }, parser.getContext(),
+      StringAttr::get(parser.getContext(), name), size);
 }
 
 void MeshAxisAttr::print(AsmPrinter &printer) const {
@@ -165,12 +175,13 @@ void MeshAxisAttr::print(AsmPrinter &printer) const {
   printer << '=' << getSize() << '>';
 }
 
-LogicalResult MeshAxisAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringAttr name,
-                                   int64_t size) {
+LogicalResult MeshAxisAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   StringAttr name, int64_t size) {
   if (name.getValue().empty()) // (M1)
     return emitError() << "the name of an axis is empty";
   if (size < 1) // (M1)
-    return emitError() << "axis " << name << " has size " << size << ", expected at least 1";
+    return emitError() << "axis " << name << " has size " << size
+                       << ", expected at least 1";
   return success();
 }
 
@@ -181,11 +192,12 @@ Attribute MeshAttr::parse(AsmParser &parser, Type) {
     std::string name;
     int64_t size;
     SMLoc axisLoc = parser.getCurrentLocation();
-    if (parser.parseString(&name) || parser.parseEqual() || parser.parseInteger(size))
+    if (parser.parseString(&name) || parser.parseEqual() ||
+        parser.parseInteger(size))
       return failure();
-    auto axis = MeshAxisAttr::getChecked([&] { return parser.emitError(axisLoc); },
-                                         parser.getContext(),
-                                         StringAttr::get(parser.getContext(), name), size);
+    auto axis = MeshAxisAttr::getChecked(
+        [&] { return parser.emitError(axisLoc); }, parser.getContext(),
+        StringAttr::get(parser.getContext(), name), size);
     if (!axis)
       return failure();
     axes.push_back(axis);
@@ -195,7 +207,8 @@ Attribute MeshAttr::parse(AsmParser &parser, Type) {
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseAxis) ||
       parser.parseGreater())
     return {};
-  return MeshAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
+  return MeshAttr::getChecked([&] { return parser.emitError(loc); },
+                              parser.getContext(),
                               ArrayRef<MeshAxisAttr>(axes));
 }
 
@@ -213,12 +226,14 @@ LogicalResult MeshAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   for (size_t i = 0; i < axes.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (axes[i].getName() == axes[j].getName()) // (M1)
-        return emitError() << "axis " << axes[i].getName() << " is declared twice";
+        return emitError() << "axis " << axes[i].getName()
+                           << " is declared twice";
   int64_t ranks = 1;
   for (MeshAxisAttr axis : axes) { // (M1)
     if (axis.getSize() > kMaxRanks / ranks)
-      return emitError() << "axis " << axis.getName() << " of size " << axis.getSize()
-                         << " makes more than " << kMaxRanks << " ranks";
+      return emitError() << "axis " << axis.getName() << " of size "
+                         << axis.getSize() << " makes more than " << kMaxRanks
+                         << " ranks";
     ranks *= axis.getSize();
   }
   return success();
@@ -245,7 +260,8 @@ int64_t MeshAttr::getAxisSize(StringRef name) const {
 Attribute DimShardingAttr::parse(AsmParser &parser, Type) {
   SmallVector<AxisRefAttr> axes;
   bool isOpen = false;
-  if (parser.parseLess() || parseAxesInBraces(parser, axes, &isOpen) || parser.parseGreater())
+  if (parser.parseLess() || parseAxesInBraces(parser, axes, &isOpen) ||
+      parser.parseGreater())
     return {};
   return DimShardingAttr::get(parser.getContext(), axes, isOpen);
 }
@@ -271,7 +287,8 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
     dims.push_back(DimShardingAttr::get(parser.getContext(), axes, isOpen));
     return success();
   };
-  if (parser.parseLess() || parser.parseAttribute(mesh) || parser.parseComma() ||
+  if (parser.parseLess() || parser.parseAttribute(mesh) ||
+      parser.parseComma() ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseDim))
     return {};
   // The optional parts come in one fixed order.
@@ -285,13 +302,15 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
         return {};
       std::optional<ReduceKind> parsed = symbolizeReduceKind(keyword);
       if (!parsed) {
-        parser.emitError(partLoc, "expected sum, max or min, found ") << keyword;
+        parser.emitError(partLoc, "expected sum, max or min, found ")
+            << keyword;
         return {};
       }
       kind = *parsed;
       if (parseAxesInBraces(parser, partial, nullptr))
         return {};
-    } else if (next < 2 && succeeded(parser.parseOptionalKeyword("replicated"))) {
+    } else if (next < 2 &&
+               succeeded(parser.parseOptionalKeyword("replicated"))) {
       next = 2;
       if (parser.parseEqual() || parseAxesInBraces(parser, replicated, nullptr))
         return {};
@@ -300,17 +319,18 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
       if (parser.parseEqual() || parser.parseInteger(priority))
         return {};
     } else {
-      parser.emitError(partLoc, "expected partial, replicated or priority, each once and in "
-                                "this order");
+      parser.emitError(
+          partLoc, "expected partial, replicated or priority, each once and in "
+                   "this order");
       return {};
     }
   }
   if (parser.parseGreater())
     return {};
-  return ShardingAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), mesh,
-                                  ArrayRef<DimShardingAttr>(dims), kind,
-                                  ArrayRef<AxisRefAttr>(partial),
-                                  ArrayRef<AxisRefAttr>(replicated), priority);
+  return ShardingAttr::getChecked(
+      [&] { return parser.emitError(loc); }, parser.getContext(), mesh,
+      ArrayRef<DimShardingAttr>(dims), kind, ArrayRef<AxisRefAttr>(partial),
+      ArrayRef<AxisRefAttr>(replicated), priority);
 }
 
 void ShardingAttr::print(AsmPrinter &printer) const {
@@ -333,8 +353,9 @@ void ShardingAttr::print(AsmPrinter &printer) const {
 }
 
 /// What needs the mesh or the tensor is checked where they are known.
-LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError, FlatSymbolRefAttr,
-                                   ArrayRef<DimShardingAttr>, ReduceKind, ArrayRef<AxisRefAttr>,
+LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   FlatSymbolRefAttr, ArrayRef<DimShardingAttr>,
+                                   ReduceKind, ArrayRef<AxisRefAttr>,
                                    ArrayRef<AxisRefAttr>, int64_t priority) {
   if (priority < 0)
     return emitError() << "priority " << priority << " is negative";

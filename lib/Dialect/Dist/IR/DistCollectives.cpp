@@ -13,38 +13,47 @@ using namespace cleave::dist;
 
 /// Checks (C1) and (C2) and returns the size of the group.
 template <typename OpTy>
-static FailureOr<int64_t> checkedGroupSize(OpTy op, SymbolTableCollection &symbols) {
+static FailureOr<int64_t> checkedGroupSize(OpTy op,
+                                           SymbolTableCollection &symbols) {
   auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
   if (!mesh) {
     op.emitOpError("there is no mesh ") << op.getMeshAttr();
     return failure();
   }
   ArrayRef<AxisRefAttr> axes = op.getAxes().getAxes();
-  if (failed(verifyAxes([&] { return op.emitOpError(); }, axes, mesh.getMesh()))) // (C1)
+  if (failed(verifyAxes([&] { return op.emitOpError(); }, axes,
+                        mesh.getMesh()))) // (C1)
     return failure();
-  if (op.getInputs().empty() || op.getInputs().size() != op.getResults().size()) { // (C2)
-    op.emitOpError("has ") << op.getInputs().size() << " operands and " << op.getResults().size()
-                           << " results, expected at least one and as many of both";
+  if (op.getInputs().empty() ||
+      op.getInputs().size() != op.getResults().size()) { // (C2)
+    op.emitOpError("has ")
+        << op.getInputs().size() << " operands and " << op.getResults().size()
+        << " results, expected at least one and as many of both";
     return failure();
   }
   return axesSize(mesh.getMesh(), axes);
 }
 
-static LogicalResult checkDims(Operation *op, StringRef name, ArrayRef<int64_t> dims) {
+static LogicalResult checkDims(Operation *op, StringRef name,
+                               ArrayRef<int64_t> dims) {
   if (dims.size() != op->getNumOperands())
-    return op->emitOpError(name) << " has " << dims.size() << " entries, expected "
-                                 << op->getNumOperands() << ", one for each operand";
+    return op->emitOpError(name)
+           << " has " << dims.size() << " entries, expected "
+           << op->getNumOperands() << ", one for each operand";
   for (auto [operand, dim] : llvm::zip_equal(op->getOperands(), dims)) {
     int64_t rank = cast<RankedTensorType>(operand.getType()).getRank();
     if (dim < 0 || dim >= rank)
-      return op->emitOpError(name) << " has dimension " << dim << ", out of range for a rank-"
-                                   << rank << " operand";
+      return op->emitOpError(name)
+             << " has dimension " << dim << ", out of range for a rank-" << rank
+             << " operand";
   }
   return success();
 }
 
-static LogicalResult checkResult(Operation *op, unsigned index, ArrayRef<int64_t> want) {
-  auto type = cast<RankedTensorType>(op->getOperand(index).getType()).clone(want);
+static LogicalResult checkResult(Operation *op, unsigned index,
+                                 ArrayRef<int64_t> want) {
+  auto type =
+      cast<RankedTensorType>(op->getOperand(index).getType()).clone(want);
   if (op->getResult(index).getType() != type)
     return op->emitOpError("type ")
            << op->getResult(index).getType() << " of result " << index
@@ -52,11 +61,12 @@ static LogicalResult checkResult(Operation *op, unsigned index, ArrayRef<int64_t
   return success();
 }
 
-static LogicalResult checkDivides(Operation *op, int64_t size, int64_t dim, int64_t group) {
+static LogicalResult checkDivides(Operation *op, int64_t size, int64_t dim,
+                                  int64_t group) {
   if (size % group != 0)
-    return op->emitOpError("dimension ") << dim << " of size " << size
-                                         << " does not divide by the group of " << group
-                                         << "; pad it first";
+    return op->emitOpError("dimension ")
+           << dim << " of size " << size << " does not divide by the group of "
+           << group << "; pad it first";
   return success();
 }
 
@@ -64,7 +74,9 @@ static int64_t bytesOf(TypeRange types) {
   int64_t bytes = 0;
   for (Type type : types) {
     auto tensor = cast<RankedTensorType>(type);
-    int64_t bits = tensor.getElementType().isIntOrFloat() ? tensor.getElementTypeBitWidth() : 64;
+    int64_t bits = tensor.getElementType().isIntOrFloat()
+                       ? tensor.getElementTypeBitWidth()
+                       : 64;
     bytes += tensor.getNumElements() * llvm::divideCeil(bits, 8);
   }
   return bytes;
@@ -78,8 +90,9 @@ LogicalResult AllReduceOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(checkedGroupSize(*this, symbols)))
     return failure();
   for (unsigned i = 0; i < getNumOperands(); ++i) // (AR1)
-    if (failed(checkResult(*this, i,
-                           cast<RankedTensorType>(getOperand(i).getType()).getShape())))
+    if (failed(checkResult(
+            *this, i,
+            cast<RankedTensorType>(getOperand(i).getType()).getShape())))
       return failure();
   return success();
 }
@@ -89,7 +102,8 @@ LogicalResult AllGatherOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(group) || failed(checkDims(*this, "dims", getDims()))) // (AG1)
     return failure();
   for (auto [i, dim] : llvm::enumerate(getDims())) { // (AG2)
-    SmallVector<int64_t> want(cast<RankedTensorType>(getOperand(i).getType()).getShape());
+    SmallVector<int64_t> want(
+        cast<RankedTensorType>(getOperand(i).getType()).getShape());
     want[dim] *= *group;
     if (failed(checkResult(*this, i, want)))
       return failure();
@@ -97,12 +111,14 @@ LogicalResult AllGatherOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
-LogicalResult ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbols) {
+LogicalResult
+ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbols) {
   FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
   if (failed(group) || failed(checkDims(*this, "dims", getDims()))) // (RS1)
     return failure();
   for (auto [i, dim] : llvm::enumerate(getDims())) { // (RS2)
-    SmallVector<int64_t> want(cast<RankedTensorType>(getOperand(i).getType()).getShape());
+    SmallVector<int64_t> want(
+        cast<RankedTensorType>(getOperand(i).getType()).getShape());
     if (failed(checkDivides(*this, want[dim], dim, *group)))
       return failure();
     want[dim] /= *group;
@@ -122,7 +138,8 @@ LogicalResult AllToAllOp::verifySymbolUses(SymbolTableCollection &symbols) {
     if (split == concat) // (AA1)
       return emitOpError("splits and concatenates dimension ")
              << split << " of operand " << i << ", expected two different ones";
-    SmallVector<int64_t> want(cast<RankedTensorType>(getOperand(i).getType()).getShape());
+    SmallVector<int64_t> want(
+        cast<RankedTensorType>(getOperand(i).getType()).getShape());
     if (failed(checkDivides(*this, want[split], split, *group))) // (AA2)
       return failure();
     want[split] /= *group;
@@ -135,30 +152,36 @@ LogicalResult AllToAllOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 LogicalResult AllToAllVOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (getInputs().size() != 1) // (AV1)
-    return emitOpError("has ") << getInputs().size() << " operands beside the counts, expected one";
+    return emitOpError("has ")
+           << getInputs().size() << " operands beside the counts, expected one";
   FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
   if (failed(group))
     return failure();
   auto type = cast<RankedTensorType>(getInputs()[0].getType());
   if (type.getRank() < 2 || type.getDimSize(0) != *group) // (AV1)
-    return emitOpError("has operand ") << type << ", expected one of " << *group
-                                       << " blocks of rows: [" << *group << ", rows, ...]";
+    return emitOpError("has operand ")
+           << type << ", expected one of " << *group << " blocks of rows: ["
+           << *group << ", rows, ...]";
   if (getResult(0).getType() != type)
     return emitOpError("result type ")
-           << getResult(0).getType() << " does not follow from the operand; expected " << type;
+           << getResult(0).getType()
+           << " does not follow from the operand; expected " << type;
   if (getSent().getType().getShape() != ArrayRef<int64_t>(*group)) // (AV2)
     return emitOpError("counts have type ")
-           << getSent().getType() << ", expected one number for each of " << *group << " ranks";
+           << getSent().getType() << ", expected one number for each of "
+           << *group << " ranks";
   int64_t rows = *group * type.getDimSize(1), positions = 1;
   if (AxisListAttr by = getByAttr()) { // (AV3)
-    MeshAttr mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()).getMesh();
+    MeshAttr mesh =
+        symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()).getMesh();
     if (failed(verifyAxes([&] { return emitOpError(); }, by.getAxes(), mesh)))
       return failure();
     positions = axesSize(mesh, by.getAxes());
   }
   if (int64_t(getExpected().size()) != positions)
-    return emitOpError("has ") << getExpected().size() << " numbers of expected rows, expected "
-                               << positions;
+    return emitOpError("has ")
+           << getExpected().size() << " numbers of expected rows, expected "
+           << positions;
   for (int64_t expected : getExpected())
     if (expected < 0 || expected > rows)
       return emitOpError("expects ") << expected << " rows, but has " << rows;
@@ -166,34 +189,44 @@ LogicalResult AllToAllVOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 LogicalResult PlanRowsOp::verify() { // (PR2)
-  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  auto shapeOf = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getShape();
+  };
   int64_t rows = cast<RankedTensorType>(getIds().getType()).getNumElements();
   ArrayRef<int64_t> sources = shapeOf(getSources());
   if (sources.size() != 3 || sources[0] * sources[2] < rows)
     return emitOpError("sources has sizes [")
-           << sources << "], expected [rounds, ranks, places] with a place in a round for each of "
+           << sources
+           << "], expected [rounds, ranks, places] with a place in a round for "
+              "each of "
            << rows << " rows";
-  auto expect = [&](StringRef name, Value value, ArrayRef<int64_t> want) -> LogicalResult {
+  auto expect = [&](StringRef name, Value value,
+                    ArrayRef<int64_t> want) -> LogicalResult {
     if (shapeOf(value) == want)
       return success();
-    return emitOpError() << name << " has sizes [" << shapeOf(value) << "], expected [" << want
-                         << "]";
+    return emitOpError() << name << " has sizes [" << shapeOf(value)
+                         << "], expected [" << want << "]";
   };
-  if (failed(expect("sent", getSent(), sources)) || failed(expect("places", getPlaces(), {rows})))
+  if (failed(expect("sent", getSent(), sources)) ||
+      failed(expect("places", getPlaces(), {rows})))
     return failure();
   return expect("counts", getCounts(), {sources[1], sources[0]});
 }
 
 LogicalResult SortRowsOp::verify() { // (SR2)
-  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  auto shapeOf = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getShape();
+  };
   int64_t rows = cast<RankedTensorType>(getIds().getType()).getNumElements();
-  auto expect = [&](StringRef name, Value value, ArrayRef<int64_t> want) -> LogicalResult {
+  auto expect = [&](StringRef name, Value value,
+                    ArrayRef<int64_t> want) -> LogicalResult {
     if (shapeOf(value) == want)
       return success();
-    return emitOpError() << name << " has sizes [" << shapeOf(value) << "], expected [" << want
-                         << "]";
+    return emitOpError() << name << " has sizes [" << shapeOf(value)
+                         << "], expected [" << want << "]";
   };
-  if (failed(expect("order", getOrder(), {rows})) || failed(expect("sorted", getSorted(), {rows})))
+  if (failed(expect("order", getOrder(), {rows})) ||
+      failed(expect("sorted", getSorted(), {rows})))
     return failure();
   return expect("places", getPlaces(), shapeOf(getIds()));
 }
@@ -209,13 +242,15 @@ LogicalResult WindowOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return failure();
   auto have = cast<RankedTensorType>(getInputs()[0].getType());
   if (size < 0 || have.getDimSize(dim) != tileSize(size, *group))
-    return emitOpError("dimension ") << dim << " of the operand has " << have.getDimSize(dim)
-                                     << " elements, expected a tile of " << size << " on " << *group
-                                     << " ranks";
+    return emitOpError("dimension ")
+           << dim << " of the operand has " << have.getDimSize(dim)
+           << " elements, expected a tile of " << size << " on " << *group
+           << " ranks";
   if (getStride() == 0) // (W2)
     return emitOpError("has stride 0; a window needs another one");
   if (int64_t(getWhole()) < 0) // (W4)
-    return emitOpError("has whole ") << int64_t(getWhole()) << "; expected a number of elements";
+    return emitOpError("has whole ")
+           << int64_t(getWhole()) << "; expected a number of elements";
   auto result = cast<RankedTensorType>(getResults()[0].getType());
   SmallVector<int64_t> want(have.getShape());
   if (result.getRank() == have.getRank())
@@ -223,24 +258,29 @@ LogicalResult WindowOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return checkResult(*this, 0, want); // (W3)
 }
 
-LogicalResult CollectivePermuteOp::verifySymbolUses(SymbolTableCollection &symbols) {
+LogicalResult
+CollectivePermuteOp::verifySymbolUses(SymbolTableCollection &symbols) {
   FailureOr<int64_t> group = checkedGroupSize(*this, symbols);
   if (failed(group))
     return failure();
   for (unsigned i = 0; i < getNumOperands(); ++i) // (CP1)
-    if (failed(checkResult(*this, i,
-                           cast<RankedTensorType>(getOperand(i).getType()).getShape())))
+    if (failed(checkResult(
+            *this, i,
+            cast<RankedTensorType>(getOperand(i).getType()).getShape())))
       return failure();
   ArrayRef<int64_t> pairs = getPairs();
   if (pairs.size() % 2 != 0) // (CP2)
-    return emitOpError("pairs has ") << pairs.size() << " entries, expected an even number";
+    return emitOpError("pairs has ")
+           << pairs.size() << " entries, expected an even number";
   llvm::SmallSet<int64_t, 8> sources, targets;
   for (size_t i = 0; i < pairs.size(); ++i) {
     if (pairs[i] < 0 || pairs[i] >= *group)
-      return emitOpError("pairs has ") << pairs[i] << ", expected an index below the group's size "
-                                       << *group;
+      return emitOpError("pairs has ")
+             << pairs[i] << ", expected an index below the group's size "
+             << *group;
     if (!(i % 2 ? targets : sources).insert(pairs[i]).second)
-      return emitOpError("pairs lists ") << (i % 2 ? "target " : "source ") << pairs[i] << " twice";
+      return emitOpError("pairs lists ")
+             << (i % 2 ? "target " : "source ") << pairs[i] << " twice";
   }
   return success();
 }
@@ -250,39 +290,51 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return failure();
   if (getRounds() != 1 && getRounds() != 2) // (EX5)
     return emitOpError("has ") << getRounds() << " rounds, expected 1 or 2";
-  MeshAttr mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()).getMesh();
+  MeshAttr mesh =
+      symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()).getMesh();
   size_t count = getNumOperands();
-  if (getFrom().size() != count || getTo().size() != count || getGlobal().size() != count) // (EX1)
-    return emitOpError("has ") << getFrom().size() << " shardings before, " << getTo().size()
-                               << " after and " << getGlobal().size()
-                               << " global types, expected " << count
-                               << " of each, one for each operand";
+  if (getFrom().size() != count || getTo().size() != count ||
+      getGlobal().size() != count) // (EX1)
+    return emitOpError("has ")
+           << getFrom().size() << " shardings before, " << getTo().size()
+           << " after and " << getGlobal().size() << " global types, expected "
+           << count << " of each, one for each operand";
   for (unsigned i = 0; i < count; ++i) {
-    auto whole = dyn_cast<RankedTensorType>(cast<TypeAttr>(getGlobal()[i]).getValue());
+    auto whole =
+        dyn_cast<RankedTensorType>(cast<TypeAttr>(getGlobal()[i]).getValue());
     if (!whole || !whole.hasStaticShape()) // (EX1)
-      return emitOpError("global type ") << getGlobal()[i] << " is no tensor of static shape";
+      return emitOpError("global type ")
+             << getGlobal()[i] << " is no tensor of static shape";
     for (auto [sharding, type] :
          {std::pair(cast<ShardingAttr>(getFrom()[i]), getInputs()[i].getType()),
-          std::pair(cast<ShardingAttr>(getTo()[i]), getResults()[i].getType())}) {
+          std::pair(cast<ShardingAttr>(getTo()[i]),
+                    getResults()[i].getType())}) {
       if (sharding.getMesh() != getMeshAttr()) // (EX1)
-        return emitOpError("sharding ") << sharding << " is on another mesh than " << getMeshAttr();
-      if (failed(verifySharding([&] { return emitOpError(); }, sharding, whole, mesh))) // (EX1)
+        return emitOpError("sharding ")
+               << sharding << " is on another mesh than " << getMeshAttr();
+      if (failed(verifySharding([&] { return emitOpError(); }, sharding, whole,
+                                mesh))) // (EX1)
         return failure();
       auto tensor = cast<RankedTensorType>(type);
-      if (tensor.getShape() != ArrayRef(tileShape(mesh, sharding, whole.getShape()))) // (EX2)
-        return emitOpError("type ") << type << " is no tile of " << whole << " under " << sharding
-                                    << "; expected " << tileType(mesh, sharding, whole);
+      if (tensor.getShape() !=
+          ArrayRef(tileShape(mesh, sharding, whole.getShape()))) // (EX2)
+        return emitOpError("type ")
+               << type << " is no tile of " << whole << " under " << sharding
+               << "; expected " << tileType(mesh, sharding, whole);
     }
-    if (getElementTypeOrSelf(getInputs()[i]) != getElementTypeOrSelf(getResults()[i]))
-      return emitOpError("type ") << getResults()[i].getType() << " of result " << i // (EX2)
-                                  << " has another element type than the operand";
+    if (getElementTypeOrSelf(getInputs()[i]) !=
+        getElementTypeOrSelf(getResults()[i]))
+      return emitOpError("type ")
+             << getResults()[i].getType() << " of result " << i // (EX2)
+             << " has another element type than the operand";
     SmallVector<AxisRefAttr> refs(getAxes().getAxes());
     auto gather = [&](ShardingAttr sharding) {
       for (DimShardingAttr dim : sharding.getDims())
         llvm::append_range(refs, dim.getAxes());
       llvm::append_range(refs, sharding.getPartial());
     };
-    auto from = cast<ShardingAttr>(getFrom()[i]), to = cast<ShardingAttr>(getTo()[i]);
+    auto from = cast<ShardingAttr>(getFrom()[i]),
+         to = cast<ShardingAttr>(getTo()[i]);
     gather(from);
     gather(to);
     MeshAxes axes(getMeshAttr(), mesh, refs);
@@ -297,19 +349,23 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
     if (kept && source.kind != target.kind) // (EX3)
       return emitOpError("leaves operand ")
              << i << " partial over " << axes.list(kept) << ", but as a "
-             << stringifyReduceKind(target.kind) << ", not a " << stringifyReduceKind(source.kind);
+             << stringifyReduceKind(target.kind) << ", not a "
+             << stringifyReduceKind(source.kind);
     if (target.partial & over && target.kind != ReduceKind::Sum) // (EX3)
       return emitOpError("makes candidates of a ")
              << stringifyReduceKind(target.kind) << " of operand " << i
              << "; an exchange makes addends of a sum only";
-    if (target.partial & over && source.partial & over && source.kind != ReduceKind::Sum &&
-        getRounds() == 1) // (EX3)
+    if (target.partial & over && source.partial & over &&
+        source.kind != ReduceKind::Sum && getRounds() == 1) // (EX3)
       return emitOpError("makes addends of candidates of a ")
              << stringifyReduceKind(source.kind) << " of operand " << i
-             << " in one round, in which no rank has all of them; expected two rounds";
-    if (AxisSet missing = axes.exchangeAxes(whole.getShape(), source, target) & ~over) // (EX4)
+             << " in one round, in which no rank has all of them; expected two "
+                "rounds";
+    if (AxisSet missing = axes.exchangeAxes(whole.getShape(), source, target) &
+                          ~over) // (EX4)
       return emitOpError("moves elements of operand ")
-             << i << " over " << axes.list(missing) << ", which is not among its axes";
+             << i << " over " << axes.list(missing)
+             << ", which is not among its axes";
   }
   return success();
 }
@@ -318,25 +374,40 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // Volumes: ring-optimal, bytes that the busiest rank sends
 //===----------------------------------------------------------------------===//
 
-int64_t AllReduceOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
+int64_t AllReduceOp::getPayloadBytes() {
+  return bytesOf(getInputs().getTypes());
+}
 // Reduce-scatter and all-gather of chunks of ceil(elements / n): the first rank
 // has a full one.
 int64_t AllReduceOp::getSentBytes(int64_t n) {
   int64_t elements = 0;
   for (Type type : getInputs().getTypes())
     elements += cast<RankedTensorType>(type).getNumElements();
-  int64_t payload = getPayloadBytes(), width = elements ? payload / elements : 0;
+  int64_t payload = getPayloadBytes(),
+          width = elements ? payload / elements : 0;
   return payload + (n - 2) * llvm::divideCeil(elements, n) * width;
 }
 
-int64_t AllGatherOp::getPayloadBytes() { return bytesOf(getResults().getTypes()); }
-int64_t AllGatherOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
+int64_t AllGatherOp::getPayloadBytes() {
+  return bytesOf(getResults().getTypes());
+}
+int64_t AllGatherOp::getSentBytes(int64_t n) {
+  return (n - 1) * getPayloadBytes() / n;
+}
 
-int64_t ReduceScatterOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
-int64_t ReduceScatterOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
+int64_t ReduceScatterOp::getPayloadBytes() {
+  return bytesOf(getInputs().getTypes());
+}
+int64_t ReduceScatterOp::getSentBytes(int64_t n) {
+  return (n - 1) * getPayloadBytes() / n;
+}
 
-int64_t AllToAllOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
-int64_t AllToAllOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
+int64_t AllToAllOp::getPayloadBytes() {
+  return bytesOf(getInputs().getTypes());
+}
+int64_t AllToAllOp::getSentBytes(int64_t n) {
+  return (n - 1) * getPayloadBytes() / n;
+}
 
 // As many rows as are expected, of which one share stays.
 int64_t AllToAllVOp::getPayloadBytes() {
@@ -345,10 +416,14 @@ int64_t AllToAllVOp::getPayloadBytes() {
   int64_t most = *llvm::max_element(getExpected());
   return rows == 0 ? 0 : most * (bytesOf(getInputs().getTypes()) / rows);
 }
-int64_t AllToAllVOp::getSentBytes(int64_t n) { return (n - 1) * getPayloadBytes() / n; }
+int64_t AllToAllVOp::getSentBytes(int64_t n) {
+  return (n - 1) * getPayloadBytes() / n;
+}
 
 // One that is a source and not its own target.
-int64_t CollectivePermuteOp::getPayloadBytes() { return bytesOf(getInputs().getTypes()); }
+int64_t CollectivePermuteOp::getPayloadBytes() {
+  return bytesOf(getInputs().getTypes());
+}
 int64_t CollectivePermuteOp::getSentBytes(int64_t n) {
   for (size_t i = 0; i + 1 < getPairs().size(); i += 2)
     if (getPairs()[i] != getPairs()[i + 1])
@@ -364,22 +439,27 @@ int64_t WindowOp::getSentBytes(int64_t n) {
   for (const WindowPiece &piece : windowPieces(*this, n))
     if (piece.source != piece.target)
       most = std::max(most, sent[piece.source] += piece.count);
-  int64_t length = cast<RankedTensorType>(getResults()[0].getType()).getDimSize(getDim());
+  int64_t length =
+      cast<RankedTensorType>(getResults()[0].getType()).getDimSize(getDim());
   return length == 0 ? 0 : getPayloadBytes() / length * most;
 }
 
 SmallVector<WindowPiece> cleave::dist::windowPieces(WindowOp op, int64_t n) {
   SmallVector<WindowPiece> pieces;
-  int64_t size = op.getSize(), base = op.getBase(), step = op.getStep(), stride = op.getStride();
-  int64_t tile = cast<RankedTensorType>(op.getInputs()[0].getType()).getDimSize(op.getDim());
-  int64_t length = cast<RankedTensorType>(op.getResults()[0].getType()).getDimSize(op.getDim());
+  int64_t size = op.getSize(), base = op.getBase(), step = op.getStep(),
+          stride = op.getStride();
+  int64_t tile = cast<RankedTensorType>(op.getInputs()[0].getType())
+                     .getDimSize(op.getDim());
+  int64_t length = cast<RankedTensorType>(op.getResults()[0].getType())
+                       .getDimSize(op.getDim());
   for (int64_t target = 0; target < n; ++target)
     for (int64_t i = 0; i < length; ++i) {
       int64_t index = base + target * step + i * stride;
       if (index < 0 || index >= size)
         continue;
       int64_t source = index / tile;
-      if (!pieces.empty() && pieces.back().target == target && pieces.back().source == source)
+      if (!pieces.empty() && pieces.back().target == target &&
+          pieces.back().source == source)
         ++pieces.back().count;
       else
         pieces.push_back({source, target, index - source * tile, i, 1});
@@ -390,7 +470,8 @@ SmallVector<WindowPiece> cleave::dist::windowPieces(WindowOp op, int64_t n) {
 // The larger of the two tiles; what the busiest rank sends.
 int64_t ExchangeOp::getPayloadBytes() {
   int64_t bytes = 0;
-  for (auto [input, result] : llvm::zip_equal(getInputs().getTypes(), getResults().getTypes()))
+  for (auto [input, result] :
+       llvm::zip_equal(getInputs().getTypes(), getResults().getTypes()))
     bytes += std::max(bytesOf(input), bytesOf(result));
   return bytes;
 }
@@ -399,10 +480,14 @@ int64_t ExchangeOp::getSentBytes(int64_t) {
   SmallVector<int64_t> sent(mesh.getNumRanks(), 0);
   for (unsigned i = 0; i < getNumOperands(); ++i) {
     auto type = cast<RankedTensorType>(getInputs()[i].getType());
-    int64_t width = type.getNumElements() ? bytesOf(type) / type.getNumElements() : 0;
+    int64_t width =
+        type.getNumElements() ? bytesOf(type) / type.getNumElements() : 0;
     ExchangeCount count = countExchange(
-        mesh, getAxes().getAxes(), cast<ShardingAttr>(getFrom()[i]), cast<ShardingAttr>(getTo()[i]),
-        cast<RankedTensorType>(cast<TypeAttr>(getGlobal()[i]).getValue()).getShape(), getRounds());
+        mesh, getAxes().getAxes(), cast<ShardingAttr>(getFrom()[i]),
+        cast<ShardingAttr>(getTo()[i]),
+        cast<RankedTensorType>(cast<TypeAttr>(getGlobal()[i]).getValue())
+            .getShape(),
+        getRounds());
     for (auto [rank, elements] : llvm::enumerate(count.sent))
       sent[rank] += elements * width;
   }

@@ -12,21 +12,24 @@ using namespace cleave::dist;
 //===----------------------------------------------------------------------===//
 
 /// `place`: where the axis stands, if that is more than a list.
-static LogicalResult verifyAxis(function_ref<InFlightDiagnostic()> emitError, AxisRefAttr axis,
-                                MeshAttr mesh, const Twine &place = "") {
+static LogicalResult verifyAxis(function_ref<InFlightDiagnostic()> emitError,
+                                AxisRefAttr axis, MeshAttr mesh,
+                                const Twine &place = "") {
   int64_t size = mesh.getAxisSize(axis.getName());
   if (size == 0) // (S3)
-    return emitError() << "axis " << axis.getName() << " is not one of mesh " << mesh
-                       << place.str();
+    return emitError() << "axis " << axis.getName() << " is not one of mesh "
+                       << mesh << place.str();
   if (!axis.isWhole() && size % (axis.getPre() * axis.getSize()) != 0) // (S4)
-    return emitError() << "sub-axis " << axis.getName() << ":(" << axis.getPre() << ")"
-                       << axis.getSize() << " does not divide the axis of size " << size
+    return emitError() << "sub-axis " << axis.getName() << ":(" << axis.getPre()
+                       << ")" << axis.getSize()
+                       << " does not divide the axis of size " << size
                        << place.str();
   return success();
 }
 
-LogicalResult cleave::dist::verifyAxes(function_ref<InFlightDiagnostic()> emitError,
-                                       ArrayRef<AxisRefAttr> axes, MeshAttr mesh) {
+LogicalResult
+cleave::dist::verifyAxes(function_ref<InFlightDiagnostic()> emitError,
+                         ArrayRef<AxisRefAttr> axes, MeshAttr mesh) {
   for (AxisRefAttr axis : axes)
     if (failed(verifyAxis(emitError, axis, mesh)))
       return failure();
@@ -37,12 +40,14 @@ LogicalResult cleave::dist::verifyAxes(function_ref<InFlightDiagnostic()> emitEr
   return success();
 }
 
-LogicalResult cleave::dist::verifySharding(function_ref<InFlightDiagnostic()> emitError,
-                                           ShardingAttr sharding, RankedTensorType type,
-                                           MeshAttr mesh) {
+LogicalResult
+cleave::dist::verifySharding(function_ref<InFlightDiagnostic()> emitError,
+                             ShardingAttr sharding, RankedTensorType type,
+                             MeshAttr mesh) {
   if (type && type.getRank() != sharding.getRank()) // (S2)
-    return emitError() << "sharding " << sharding << " has " << sharding.getRank()
-                       << " dimensions, expected " << type.getRank() << " for " << type;
+    return emitError() << "sharding " << sharding << " has "
+                       << sharding.getRank() << " dimensions, expected "
+                       << type.getRank() << " for " << type;
   SmallVector<AxisRefAttr> all;
   SmallVector<std::string> places;
   auto add = [&](ArrayRef<AxisRefAttr> axes, const Twine &place) {
@@ -61,9 +66,11 @@ LogicalResult cleave::dist::verifySharding(function_ref<InFlightDiagnostic()> em
       return failure();
     for (size_t j = 0; j < i; ++j)
       if (all[i].getName() == all[j].getName() &&
-          (all[i].isWhole() || all[j].isWhole() || overlaps(mesh, all[i], all[j]))) // (S1)
-        return emitError() << "axis " << all[i].getName() << " is used twice, by " << places[j]
-                           << " and by " << places[i] << of;
+          (all[i].isWhole() || all[j].isWhole() ||
+           overlaps(mesh, all[i], all[j]))) // (S1)
+        return emitError() << "axis " << all[i].getName()
+                           << " is used twice, by " << places[j] << " and by "
+                           << places[i] << of;
   }
   return success();
 }
@@ -85,12 +92,12 @@ static ParseResult parseAxisList(OpAsmParser &parser, AxisListAttr &axes) {
       if (parser.parseString(&name))
         return failure();
       if (succeeded(parser.parseOptionalColon()))
-        if (parser.parseLParen() || parser.parseInteger(pre) || parser.parseRParen() ||
-            parser.parseInteger(size))
+        if (parser.parseLParen() || parser.parseInteger(pre) ||
+            parser.parseRParen() || parser.parseInteger(size))
           return failure();
-      auto ref = AxisRefAttr::getChecked([&] { return parser.emitError(loc); },
-                                         parser.getContext(),
-                                         parser.getBuilder().getStringAttr(name), pre, size);
+      auto ref = AxisRefAttr::getChecked(
+          [&] { return parser.emitError(loc); }, parser.getContext(),
+          parser.getBuilder().getStringAttr(name), pre, size);
       if (!ref)
         return failure();
       refs.push_back(ref);
@@ -98,12 +105,14 @@ static ParseResult parseAxisList(OpAsmParser &parser, AxisListAttr &axes) {
     if (parser.parseRBrace())
       return failure();
   }
-  axes = AxisListAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
+  axes = AxisListAttr::getChecked([&] { return parser.emitError(loc); },
+                                  parser.getContext(),
                                   ArrayRef<AxisRefAttr>(refs));
   return success(axes != nullptr);
 }
 
-static void printAxisList(OpAsmPrinter &printer, Operation *, AxisListAttr axes) {
+static void printAxisList(OpAsmPrinter &printer, Operation *,
+                          AxisListAttr axes) {
   printer << '{';
   llvm::interleaveComma(axes.getAxes(), printer, [&](AxisRefAttr axis) {
     printer.printString(axis.getName());
@@ -113,7 +122,8 @@ static void printAxisList(OpAsmPrinter &printer, Operation *, AxisListAttr axes)
   printer << '}';
 }
 
-static ParseResult parseSameTypes(OpAsmParser &parser, SmallVectorImpl<Type> &inputs,
+static ParseResult parseSameTypes(OpAsmParser &parser,
+                                  SmallVectorImpl<Type> &inputs,
                                   SmallVectorImpl<Type> &results) {
   if (parser.parseTypeList(inputs))
     return failure();
@@ -121,7 +131,8 @@ static ParseResult parseSameTypes(OpAsmParser &parser, SmallVectorImpl<Type> &in
   return success();
 }
 
-static void printSameTypes(OpAsmPrinter &printer, Operation *, TypeRange inputs, TypeRange) {
+static void printSameTypes(OpAsmPrinter &printer, Operation *, TypeRange inputs,
+                           TypeRange) {
   llvm::interleaveComma(inputs, printer);
 }
 
@@ -148,16 +159,19 @@ LogicalResult MeshOp::verify() {
   // (M1) is checked by the attribute.
   if (std::optional<ArrayAttr> links = getLinks())
     if (links->size() != getMesh().getAxes().size()) // (M2)
-      return emitOpError("has ") << links->size() << " link classes, expected "
-                                 << getMesh().getAxes().size() << ", one for each axis";
+      return emitOpError("has ")
+             << links->size() << " link classes, expected "
+             << getMesh().getAxes().size() << ", one for each axis";
   if (std::optional<ArrayRef<int64_t>> within = getWithin()) { // (M3)
     if (within->size() != getMesh().getAxes().size())
-      return emitOpError("has ") << within->size() << " numbers in within, expected "
-                                 << getMesh().getAxes().size() << ", one for each axis";
+      return emitOpError("has ")
+             << within->size() << " numbers in within, expected "
+             << getMesh().getAxes().size() << ", one for each axis";
     for (auto [axis, ranks] : llvm::zip_equal(getMesh().getAxes(), *within))
       if (ranks < 1 || axis.getSize() % ranks != 0)
-        return emitOpError("has ") << ranks << " ranks of axis '" << axis.getName().getValue()
-                                   << "' on a node, expected a divisor of " << axis.getSize();
+        return emitOpError("has ")
+               << ranks << " ranks of axis '" << axis.getName().getValue()
+               << "' on a node, expected a divisor of " << axis.getSize();
   }
   return success();
 }
@@ -180,11 +194,13 @@ MeshOp MeshOp::lookup(Operation *from, FlatSymbolRefAttr name) {
 }
 
 LogicalResult ConstrainOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getSharding().getMesh());
+  auto mesh =
+      symbols.lookupNearestSymbolFrom<MeshOp>(*this, getSharding().getMesh());
   if (!mesh)
     return emitOpError("there is no mesh ") << getSharding().getMesh();
   return verifySharding([&] { return emitOpError(); }, getSharding(),
-                        cast<RankedTensorType>(getInput().getType()), mesh.getMesh());
+                        cast<RankedTensorType>(getInput().getType()),
+                        mesh.getMesh());
 }
 
 //===----------------------------------------------------------------------===//
@@ -193,13 +209,15 @@ LogicalResult ConstrainOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 /// The mesh of an operation with `mesh` and `axes`, after checking the axes.
 template <typename OpTy>
-static FailureOr<MeshAttr> checkedMesh(OpTy op, SymbolTableCollection &symbols) {
+static FailureOr<MeshAttr> checkedMesh(OpTy op,
+                                       SymbolTableCollection &symbols) {
   auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
   if (!mesh) {
     op.emitOpError("there is no mesh ") << op.getMeshAttr();
     return failure();
   }
-  if (failed(verifyAxes([&] { return op.emitOpError(); }, op.getAxes().getAxes(),
+  if (failed(verifyAxes([&] { return op.emitOpError(); },
+                        op.getAxes().getAxes(),
                         mesh.getMesh()))) // (C1)
     return failure();
   return mesh.getMesh();
@@ -212,13 +230,15 @@ LogicalResult SliceOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto input = cast<RankedTensorType>(getInput().getType());
   int64_t dim = getDim();
   if (dim < 0 || dim >= input.getRank()) // (SL1)
-    return emitOpError("dim ") << dim << " is out of range for a rank-" << input.getRank()
-                               << " operand";
+    return emitOpError("dim ") << dim << " is out of range for a rank-"
+                               << input.getRank() << " operand";
   SmallVector<int64_t> want(input.getShape());
   want[dim] = tileSize(want[dim], axesSize(*mesh, getAxes().getAxes()));
-  if (RankedTensorType type = input.clone(want); getResult().getType() != type) // (SL2)
-    return emitOpError("result type ") << getResult().getType() << " does not follow from the "
-                                       << "operand; expected " << type;
+  if (RankedTensorType type = input.clone(want);
+      getResult().getType() != type) // (SL2)
+    return emitOpError("result type ")
+           << getResult().getType() << " does not follow from the "
+           << "operand; expected " << type;
   return success();
 }
 
@@ -228,7 +248,8 @@ LogicalResult AxisIndexOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 LogicalResult TileOffsetOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (static_cast<int64_t>(getTile()) < 1) // (TO1)
-    return emitOpError("tile ") << static_cast<int64_t>(getTile()) << " must be positive";
+    return emitOpError("tile ")
+           << static_cast<int64_t>(getTile()) << " must be positive";
   return checkedMesh(*this, symbols);
 }
 

@@ -30,7 +30,8 @@ Layout Layout::reduced() const {
   return result;
 }
 
-MeshAxes::MeshAxes(FlatSymbolRefAttr name, MeshAttr mesh, ArrayRef<AxisRefAttr> refs)
+MeshAxes::MeshAxes(FlatSymbolRefAttr name, MeshAttr mesh,
+                   ArrayRef<AxisRefAttr> refs)
     : symbol(name), meshAttr(mesh) {
   for (MeshAxisAttr axis : mesh.getAxes()) {
     // A cut at p: p blocks before it. Each cut divides the next, or the parts
@@ -45,8 +46,9 @@ MeshAxes::MeshAxes(FlatSymbolRefAttr name, MeshAttr mesh, ArrayRef<AxisRefAttr> 
     for (int64_t cut : cuts) {
       if (cut == at || cut % at != 0)
         continue;
-      atoms.push_back(canonicalAxis(
-          mesh, AxisRefAttr::get(mesh.getContext(), axis.getName(), at, cut / at)));
+      atoms.push_back(
+          canonicalAxis(mesh, AxisRefAttr::get(mesh.getContext(),
+                                               axis.getName(), at, cut / at)));
       sizes.push_back(cut / at);
       at = cut;
     }
@@ -71,7 +73,8 @@ FailureOr<MeshAxes> MeshAxes::of(Operation *module) {
   if (!found)
     return module->emitError("there is no dist.mesh in the module"), failure();
   if (many)
-    return found->emitError("there is a second dist.mesh; a module is partitioned on one"),
+    return found->emitError(
+               "there is a second dist.mesh; a module is partitioned on one"),
            failure();
   auto name = FlatSymbolRefAttr::get(found.getSymNameAttr());
   MeshAxes axes(name, found.getMesh(), refs.getArrayRef());
@@ -80,10 +83,12 @@ FailureOr<MeshAxes> MeshAxes::of(Operation *module) {
   for (AxisRefAttr ref : refs)
     if (axes.size(axes.decompose(ref)) != axisSize(found.getMesh(), ref))
       return found->emitError("sub-axis ")
-                 << ref << " crosses another one of the same axis; they must nest",
+                 << ref
+                 << " crosses another one of the same axis; they must nest",
              failure();
   if (axes.count() > 64)
-    return found->emitError("the mesh has ") << axes.count() << " axes and parts of axes, at most 64",
+    return found->emitError("the mesh has ")
+               << axes.count() << " axes and parts of axes, at most 64",
            failure();
   return axes;
 }
@@ -99,8 +104,8 @@ Axes MeshAxes::decompose(AxisRefAttr ref) const {
   Axes axes;
   int64_t begin = ref.getPre(), end = begin * axisSize(meshAttr, ref);
   for (auto [index, atom] : llvm::enumerate(atoms))
-    if (atom.getName() == ref.getName() && atom.getPre() >= begin && atom.getPre() < end &&
-        atom.getPre() * sizes[index] <= end)
+    if (atom.getName() == ref.getName() && atom.getPre() >= begin &&
+        atom.getPre() < end && atom.getPre() * sizes[index] <= end)
       axes.push_back(index);
   return axes;
 }
@@ -124,7 +129,8 @@ AxisListAttr MeshAxes::list(ArrayRef<Axis> axes) const {
   SmallVector<AxisRefAttr> refs;
   for (Axis axis : axes)
     refs.push_back(atoms[axis]);
-  return AxisListAttr::get(meshAttr.getContext(), canonicalAxes(meshAttr, refs));
+  return AxisListAttr::get(meshAttr.getContext(),
+                           canonicalAxes(meshAttr, refs));
 }
 
 Layout MeshAxes::layout(ShardingAttr sharding) const {
@@ -137,30 +143,36 @@ Layout MeshAxes::layout(ShardingAttr sharding) const {
   return layout;
 }
 
-ShardingAttr MeshAxes::sharding(const Layout &layout, ArrayRef<bool> open) const {
+ShardingAttr MeshAxes::sharding(const Layout &layout,
+                                ArrayRef<bool> open) const {
   MLIRContext *context = meshAttr.getContext();
   SmallVector<DimShardingAttr> dims;
   for (auto [index, axes] : llvm::enumerate(layout.dims))
     dims.push_back(DimShardingAttr::get(context, list(axes).getAxes(),
                                         index < open.size() && open[index]));
-  return ShardingAttr::get(context, symbol, dims, layout.kind, list(layout.partial).getAxes(),
+  return ShardingAttr::get(context, symbol, dims, layout.kind,
+                           list(layout.partial).getAxes(),
                            ArrayRef<AxisRefAttr>(), 0);
 }
 
-SmallVector<int64_t> MeshAxes::tile(const Layout &layout, ArrayRef<int64_t> shape) const {
+SmallVector<int64_t> MeshAxes::tile(const Layout &layout,
+                                    ArrayRef<int64_t> shape) const {
   SmallVector<int64_t> tile;
   for (auto [extent, axes] : llvm::zip_equal(shape, layout.dims))
     tile.push_back(tileSize(extent, size(axes)));
   return tile;
 }
 
-RankedTensorType MeshAxes::tile(const Layout &layout, RankedTensorType type) const {
+RankedTensorType MeshAxes::tile(const Layout &layout,
+                                RankedTensorType type) const {
   return type.clone(tile(layout, type.getShape()));
 }
 
-bool MeshAxes::nests(int64_t extent, ArrayRef<Axis> major, ArrayRef<Axis> minor) const {
+bool MeshAxes::nests(int64_t extent, ArrayRef<Axis> major,
+                     ArrayRef<Axis> minor) const {
   int64_t outer = size(major), inner = size(minor);
-  return outer == 1 || tileSize(extent, outer) == inner * tileSize(extent, outer * inner);
+  return outer == 1 ||
+         tileSize(extent, outer) == inner * tileSize(extent, outer * inner);
 }
 
 AxisSet MeshAxes::exchangeAxes(ArrayRef<int64_t> shape, const Layout &from,
@@ -171,8 +183,9 @@ AxisSet MeshAxes::exchangeAxes(ArrayRef<int64_t> shape, const Layout &from,
     while (keep < have.size() && keep < want.size() && have[keep] == want[keep])
       ++keep;
     ArrayRef<Axis> a = have, b = want;
-    while (keep > 0 && !(nests(extent, a.take_front(keep), a.drop_front(keep)) &&
-                         nests(extent, b.take_front(keep), b.drop_front(keep))))
+    while (keep > 0 &&
+           !(nests(extent, a.take_front(keep), a.drop_front(keep)) &&
+             nests(extent, b.take_front(keep), b.drop_front(keep))))
       --keep;
     axes |= setOf(a.drop_front(keep)) | setOf(b.drop_front(keep));
   }

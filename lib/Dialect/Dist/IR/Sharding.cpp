@@ -24,14 +24,16 @@ int64_t cleave::dist::axesSize(MeshAttr mesh, ArrayRef<AxisRefAttr> axes) {
 bool cleave::dist::overlaps(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
   if (a.getName() != b.getName())
     return false;
-  return a.getPre() < b.getPre() * axisSize(mesh, b) && b.getPre() < a.getPre() * axisSize(mesh, a);
+  return a.getPre() < b.getPre() * axisSize(mesh, b) &&
+         b.getPre() < a.getPre() * axisSize(mesh, a);
 }
 
 bool cleave::dist::crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
   if (a.getName() != b.getName())
     return false;
   auto divide = [](int64_t x, int64_t y) { return x % y == 0 || y % x == 0; };
-  int64_t endA = a.getPre() * axisSize(mesh, a), endB = b.getPre() * axisSize(mesh, b);
+  int64_t endA = a.getPre() * axisSize(mesh, a),
+          endB = b.getPre() * axisSize(mesh, b);
   return !divide(a.getPre(), b.getPre()) || !divide(a.getPre(), endB) ||
          !divide(endA, b.getPre()) || !divide(endA, endB);
 }
@@ -53,12 +55,14 @@ static AxisRefAttr besideOf(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
   return {};
 }
 
-std::string cleave::dist::explainCrossing(MeshAttr mesh, AxisRefAttr a, StringRef whatA,
-                                          AxisRefAttr b, StringRef whatB) {
+std::string cleave::dist::explainCrossing(MeshAttr mesh, AxisRefAttr a,
+                                          StringRef whatA, AxisRefAttr b,
+                                          StringRef whatB) {
   std::string text;
   llvm::raw_string_ostream out(text);
   auto print = [&](AxisRefAttr axis) {
-    out << axis.getName() << ":(" << axis.getPre() << ")" << axisSize(mesh, axis);
+    out << axis.getName() << ":(" << axis.getPre() << ")"
+        << axisSize(mesh, axis);
   };
   auto blocks = [&](AxisRefAttr axis) {
     out << axis.getPre() << " and " << axis.getPre() * axisSize(mesh, axis);
@@ -92,7 +96,8 @@ AxisRefAttr cleave::dist::canonicalAxis(MeshAttr mesh, AxisRefAttr axis) {
   return axis;
 }
 
-SmallVector<AxisRefAttr> cleave::dist::canonicalAxes(MeshAttr mesh, ArrayRef<AxisRefAttr> axes) {
+SmallVector<AxisRefAttr>
+cleave::dist::canonicalAxes(MeshAttr mesh, ArrayRef<AxisRefAttr> axes) {
   SmallVector<AxisRefAttr> result;
   for (AxisRefAttr axis : axes) {
     // A part of size 1 splits nothing.
@@ -101,10 +106,12 @@ SmallVector<AxisRefAttr> cleave::dist::canonicalAxes(MeshAttr mesh, ArrayRef<Axi
     if (!result.empty()) {
       AxisRefAttr last = result.back();
       int64_t lastSize = axisSize(mesh, last);
-      if (last.getName() == axis.getName() && last.getPre() * lastSize == axis.getPre()) {
+      if (last.getName() == axis.getName() &&
+          last.getPre() * lastSize == axis.getPre()) {
         result.back() = canonicalAxis(
-            mesh, AxisRefAttr::get(axis.getContext(), axis.getName(), last.getPre(),
-                                   lastSize * axisSize(mesh, axis)));
+            mesh,
+            AxisRefAttr::get(axis.getContext(), axis.getName(), last.getPre(),
+                             lastSize * axisSize(mesh, axis)));
         continue;
       }
     }
@@ -117,7 +124,8 @@ SmallVector<AxisRefAttr> cleave::dist::canonicalAxes(MeshAttr mesh, ArrayRef<Axi
 // Ranks
 //===----------------------------------------------------------------------===//
 
-SmallVector<int64_t> cleave::dist::rankCoordinates(MeshAttr mesh, int64_t rank) {
+SmallVector<int64_t> cleave::dist::rankCoordinates(MeshAttr mesh,
+                                                   int64_t rank) {
   ArrayRef<MeshAxisAttr> axes = mesh.getAxes();
   SmallVector<int64_t> coordinates(axes.size());
   for (size_t i = axes.size(); i-- > 0;) {
@@ -148,7 +156,8 @@ static Stride strideOf(MeshAttr mesh, AxisRefAttr axis) {
   llvm_unreachable("the axis is not one of the mesh; verifyAxes comes first");
 }
 
-int64_t cleave::dist::groupIndex(MeshAttr mesh, ArrayRef<AxisRefAttr> axes, int64_t rank) {
+int64_t cleave::dist::groupIndex(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
+                                 int64_t rank) {
   int64_t index = 0;
   for (AxisRefAttr axis : axes) {
     Stride s = strideOf(mesh, axis);
@@ -157,13 +166,14 @@ int64_t cleave::dist::groupIndex(MeshAttr mesh, ArrayRef<AxisRefAttr> axes, int6
   return index;
 }
 
-SmallVector<int64_t> cleave::dist::groupOf(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
-                                           int64_t rank) {
+SmallVector<int64_t>
+cleave::dist::groupOf(MeshAttr mesh, ArrayRef<AxisRefAttr> axes, int64_t rank) {
   SmallVector<int64_t> members;
   SmallVector<Stride> strides;
   for (AxisRefAttr axis : axes) {
     strides.push_back(strideOf(mesh, axis));
-    rank -= rank / strides.back().stride % strides.back().size * strides.back().stride;
+    rank -= rank / strides.back().stride % strides.back().size *
+            strides.back().stride;
   }
   members.push_back(rank);
   for (Stride s : strides) {
@@ -176,8 +186,8 @@ SmallVector<int64_t> cleave::dist::groupOf(MeshAttr mesh, ArrayRef<AxisRefAttr> 
   return members;
 }
 
-SmallVector<SmallVector<int64_t>> cleave::dist::allGroups(MeshAttr mesh,
-                                                          ArrayRef<AxisRefAttr> axes) {
+SmallVector<SmallVector<int64_t>>
+cleave::dist::allGroups(MeshAttr mesh, ArrayRef<AxisRefAttr> axes) {
   SmallVector<SmallVector<int64_t>> groups;
   for (int64_t rank = 0, end = mesh.getNumRanks(); rank < end; ++rank)
     if (groupIndex(mesh, axes, rank) == 0)
@@ -189,7 +199,8 @@ SmallVector<SmallVector<int64_t>> cleave::dist::allGroups(MeshAttr mesh,
 // Shardings
 //===----------------------------------------------------------------------===//
 
-SmallVector<int64_t> cleave::dist::tileShape(MeshAttr mesh, ShardingAttr sharding,
+SmallVector<int64_t> cleave::dist::tileShape(MeshAttr mesh,
+                                             ShardingAttr sharding,
                                              ArrayRef<int64_t> shape) {
   SmallVector<int64_t> tile;
   for (auto [size, dim] : llvm::zip_equal(shape, sharding.getDims()))
@@ -202,8 +213,8 @@ RankedTensorType cleave::dist::tileType(MeshAttr mesh, ShardingAttr sharding,
   return type.clone(tileShape(mesh, sharding, type.getShape()));
 }
 
-TileBounds cleave::dist::tileBounds(MeshAttr mesh, ShardingAttr sharding, ArrayRef<int64_t> shape,
-                                    int64_t rank) {
+TileBounds cleave::dist::tileBounds(MeshAttr mesh, ShardingAttr sharding,
+                                    ArrayRef<int64_t> shape, int64_t rank) {
   TileBounds bounds;
   for (auto [size, dim] : llvm::zip_equal(shape, sharding.getDims())) {
     int64_t ways = axesSize(mesh, dim.getAxes());
@@ -215,15 +226,18 @@ TileBounds cleave::dist::tileBounds(MeshAttr mesh, ShardingAttr sharding, ArrayR
 }
 
 /// True when `prefix`, taken apart as needed, begins `axes`.
-static bool isPrefix(MeshAttr mesh, ArrayRef<AxisRefAttr> prefix, ArrayRef<AxisRefAttr> axes) {
-  SmallVector<AxisRefAttr> p = canonicalAxes(mesh, prefix), a = canonicalAxes(mesh, axes);
+static bool isPrefix(MeshAttr mesh, ArrayRef<AxisRefAttr> prefix,
+                     ArrayRef<AxisRefAttr> axes) {
+  SmallVector<AxisRefAttr> p = canonicalAxes(mesh, prefix),
+                           a = canonicalAxes(mesh, axes);
   if (p.size() > a.size())
     return false;
   for (size_t i = 0; i < p.size(); ++i) {
     if (p[i] == a[i])
       continue;
     // The last one may be the major part of a larger one.
-    if (i + 1 != p.size() || p[i].getName() != a[i].getName() || p[i].getPre() != a[i].getPre())
+    if (i + 1 != p.size() || p[i].getName() != a[i].getName() ||
+        p[i].getPre() != a[i].getPre())
       return false;
     if (axisSize(mesh, a[i]) % axisSize(mesh, p[i]) != 0)
       return false;
@@ -231,20 +245,25 @@ static bool isPrefix(MeshAttr mesh, ArrayRef<AxisRefAttr> prefix, ArrayRef<AxisR
   return true;
 }
 
-bool cleave::dist::refines(MeshAttr mesh, ShardingAttr fine, ShardingAttr coarse) {
+bool cleave::dist::refines(MeshAttr mesh, ShardingAttr fine,
+                           ShardingAttr coarse) {
   if (fine.getMesh() != coarse.getMesh() || fine.getRank() != coarse.getRank())
     return false;
-  for (auto [fineDim, coarseDim] : llvm::zip_equal(fine.getDims(), coarse.getDims()))
+  for (auto [fineDim, coarseDim] :
+       llvm::zip_equal(fine.getDims(), coarse.getDims()))
     if (!isPrefix(mesh, coarseDim.getAxes(), fineDim.getAxes()))
       return false;
   return true;
 }
 
-ShardingAttr cleave::dist::canonicalSharding(MeshAttr mesh, ShardingAttr sharding) {
+ShardingAttr cleave::dist::canonicalSharding(MeshAttr mesh,
+                                             ShardingAttr sharding) {
   MLIRContext *context = sharding.getContext();
   SmallVector<DimShardingAttr> dims;
   for (DimShardingAttr dim : sharding.getDims())
-    dims.push_back(DimShardingAttr::get(context, canonicalAxes(mesh, dim.getAxes()), false));
-  return ShardingAttr::get(context, sharding.getMesh(), dims, sharding.getPartialKind(),
+    dims.push_back(DimShardingAttr::get(
+        context, canonicalAxes(mesh, dim.getAxes()), false));
+  return ShardingAttr::get(context, sharding.getMesh(), dims,
+                           sharding.getPartialKind(),
                            canonicalAxes(mesh, sharding.getPartial()), {}, 0);
 }

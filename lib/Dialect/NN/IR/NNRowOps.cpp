@@ -48,10 +48,9 @@ LogicalResult SoftmaxOp::verify() { // (S1)
 }
 
 LogicalResult LayerNormOp::verify() { // (L1) (L2)
-  return verifyRows(*this, getInput(),
-                    {{"scale", getScale()}, {"shift", getShift()}},
-                    {{"mean", getMean()}, {"rstd", getRstd()}},
-                    {{"result", getResult()}});
+  return verifyRows(
+      *this, getInput(), {{"scale", getScale()}, {"shift", getShift()}},
+      {{"mean", getMean()}, {"rstd", getRstd()}}, {{"result", getResult()}});
 }
 
 LogicalResult LayerNormGradOp::verify() { // (L1)
@@ -105,9 +104,9 @@ LogicalResult DropoutOp::verify() {
            << ids << ", expected one per sample of " << type; // (D1)
   ArrayRef<int64_t> global = getGlobalShape();
   if (static_cast<int64_t>(global.size()) != type.getRank()) // (D2)
-    return emitOpError("global_shape has ") << global.size()
-                                            << " entries for a rank-"
-                                            << type.getRank() << " input";
+    return emitOpError("global_shape has ")
+           << global.size() << " entries for a rank-" << type.getRank()
+           << " input";
   int64_t sample = 1;
   for (int64_t size : global.drop_front())
     if (size < 1 || (sample *= size) >= (int64_t(1) << 32)) // (D2)
@@ -115,7 +114,7 @@ LogicalResult DropoutOp::verify() {
                          "2^32 elements in a sample");
   if (size_t count = getOffsets().size();
       count && count != global.size() - 1) // (D3)
-    return emitOpError("has ") << count << " offsets, expected none or "
-                               << global.size() - 1;
+    return emitOpError("has ")
+           << count << " offsets, expected none or " << global.size() - 1;
   return success();
 }

@@ -22,8 +22,8 @@ LogicalResult BroadcastOp::verify() {
   RankedTensorType input = rankedType(getInput()), result = getType();
   ArrayRef<int64_t> dims = getDims();
   if (static_cast<int64_t>(dims.size()) != input.getRank()) // (B1)
-    return emitOpError("has ") << dims.size() << " dims for a rank-"
-                               << input.getRank() << " input";
+    return emitOpError("has ")
+           << dims.size() << " dims for a rank-" << input.getRank() << " input";
   for (auto [index, dim] : llvm::enumerate(dims)) {
     if (index && dims[index - 1] >= dim) // (B1)
       return emitOpError("dims must be strictly increasing, found ")
@@ -50,8 +50,8 @@ LogicalResult ReshapeOp::verify() {
   int64_t have = rankedType(getInput()).getNumElements();
   int64_t want = getType().getNumElements();
   if (have != want) // (R1)
-    return emitOpError("input has ") << have << " elements, but the result has "
-                                     << want;
+    return emitOpError("input has ")
+           << have << " elements, but the result has " << want;
   return success();
 }
 
@@ -65,9 +65,10 @@ OpFoldResult ReshapeOp::fold(FoldAdaptor adaptor) {
   return foldSplat(adaptor.getInput(), getType());
 }
 
-LogicalResult TransposeOp::inferReturnTypes(
-    MLIRContext *, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
+LogicalResult TransposeOp::inferReturnTypes(MLIRContext *,
+                                            std::optional<Location> location,
+                                            Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
   auto input = cast<RankedTensorType>(adaptor.getInput().getType());
   ArrayRef<int64_t> permutation = adaptor.getPermutation();
   SmallVector<int64_t> sorted(permutation);
@@ -169,9 +170,9 @@ LogicalResult PadOp::verify() {
   ArrayRef<int64_t> low = getLow(), high = getHigh();
   size_t rank = input.getRank();
   if (low.size() != rank || high.size() != rank) // (P1)
-    return emitOpError("has ") << low.size() << " low and " << high.size()
-                               << " high entries for a rank-" << rank
-                               << " input";
+    return emitOpError("has ")
+           << low.size() << " low and " << high.size()
+           << " high entries for a rank-" << rank << " input";
   SmallVector<int64_t> shape(input.getShape());
   for (size_t dim = 0; dim < rank; ++dim) {
     if (low[dim] < 0 || high[dim] < 0) // (P1)

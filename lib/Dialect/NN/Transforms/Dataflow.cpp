@@ -74,7 +74,9 @@ bool isSplat(Value value, double number, double tolerance) {
   return splat && std::abs(*splat - number) <= tolerance * std::abs(number);
 }
 
-Dims allDims(int64_t rank) { return llvm::to_vector_of<int64_t, 6>(llvm::seq(rank)); }
+Dims allDims(int64_t rank) {
+  return llvm::to_vector_of<int64_t, 6>(llvm::seq(rank));
+}
 
 Dims inverse(ArrayRef<int64_t> permutation) {
   Dims result(permutation.size());

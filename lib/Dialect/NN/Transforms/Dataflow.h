@@ -48,8 +48,7 @@ bool isIdentity(llvm::ArrayRef<int64_t> permutation);
 mlir::Value reshapeTo(mlir::OpBuilder &builder, mlir::Location loc,
                       mlir::Value value, llvm::ArrayRef<int64_t> shape);
 mlir::Value transposeTo(mlir::OpBuilder &builder, mlir::Location loc,
-                        mlir::Value value,
-                        llvm::ArrayRef<int64_t> permutation);
+                        mlir::Value value, llvm::ArrayRef<int64_t> permutation);
 mlir::Value broadcastTo(mlir::OpBuilder &builder, mlir::Location loc,
                         mlir::Value value, llvm::ArrayRef<int64_t> shape,
                         llvm::ArrayRef<int64_t> dims);

@@ -55,8 +55,8 @@ struct AbsorbTranspose : OpRewritePattern<EinsumOp> {
   }
 };
 
-/// A repeated dimension that the other operand has as well is not needed, unless
-/// it is contracted.
+/// A repeated dimension that the other operand has as well is not needed,
+/// unless it is contracted.
 struct AbsorbBroadcast : OpRewritePattern<EinsumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(EinsumOp op,
@@ -70,8 +70,7 @@ struct AbsorbBroadcast : OpRewritePattern<EinsumOp> {
       Dims kept, shape, position(side.labels.size(), -1);
       std::string letters;
       for (auto [dim, letter] : llvm::enumerate(side.labels)) {
-        bool repeats =
-            !llvm::is_contained(broadcast.getDims(), int64_t(dim));
+        bool repeats = !llvm::is_contained(broadcast.getDims(), int64_t(dim));
         if (repeats && StringRef(side.other).contains(letter) &&
             StringRef(labels.result).contains(letter))
           continue;
@@ -84,8 +83,8 @@ struct AbsorbBroadcast : OpRewritePattern<EinsumOp> {
       Dims dims;
       for (int64_t dim : broadcast.getDims())
         dims.push_back(position[dim]);
-      Value value = broadcastTo(rewriter, op.getLoc(), broadcast.getInput(),
-                                shape, dims);
+      Value value =
+          broadcastTo(rewriter, op.getLoc(), broadcast.getInput(), shape, dims);
       replaceSide(op, rewriter, left, value, letters);
       return success();
     }
@@ -108,7 +107,8 @@ struct ProductWithoutContraction : OpRewritePattern<EinsumOp> {
       Dims dims, order = allDims(side.labels.size());
       for (char letter : side.labels)
         dims.push_back(labels.result.find(letter));
-      llvm::sort(order, [&](int64_t a, int64_t b) { return dims[a] < dims[b]; });
+      llvm::sort(order,
+                 [&](int64_t a, int64_t b) { return dims[a] < dims[b]; });
       llvm::sort(dims);
       Value sorted = transposeTo(rewriter, op.getLoc(), side.value, order);
       factors.push_back(broadcastTo(rewriter, op.getLoc(), sorted,

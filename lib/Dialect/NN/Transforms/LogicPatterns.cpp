@@ -65,8 +65,8 @@ struct PushIntoSelect : RewritePattern {
       bool truth = arith::applyCmpPredicate(compare.getPredicate(),
                                             APFloat(*splatOf(operands[0])),
                                             APFloat(*splatOf(operands[1])));
-      return createSplat(rewriter, op->getLoc(),
-                         tensorTypeOf(op->getResult(0)), truth);
+      return createSplat(rewriter, op->getLoc(), tensorTypeOf(op->getResult(0)),
+                         truth);
     };
     SmallVector<Value, 2> arms;
     for (Value arm : {select.getTrueValue(), select.getFalseValue()}) {

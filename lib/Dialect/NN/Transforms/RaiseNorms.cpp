@@ -145,8 +145,8 @@ struct RaiseNormQuotient : OpRewritePattern<arith::DivFOp> {
   LogicalResult matchAndRewrite(arith::DivFOp op,
                                 PatternRewriter &rewriter) const override {
     Value root = alongRows(op.getRhs());
-    if (root && succeeded(raise(op, op.getLhs(), root, /*inverted=*/true,
-                                rewriter)))
+    if (root &&
+        succeeded(raise(op, op.getLhs(), root, /*inverted=*/true, rewriter)))
       return success();
     return rewriter.notifyMatchFailure(op, "no row norm");
   }
@@ -172,10 +172,10 @@ struct TakeScale : OpRewritePattern<arith::MulFOp> {
         continue;
       if (auto norm = normed.getDefiningOp<RmsNormOp>();
           norm && normed == norm.getResult() && isSplat(norm.getScale(), 1)) {
-        auto scaled = RmsNormOp::create(
-            rewriter, op.getLoc(), norm.getResult().getType(),
-            norm.getRstd().getType(), norm.getInput(), scale,
-            norm.getEpsilon());
+        auto scaled =
+            RmsNormOp::create(rewriter, op.getLoc(), norm.getResult().getType(),
+                              norm.getRstd().getType(), norm.getInput(), scale,
+                              norm.getEpsilon());
         rewriter.replaceOp(op, scaled.getResult());
         return success();
       }
@@ -184,8 +184,8 @@ struct TakeScale : OpRewritePattern<arith::MulFOp> {
           isSplat(norm.getShift(), 0)) {
         auto scaled = LayerNormOp::create(
             rewriter, op.getLoc(), norm.getResult().getType(),
-            norm.getMean().getType(), norm.getRstd().getType(),
-            norm.getInput(), scale, norm.getShift(), norm.getEpsilon());
+            norm.getMean().getType(), norm.getRstd().getType(), norm.getInput(),
+            scale, norm.getShift(), norm.getEpsilon());
         rewriter.replaceOp(op, scaled.getResult());
         return success();
       }

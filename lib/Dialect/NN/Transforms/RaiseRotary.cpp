@@ -11,8 +11,8 @@ namespace cleave::nn {
 
 namespace {
 
-/// A slice of one half of dimension `dim`, the others whole. Where x itself is a
-/// slice, slices of it may have been merged with it.
+/// A slice of one half of dimension `dim`, the others whole. Where x itself is
+/// a slice, slices of it may have been merged with it.
 bool isHalf(Value value, Value x, int64_t dim, bool second) {
   auto slice = value.getDefiningOp<SliceOp>();
   auto outer = x.getDefiningOp<SliceOp>();
@@ -37,7 +37,8 @@ bool isHalf(Value value, Value x, int64_t dim, bool second) {
 /// The dimension along which `value` is rotate(x), or -1.
 int64_t rotatedDim(Value value, Value x) {
   auto concat = value.getDefiningOp<ConcatOp>();
-  if (!concat || concat.getInputs().size() != 2 || value.getType() != x.getType())
+  if (!concat || concat.getInputs().size() != 2 ||
+      value.getType() != x.getType())
     return -1;
   int64_t dim = concat.getDim();
   auto neg = concat.getInputs()[0].getDefiningOp<arith::NegFOp>();
@@ -100,11 +101,13 @@ struct RaiseRotary : OpRewritePattern<arith::AddFOp> {
     auto right = op.getRhs().getDefiningOp<arith::MulFOp>();
     if (!left || !right)
       return rewriter.notifyMatchFailure(op, "no sum of products");
-    for (auto [straight, turned] : {std::pair(left, right), std::pair(right, left)})
+    for (auto [straight, turned] :
+         {std::pair(left, right), std::pair(right, left)})
       for (auto [x, cos] : {std::pair(straight.getLhs(), straight.getRhs()),
                             std::pair(straight.getRhs(), straight.getLhs())})
-        for (auto [rotated, sin] : {std::pair(turned.getLhs(), turned.getRhs()),
-                                    std::pair(turned.getRhs(), turned.getLhs())}) {
+        for (auto [rotated, sin] :
+             {std::pair(turned.getLhs(), turned.getRhs()),
+              std::pair(turned.getRhs(), turned.getLhs())}) {
           int64_t dim = rotatedDim(rotated, x);
           if (dim >= 0 && succeeded(raise(op, x, cos, sin, dim, rewriter)))
             return success();
@@ -149,8 +152,7 @@ struct RaiseRotary : OpRewritePattern<arith::AddFOp> {
                                     halfCos, halfSin, /*interleaved=*/false,
                                     /*inverse=*/false);
     result = reshapeTo(rewriter, loc, result, plain);
-    rewriter.replaceOp(op,
-                       transposeTo(rewriter, loc, result, inverse(order)));
+    rewriter.replaceOp(op, transposeTo(rewriter, loc, result, inverse(order)));
     return success();
   }
 };

@@ -147,7 +147,8 @@ std::optional<StageOf> cleave::pipe::stageOf(ModuleOp module) {
   return StageOf{stage.getInt(), stages.getInt()};
 }
 
-LogicalResult SumStagesOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+LogicalResult SumStagesOp::inferReturnTypes(MLIRContext *,
+                                            std::optional<Location>,
                                             Adaptor adaptor,
                                             SmallVectorImpl<Type> &types) {
   llvm::append_range(types, adaptor.getInputs().getTypes());

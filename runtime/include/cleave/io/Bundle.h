@@ -21,8 +21,8 @@ inline constexpr const char *carriedMpiLibrary = "libcleave-mpi.so";
 bool carriesBundle(const std::string &path);
 
 /// Writes `output`, executable: the program `runner` with all files of `folder`
-/// behind it, and those in `others`. Throws RunError where that cannot be written, InputError where
-/// something cannot be read.
+/// behind it, and those in `others`. Throws RunError where that cannot be
+/// written, InputError where something cannot be read.
 void writeBundle(const std::string &runner, const std::string &folder,
                  const std::vector<std::string> &others,
                  const std::string &output);

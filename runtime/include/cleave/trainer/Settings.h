@@ -31,7 +31,7 @@ struct Settings {
   std::string optimizer = "adamw";    ///< or sgd
   double saveMinutes = 10;            ///< between checkpoints, at most; 0: any
   int64_t keep = 3;                   ///< checkpoints of a run; 0: all
-  bool skipNonFinite = false; ///< train.on_nan = "skip"
+  bool skipNonFinite = false;         ///< train.on_nan = "skip"
   uint64_t seed = 0;
 
   std::string transport = "auto"; ///< auto | local | mpi | nccl

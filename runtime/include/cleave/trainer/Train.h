@@ -25,9 +25,9 @@ struct TrainOptions {
   std::optional<int64_t> horizon;
   /// Keys that a resume may change although they change the mathematics.
   std::vector<std::string> accepted;
-  std::string out;              ///< empty: runs/<model>-<n>
-  int64_t saveEvery = 0;        ///< 0: at the end only
-  std::string resume;           ///< a checkpoint, "latest", or empty
+  std::string out;       ///< empty: runs/<model>-<n>
+  int64_t saveEvery = 0; ///< 0: at the end only
+  std::string resume;    ///< a checkpoint, "latest", or empty
   std::string weights; ///< a checkpoint or .safetensors to begin with; or empty
   bool dryRun = false;
   std::string trace;        ///< a file for what ranks did when; empty: none

@@ -17,7 +17,9 @@ int64_t elements(ArrayRef<int64_t> shape) {
 }
 
 /// Which matrix each row chooses: some choose none.
-Value choices(Generator &g, ArrayRef<int64_t> rows) { return g.like(g.ints(rows)).value; }
+Value choices(Generator &g, ArrayRef<int64_t> rows) {
+  return g.like(g.ints(rows)).value;
+}
 
 bool groupedDot(Generator &g) {
   Entry x = g.any(1, 4);
@@ -32,8 +34,8 @@ bool groupedDot(Generator &g) {
   double bound = x.bound * w.bound * k;
   if (bound > g.maxBound)
     return false;
-  g.give(nn::GroupedDotOp::create(g.b, g.loc, g.floats(shape), x.value, w.value, choices(g, rows),
-                                  transposed),
+  g.give(nn::GroupedDotOp::create(g.b, g.loc, g.floats(shape), x.value, w.value,
+                                  choices(g, rows), transposed),
          bound, x.exact && w.exact);
   return true;
 }
@@ -50,8 +52,8 @@ bool groupedOuter(Generator &g) {
   double bound = left.bound * right.bound * elements(rows);
   if (bound > g.maxBound)
     return false;
-  g.give(nn::GroupedOuterOp::create(g.b, g.loc, g.floats({e, k, n}), left.value, right.value,
-                                    choices(g, rows)),
+  g.give(nn::GroupedOuterOp::create(g.b, g.loc, g.floats({e, k, n}), left.value,
+                                    right.value, choices(g, rows)),
          bound, left.exact && right.exact);
   return true;
 }
@@ -63,10 +65,12 @@ bool positionInExpert(Generator &g) {
   if (elements(shape) > g.kMaxElements)
     return false;
   // In order, in that of an argument, with some equal.
-  RankedTensorType type = g.ints(g.random.chance(1, 3) ? tokens : tokens.take_back(1));
-  Value positions = g.random.chance(1, 3)
-                        ? Value(nn::IotaOp::create(g.b, g.loc, type, type.getRank() - 1))
-                        : g.like(type).value;
+  RankedTensorType type =
+      g.ints(g.random.chance(1, 3) ? tokens : tokens.take_back(1));
+  Value positions =
+      g.random.chance(1, 3)
+          ? Value(nn::IotaOp::create(g.b, g.loc, type, type.getRank() - 1))
+          : g.like(type).value;
   Value ids = choices(g, shape), loads, samples;
   if (g.random.chance(1, 2)) {
     loads = g.like(g.ints({g.size(), experts})).value;
@@ -74,9 +78,10 @@ bool positionInExpert(Generator &g) {
   }
   bool narrow = g.random.chance(1, 4);
   if (narrow)
-    ids = arith::TruncIOp::create(g.b, g.loc, g.ints(shape).clone(g.b.getI32Type()), ids);
-  Value place = nn::PositionInExpertOp::create(g.b, g.loc, ids.getType(), ids, positions, loads,
-                                               samples, experts);
+    ids = arith::TruncIOp::create(g.b, g.loc,
+                                  g.ints(shape).clone(g.b.getI32Type()), ids);
+  Value place = nn::PositionInExpertOp::create(
+      g.b, g.loc, ids.getType(), ids, positions, loads, samples, experts);
   if (narrow)
     place = arith::ExtSIOp::create(g.b, g.loc, g.ints(shape), place);
   g.give(place, 1e6, true);

@@ -31,8 +31,8 @@
 
 namespace cleave::dist {
 
-/// On arguments and results of functions: the sharding. On operations: an array,
-/// one sharding for each result.
+/// On arguments and results of functions: the sharding. On operations: an
+/// array, one sharding for each result.
 inline constexpr llvm::StringLiteral kShardingAttrName = "dist.sharding";
 /// On arguments and results of local functions: the type of the whole tensor.
 inline constexpr llvm::StringLiteral kGlobalTypeAttrName = "dist.global_type";
@@ -50,13 +50,15 @@ inline constexpr llvm::StringLiteral kTilePaddingAttrName = "dist.tile_padding";
 /// Reports through `emitError` when the sharding does not fit the type or the
 /// mesh (constraints S2 to S4). `type` may be null.
 mlir::LogicalResult
-verifySharding(llvm::function_ref<mlir::InFlightDiagnostic()> emitError, ShardingAttr sharding,
-               mlir::RankedTensorType type, MeshAttr mesh);
+verifySharding(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
+               ShardingAttr sharding, mlir::RankedTensorType type,
+               MeshAttr mesh);
 
 /// Reports through `emitError` when the axes do not fit the mesh (constraint
 /// C1).
-mlir::LogicalResult verifyAxes(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
-                               llvm::ArrayRef<AxisRefAttr> axes, MeshAttr mesh);
+mlir::LogicalResult
+verifyAxes(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
+           llvm::ArrayRef<AxisRefAttr> axes, MeshAttr mesh);
 
 /// A run of elements of a window that one member of the group holds: element
 /// `sourceBegin + i * stride` of the source's tile is element `targetBegin + i`

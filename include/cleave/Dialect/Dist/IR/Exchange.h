@@ -9,23 +9,28 @@
 namespace cleave::dist {
 
 /// The axes as the program spells them, with indices of the mesh's axes.
-std::vector<program::SubAxis> subAxes(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes);
+std::vector<program::SubAxis> subAxes(MeshAttr mesh,
+                                      llvm::ArrayRef<AxisRefAttr> axes);
 
 /// An exchange over `axes` as the program spells it.
-program::Exchange describeExchange(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes,
+program::Exchange describeExchange(MeshAttr mesh,
+                                   llvm::ArrayRef<AxisRefAttr> axes,
                                    ShardingAttr from, ShardingAttr to,
-                                   llvm::ArrayRef<int64_t> shape, int64_t rounds);
+                                   llvm::ArrayRef<int64_t> shape,
+                                   int64_t rounds);
 
 /// The boxes of one group of ranks, which are its members.
-program::ExchangePlan planExchange(MeshAttr mesh, const program::Exchange &exchange,
+program::ExchangePlan planExchange(MeshAttr mesh,
+                                   const program::Exchange &exchange,
                                    llvm::ArrayRef<int64_t> group);
 
 /// Elements that each rank of the mesh sends and receives.
 struct ExchangeCount {
   std::vector<int64_t> sent, received;
 };
-ExchangeCount countExchange(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes, ShardingAttr from,
-                            ShardingAttr to, llvm::ArrayRef<int64_t> shape, int64_t rounds);
+ExchangeCount countExchange(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes,
+                            ShardingAttr from, ShardingAttr to,
+                            llvm::ArrayRef<int64_t> shape, int64_t rounds);
 
 } // namespace cleave::dist
 

@@ -28,9 +28,7 @@ inline AxisSet setOf(llvm::ArrayRef<Axis> axes) {
     set |= AxisSet(1) << axis;
   return set;
 }
-inline bool contains(AxisSet set, Axis axis) {
-  return set >> axis & 1;
-}
+inline bool contains(AxisSet set, Axis axis) { return set >> axis & 1; }
 /// The members of a set in ascending order.
 Axes listOf(AxisSet set);
 
@@ -64,7 +62,8 @@ class MeshAxes {
 public:
   MeshAxes() = default;
   /// Cuts the axes so that each of `refs` is a run of atoms.
-  MeshAxes(mlir::FlatSymbolRefAttr name, MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> refs = {});
+  MeshAxes(mlir::FlatSymbolRefAttr name, MeshAttr mesh,
+           llvm::ArrayRef<AxisRefAttr> refs = {});
 
   /// The one mesh of a module, cut by every axis that its attributes mention.
   /// A module with no mesh, or with two, is an error.
@@ -94,19 +93,24 @@ public:
 
   Layout layout(ShardingAttr sharding) const;
   /// `open`: which dimensions propagation may still split.
-  ShardingAttr sharding(const Layout &layout, llvm::ArrayRef<bool> open = {}) const;
+  ShardingAttr sharding(const Layout &layout,
+                        llvm::ArrayRef<bool> open = {}) const;
 
   /// The shape of a tile of a tensor of `shape`.
-  llvm::SmallVector<int64_t> tile(const Layout &layout, llvm::ArrayRef<int64_t> shape) const;
-  mlir::RankedTensorType tile(const Layout &layout, mlir::RankedTensorType type) const;
+  llvm::SmallVector<int64_t> tile(const Layout &layout,
+                                  llvm::ArrayRef<int64_t> shape) const;
+  mlir::RankedTensorType tile(const Layout &layout,
+                              mlir::RankedTensorType type) const;
 
-  /// Whether tiles of `size` elements under `major` are runs of whole tiles under
-  /// `major` and then `minor`. The whole dimension always is one.
-  bool nests(int64_t size, llvm::ArrayRef<Axis> major, llvm::ArrayRef<Axis> minor) const;
+  /// Whether tiles of `size` elements under `major` are runs of whole tiles
+  /// under `major` and then `minor`. The whole dimension always is one.
+  bool nests(int64_t size, llvm::ArrayRef<Axis> major,
+             llvm::ArrayRef<Axis> minor) const;
 
-  /// The axes over which ranks must exchange elements, or choose among those that
-  /// they have, to bring a tensor of `shape` from one layout to the other.
-  AxisSet exchangeAxes(llvm::ArrayRef<int64_t> shape, const Layout &from, const Layout &to) const;
+  /// The axes over which ranks must exchange elements, or choose among those
+  /// that they have, to bring a tensor of `shape` from one layout to the other.
+  AxisSet exchangeAxes(llvm::ArrayRef<int64_t> shape, const Layout &from,
+                       const Layout &to) const;
 
 private:
   mlir::FlatSymbolRefAttr symbol;

@@ -50,15 +50,16 @@ bool crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b);
 
 /// For errors: how the tensors `whatA` and `whatB` are split over `a` and `b`,
 /// which cross, and what to write instead.
-std::string explainCrossing(MeshAttr mesh, AxisRefAttr a, llvm::StringRef whatA, AxisRefAttr b,
-                            llvm::StringRef whatB);
+std::string explainCrossing(MeshAttr mesh, AxisRefAttr a, llvm::StringRef whatA,
+                            AxisRefAttr b, llvm::StringRef whatB);
 
 /// The axis in its one canonical form: a sub-axis of full size is the whole.
 AxisRefAttr canonicalAxis(MeshAttr mesh, AxisRefAttr axis);
 
 /// Merges neighbours that together are one larger part of an axis:
 /// `"x":(1)2, "x":(2)2` is `"x"` when x has size 4.
-llvm::SmallVector<AxisRefAttr> canonicalAxes(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes);
+llvm::SmallVector<AxisRefAttr> canonicalAxes(MeshAttr mesh,
+                                             llvm::ArrayRef<AxisRefAttr> axes);
 
 //===----------------------------------------------------------------------===//
 // Ranks
@@ -68,15 +69,17 @@ llvm::SmallVector<AxisRefAttr> canonicalAxes(MeshAttr mesh, llvm::ArrayRef<AxisR
 llvm::SmallVector<int64_t> rankCoordinates(MeshAttr mesh, int64_t rank);
 
 /// The row-major index of the rank over `axes` in the order listed.
-int64_t groupIndex(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes, int64_t rank);
+int64_t groupIndex(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes,
+                   int64_t rank);
 
 /// The ranks that differ from `rank` on `axes` only, ordered by their index
 /// over the axes.
-llvm::SmallVector<int64_t> groupOf(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes, int64_t rank);
+llvm::SmallVector<int64_t>
+groupOf(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes, int64_t rank);
 
 /// All groups over `axes`, ordered by their smallest rank.
-llvm::SmallVector<llvm::SmallVector<int64_t>> allGroups(MeshAttr mesh,
-                                                        llvm::ArrayRef<AxisRefAttr> axes);
+llvm::SmallVector<llvm::SmallVector<int64_t>>
+allGroups(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes);
 
 //===----------------------------------------------------------------------===//
 // Shardings
@@ -85,7 +88,8 @@ llvm::SmallVector<llvm::SmallVector<int64_t>> allGroups(MeshAttr mesh,
 /// The shape of a tile.
 llvm::SmallVector<int64_t> tileShape(MeshAttr mesh, ShardingAttr sharding,
                                      llvm::ArrayRef<int64_t> shape);
-mlir::RankedTensorType tileType(MeshAttr mesh, ShardingAttr sharding, mlir::RankedTensorType type);
+mlir::RankedTensorType tileType(MeshAttr mesh, ShardingAttr sharding,
+                                mlir::RankedTensorType type);
 
 /// Where the tile of `rank` begins in the whole tensor, and how many elements
 /// of it are no padding, per dimension.
@@ -93,8 +97,8 @@ struct TileBounds {
   llvm::SmallVector<int64_t> offsets;
   llvm::SmallVector<int64_t> extents;
 };
-TileBounds tileBounds(MeshAttr mesh, ShardingAttr sharding, llvm::ArrayRef<int64_t> shape,
-                      int64_t rank);
+TileBounds tileBounds(MeshAttr mesh, ShardingAttr sharding,
+                      llvm::ArrayRef<int64_t> shape, int64_t rank);
 
 /// True when `fine` splits every dimension by the axes of `coarse` and perhaps
 /// further, so that going from coarse to fine is a local slice.

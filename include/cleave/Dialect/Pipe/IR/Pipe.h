@@ -31,9 +31,11 @@ inline constexpr llvm::StringLiteral kStageAttr = "pipe.stage";
 inline constexpr llvm::StringLiteral kStagesAttr = "pipe.stages";
 /// Of an activation at a cut, argument or result: a trained parameter is among
 /// what it is computed from, so that its cotangent is wanted. Unit.
-inline constexpr llvm::StringLiteral kDifferentiableAttr = "pipe.differentiable";
+inline constexpr llvm::StringLiteral kDifferentiableAttr =
+    "pipe.differentiable";
 
-/// Of a stage's module: the type of the loss and of all scalars that stages add.
+/// Of a stage's module: the type of the loss and of all scalars that stages
+/// add.
 inline constexpr llvm::StringLiteral kScalarAttr = "pipe.scalar";
 
 /// Of an argument or result: a SlotAttr.
