@@ -89,7 +89,7 @@ Value OpPlanner::originOf(Value value) const {
 }
 
 void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
-                         Choice &choice) const {
+                         OpChoice &choice) const {
   if (isa<ConstrainOp>(op))
     return;
   for (ArrayRef<unsigned> group : rule.linear) {
@@ -147,7 +147,7 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
     choice.group = group;
     // Reductions of another kind do not mix with what is carried.
     for (unsigned index = 0; index < op->getNumResults(); ++index) {
-      Choice without = choice;
+      OpChoice without = choice;
       without.carry = 0;
       Layout own = produced(rule, without, index);
       if (own.partial && own.kind != kind) {

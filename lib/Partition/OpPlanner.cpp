@@ -14,9 +14,9 @@ static constexpr double kProduct = 8;
 /// More assignments than this are not weighed; the first ones are enough.
 static constexpr size_t kMaxAssignments = 512;
 
-Choice OpPlanner::choose(Operation *op, const ShardingRule &rule,
-                         ArrayRef<Layout> asked) {
-  Choice best;
+OpChoice OpPlanner::choose(Operation *op, const ShardingRule &rule,
+                           ArrayRef<Layout> asked) {
+  OpChoice best;
   best.factors = agreed(op, rule, asked);
   if (best.factors.empty())
     best.factors = cheapest(op, rule, asked);
@@ -69,7 +69,7 @@ bool OpPlanner::isValid(const ShardingRule &rule, ArrayRef<Axes> axes) const {
 double OpPlanner::cost(Operation *op, const ShardingRule &rule,
                        ArrayRef<Layout> asked, ArrayRef<Axes> axes) const {
   double total = 0, elements = 0;
-  Choice choice;
+  OpChoice choice;
   choice.factors.assign(axes.begin(), axes.end());
   addCarry(op, rule, choice);
   auto move = [&](RankedTensorType type, int64_t bytes, const Layout &from,

@@ -12,7 +12,7 @@
 namespace cleave::partition {
 
 /// The choice for one operation.
-struct Choice {
+struct OpChoice {
   llvm::SmallVector<dist::Axes> factors;
   dist::AxisSet carry = 0;
   dist::ReduceKind carryKind = dist::ReduceKind::Sum;
@@ -38,11 +38,11 @@ public:
     return layouts.find(value)->second;
   }
 
-  Choice choose(mlir::Operation *op, const ShardingRule &rule,
-                llvm::ArrayRef<dist::Layout> asked);
+  OpChoice choose(mlir::Operation *op, const ShardingRule &rule,
+                  llvm::ArrayRef<dist::Layout> asked);
 
   /// The layout in which result `index` appears.
-  dist::Layout produced(const ShardingRule &rule, const Choice &choice,
+  dist::Layout produced(const ShardingRule &rule, const OpChoice &choice,
                         unsigned index) const {
     return producedLayout(rule, choice.factors, choice.carry, choice.carryKind,
                           index);
@@ -100,7 +100,7 @@ private:
   mlir::Value originOf(mlir::Value value) const;
   /// Lets addends pass through the operation where that defers a reduction.
   void addCarry(mlir::Operation *op, const ShardingRule &rule,
-                Choice &choice) const;
+                OpChoice &choice) const;
 
   const dist::MeshAxes &mesh;
   const Cluster &cluster;

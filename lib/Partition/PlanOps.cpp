@@ -107,7 +107,7 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
         continue;
       }
       ShardingRule rule = ruleOf(&op);
-      Choice choice = planner.choose(&op, rule, asked);
+      OpChoice choice = planner.choose(&op, rule, asked);
       SmallVector<Attribute> shardings, factors;
       for (auto [index, result] : llvm::enumerate(op.getResults())) {
         // A result whose splits are not those asked for is moved there at once;
