@@ -1,5 +1,4 @@
-//===- ChunkProducts.cpp - dist-chunk-products
-//------------------------------===//
+//===- ChunkProducts.cpp - dist-chunk-products ----------------------------===//
 //
 // On local programs: a product in pieces, of which one is computed while what
 // the next one reads, or what the last one gave, is on its way.

@@ -1,5 +1,4 @@
-//===- StreamTiles.cpp - operations that read a gathered dimension by tiles
-//-===//
+//===- StreamTiles.cpp - gathered dimensions, read by tiles --------------===//
 
 #include "StreamTiles.h"
 #include "CollectiveParts.h"

@@ -1,5 +1,4 @@
-//===- VarianceCollectives.cpp - what collectives do to states
-//-------------===//
+//===- VarianceCollectives.cpp - what collectives do to states ------------===//
 //
 // Collectives turn what the ranks of a group hold into something else; slices
 // and their kin turn what all ranks hold into a part.

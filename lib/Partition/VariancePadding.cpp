@@ -1,5 +1,4 @@
-//===- VariancePadding.cpp - padding through operations
-//--------------------===//
+//===- VariancePadding.cpp - padding through operations -------------------===//
 //
 // Padding goes where its dimension goes; what combines along a dimension must
 // read the identity of its combination there. That is put by a mask

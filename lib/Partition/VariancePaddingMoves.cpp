@@ -1,5 +1,4 @@
-//===- VariancePaddingMoves.cpp - padding where elements move
-//---------------===//
+//===- VariancePaddingMoves.cpp - padding where elements move -------------===//
 //
 // Collectives, slices, reshapes and gathers by index: what becomes of a
 // dimension's tiles.

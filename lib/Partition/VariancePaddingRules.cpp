@@ -1,5 +1,4 @@
-//===- VariancePaddingRules.cpp - padding through operations
-//---------------===//
+//===- VariancePaddingRules.cpp - padding through operations --------------===//
 //
 // Operations that have a rule: factors say which dimensions lie alike, which
 // are combined, and which are moved.

@@ -1,5 +1,4 @@
-//===- VarianceRegions.cpp - loops and branches
-//----------------------------===//
+//===- VarianceRegions.cpp - loops and branches ---------------------------===//
 //
 // What a loop carries, and what branches give, is one thing wherever it
 // appears.

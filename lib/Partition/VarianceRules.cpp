@@ -1,5 +1,4 @@
-//===- VarianceRules.cpp - states through rules
-//----------------------------===//
+//===- VarianceRules.cpp - states through rules ---------------------------===//
 //
 // What an operation makes of the states of its operands, by its sharding rule
 // on the shapes of tiles.

@@ -1,5 +1,4 @@
-//===- Array.cpp - arrays of the host part and their element types
-//---------===//
+//===- Array.cpp - arrays of the host part and their element types --------===//
 #include "cleave/io/Array.h"
 #include "cleave/io/Error.h"
 

@@ -1,5 +1,4 @@
-//===- File.cpp - mapped input, checked output, atomic folders
-//-------------===//
+//===- File.cpp - mapped input, checked output, atomic folders ------------===//
 #include "cleave/io/File.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/Input.h"

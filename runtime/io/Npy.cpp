@@ -1,5 +1,4 @@
-//===- Npy.cpp - NumPy's array files
-//---------------------------------------===//
+//===- Npy.cpp - NumPy's array files --------------------------------------===//
 #include "cleave/io/Npy.h"
 #include "NpyDetail.h"
 #include "cleave/io/Error.h"

@@ -1,5 +1,4 @@
-//===- NpyDetail.h - shared by the readers and writers of .npy and .npz
-//----===//
+//===- NpyDetail.h - shared by the readers and writers of .npy and .npz ---===//
 #ifndef CLEAVE_IO_NPYDETAIL_H
 #define CLEAVE_IO_NPYDETAIL_H
 

@@ -1,5 +1,4 @@
-//===- Npz.cpp - NumPy's archives
-//------------------------------------------===//
+//===- Npz.cpp - NumPy's archives -----------------------------------------===//
 //
 // An .npz is a zip archive of .npy files. The reader goes by the central
 // directory (the only place that is always right about sizes) and knows zip64;

@@ -1,5 +1,4 @@
-//===- Safetensors.cpp - the format of checkpoints
-//-------------------------===//
+//===- Safetensors.cpp - the format of checkpoints ------------------------===//
 #include "cleave/io/Safetensors.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/Escape.h"

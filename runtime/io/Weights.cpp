@@ -1,5 +1,4 @@
-//===- Weights.cpp - initial values of a program's tensors
-//-----------------===//
+//===- Weights.cpp - initial values of a program's tensors ----------------===//
 #include "cleave/io/Weights.h"
 #include "cleave/io/Digest.h"
 #include "cleave/io/Error.h"

@@ -1,5 +1,4 @@
-//===- Checkpoint.cpp - saving and resuming
-//----------------------------------===//
+//===- Checkpoint.cpp - saving and resuming -------------------------------===//
 #include "cleave/trainer/Checkpoint.h"
 #include "CheckpointFiles.h"
 #include "cleave/io/Digest.h"

@@ -1,5 +1,4 @@
-//===- Executor.cpp - what every executor shares
-//-----------------------------===//
+//===- Executor.cpp - what every executor shares --------------------------===//
 #include "cleave/trainer/Executor.h"
 #include "cleave/io/Error.h"
 

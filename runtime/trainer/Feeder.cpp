@@ -1,5 +1,4 @@
-//===- Feeder.cpp - fills the inputs of a program
-//----------------------------===//
+//===- Feeder.cpp - fills the inputs of a program -------------------------===//
 #include "cleave/trainer/Feeder.h"
 #include "Slices.h"
 #include "cleave/io/Error.h"

@@ -1,5 +1,4 @@
-//===- Infer.cpp - forward only
-//------------------------------------------------===//
+//===- Infer.cpp - forward only -------------------------------------------===//
 //
 // Inputs may hold any number of samples: they are fed in microbatches, the last
 // one filled up with zeros, whose outputs are dropped.

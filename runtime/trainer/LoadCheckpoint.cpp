@@ -1,5 +1,4 @@
-//===- LoadCheckpoint.cpp - what a run begins with
-//--------------------------===//
+//===- LoadCheckpoint.cpp - what a run begins with ------------------------===//
 #include "CheckpointFiles.h"
 #include "LoadTensor.h"
 #include "cleave/io/Error.h"

@@ -1,5 +1,4 @@
-//===- Report.cpp - what a run says while it runs
-//----------------------------===//
+//===- Report.cpp - what a run says while it runs -------------------------===//
 #include "Report.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/Escape.h"

@@ -1,5 +1,4 @@
-//===- Report.h - what a run says while it runs
-//------------------------------===//
+//===- Report.h - what a run says while it runs ---------------------------===//
 #ifndef CLEAVE_TRAINER_REPORT_H
 #define CLEAVE_TRAINER_REPORT_H
 

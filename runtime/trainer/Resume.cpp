@@ -1,5 +1,4 @@
-//===- Resume.cpp - that a resumed run is the same run
-//-----------------------===//
+//===- Resume.cpp - that a resumed run is the same run --------------------===//
 #include "cleave/trainer/Resume.h"
 #include "ResumeText.h"
 #include "Toml.h"

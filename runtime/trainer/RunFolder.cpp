@@ -1,5 +1,4 @@
-//===- RunFolder.cpp - where a run writes and what it goes on from
-//-----------===//
+//===- RunFolder.cpp - where a run writes and what it goes on from --------===//
 #include "RunFolder.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/Escape.h"

@@ -1,5 +1,4 @@
-//===- RunFolder.h - where a run writes and what it goes on from
-//-------------===//
+//===- RunFolder.h - where a run writes and what it goes on from ----------===//
 #ifndef CLEAVE_TRAINER_RUNFOLDER_H
 #define CLEAVE_TRAINER_RUNFOLDER_H
 

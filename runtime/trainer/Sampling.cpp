@@ -1,5 +1,4 @@
-//===- Sampling.cpp - the order of samples
-//----------------------------------===//
+//===- Sampling.cpp - the order of samples --------------------------------===//
 #include "cleave/trainer/Data.h"
 
 namespace cleave {

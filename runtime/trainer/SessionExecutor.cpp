@@ -1,5 +1,4 @@
-//===- SessionExecutor.cpp - serves the loop through the runtime's C ABI
-//-----===//
+//===- SessionExecutor.cpp - serves the loop through the runtime's C ABI --===//
 #include "cleave/io/Error.h"
 #include "cleave/runtime.h"
 #include "cleave/trainer/Executor.h"

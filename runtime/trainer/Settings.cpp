@@ -1,5 +1,4 @@
-//===- Settings.cpp - the keys of the configuration that the loop obeys
-//-----===//
+//===- Settings.cpp - the keys of the configuration that the loop obeys ---===//
 #include "cleave/trainer/Settings.h"
 #include "Toml.h"
 #include "cleave/io/Error.h"

@@ -1,5 +1,4 @@
-//===- Start.cpp - what comes before the first step
-//--------------------------===//
+//===- Start.cpp - what comes before the first step -----------------------===//
 //
 // Everything that can be known to be wrong is found before the first step and
 // before anything is written: data, checkpoint, weights, the output folder.

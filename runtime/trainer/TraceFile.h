@@ -1,5 +1,4 @@
-//===- TraceFile.h - what ranks did when, for a person to look at
-//-----------===//
+//===- TraceFile.h - what ranks did when, for a person to look at ---------===//
 #ifndef CLEAVE_TRAINER_TRACEFILE_H
 #define CLEAVE_TRAINER_TRACEFILE_H
 

@@ -1,5 +1,4 @@
-//===- Array.h - arrays of the host part and their element types
-//-----------===//
+//===- Array.h - arrays of the host part and their element types ----------===//
 #ifndef CLEAVE_IO_ARRAY_H
 #define CLEAVE_IO_ARRAY_H
 

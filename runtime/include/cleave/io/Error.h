@@ -1,5 +1,4 @@
-//===- Error.h - errors of the host part
-//-----------------------------------===//
+//===- Error.h - errors of the host part ----------------------------------===//
 //
 // The host part of the runtime (files, data, training loop) reports errors by
 // throwing Error, which carries the exit code of the contract; the edge (a

@@ -1,5 +1,4 @@
-//===- File.h - mapped input, checked output, atomic folders
-//---------------===//
+//===- File.h - mapped input, checked output, atomic folders --------------===//
 //
 // Reading maps files; writing checks every call, so that a full disk is an
 // error with the file's name and never a short file that looks whole.

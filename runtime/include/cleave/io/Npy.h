@@ -1,5 +1,4 @@
-//===- Npy.h - NumPy's .npy and .npz files
-//---------------------------------===//
+//===- Npy.h - NumPy's .npy and .npz files --------------------------------===//
 //
 // bf16 has no NumPy type: it is written as f32. Entries of an .npz may be
 // stored or deflated; written ones are stored.

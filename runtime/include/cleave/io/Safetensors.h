@@ -1,5 +1,4 @@
-//===- Safetensors.h - the format of checkpoints
-//---------------------------===//
+//===- Safetensors.h - the format of checkpoints --------------------------===//
 //
 // 8 bytes length of the header, the header (JSON, padded with spaces so that
 // data begins at a multiple of 8), then the tensors without gaps. Tensors are

@@ -1,5 +1,4 @@
-//===- Weights.h - initial values of a program's tensors
-//-------------------===//
+//===- Weights.h - initial values of a program's tensors ------------------===//
 #ifndef CLEAVE_IO_WEIGHTS_H
 #define CLEAVE_IO_WEIGHTS_H
 

@@ -1,5 +1,4 @@
-//===- Checkpoint.h - saving and resuming
-//------------------------------------===//
+//===- Checkpoint.h - saving and resuming ---------------------------------===//
 //
 // A checkpoint holds whole tensors under the model's names, so any mesh can
 // resume from it (docs/manifest.md, "A run's folder").

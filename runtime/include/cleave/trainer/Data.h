@@ -1,5 +1,4 @@
-//===- Data.h - what a model is trained on
-//----------------------------------===//
+//===- Data.h - what a model is trained on --------------------------------===//
 //
 // A data set gives the arrays of one sample. Which sample comes when is a
 // function of the seed and the sample's number alone, so that every mesh, every

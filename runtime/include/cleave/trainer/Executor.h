@@ -1,5 +1,4 @@
-//===- Executor.h - what the training loop needs of a running program
-//-------===//
+//===- Executor.h - what the training loop needs of a running program -----===//
 //
 // The loop works against this interface; SessionExecutor serves it through the
 // runtime's C ABI, and tests serve it with a model of a few lines.

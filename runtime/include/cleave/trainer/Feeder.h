@@ -1,5 +1,4 @@
-//===- Feeder.h - fills the inputs of a program
-//------------------------------===//
+//===- Feeder.h - fills the inputs of a program ---------------------------===//
 #ifndef CLEAVE_TRAINER_FEEDER_H
 #define CLEAVE_TRAINER_FEEDER_H
 

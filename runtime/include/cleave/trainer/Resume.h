@@ -1,5 +1,4 @@
-//===- Resume.h - that a resumed run is the same run
-//-------------------------===//
+//===- Resume.h - that a resumed run is the same run ----------------------===//
 //
 // A checkpoint has the configuration that it was made with. What a resume would
 // change of the mathematics has to be asked for, key by key.

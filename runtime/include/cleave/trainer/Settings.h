@@ -1,5 +1,4 @@
-//===- Settings.h - the keys of the configuration that the loop obeys
-//-------===//
+//===- Settings.h - the keys of the configuration that the loop obeys -----===//
 #ifndef CLEAVE_TRAINER_SETTINGS_H
 #define CLEAVE_TRAINER_SETTINGS_H
 

@@ -1,5 +1,4 @@
-//===- Train.h - cleave-run's two commands
-//-----------------------------------===//
+//===- Train.h - cleave-run's two commands --------------------------------===//
 #ifndef CLEAVE_TRAINER_TRAIN_H
 #define CLEAVE_TRAINER_TRAIN_H
 
