@@ -192,6 +192,25 @@ bool reduce::skipOp(ModuleOp module, size_t number, unsigned operand) {
   return true;
 }
 
+bool reduce::returnOperand(ModuleOp module, size_t result, unsigned operand) {
+  SmallVector<partition::Port> results = resultsOf(module);
+  if (result >= results.size())
+    return false;
+  func::FuncOp func = results[result].func;
+  unsigned index = results[result].index;
+  Operation *terminator = func.getBody().front().getTerminator();
+  Operation *op = terminator->getOperand(index).getDefiningOp();
+  if (!op || operand >= op->getNumOperands() ||
+      !isa<RankedTensorType>(op->getOperand(operand).getType()))
+    return false;
+  Value given = op->getOperand(operand);
+  // A sharding, and what else is said of it, is that of another tensor.
+  if (given.getType() != terminator->getOperand(index).getType())
+    func.setResultAttrs(index, ArrayRef<NamedAttribute>());
+  terminator->setOperand(index, given);
+  return true;
+}
+
 bool reduce::inlineRegion(ModuleOp module, size_t number, unsigned side) {
   Ops ops = opsOf(module);
   if (number >= ops.size() || !isa<scf::ForOp, scf::IfOp>(ops[number]))

@@ -43,6 +43,8 @@ bool dropOps(mlir::ModuleOp module, size_t begin, size_t end);
 bool cutOps(mlir::ModuleOp module, size_t begin, size_t end);
 /// An operation's result becomes one of its operands.
 bool skipOp(mlir::ModuleOp module, size_t number, unsigned operand);
+/// A result of a function becomes an operand of what gives it.
+bool returnOperand(mlir::ModuleOp module, size_t result, unsigned operand);
 /// A loop becomes one trip, a branch one of its sides.
 bool inlineRegion(mlir::ModuleOp module, size_t number, unsigned side);
 /// Argument `from` is read as `to` is.

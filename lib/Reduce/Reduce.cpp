@@ -48,9 +48,9 @@ public:
   OwningOpRef<ModuleOp> run() {
     attempt([](ModuleOp) { return true; });
     while (dropFunctions() || dropResults() || cutOps() || dropOps() ||
-           dropNames() || dropNotes() || skipOps() || inlineRegions() ||
-           mergeArguments() || dropShardings() || simplifyShardings() ||
-           dropAxes() || shrinkSizes())
+           dropNames() || dropNotes() || skipOps() || returnOperands() ||
+           inlineRegions() || mergeArguments() || dropShardings() ||
+           simplifyShardings() || dropAxes() || shrinkSizes())
       ;
     return std::move(current);
   }
@@ -111,6 +111,16 @@ private:
       for (unsigned operand = 0; operand < kOperandsTried; ++operand)
         any |= attempt(
             [&](ModuleOp module) { return skipOp(module, number, operand); });
+    return any;
+  }
+
+  bool returnOperands() {
+    bool any = false;
+    for (size_t result = resultsOf(*current).size(); result-- > 0;)
+      for (unsigned operand = 0; operand < kOperandsTried; ++operand)
+        any |= attempt([&](ModuleOp module) {
+          return returnOperand(module, result, operand);
+        });
     return any;
   }
 
