@@ -1,4 +1,5 @@
-"""The reference pages of docs/ are what the sources say: TableGen files, the table of keys."""
+"""The reference pages of docs/ are what the sources say: TableGen files, the table of keys. Links
+between pages lead somewhere, and the index lists every page."""
 
 import os
 import re
@@ -24,6 +25,34 @@ class Docs(unittest.TestCase):
         self.assertGreater(len(names), 60)
         for name in names:
             self.assertTrue({name, name.rsplit(".", 1)[0] + ".*"} & listed, name)
+
+    def links(self, page):
+        """(file, anchor) of each link within the tree."""
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            if "://" not in link:
+                path, _, anchor = link.partition("#")
+                yield ((page.parent / path) if path else page).resolve(), anchor
+
+    def test_links(self):
+        pages = [support.ROOT / "README.md", support.ROOT / "CONTRIBUTING.md",
+                 *(support.ROOT / "docs").glob("*.md"), *(support.ROOT / "test").glob("*/README.md")]
+        count = 0
+        for page in pages:
+            for target, anchor in self.links(page):
+                count += 1
+                with self.subTest(page=page.name, target=target.name, anchor=anchor):
+                    self.assertTrue(target.exists())
+                    if anchor:
+                        titles = re.findall(r"^#+ (.*)$", target.read_text(), re.M)
+                        self.assertIn(anchor, [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+                                               for title in titles])
+        self.assertGreater(count, 100)
+
+    def test_the_index_is_whole(self):
+        index = support.ROOT / "docs" / "README.md"
+        linked = {target for target, _ in self.links(index)}
+        for page in (support.ROOT / "docs").glob("*.md"):
+            self.assertTrue(page == index or page.resolve() in linked, page.name)
 
 
 if __name__ == "__main__":
