@@ -11,6 +11,10 @@
 add_library(cleave-compiler SHARED ${CMAKE_SOURCE_DIR}/cmake/pch/empty.cpp)
 set_target_properties(cleave-compiler PROPERTIES VERSION ${PROJECT_VERSION}
                       SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+target_link_libraries(cleave-compiler PUBLIC MLIR LLVM)
+if(NOT CLEAVE_SANITIZE) # whose runtime is in the executable alone
+  target_link_options(cleave-compiler PRIVATE -Wl,-z,defs)
+endif()
 # Static, without LLVM; what the compiler needs of them is in its library.
 set(CLEAVE_RUNTIME_LIBRARIES cleaveBase cleaveIO cleaveKernels cleaveProgram cleaveRuntime
                              cleaveTrainer)

@@ -135,33 +135,8 @@ std::optional<int64_t> driver::rankCount(const CommonOptions &options) {
 }
 
 void driver::warnOfIdleKeys(const LoadedConfig &loaded, const Mesh &mesh) {
-  const Config &config = loaded.config;
-  const PipelineConfig &pipeline = config.parallel.pipeline, standard;
-  auto isSet = [&](const char *key, bool differs) {
-    return differs && loaded.origins.count(key);
-  };
-  for (auto [key, differs] :
-       {std::pair("parallel.pipeline.schedule",
-                  pipeline.schedule != standard.schedule),
-        {"parallel.pipeline.chunks", pipeline.chunks != standard.chunks},
-        {"parallel.pipeline.stages", pipeline.stages != standard.stages},
-        {"parallel.pipeline.table", pipeline.table != standard.table}})
-    if (isSet(key, differs) && mesh.size(pipeline.axis) <= 1)
-      warn(std::string(key) + " does nothing: the mesh has no axis '" +
-           pipeline.axis + "' of several ranks (mesh." + pipeline.axis +
-           "=N makes one)");
-  if (isSet("parallel.pipeline.table",
-            pipeline.schedule != "custom" && !pipeline.table.empty()) &&
-      mesh.size(pipeline.axis) > 1)
-    warn("parallel.pipeline.table does nothing: parallel.pipeline.schedule is "
-         "\"" +
-         pipeline.schedule + "\", not \"custom\"");
-  if (isSet("train.warmup_steps",
-            config.train.warmupSteps >= config.train.steps &&
-                loaded.origins.count("train.steps")))
-    warn("train.warmup_steps = " + std::to_string(config.train.warmupSteps) +
-         " of train.steps = " + std::to_string(config.train.steps) +
-         ": the learning rate only rises");
+  for (const std::string &text : idleKeys(loaded, mesh))
+    warn(text);
 }
 
 void driver::refuseBookedTypes(const Config &config) {

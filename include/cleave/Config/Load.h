@@ -115,6 +115,10 @@ std::optional<ConfigError> checkTypes(const Config &config);
 // Puts resolved sizes and order back, so that what is written names them.
 void applyMesh(Config &config, const Mesh &mesh);
 
+// What a user should know of keys that were set and do nothing on this mesh, a
+// sentence each.
+std::vector<std::string> idleKeys(const LoadedConfig &loaded, const Mesh &mesh);
+
 // The number of ranks that a launcher (mpirun, srun, torchrun) has started;
 // none outside a launcher.
 std::optional<int64_t> launcherWorldSize();

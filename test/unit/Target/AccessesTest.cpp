@@ -195,7 +195,9 @@ protected:
         func.setArgAttr(
             i, "nn.name",
             builder.getStringAttr(func.getName() + std::to_string(i)));
-        func.setArgAttr(i, "nn.role", builder.getStringAttr("input"));
+        func.setArgAttr(
+            i, "nn.role",
+            nn::RoleAttr::get(builder.getContext(), nn::Role::Input));
         func.setArgAttr(i, rt::kBufferAttr, place(arg));
       }
       for (Operation &op : func.getBody().front())

@@ -13,6 +13,8 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <chrono>
+#include <cstdlib>
+#include <unistd.h>
 
 using namespace mlir;
 using namespace cleave;
@@ -74,10 +76,24 @@ static int huntBugs(Runner &proving, Runner &comparing, Style style) {
   return missed != 0;
 }
 
+// dlopen looks where LD_LIBRARY_PATH said when the process began.
+static void startWithRecorder(char **argv) {
+  const std::string folder = CLEAVE_RECORDER_FOLDER;
+  const char *found = std::getenv("LD_LIBRARY_PATH");
+  std::string path = found ? found : "";
+  if (path.find(folder) != std::string::npos)
+    return;
+  path = folder + (path.empty() ? "" : ":" + path);
+  ::setenv("LD_LIBRARY_PATH", path.c_str(), /*overwrite=*/1);
+  ::execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv) {
   llvm::cl::ParseCommandLineOptions(argc, argv,
                                     "random programs under random shardings\n");
   llvm::sys::PrintStackTraceOnErrorSignal(argv[0]);
+  if (recorded)
+    startWithRecorder(argv);
   TestContext test;
   Style style{compiled || recorded || bf16, bf16};
   CompileStyle compileStyle{bf16, recorded ? program::Device::Cuda
