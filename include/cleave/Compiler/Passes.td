@@ -33,17 +33,28 @@ def CleaveTrainPass : CleavePhase<"cleave-train"> {
                        %x: tensor<4x3xf32> {nn.name = "x", nn.role = #nn.role<input>},
                        %labels: tensor<4xi64> {nn.name = "labels", nn.role = #nn.role<labels>})
         -> (tensor<4x3xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
-      ...
+      %0 = nn.einsum "ab,bc->ac" %x, %w : tensor<4x3xf32>, tensor<3x3xf32> -> tensor<4x3xf32>
+      return %0 : tensor<4x3xf32>
     }
     ```
 
-    After `cleave-train{set=data.labels=labels}`:
+    After `cleave-train{set=data.labels=labels,train.optimizer=sgd}`, where the new
+    functions have bodies:
     ```mlir
-    func.func @forward(...) { ... }
-    func.func @loss(...) { ... }
-    func.func @loss_grad(...) { ... }
-    func.func @update(...) { ... }
-    func.func @init_state(...) { ... }
+    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
+                       %x: tensor<4x3xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                       %labels: tensor<4xi64> {nn.name = "labels", nn.role = #nn.role<labels>})
+        -> (tensor<4x3xf32> {nn.name = "logits", nn.role = #nn.role<output>}) {
+      %0 = nn.einsum "ab,bc->ac" %x, %w : tensor<4x3xf32>, tensor<3x3xf32> -> tensor<4x3xf32>
+      return %0 : tensor<4x3xf32>
+    }
+    func.func private @loss(tensor<3x3xf32>, tensor<4x3xf32>, tensor<4xi64>, tensor<4xi64>)
+        -> (tensor<f32>, tensor<f32>)
+    func.func private @loss_grad(tensor<3x3xf32>, tensor<4x3xf32>, tensor<4xi64>, tensor<4xi64>)
+        -> (tensor<f32>, tensor<f32>, tensor<3x3xf32>)
+    func.func private @update(tensor<3x3xf32>, tensor<3x3xf32>, tensor<3x3xf32>, tensor<f32>, tensor<f32>, tensor<f32>)
+        -> (tensor<3x3xf32>, tensor<3x3xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
+    func.func private @init_state() -> tensor<3x3xf32>
     ```
   }];
 }
@@ -58,19 +69,28 @@ def CleaveShardPass : CleavePhase<"cleave-shard"> {
     collectives. The stages of a pipeline become one module of their actions,
     with the schedule.
 
-    Before `cleave-shard{set=mesh.data=2}`:
+    Before:
     ```mlir
     func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
-                       %x: tensor<4x3xf32> {nn.name = "x", nn.role = #nn.role<input>})
-        -> (tensor<4x3xf32> {nn.name = "y", nn.role = #nn.role<output>}) { ... }
+                       %x: tensor<4x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+        -> (tensor<4x3xf32> {nn.batch_dim = 0 : i64, nn.name = "y", nn.role = #nn.role<output>}) {
+      %0 = nn.einsum "ab,bc->ac" %x, %w : tensor<4x3xf32>, tensor<3x3xf32> -> tensor<4x3xf32>
+      return %0 : tensor<4x3xf32>
+    }
     ```
 
-    After:
+    After `cleave-shard{infer=true set=mesh.data=2}`:
     ```mlir
-    dist.mesh @mesh <["data"=2]>
-    func.func @forward(%w: tensor<3x3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
-                       %x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {} ]>, ...})
-        -> (tensor<2x3xf32> {...}) { ... }
+    dist.mesh @mesh <["data"=2]> links ["intra"]
+    func.func @forward(%w: tensor<3x3xf32> {dist.global_type = tensor<3x3xf32>, dist.sharding = #dist.sharding<@mesh, [{}, {} ]>,
+                                            nn.name = "w", nn.role = #nn.role<parameter>},
+                       %x: tensor<2x3xf32> {dist.global_type = tensor<4x3xf32>, dist.sharding = #dist.sharding<@mesh, [{"data"}, {} ]>,
+                                            nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
+        -> (tensor<2x3xf32> {dist.global_type = tensor<4x3xf32>, dist.sharding = #dist.sharding<@mesh, [{"data"}, {} ]>,
+                             nn.batch_dim = 0 : i64, nn.name = "y", nn.role = #nn.role<output>}) {
+      %0 = nn.einsum "ab,bc->ac" %x, %w : tensor<2x3xf32>, tensor<3x3xf32> -> tensor<2x3xf32>
+      return %0 : tensor<2x3xf32>
+    }
     ```
   }];
 }
