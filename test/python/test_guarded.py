@@ -443,6 +443,11 @@ class RunFolders(Guarded):
         try:
             while "writing to" not in first.stdout.readline():
                 self.assertIsNone(first.poll())
+            # Before it trains a signal ends it at once.
+            log = out / "log.jsonl"
+            while not (log.exists() and '"loss"' in log.read_text()):
+                self.assertIsNone(first.poll())
+                time.sleep(0.02)
             self.refused(2, f"process {first.pid} on {socket.gethostname()} trains there", *train)
             # SIGHUP ends it as SIGTERM does.
             first.send_signal(signal.SIGHUP)
