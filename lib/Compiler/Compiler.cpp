@@ -23,6 +23,7 @@
 #include <filesystem>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 using namespace mlir;
 namespace fs = std::filesystem;
@@ -223,9 +224,12 @@ FailureOr<Lowered> Compiler::lower(const std::string &path) {
     if (failed(lowered) || succeeded(emit(*lowered)))
       return lowered;
     held.drop();
-    settings.target.overlap = false;
   }
+  // The plain order is this program's alone.
+  bool overlap = std::exchange(settings.target.overlap,
+                               settings.target.overlap && !mayFitPlain);
   FailureOr<Lowered> lowered = lowerTrained(path, std::move(*model));
+  settings.target.overlap = overlap;
   if (succeeded(lowered) && failed(emit(*lowered)))
     return failure();
   return lowered;

@@ -157,10 +157,10 @@ LogicalResult cutPipeline(ModuleOp model, const Config &config,
     return failure();
   const pipeline::Table &table = schedule->table;
   bool infers = options.purpose == Purpose::Infer;
-  if (!infers && failed(addLoss(model, config, table.asynchronous)))
+  if (!infers && (failed(addLoss(model, config, table.asynchronous)) ||
+                  (options.afterLoss && failed(options.afterLoss(model)))))
     return failure();
-  if ((options.afterLoss && failed(options.afterLoss(model))) ||
-      failed(orderPositions(model, config, mesh)))
+  if (failed(orderPositions(model, config, mesh)))
     return failure();
   if (isForSteps(options.purpose))
     if (auto forward = model.lookupSymbol<func::FuncOp>(nn::kForwardFunc))
