@@ -1,7 +1,7 @@
 // nn-add-dropout: random zeroes where a branch joins the residual stream, and
 // among the weights of attention.
 
-#include "Boundary.h"
+#include "BuildFunctions.h"
 #include "DropoutPlaces.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"

@@ -1,6 +1,6 @@
 // nn-add-loss: from outputs to a loss sum and its weight.
 
-#include "Boundary.h"
+#include "BuildFunctions.h"
 #include "SplitLoss.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"

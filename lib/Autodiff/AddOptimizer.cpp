@@ -1,6 +1,6 @@
 // nn-add-optimizer: @update and @init_state from the gradients of @loss_grad.
 
-#include "Boundary.h"
+#include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"

@@ -1,6 +1,6 @@
 // nn-add-router-losses: what keeps the load of experts even and logits small.
 
-#include "Boundary.h"
+#include "BuildFunctions.h"
 #include "Routers.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Support/ValueUtils.h"

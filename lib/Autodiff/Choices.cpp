@@ -2,7 +2,7 @@
 
 #include "Choices.h"
 
-#include "Boundary.h"
+#include "BuildFunctions.h"
 
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"

@@ -1,6 +1,6 @@
 // nn-count-choices: how many slots chose each expert.
 
-#include "Boundary.h"
+#include "BuildFunctions.h"
 #include "Choices.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"

@@ -2,7 +2,7 @@
 // order of the walk, what is active and what is saved; every operation knows
 // its own derivative.
 
-#include "Boundary.h"
+#include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"

@@ -3,7 +3,7 @@
 // answer (LoweringInterface::getPrecision); this pass carries answers from one
 // operation to the next.
 
-#include "Boundary.h"
+#include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Interfaces/Interfaces.h"

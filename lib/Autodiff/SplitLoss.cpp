@@ -2,7 +2,7 @@
 
 #include "SplitLoss.h"
 
-#include "Boundary.h"
+#include "BuildFunctions.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Support/ValueUtils.h"

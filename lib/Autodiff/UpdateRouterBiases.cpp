@@ -1,7 +1,7 @@
 // nn-update-router-biases: @update moves the biases of routers towards even
 // loads.
 
-#include "Boundary.h"
+#include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Support/ValueUtils.h"

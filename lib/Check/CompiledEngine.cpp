@@ -9,7 +9,7 @@
 #include "cleave/Compiler/Backend.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/StageAttrs.h"
-#include "cleave/Memory/Boundary.h"
+#include "cleave/Memory/BoundaryTable.h"
 #include "cleave/Target/Schedule.h"
 #include "cleave/Target/Target.h"
 #include "cleave/io/Temporary.h"

@@ -2,7 +2,7 @@
 
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Codegen/Optimize.h"
-#include "cleave/Kernels/Kernels.h"
+#include "cleave/Fusion/Fusion.h"
 #include "cleave/io/Temporary.h"
 #include "cleave/io/WriteError.h"
 

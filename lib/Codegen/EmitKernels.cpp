@@ -3,7 +3,7 @@
 #include "Emitter.h"
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
-#include "cleave/Kernels/Kernels.h"
+#include "cleave/Fusion/Fusion.h"
 
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 

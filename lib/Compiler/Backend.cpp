@@ -3,7 +3,7 @@
 #include "cleave/Compiler/Backend.h"
 
 #include "cleave/Conversion/ToRT/Passes.h"
-#include "cleave/Kernels/Passes.h"
+#include "cleave/Fusion/Passes.h"
 #include "cleave/Memory/Passes.h"
 #include "cleave/Schedule/Passes.h"
 #include "cleave/Support/Passes.h"

@@ -10,7 +10,7 @@
 #include "cleave/Compiler/Stages.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/StageAttrs.h"
-#include "cleave/Pipeline/Verify.h"
+#include "cleave/PipelineSchedule/Verify.h"
 #include "cleave/Support/Errors.h"
 #include "cleave/Support/Passes.h"
 #include "cleave/Target/Target.h"

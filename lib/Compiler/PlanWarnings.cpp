@@ -7,7 +7,7 @@
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/Dist/IR/Sharding.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
-#include "cleave/Pipeline/Replay.h"
+#include "cleave/PipelineSchedule/Replay.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringSet.h"

@@ -4,7 +4,7 @@
 
 #include "cleave/Dialect/NN/IR/Ports.h"
 #include "cleave/Interfaces/StageAttrs.h"
-#include "cleave/Pipeline/Replay.h"
+#include "cleave/PipelineSchedule/Replay.h"
 #include "cleave/Target/Schedule.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -6,7 +6,7 @@
 
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
-#include "cleave/Memory/Boundary.h"
+#include "cleave/Memory/BoundaryTable.h"
 #include "cleave/exchange.h"
 
 #include "llvm/ADT/STLExtras.h"

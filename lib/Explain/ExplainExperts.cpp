@@ -2,7 +2,7 @@
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Explain/Explain.h"
-#include "cleave/Memory/Boundary.h"
+#include "cleave/Memory/BoundaryTable.h"
 
 #include "llvm/ADT/STLExtras.h"
 

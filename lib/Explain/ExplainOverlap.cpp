@@ -6,7 +6,7 @@
 #include "ExplainTraffic.h"
 
 #include "cleave/Dialect/RT/IR/RT.h"
-#include "cleave/Pipeline/Replay.h"
+#include "cleave/PipelineSchedule/Replay.h"
 #include "cleave/exchange.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // rt-align-kernels: of which numbers the addresses of kernels are multiples.
 
-#include "cleave/Kernels/Kernels.h"
-#include "cleave/Memory/Boundary.h"
+#include "cleave/Fusion/Fusion.h"
+#include "cleave/Memory/BoundaryTable.h"
 #include "cleave/Memory/Passes.h"
 
 #include "cleave/Dialect/RT/IR/RT.h"

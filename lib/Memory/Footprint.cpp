@@ -5,7 +5,7 @@
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/Arenas.h"
-#include "cleave/Memory/Boundary.h"
+#include "cleave/Memory/BoundaryTable.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Format.h"

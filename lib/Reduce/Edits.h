@@ -5,7 +5,7 @@
 #ifndef CLEAVE_LIB_REDUCE_EDITS_H
 #define CLEAVE_LIB_REDUCE_EDITS_H
 
-#include "cleave/Partition/Boundary.h"
+#include "cleave/Partition/Utils/PortTable.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 

@@ -4,7 +4,7 @@
 
 #include "Edits.h"
 
-#include "cleave/Partition/FactorGraph.h"
+#include "cleave/Partition/Propagation/FactorGraph.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 

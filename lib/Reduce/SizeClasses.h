@@ -4,7 +4,7 @@
 #define CLEAVE_LIB_REDUCE_SIZECLASSES_H
 
 #include "cleave/Interfaces/Interfaces.h"
-#include "cleave/Partition/Boundary.h"
+#include "cleave/Partition/Utils/PortTable.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/EquivalenceClasses.h"

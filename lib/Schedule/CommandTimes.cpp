@@ -2,7 +2,7 @@
 
 #include "CommandTimes.h"
 
-#include "cleave/Memory/Boundary.h"
+#include "cleave/Memory/BoundaryTable.h"
 
 using namespace mlir;
 using namespace cleave;

@@ -1,7 +1,7 @@
 // rt-schedule: the order of commands.
 
 #include "cleave/Dialect/RT/IR/RT.h"
-#include "cleave/Memory/Boundary.h"
+#include "cleave/Memory/BoundaryTable.h"
 #include "cleave/Schedule/Passes.h"
 
 namespace cleave {

@@ -3,7 +3,7 @@
 #include "Split.h"
 
 #include "cleave/Interfaces/Condition.h"
-#include "cleave/Memory/Boundary.h"
+#include "cleave/Memory/BoundaryTable.h"
 #include "cleave/Schedule/Passes.h"
 
 namespace cleave {

@@ -2,10 +2,10 @@
 
 #include "AttentionPins.h"
 
-#include "Boundary.h"
 #include "DimClasses.h"
 #include "HeadSplit.h"
 #include "Residuals.h"
+#include "StrategyUtils.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/IRMapping.h"

@@ -1,7 +1,7 @@
 // strategy-data: the batch and the positions, and what follows for gradients,
 // state and parameters.
 
-#include "Boundary.h"
+#include "StrategyUtils.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 #include "cleave/Interfaces/StageAttrs.h"

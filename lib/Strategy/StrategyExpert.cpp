@@ -1,7 +1,7 @@
 // strategy-expert: which parameters are experts, and how they lie.
 
-#include "Boundary.h"
 #include "DimClasses.h"
+#include "StrategyUtils.h"
 #include "cleave/Strategy/Passes.h"
 
 #include "llvm/ADT/StringMap.h"

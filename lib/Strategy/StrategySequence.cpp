@@ -1,7 +1,7 @@
 // strategy-sequence: positions split inside attention, heads or rings.
 
 #include "AttentionPins.h"
-#include "Boundary.h"
+#include "StrategyUtils.h"
 #include "TableGradients.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Strategy/Passes.h"

@@ -1,6 +1,6 @@
 // strategy-shard: shardings of parameters by hand.
 
-#include "Boundary.h"
+#include "StrategyUtils.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Interfaces/MatchNames.h"
 #include "cleave/Interfaces/StageAttrs.h"

@@ -1,6 +1,6 @@
 // strategy-tensor: which dimensions of which parameters to split.
 
-#include "Boundary.h"
+#include "StrategyUtils.h"
 #include "TensorPlan.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Strategy/Passes.h"

@@ -2,7 +2,7 @@
 
 #include "TableGradients.h"
 
-#include "Boundary.h"
+#include "StrategyUtils.h"
 
 using namespace mlir;
 using namespace cleave;

@@ -12,7 +12,7 @@
 #ifndef CLEAVE_LIB_STRATEGY_TENSORSCHEME_H
 #define CLEAVE_LIB_STRATEGY_TENSORSCHEME_H
 
-#include "Boundary.h"
+#include "StrategyUtils.h"
 
 namespace cleave::strategy {
 

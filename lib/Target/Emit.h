@@ -5,7 +5,7 @@
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/RT/IR/RT.h"
-#include "cleave/Memory/Boundary.h"
+#include "cleave/Memory/BoundaryTable.h"
 #include "cleave/program.h"
 
 #include "llvm/ADT/StringMap.h"

@@ -3,7 +3,7 @@
 #include "Emit.h"
 
 #include "cleave/Codegen/GPU/GPU.h"
-#include "cleave/Kernels/Kernels.h"
+#include "cleave/Fusion/Fusion.h"
 
 #include <map>
 #include <numeric>

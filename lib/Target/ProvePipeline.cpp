@@ -4,7 +4,7 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/StageAttrs.h"
-#include "cleave/Pipeline/VerifyProgram.h"
+#include "cleave/PipelineSchedule/VerifyProgram.h"
 
 #include "llvm/ADT/StringExtras.h"
 

@@ -4,9 +4,9 @@
 
 #include "cleave/Config/Cluster.h"
 #include "cleave/Config/Load.h"
-#include "cleave/Pipeline/Lower.h"
-#include "cleave/Pipeline/Table.h"
-#include "cleave/Pipeline/Verify.h"
+#include "cleave/PipelineSchedule/Lower.h"
+#include "cleave/PipelineSchedule/Table.h"
+#include "cleave/PipelineSchedule/Verify.h"
 
 using namespace cleave;
 

@@ -25,10 +25,10 @@ FILES = {
     "test/models/reference.py": "import onnxwire",
 }
 # What programs are made from.
-MADE = {"cleave": ["lib/Partition/Reshard.cpp", "runtime/src/rank.cpp"],
-        "cleave-opt": ["lib/Partition/Reshard.cpp"],
+MADE = {"cleave": ["lib/Partition/Reshard/Reshard.cpp", "runtime/src/rank.cpp"],
+        "cleave-opt": ["lib/Partition/Reshard/Reshard.cpp"],
         "cleave-run": ["runtime/src/rank.cpp"],
-        "cleave-unit-reshard": ["lib/Partition/Reshard.cpp", "test/unit/Partition/ReshardTest.cpp"],
+        "cleave-unit-reshard": ["lib/Partition/Reshard/Reshard.cpp", "test/unit/Partition/ReshardTest.cpp"],
         "cleave-unit-import": ["lib/Import/ONNX/Model.cpp"]}
 
 
@@ -52,7 +52,7 @@ class Reach(unittest.TestCase):
 
     def test_a_source_reaches_what_runs_its_programs(self):
         lit = ["test/Driver/train.test", "test/Partition/reshard.mlir"]
-        self.assertEqual(self.of("lib/Partition/Reshard.cpp"),
+        self.assertEqual(self.of("lib/Partition/Reshard/Reshard.cpp"),
                          [lit, ["cleave-unit-reshard"], ["test_format", "test_train"]])
         self.assertEqual(self.of("runtime/src/rank.cpp"),
                          [lit[:1], [], ["test_format", "test_run", "test_train"]])

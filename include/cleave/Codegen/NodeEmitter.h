@@ -9,7 +9,7 @@
 #ifndef CLEAVE_CODEGEN_NODEEMITTER_H
 #define CLEAVE_CODEGEN_NODEEMITTER_H
 
-#include "cleave/Kernels/KernelPlan.h"
+#include "cleave/Fusion/KernelPlan.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

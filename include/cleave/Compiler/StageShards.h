@@ -4,7 +4,7 @@
 #define CLEAVE_COMPILER_STAGESHARDS_H
 
 #include "cleave/Config/Load.h"
-#include "cleave/Pipeline/Table.h"
+#include "cleave/PipelineSchedule/Table.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

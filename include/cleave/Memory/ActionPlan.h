@@ -4,7 +4,7 @@
 #define CLEAVE_MEMORY_ACTIONPLAN_H
 
 #include "cleave/Dialect/RT/IR/RT.h"
-#include "cleave/Memory/Boundary.h"
+#include "cleave/Memory/BoundaryTable.h"
 
 #include "llvm/ADT/DenseMap.h"
 

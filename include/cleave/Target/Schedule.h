@@ -4,7 +4,7 @@
 #ifndef CLEAVE_TARGET_SCHEDULE_H
 #define CLEAVE_TARGET_SCHEDULE_H
 
-#include "cleave/Pipeline/Lower.h"
+#include "cleave/PipelineSchedule/Lower.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

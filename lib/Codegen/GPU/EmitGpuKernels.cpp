@@ -6,7 +6,7 @@
 #include "cleave/Codegen/ExpandMath.h"
 #include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
-#include "cleave/Kernels/Kernels.h"
+#include "cleave/Fusion/Fusion.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

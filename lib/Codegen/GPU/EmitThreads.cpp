@@ -2,7 +2,7 @@
 
 #include "GpuEmitter.h"
 
-#include "cleave/Kernels/Kernels.h"
+#include "cleave/Fusion/Fusion.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

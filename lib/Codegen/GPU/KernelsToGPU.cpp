@@ -2,7 +2,7 @@
 
 #include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Codegen/Passes.h"
-#include "cleave/Kernels/Kernels.h"
+#include "cleave/Fusion/Fusion.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

@@ -11,7 +11,7 @@
 #ifndef CLEAVE_LIB_CODEGEN_GPU_LAUNCH_H
 #define CLEAVE_LIB_CODEGEN_GPU_LAUNCH_H
 
-#include "cleave/Kernels/KernelPlan.h"
+#include "cleave/Fusion/KernelPlan.h"
 
 namespace cleave::codegen {
 

@@ -13,7 +13,8 @@
 //   that it stays in its arena, and notes it for recordings of a device;
 // - traces (traffic.cpp): bytes of what is Data;
 // - the proofs about transfers that are under way, and about slots
-//   (lib/Pipeline/Touches.h): ranges, and whether they are read or written;
+//   (lib/PipelineSchedule/Touches.h): ranges, and whether they are read or
+//   written;
 // - injected faults (lib/Check): who reads what a transfer brings, and all
 //   addresses of a command that is moved to another slot.
 //

@@ -3,7 +3,7 @@
 #include "Harness.h"
 
 #include "cleave/Codegen/GPU/GPU.h"
-#include "cleave/Kernels/Kernels.h"
+#include "cleave/Fusion/Fusion.h"
 
 #include "llvm/ADT/APFloat.h"
 #include "gtest/gtest.h"

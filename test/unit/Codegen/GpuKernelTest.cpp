@@ -6,7 +6,7 @@
 
 #include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
-#include "cleave/Kernels/Kernels.h"
+#include "cleave/Fusion/Fusion.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 #include "gtest/gtest.h"

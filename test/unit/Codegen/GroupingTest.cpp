@@ -1,6 +1,6 @@
 // How much work it is to decide which operations share a kernel.
 
-#include "../../../lib/Kernels/FormKernels.h"
+#include "../../../lib/Fusion/FormKernels.h"
 
 #include "Harness.h"
 

@@ -4,9 +4,9 @@
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Fusion/Fusion.h"
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interpreter/Interpreter.h"
-#include "cleave/Kernels/Kernels.h"
 #include "cleave/runtime.h"
 
 #include "mlir/IR/Verifier.h"

@@ -4,9 +4,9 @@
 #ifndef CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
 #define CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
 
+#include "GpuInterpreter.h"
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Interfaces/Tensor.h"
-#include "cleave/Interpreter/GpuInterpreter.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"

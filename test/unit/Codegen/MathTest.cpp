@@ -2,7 +2,7 @@
 
 #include "Harness.h"
 
-#include "cleave/Kernels/Kernels.h"
+#include "cleave/Fusion/Fusion.h"
 
 #include "llvm/Object/ELFObjectFile.h"
 #include "gtest/gtest.h"

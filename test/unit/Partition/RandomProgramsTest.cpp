@@ -7,8 +7,8 @@
 #include "Random/Bugs.h"
 #include "Random/Shrink.h"
 
-#include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Partition/Utils/PortTable.h"
 #include "cleave/Reduce/Reduce.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"

@@ -3,7 +3,7 @@
 #ifndef CLEAVE_TEST_RESHARDBOUNDS_H
 #define CLEAVE_TEST_RESHARDBOUNDS_H
 
-#include "../../../lib/Partition/ReshardCost.h"
+#include "../../../lib/Partition/Reshard/ReshardCost.h"
 
 #include <vector>
 

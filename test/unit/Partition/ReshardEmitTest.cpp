@@ -4,11 +4,11 @@
 
 #include "Context.h"
 
-#include "../../../lib/Partition/ReshardExhaustive.h"
+#include "../../../lib/Partition/Reshard/ReshardExhaustive.h"
 
 #include "cleave/Interpreter/Interpreter.h"
-#include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Partition/Utils/PortTable.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"

@@ -4,8 +4,8 @@
 
 #include "Context.h"
 
-#include "../../../lib/Partition/ReshardCost.h"
-#include "../../../lib/Partition/ReshardExhaustive.h"
+#include "../../../lib/Partition/Reshard/ReshardCost.h"
+#include "../../../lib/Partition/Reshard/ReshardExhaustive.h"
 
 #include "cleave/Dialect/Dist/IR/Exchange.h"
 

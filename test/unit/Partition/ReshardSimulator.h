@@ -4,7 +4,7 @@
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RESHARDSIMULATOR_H
 #define CLEAVE_TEST_UNIT_PARTITION_RESHARDSIMULATOR_H
 
-#include "cleave/Partition/Reshard.h"
+#include "cleave/Partition/Reshard/Reshard.h"
 #include "cleave/exchange.h"
 
 namespace cleave::test {

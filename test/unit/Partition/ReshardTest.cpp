@@ -10,7 +10,7 @@
 #include "ReshardBounds.h"
 #include "ReshardSimulator.h"
 
-#include "../../../lib/Partition/ReshardExhaustive.h"
+#include "../../../lib/Partition/Reshard/ReshardExhaustive.h"
 
 #include "gtest/gtest.h"
 

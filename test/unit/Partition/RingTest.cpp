@@ -7,8 +7,8 @@
 #include "Context.h"
 
 #include "cleave/Interpreter/Interpreter.h"
-#include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Partition/Utils/PortTable.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"

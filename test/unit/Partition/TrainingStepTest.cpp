@@ -6,8 +6,8 @@
 
 #include "cleave/Autodiff/RegisterPasses.h"
 #include "cleave/Interpreter/Interpreter.h"
-#include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/RegisterPasses.h"
+#include "cleave/Partition/Utils/PortTable.h"
 #include "cleave/Strategy/RegisterPasses.h"
 
 #include "mlir/Parser/Parser.h"

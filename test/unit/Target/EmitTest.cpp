@@ -1,14 +1,14 @@
 // What programs for CUDA devices say of kernels, and that the kernels do no
 // more: they run in the interpreter, on memory of exactly those bytes.
 
+#include "GpuInterpreter.h"
 #include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Compiler/Backend.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Fusion/Fusion.h"
 #include "cleave/Interfaces/Interfaces.h"
-#include "cleave/Interpreter/GpuInterpreter.h"
-#include "cleave/Kernels/Kernels.h"
 #include "cleave/Memory/Passes.h"
 
 #include "mlir/Parser/Parser.h"

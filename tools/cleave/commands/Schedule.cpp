@@ -2,8 +2,8 @@
 
 #include "commands/Commands.h"
 
-#include "cleave/Pipeline/Draw.h"
-#include "cleave/Pipeline/Verify.h"
+#include "cleave/PipelineSchedule/Draw.h"
+#include "cleave/PipelineSchedule/Verify.h"
 #include "cleave/io/File.h"
 #include "cleave/io/Input.h"
 

@@ -5,7 +5,7 @@
 #include "Bugs.h"
 #include "Shrink.h"
 
-#include "cleave/Partition/FactorGraph.h"
+#include "cleave/Partition/Propagation/FactorGraph.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;

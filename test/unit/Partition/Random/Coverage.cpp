@@ -2,7 +2,7 @@
 
 #include "Coverage.h"
 
-#include "cleave/Partition/FactorGraph.h"
+#include "cleave/Partition/Propagation/FactorGraph.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/FormatVariadic.h"

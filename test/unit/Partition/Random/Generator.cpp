@@ -3,7 +3,7 @@
 
 #include "Generator.h"
 
-#include "cleave/Partition/Boundary.h"
+#include "cleave/Partition/Utils/PortTable.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;

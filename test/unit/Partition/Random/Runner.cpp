@@ -4,8 +4,8 @@
 
 #include "Oracle.h"
 
-#include "cleave/Partition/Boundary.h"
 #include "cleave/Partition/RegisterPasses.h"
+#include "cleave/Partition/Utils/PortTable.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassInstrumentation.h"

@@ -1,0 +1,49 @@
+// Kernel functions: how they are marked, and their vocabulary.
+
+#ifndef CLEAVE_FUSION_FUSION_H
+#define CLEAVE_FUSION_FUSION_H
+
+#include "cleave/Interfaces/ProgramWalk.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/bit.h"
+
+#include <algorithm>
+
+namespace cleave::kernels {
+
+using cleave::kKernelAttr;
+/// The parallel iterations are [0, extent).
+inline constexpr llvm::StringLiteral kExtentAttr = "nn.extent";
+/// Fewer iterations than this are not worth a thread of their own.
+inline constexpr llvm::StringLiteral kGrainAttr = "nn.grain";
+/// Pairs (result, operand) of which the result may take the operand's memory.
+inline constexpr llvm::StringLiteral kInPlaceAttr = "nn.inplace";
+
+/// Bytes of which the addresses of operands, then of results are multiples: on
+/// GPUs, 16 where the attribute is absent.
+inline constexpr llvm::StringLiteral kAlignAttr = "nn.align";
+/// Where kernels are not told otherwise, and the bytes of their widest access.
+inline constexpr int64_t kKernelAlignment = 16;
+
+/// The bytes of the widest access to a tensor of so many: none is longer than
+/// the tensor.
+inline int64_t widestAccess(int64_t bytes) {
+  return std::min<int64_t>(
+      kKernelAlignment, llvm::bit_floor<uint64_t>(std::max<int64_t>(bytes, 1)));
+}
+
+/// Rewrites everything under `root` into the kernel vocabulary, by
+/// LoweringInterface::decompose. `rewritten` sees each operation and what
+/// replaces it before it is erased.
+void decomposeAll(mlir::Operation *root,
+                  llvm::function_ref<void(mlir::Operation *,
+                                          llvm::ArrayRef<mlir::Operation *>)>
+                      rewritten = nullptr);
+
+/// Plans a kernel function and sets its extent, grain and in-place attributes.
+mlir::LogicalResult annotateKernel(mlir::func::FuncOp kernel);
+
+} // namespace cleave::kernels
+
+#endif

@@ -1,0 +1,117 @@
+// Linear expressions over loop variables: where a kernel reads and writes.
+//
+// Views (reshape, transpose, slice, broadcast, ...) cost nothing in a kernel:
+// they change the expressions by which their operand is read. Divisions and
+// remainders by constants, which reshapes ask for, are simplified with the
+// ranges of the variables; what cannot be simplified becomes a variable of its
+// own, and splitting an index and putting it together again gives the index.
+
+#ifndef CLEAVE_FUSION_INDEXEXPR_H
+#define CLEAVE_FUSION_INDEXEXPR_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace cleave::kernels {
+
+struct IndexVar;
+struct Node;
+
+/// constant + sum of coefficient * variable. Equal expressions are spelled
+/// equally as far as the simplifier sees.
+class IndexExpr {
+public:
+  using Term = std::pair<const IndexVar *, int64_t>;
+
+  IndexExpr(int64_t constant = 0) : constantTerm(constant) {}
+  static IndexExpr of(const IndexVar *var);
+
+  int64_t constant() const { return constantTerm; }
+  llvm::ArrayRef<Term> terms() const { return termList; }
+  bool isConstant() const { return termList.empty(); }
+
+  /// Bounds, inclusive, from the ranges of the variables.
+  int64_t min() const;
+  int64_t max() const;
+  /// The loops that the value depends on, as a set.
+  uint64_t loops() const;
+  /// The factor of a variable; 0 where it does not occur.
+  int64_t coefficient(const IndexVar *var) const;
+
+  IndexExpr operator+(const IndexExpr &other) const;
+  IndexExpr operator-(const IndexExpr &other) const;
+  IndexExpr operator*(int64_t factor) const;
+  bool operator==(const IndexExpr &other) const {
+    return constantTerm == other.constantTerm && termList == other.termList;
+  }
+  bool operator<(const IndexExpr &other) const;
+
+private:
+  int64_t constantTerm;
+  llvm::SmallVector<Term, 3> termList; // ordered by the variables' ids
+};
+
+/// A variable with 0 <= value < size.
+struct IndexVar {
+  enum class Kind {
+    Loop,     ///< counted by a loop, `loop` its number
+    FloorDiv, ///< base / divisor, rounded down
+    Mod,      ///< base - base / divisor * divisor
+    Data,     ///< an index that is data: the value of `node`
+  };
+  unsigned id;
+  Kind kind;
+  int64_t size;
+  uint64_t loops; ///< the loops it depends on
+  unsigned loop = 0;
+  IndexExpr base;
+  int64_t divisor = 1;
+  Node *node = nullptr;
+};
+
+/// Whether an element at `index` is one of a tensor of this shape, whatever
+/// guards say. Data is only in range where its guards hold, so it never is.
+bool isInBounds(llvm::ArrayRef<IndexExpr> index, llvm::ArrayRef<int64_t> shape);
+
+/// Owns variables and knows the algebra.
+class IndexSpace {
+public:
+  /// A loop of `size` iterations. Its number is less than 64.
+  const IndexVar *addLoop(int64_t size);
+  unsigned numLoops() const { return loopCount; }
+  /// A variable of one loop as an expression: 0 where the loop runs once.
+  static IndexExpr indexOf(const IndexVar *loop) {
+    return loop->size == 1 ? IndexExpr(0) : IndexExpr::of(loop);
+  }
+  /// An index that is data, in [0, size), read by `node`.
+  IndexExpr data(Node *node, int64_t size, uint64_t loops);
+
+  IndexExpr floorDiv(const IndexExpr &expr, int64_t divisor);
+  IndexExpr mod(const IndexExpr &expr, int64_t divisor);
+
+  /// Row-major index of an element -> its index in each dimension.
+  llvm::SmallVector<IndexExpr> delinearize(IndexExpr index,
+                                           llvm::ArrayRef<int64_t> shape);
+  IndexExpr linearize(llvm::ArrayRef<IndexExpr> index,
+                      llvm::ArrayRef<int64_t> shape);
+
+private:
+  const IndexVar *unique(IndexVar::Kind kind, const IndexExpr &base,
+                         int64_t divisor, int64_t size);
+  IndexVar *create(IndexVar::Kind kind, int64_t size, uint64_t loops);
+  /// Replaces a * Mod(e, k) + a k * FloorDiv(e, k) by a * e.
+  IndexExpr recombine(IndexExpr expr);
+
+  unsigned loopCount = 0;
+  std::vector<std::unique_ptr<IndexVar>> vars;
+  std::map<std::tuple<int, int64_t, IndexExpr>, const IndexVar *> derived;
+};
+
+} // namespace cleave::kernels
+
+#endif

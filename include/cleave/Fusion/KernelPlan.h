@@ -1,0 +1,173 @@
+// The loops of one kernel: which values are computed in which loop, from what.
+//
+// A kernel is a set of operations of the kernel vocabulary (elementwise arith
+// and math, views, nn.reduce, nn.gather, nn.scatter_add). Its plan is found by
+// pulling: an element of a result, at an index expression over loop variables,
+// is an expression over elements of the operands at other index expressions,
+// down to loads. A plan has one of three shapes:
+//
+//   Flat       all results have N elements, computed in one loop
+//   Rows       a loop over rows, shared by all results; in each row, loops
+//              over columns that reduce or store, and scalars between them
+//   Scatter    a loop over the rows of a table that others are added to
+//
+// The loop over rows (blocks of elements in Flat) is the parallel one.
+
+#ifndef CLEAVE_FUSION_KERNELPLAN_H
+#define CLEAVE_FUSION_KERNELPLAN_H
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Fusion/IndexExpr.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <deque>
+#include <string>
+
+namespace cleave::kernels {
+
+struct Reduction;
+
+/// An element of some tensor, as an expression.
+struct Node {
+  enum class Kind {
+    Compute,    ///< an elementwise operation on `operands`
+    Load,       ///< element `index` of kernel argument `source`
+    Constant,   ///< `value`
+    Table,      ///< element `index` of the constant tensor `value`
+    Index,      ///< the value of `index`
+    InRange,    ///< whether low <= index < high
+    Select,     ///< operands[0] ? operands[1] : operands[2]
+    Reduced,    ///< the outcome of `reduction`
+    RankOffset, ///< this rank's tile offset: `op` is a dist operation
+  };
+  unsigned id = 0;
+  Kind kind = Kind::Constant;
+  mlir::Type type;    ///< element type
+  uint64_t loops = 0; ///< the loops whose variables it depends on
+  int stage = 0;      ///< how many row reductions must have finished before
+  mlir::Operation *op = nullptr;
+  unsigned result = 0; ///< which result of `op`
+  llvm::SmallVector<Node *, 3> operands;
+  unsigned source = 0;
+  IndexExpr index;
+  Node *guard = nullptr; ///< loads nothing where this is false
+  int64_t low = 0, high = 0;
+  mlir::Attribute value;
+  Reduction *reduction = nullptr;
+};
+
+/// Columns of a row: `outer` times `lane` of them, `lane` being the loop that
+/// becomes vectors. In a flat plan, all elements.
+struct Columns {
+  int64_t count = 1;
+  const IndexVar *outer = nullptr, *lane = nullptr;
+  IndexExpr index() const {
+    return IndexSpace::indexOf(outer) * lane->size + IndexSpace::indexOf(lane);
+  }
+};
+
+struct Reduction {
+  nn::ReduceOp op;
+  Node *input = nullptr;
+  Node *outcome = nullptr;
+  /// Of a row: reduces over `columns`, once per row. Otherwise sequential, over
+  /// `sequence`, wherever the outcome is needed.
+  Columns *columns = nullptr;
+  const IndexVar *sequence = nullptr;
+  bool perRow() const { return columns != nullptr; }
+};
+
+struct Store {
+  unsigned result; ///< index of the kernel's result
+  Node *value;
+  IndexExpr index;
+};
+
+/// A value that an early loop computes and later loops of the same row read
+/// again, because that costs less than to compute it again.
+struct RowBuffer {
+  Node *value;
+  Columns *columns;
+  size_t first;    ///< the loop that computes it
+  int result = -1; ///< the kernel's result that holds it anyway
+};
+
+/// A loop over columns.
+struct ColumnLoop {
+  Columns *columns;
+  int stage;
+  llvm::SmallVector<Reduction *> reductions;
+  llvm::SmallVector<Store> stores;
+};
+
+class KernelPlan {
+public:
+  enum class Shape { Flat, Rows, Scatter };
+
+  /// Plans the computation of `outputs` by the operations for which `inside`
+  /// holds. Values from elsewhere are arguments, numbered from
+  /// `firstArguments`, then in order of discovery. An error message where no
+  /// plan exists.
+  static std::unique_ptr<KernelPlan>
+  create(llvm::ArrayRef<mlir::Value> outputs,
+         llvm::ArrayRef<mlir::Value> firstArguments,
+         llvm::function_ref<bool(mlir::Operation *)> inside,
+         std::string &error);
+  /// The plan of a kernel function.
+  static std::unique_ptr<KernelPlan> create(mlir::func::FuncOp kernel,
+                                            std::string &error);
+
+  Shape shape = Shape::Flat;
+  IndexSpace space;
+  /// Arguments that are loaded from; then come the results.
+  llvm::SetVector<mlir::Value> arguments;
+  llvm::SmallVector<mlir::Value> outputs;
+
+  /// Rows and Scatter: the loop over rows.
+  const IndexVar *row = nullptr;
+  std::deque<Columns> columnSpaces;
+  std::deque<Reduction> reductions;
+  std::deque<Node> nodes;
+  std::vector<ColumnLoop> loops; ///< by ascending stage
+  llvm::SmallVector<Store> rowStores;
+  llvm::DenseMap<const Node *, RowBuffer> buffers;
+  /// Whether loop number `loop` reads `node` from its buffer.
+  const RowBuffer *bufferOf(const Node *node, size_t loop) const {
+    auto found = buffers.find(node);
+    return found != buffers.end() && found->second.first < loop ? &found->second
+                                                                : nullptr;
+  }
+
+  /// Scatter: for each `update`, in order, the row `target` of the table is
+  /// added `value` along the columns; `before` repeats it all.
+  struct Scatter {
+    const IndexVar *update = nullptr, *before = nullptr;
+    Columns columns;
+    Node *target = nullptr, *value = nullptr;
+    int64_t rows = 0;
+  } scatter;
+
+  /// Parallel iterations, and how many of them are worth a thread.
+  int64_t extent = 0, grain = 1;
+  /// Whether threads share the work.
+  bool isParallel() const { return extent > grain; }
+  /// Elements per iteration of a flat plan.
+  int64_t block = 1;
+  /// Estimated work, in elementary operations; memory traffic included.
+  double cost = 0;
+  /// How many vector accesses or indices are not linear.
+  int irregular = 0;
+
+  /// Pairs (result, argument) of which the result may take the argument's
+  /// memory: the argument is read only at the element written, and not after.
+  llvm::SmallVector<std::pair<int64_t, int64_t>> inPlace() const;
+
+  void print(llvm::raw_ostream &os) const;
+};
+
+} // namespace cleave::kernels
+
+#endif

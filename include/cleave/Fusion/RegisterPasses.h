@@ -1,0 +1,16 @@
+// Makes the passes of this folder known by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+
+#ifndef CLEAVE_FUSION_REGISTERPASSES_H
+#define CLEAVE_FUSION_REGISTERPASSES_H
+
+#include "cleave/Fusion/Passes.h"
+
+namespace cleave {
+namespace kernels {
+#define GEN_PASS_REGISTRATION
+#include "cleave/Fusion/Passes.h.inc"
+} // namespace kernels
+} // namespace cleave
+
+#endif

@@ -1,0 +1,16 @@
+//===- CollectiveParts.h - parts of a message -------------------*- C++ -*-===//
+
+#ifndef CLEAVE_PARTITION_UTILS_COLLECTIVEPARTS_H
+#define CLEAVE_PARTITION_UTILS_COLLECTIVEPARTS_H
+
+#include "mlir/IR/Operation.h"
+
+namespace cleave::partition {
+
+/// Drops the parts of a collective with `dims` that nothing reads any more; all
+/// of it where nothing is left.
+void dropUnreadParts(mlir::Operation *collective);
+
+} // namespace cleave::partition
+
+#endif // CLEAVE_PARTITION_UTILS_COLLECTIVEPARTS_H

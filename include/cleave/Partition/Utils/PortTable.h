@@ -1,0 +1,60 @@
+//===- Boundary.h - the table of names at function boundaries ---*- C++ -*-===//
+//
+// Arguments and results carry a name and a role. The same name and role is the
+// same tensor in every function, so it has one type and one sharding; a
+// gradient is split as the parameter it is named after.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CLEAVE_PARTITION_UTILS_PORTTABLE_H
+#define CLEAVE_PARTITION_UTILS_PORTTABLE_H
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace cleave::partition {
+
+/// One argument or result of a function.
+struct Port {
+  mlir::func::FuncOp func;
+  bool isResult = false;
+  unsigned index = 0;
+
+  mlir::Type type() const;
+  mlir::DictionaryAttr attrs() const;
+  mlir::Attribute attr(llvm::StringRef name) const;
+  llvm::StringRef name() const;
+  std::optional<nn::Role> role() const;
+  dist::ShardingAttr sharding() const;
+  mlir::Location loc() const;
+};
+
+/// For people: "parameter 'w'", "input 'ids'", "result 1".
+std::string describe(const Port &port);
+
+/// All ports of all functions with a body, in program order.
+llvm::SmallVector<Port> portsOf(mlir::ModuleOp module);
+
+/// Ports grouped by name and role, groups and members in program order. Ports
+/// without a name are left out.
+llvm::SmallVector<llvm::SmallVector<Port>> boundaryTable(mlir::ModuleOp module);
+
+/// Whether the port is a result for people, who want sums whole. Between all
+/// other functions addends are handed on as they are.
+bool isForPeople(const Port &port);
+
+/// The function that takes gradients, or null: the one with the update.
+mlir::func::FuncOp updateFunction(mlir::ModuleOp module);
+
+/// Checks that no two sub-axes of one axis cross (dist::crosses), and names the
+/// tensors that they split otherwise.
+mlir::LogicalResult verifySubAxes(mlir::ModuleOp module);
+
+/// Checks that each group has one type and one sharding.
+mlir::LogicalResult verifyBoundary(mlir::ModuleOp module);
+
+} // namespace cleave::partition
+
+#endif

@@ -1,0 +1,70 @@
+// What a rank of a pipeline does at one place of its list, in the grammar of
+// the CSV files of torch.distributed.pipelining: `0F3` is the forward pass of
+// stage 0 on microbatch 3, `1SEND_F3` sends its result on, `0UNSHARD` gathers
+// the parameters of stage 0.
+//
+// Plain C++: no LLVM, no exceptions.
+
+#ifndef CLEAVE_PIPELINESCHEDULE_ACTION_H
+#define CLEAVE_PIPELINESCHEDULE_ACTION_H
+
+#include "cleave/Config/Load.h"
+
+#include <compare>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cleave::pipeline {
+
+// What can fail returns a value or the reason why there is none.
+using Error = ConfigError;
+template <typename T> using Result = ConfigResult<T>;
+
+enum class ActionKind {
+  F, // forward
+  I, // gradient of the stage's input
+  W, // gradients of its weights
+  B, // I and W in one
+  SendF,
+  RecvF,
+  SendB, // sent by the stage whose input's gradient it is
+  RecvB, // received by the stage whose output's gradient it is
+  Unshard,
+  Reshard,
+  ReduceGrad,
+};
+
+struct Action {
+  int stage = 0;
+  ActionKind kind = ActionKind::F;
+  int microbatch = -1; // -1 where there is none
+  auto operator<=>(const Action &) const = default;
+};
+
+// "F", "SEND_F", "REDUCE_GRAD".
+std::string_view spelling(ActionKind kind);
+
+// F, I, W, B.
+bool isCompute(ActionKind kind);
+// SEND_F, SEND_B; RECV_F, RECV_B.
+bool isSend(ActionKind kind);
+bool isReceive(ActionKind kind);
+inline bool isTransfer(ActionKind kind) {
+  return isSend(kind) || isReceive(kind);
+}
+// Whether an action of this kind belongs to a microbatch. REDUCE_GRAD may or
+// may not.
+bool hasMicrobatch(ActionKind kind);
+
+// "1SEND_F3".
+std::string print(const Action &action);
+Result<Action> parseAction(std::string_view text);
+
+// What a cell of a table can say: one action, nothing (empty), or a group that
+// runs as one, `(0F3;7B2)OVERLAP_F_B`, whose members are returned in order.
+Result<std::vector<Action>> parseCell(std::string_view text);
+
+} // namespace cleave::pipeline
+
+#endif // CLEAVE_PIPELINESCHEDULE_ACTION_H

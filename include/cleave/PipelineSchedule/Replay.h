@@ -1,0 +1,74 @@
+// Runs a table on paper: when every action starts and ends, how long ranks are
+// idle and how many activations they hold. A rank does its actions in order,
+// each as soon as what it reads is there.
+//
+// Plain C++: no LLVM, no exceptions.
+
+#ifndef CLEAVE_PIPELINESCHEDULE_REPLAY_H
+#define CLEAVE_PIPELINESCHEDULE_REPLAY_H
+
+#include "cleave/PipelineSchedule/Table.h"
+
+#include <vector>
+
+namespace cleave::pipeline {
+
+struct StageTimes {
+  double f = 1, i = 1, w = 1;
+  double b = -1; // below 0: i + w
+  double backward() const { return b < 0 ? i + w : b; }
+  double of(ActionKind kind) const; // 0 for what does not compute
+};
+
+struct Times {
+  std::vector<StageTimes> stage; // by stage; a missing one has the defaults
+  double transfer = 0;           // of one message between ranks
+  // By the stage that receives it, instead: from the stage before, and from the
+  // one behind.
+  std::vector<double> fromBefore, fromBehind;
+
+  static Times uniform(int stages, double f, double i, double w,
+                       double transfer = 0);
+  double of(const Action &action) const;
+  double toStage(int stage, bool isForward) const;
+};
+
+struct Span {
+  double start = 0, end = 0;
+};
+
+struct RankReplay {
+  double busy = 0;
+  double messages = 0;     // until what others sent it had arrived, in total
+  double waits = 0;        // of that, what it waited for: less idle without it
+  double spanIdle = 0;     // between its first and its last action
+  double makespanIdle = 0; // from the start of the step to its end
+  // Most activations held at once, in units of one stage and microbatch:
+  int peakInputs = 0;       // from F to the end of I (M_B)
+  int peak = 0;             // from F to the end of W (M_B before I, M_W after)
+  int peakB = 0, peakW = 0; // what of each makes up `peak`
+};
+
+struct Replay {
+  double makespan = 0;
+  double bubble = 0;         // largest makespanIdle of a rank
+  double spanBubble = 0;     // largest spanIdle of a rank
+  double bubbleFraction = 0; // idle over the total span, mean of the ranks
+  double bubbleOfIdeal = 0;  // idle over busy
+  std::vector<RankReplay> rank;
+  std::vector<std::vector<Span>> spans; // as Table::actions
+};
+
+// Fails where a rank waits for something that never comes; the message names
+// the actions. Only F, I, W and B take time; a transfer joins neighbouring
+// stages that lie on different ranks.
+Result<Replay> replay(const Table &table, const Times &times = {});
+
+// What a step takes where many follow each other without a barrier: ranks that
+// are done begin the next one. With a barrier (the norm of all gradients, which
+// no rank has before all have computed) it takes the makespan.
+Result<double> stepWithoutBarrier(const Table &table, const Times &times = {});
+
+} // namespace cleave::pipeline
+
+#endif // CLEAVE_PIPELINESCHEDULE_REPLAY_H

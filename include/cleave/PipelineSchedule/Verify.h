@@ -1,0 +1,92 @@
+// The verifier: proves that a program of transfers, collectives and what is
+// computed between them cannot deadlock and computes every pass once, or names
+// the actions at fault. docs/pipeline.md lists its rules.
+//
+// Plain C++: no LLVM, no exceptions.
+
+#ifndef CLEAVE_PIPELINESCHEDULE_VERIFY_H
+#define CLEAVE_PIPELINESCHEDULE_VERIFY_H
+
+#include "cleave/PipelineSchedule/Lower.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave::pipeline {
+
+// One entry of a rank's list. Where `communicator` is set it is a collective of
+// that group: `action` says what it does to a stage (UNSHARD, RESHARD,
+// REDUCE_GRAD) or, if it computes, nothing; its phase is that of the
+// collective.
+struct Item {
+  LoweredAction action;
+  int communicator = -1; // index into Program::communicators
+  std::string what;      // "all_gather of wte"; equal on all members
+  std::string label;     // what messages call it; "": like `what`
+  // Joins the wait of a collective to its start on this rank; not needed where
+  // waits come in the order of starts.
+  int ticket = -1;
+  // What is started on one stream of a rank runs in that order; -1: transfers
+  // and collectives of different groups run beside each other.
+  int stream = -1;
+
+  bool isCollective() const { return communicator >= 0; }
+  bool operator==(const Item &) const = default;
+};
+
+std::string print(const Item &item);
+
+// The ranks of a group, in its order. A channel is what ranks[0] sends to
+// ranks[1]: a send's wait ends when the receiver is at its own, a receive's
+// when the send is started.
+struct Communicator {
+  std::string name;
+  std::vector<int> ranks; // global
+  bool channel = false;
+};
+
+// What a stage does, where it is known from more than a table.
+struct StageTraits {
+  bool reduces = true;     // has gradients for REDUCE_GRAD
+  bool weightsRead = true; // its W reads what UNSHARD gathers
+};
+
+// All ranks, those of every pipeline and every other axis.
+struct Program {
+  struct Rank {
+    int pipeline = 0; // index on the pipeline axis
+    int replica = 0;  // which pipeline it is part of
+    std::vector<Item> items;
+    int peak = -1; // most activations held (F to W), where it is known
+  };
+  int stages = 0, microbatches = 0;
+  std::vector<Communicator> communicators;
+  std::vector<Rank> ranks;         // by global rank
+  std::vector<StageTraits> traits; // by stage; a missing one has the defaults
+};
+
+// The program of one pipeline alone; with the peaks of its table's replay.
+Program programOf(const LoweredTable &table);
+Program programOf(const LoweredTable &table, const Replay &replay);
+
+struct Place {
+  int rank = 0;     // global
+  size_t index = 0; // in its list
+  std::string text; // the action, as printed
+};
+
+struct Finding {
+  // "range", "once", "order", "transfer", "wait", "reduction", "shard",
+  // "collective", "replicas", "peak", "deadlock"; of commands also "slot"
+  std::string rule;
+  std::string message; // a sentence; names the actions at fault
+  std::vector<Place> places;
+};
+
+// Empty: the program is proved. At most `most` findings are returned.
+std::vector<Finding> verify(const Program &program, size_t most = 20);
+std::vector<Finding> verify(const LoweredTable &table, size_t most = 20);
+
+} // namespace cleave::pipeline
+
+#endif // CLEAVE_PIPELINESCHEDULE_VERIFY_H

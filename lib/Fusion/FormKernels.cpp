@@ -1,0 +1,160 @@
+// nn-form-kernels: outlines groups of operations into kernel functions.
+
+#include "FormKernels.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Fusion/Fusion.h"
+#include "cleave/Fusion/Passes.h"
+#include "cleave/Interfaces/Condition.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/SymbolTable.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_FORMKERNELSPASS
+#include "cleave/Fusion/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::kernels;
+
+namespace {
+
+/// A kernel goes by its last operation, or by those that may fail: what it
+/// reports could be of any of them.
+Location nameOfKernel(ArrayRef<Operation *> ops) {
+  SmallVector<Location> checks;
+  std::string text;
+  for (Operation *op : ops)
+    if (isa<nn::CheckIndexOp>(op) &&
+        !llvm::is_contained(checks, op->getLoc())) {
+      checks.push_back(op->getLoc());
+      if (auto name = dyn_cast<NameLoc>(op->getLoc()))
+        text += (text.empty() ? "" : ", or ") + name.getName().str();
+    }
+  if (checks.size() < 2)
+    return checks.empty() ? ops.back()->getLoc() : checks.front();
+  Location all = FusedLoc::get(ops.front()->getContext(), checks);
+  return text.empty() ? all
+                      : Location(NameLoc::get(
+                            StringAttr::get(all.getContext(), text), all));
+}
+
+struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> hosts = actionsOf(getOperation());
+    symbols.emplace(getOperation());
+    for (func::FuncOp host : hosts)
+      if (failed(form(host)))
+        return signalPassFailure();
+  }
+
+  LogicalResult form(func::FuncOp host) {
+    if (!host.getBody().hasOneBlock())
+      return host.emitError("has several blocks; expected straight-line code");
+    for (Operation &op : host.front())
+      for (Type type : op.getResultTypes())
+        if (auto tensor = dyn_cast<RankedTensorType>(type);
+            tensor && tensor.getNumElements() == 0 && !op.use_empty())
+          return op.emitOpError("gives ")
+                 << type
+                 << ", which has no elements; expected sizes of at "
+                    "least 1 in every dimension";
+    Grouping grouping(host);
+    if (failed(grouping.run()))
+      return failure();
+
+    // The old operations go last; new calls and host operations are put in
+    // order at the end of the block.
+    Operation *terminator = host.front().getTerminator();
+    for (const Unit *unit : grouping.schedule()) {
+      if (!unit->isKernel) {
+        if (unit->ops[0] != terminator)
+          unit->ops[0]->moveBefore(terminator);
+        continue;
+      }
+      if (failed(outline(grouping, *unit, host, terminator)))
+        return failure();
+    }
+    for (Operation &op :
+         llvm::make_early_inc_range(llvm::reverse(host.front()))) {
+      bool gone =
+          grouping.placeOf(&op) != Place::Host && !isa<func::CallOp>(op);
+      bool unread = isa<arith::ConstantOp, nn::ReshapeOp, nn::SliceOp>(op);
+      if (op.use_empty() && (gone || unread))
+        op.erase();
+    }
+    return success();
+  }
+
+  /// A new function of the unit's operations, and a call before `before`.
+  LogicalResult outline(const Grouping &grouping, const Unit &unit,
+                        func::FuncOp host, Operation *before) {
+    OpBuilder b(before);
+    SmallVector<Operation *> ops = grouping.inlineOps(unit);
+    llvm::append_range(ops, unit.ops);
+    llvm::DenseSet<Operation *> members(ops.begin(), ops.end());
+    llvm::SetVector<Value> arguments;
+    for (Operation *op : ops)
+      for (Value operand : op->getOperands())
+        if (Operation *source = operand.getDefiningOp();
+            !source || !members.contains(source))
+          arguments.insert(operand);
+    if (unit.outputs.empty())
+      return success(); // nobody reads it
+
+    SmallVector<Type> types, resultTypes;
+    for (Value value : arguments)
+      types.push_back(value.getType());
+    for (Value value : unit.outputs)
+      resultTypes.push_back(value.getType());
+    Location loc = nameOfKernel(unit.ops);
+    auto kernel = func::FuncOp::create(
+        loc, (grouping.nameOf(unit) + "_" + Twine(counter++)).str(),
+        b.getFunctionType(types, resultTypes));
+    kernel.setPrivate();
+    Block *body = kernel.addEntryBlock();
+    IRMapping mapping;
+    mapping.map(arguments.getArrayRef(), body->getArguments());
+    OpBuilder inner = OpBuilder::atBlockEnd(body);
+    // Operations may stand in any order that respects their edges.
+    llvm::DenseSet<Operation *> done;
+    std::function<void(Operation *)> copy = [&](Operation *op) {
+      if (!members.contains(op) || !done.insert(op).second)
+        return;
+      for (Value operand : op->getOperands())
+        if (Operation *source = operand.getDefiningOp())
+          copy(source);
+      inner.clone(*op, mapping)->removeAttr(kWhenAttrName);
+    };
+    for (Operation *op : ops)
+      copy(op);
+    SmallVector<Value> results;
+    for (Value value : unit.outputs)
+      results.push_back(mapping.lookup(value));
+    func::ReturnOp::create(inner, loc, results);
+
+    symbols->insert(kernel);
+    if (failed(annotateKernel(kernel)))
+      return failure();
+    auto call = func::CallOp::create(b, loc, kernel, arguments.getArrayRef());
+    if (unit.when)
+      call->setAttr(kWhenAttrName, unit.when);
+    for (auto [output, result] :
+         llvm::zip_equal(unit.outputs, call.getResults()))
+      Value(output).replaceUsesWithIf(result, [&](OpOperand &use) {
+        return grouping.placeOf(use.getOwner()) != Place::Kernel ||
+               !llvm::is_contained(unit.ops, use.getOwner());
+      });
+    return success();
+  }
+
+  /// One table for all: to build it takes as long as there are kernels.
+  std::optional<SymbolTable> symbols;
+  int64_t counter = 0;
+};
+
+} // namespace

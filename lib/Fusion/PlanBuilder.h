@@ -1,0 +1,97 @@
+// Builds one candidate plan of a kernel; KernelPlan::create compares
+// candidates.
+
+#ifndef CLEAVE_LIB_FUSION_PLANBUILDER_H
+#define CLEAVE_LIB_FUSION_PLANBUILDER_H
+
+#include "cleave/Fusion/KernelPlan.h"
+#include "cleave/Support/ValueUtils.h"
+
+namespace cleave::kernels {
+
+/// What distinguishes the candidates.
+struct PlanChoice {
+  /// 0: a flat plan.
+  int64_t rows = 0;
+  /// How many of `count` columns the innermost loop takes; all by default.
+  std::map<int64_t, int64_t> lanes;
+};
+
+/// The largest stage of a value that an index reads.
+inline int stageOf(const IndexExpr &index) {
+  int stage = 0;
+  for (auto [var, factor] : index.terms()) {
+    if (var->node)
+      stage = std::max(stage, var->node->stage);
+    stage = std::max(stage, stageOf(var->base));
+  }
+  return stage;
+}
+
+class PlanBuilder {
+public:
+  PlanBuilder(KernelPlan &plan, llvm::function_ref<bool(mlir::Operation *)> in,
+              const PlanChoice &choice)
+      : plan(plan), inside(in), choice(choice) {}
+
+  /// Fills in the plan; false, with an error, where the choice is not possible.
+  bool build();
+  bool buildScatter(nn::ScatterAddOp op);
+  std::string error;
+
+private:
+  using Index = llvm::ArrayRef<IndexExpr>;
+  using IndexVec = llvm::SmallVector<IndexExpr>;
+
+  Columns *columnsOf(int64_t count);
+  const IndexVar *sequenceOf(int64_t count);
+  IndexExpr rowIndex() const {
+    return plan.row ? IndexSpace::indexOf(plan.row) : IndexExpr(0);
+  }
+  ColumnLoop &loopOf(Columns *columns, int stage);
+  bool addOutput(unsigned number, mlir::Value value);
+
+  /// The element of `value` at `index`. Null, with an error, if there is none.
+  Node *pull(mlir::Value value, Index index, Node *guard);
+  Node *pullOp(mlir::OpResult value, Index index, Node *guard);
+  Node *pullView(mlir::Operation *op, Index index, Node *guard, bool &handled);
+  Node *pullCompute(mlir::OpResult value, Index index, Node *guard);
+  Node *pullConcat(nn::ConcatOp op, Index index, Node *guard);
+  Node *pullPad(nn::PadOp op, Index index, Node *guard);
+  Node *pullGather(nn::GatherOp op, Index index, Node *guard);
+  Node *pullReduce(nn::ReduceOp op, Index index, Node *guard);
+  Node *pullConstant(mlir::arith::ConstantOp op, Index index, Node *guard);
+  Node *pullRankSlice(mlir::Operation *op, Index index, Node *guard);
+
+  Node *fail(const llvm::Twine &message);
+  Node *create(Node::Kind kind, mlir::Type type, uint64_t loops, int stage);
+  Node *createAccess(Node::Kind kind, mlir::Type type, const IndexExpr &index,
+                     Node *guard);
+  Node *constant(mlir::Type type, double value);
+  Node *select(Node *condition, Node *yes, Node *no);
+  Node *conjunction(Node *a, Node *b);
+  Node *inRange(const IndexExpr &index, int64_t low, int64_t high);
+  /// Data in [0, size) as an index; other values read as 0.
+  IndexExpr dataIndex(Node *node, int64_t size);
+
+  KernelPlan &plan;
+  llvm::function_ref<bool(mlir::Operation *)> inside;
+  const PlanChoice &choice;
+  uint64_t sequenceLoops = 0;
+  std::map<int64_t, const IndexVar *> sequences;
+  std::map<std::pair<Node *, int64_t>, IndexExpr> dataIndices;
+  using Key = std::tuple<void *, Node *, std::vector<IndexExpr>>;
+  std::map<Key, Node *> memo;
+  llvm::DenseMap<mlir::Operation *, Node *> rowReductions;
+};
+
+/// Decides which values of a row are kept between its loops.
+void assignBuffers(KernelPlan &plan);
+/// Rough cycles of one elementwise operation on a vector.
+double weightOf(mlir::Operation *op);
+/// Sets extent, grain, cost and irregular.
+void estimate(KernelPlan &plan);
+
+} // namespace cleave::kernels
+
+#endif

@@ -1,0 +1,315 @@
+//===- DispatchExperts.cpp - dist-dispatch-experts ------------------------===//
+//
+// On proved local programs: rows that would be multiplied by gathered matrices
+// go to the ranks that have them, and come back.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Barriers.h"
+#include "ExpertLinks.h"
+#include "ExpertRows.h"
+#include "cleave/Partition/Utils/CollectiveParts.h"
+
+#include "cleave/Cost/LinkModel.h"
+#include "cleave/Interfaces/RowShare.h"
+#include "cleave/Interfaces/TensorExpr.h"
+#include "cleave/Partition/Passes.h"
+#include "cleave/Support/ValueUtils.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_DISTDISPATCHEXPERTSPASS
+#include "cleave/Partition/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+namespace {
+
+class Dispatcher {
+public:
+  /// `next`: the axes that rows are sent over afterwards, or null; `before`:
+  /// who has sent them before, or null.
+  Dispatcher(func::FuncOp func, const MeshAxes &mesh, AxisListAttr axes,
+             double maxLoad, AxisListAttr next = {},
+             const Dispatcher *before = nullptr)
+      : func(func), axes(axes), next(next), rows(func, mesh, axes, maxLoad) {
+    rows.goOn(next);
+    if (before)
+      rows.comeFrom(before->rows);
+  }
+
+  void run() {
+    SmallVector<Operation *> ops;
+    func.walk([&](Operation *op) {
+      if (isa<nn::GroupedDotOp, nn::GroupedOuterOp, nn::ScatterAddOp,
+              arith::AddFOp>(op))
+        ops.push_back(op);
+    });
+    for (Operation *op : ops) {
+      rows.at(op);
+      if (auto dot = dyn_cast<nn::GroupedDotOp>(op))
+        visit(dot);
+      else if (auto outer = dyn_cast<nn::GroupedOuterOp>(op))
+        visit(outer);
+      else if (auto add = dyn_cast<nn::ScatterAddOp>(op))
+        visit(add);
+      else
+        visit(cast<arith::AddFOp>(op));
+    }
+    eraseUnread();
+  }
+
+private:
+  void visit(nn::GroupedDotOp op) {
+    std::optional<Tile> matrices = rows.gathered(op.getMatrices());
+    if (!matrices)
+      return;
+    Choice &choice = rows.choiceOf(op.getIds(), *matrices);
+    RankedTensorType type = typeOf(op.getResult());
+    auto multiply = [this, &choice, matrices, type,
+                     transposed = op.getTransposed()](unsigned round,
+                                                      Value there) {
+      Value ids = choice.rounds[round].ids;
+      SmallVector<int64_t> shape(typeOf(ids).getShape());
+      shape.push_back(type.getShape().back());
+      Value product = rows.make<nn::GroupedDotOp>(
+          type.clone(shape), there, matrices->value, ids, transposed);
+      noteShare(choice, round, product);
+      return product;
+    };
+    SmallVector<Value> there = rows.inRounds(choice, [&](unsigned round) {
+      return multiply(round, rows.arrive(choice, round, op.getInput()));
+    });
+    auto again = [this, &choice, multiply,
+                  input = op.getInput()](unsigned round) {
+      Value there = rows.again(choice, round, input);
+      return there ? multiply(round, there) : Value();
+    };
+    op.getResult().replaceAllUsesWith(
+        rows.bringBack(choice, there, type, again));
+  }
+
+  void visit(nn::GroupedOuterOp op) {
+    std::optional<OpResult> tile = scattered(op.getResult(), axes);
+    if (!tile)
+      return;
+    Choice &choice = rows.choiceOf(
+        op.getIds(), {*tile, typeOf(op.getResult()).getDimSize(0)});
+    SmallVector<Value> sums = rows.inRounds(choice, [&](unsigned round) {
+      Value left = rows.arrive(choice, round, op.getLeft());
+      Value right = rows.arrive(choice, round, op.getRight());
+      Value sum = rows.make<nn::GroupedOuterOp>(tile->getType(), left, right,
+                                                choice.rounds[round].ids);
+      noteShare(choice, round, sum);
+      return sum;
+    });
+    replace(choice, *tile, sums);
+  }
+
+  /// Sums over the rows of each expert, where the rows are there.
+  void visit(nn::ScatterAddOp op) {
+    std::optional<OpResult> tile = scattered(op.getResult(), axes);
+    if (!tile || op.getDim() != 0 || typeOf(*tile).getRank() != 2)
+      return;
+    Choice *choice = rows.knownChoice(
+        op.getIndices(), {*tile, typeOf(op.getResult()).getDimSize(0)});
+    if (!choice || !isThere(*choice, op.getUpdates()))
+      return;
+    SmallVector<Value> sums = rows.inRounds(*choice, [&](unsigned round) {
+      Value there = rows.arrive(*choice, round, op.getUpdates());
+      return rows.make<nn::ScatterAddOp>(
+          tile->getType(), choice->rounds[round].ids, there, uint64_t(0));
+    });
+    replace(*choice, *tile, sums);
+  }
+
+  /// Sums of rows that are elsewhere come back once, with what is known there,
+  /// as a bias of the experts is.
+  void visit(arith::AddFOp op) {
+    const ExpertRows::Back *a = rows.backOf(op.getLhs()),
+                           *b = rows.backOf(op.getRhs());
+    if (a && b ? a->choice != b->choice : !a && !b)
+      return;
+    Choice &choice = *(a ? a : b)->choice;
+    // A row that something else reads comes back anyway.
+    if ((!a || !b) && (!(a ? op.getLhs() : op.getRhs()).hasOneUse() ||
+                       !rows.ofExperts(choice, a ? op.getRhs() : op.getLhs())))
+      return;
+    SmallVector<Value> there = rows.inRounds(choice, [&](unsigned round) {
+      return rows.make<arith::AddFOp>(rows.known(choice, round, op.getLhs()),
+                                      rows.known(choice, round, op.getRhs()));
+    });
+    auto again = [this, &choice, x = op.getLhs(),
+                  y = op.getRhs()](unsigned round) {
+      Value left = rows.again(choice, round, x),
+            right = rows.again(choice, round, y);
+      return left && right ? rows.make<arith::AddFOp>(left, right) : Value();
+    };
+    op.getResult().replaceAllUsesWith(
+        rows.bringBack(choice, there, typeOf(op.getResult()), again));
+  }
+
+  /// Whether the rows are there, or will be sent by a product anyway.
+  bool isThere(Choice &choice, Value updates) {
+    if (rows.known(choice, 0, updates))
+      return true;
+    Value sent = rows.unmasked(choice, updates);
+    return llvm::any_of(sent.getUsers(), [&](Operation *user) {
+      auto dot = dyn_cast<nn::GroupedDotOp>(user);
+      std::optional<Tile> matrices = dot && dot.getInput() == sent
+                                         ? rows.gathered(dot.getMatrices())
+                                         : std::nullopt;
+      return matrices && rows.knownChoice(dot.getIds(), *matrices) == &choice;
+    });
+  }
+
+  /// The scatter over axes of a sum that nothing else reads: which part of it.
+  static std::optional<OpResult> scattered(Value sum, AxisListAttr axes) {
+    if (!sum.hasOneUse())
+      return std::nullopt;
+    if (auto pad = dyn_cast<nn::PadOp>(*sum.user_begin())) {
+      sum = pad;
+      if (!sum.hasOneUse())
+        return std::nullopt;
+    }
+    OpOperand &use = *sum.use_begin();
+    auto scatter = dyn_cast<ReduceScatterOp>(use.getOwner());
+    if (!scatter || scatter.getKind() != ReduceKind::Sum ||
+        scatter.getAxes() != axes ||
+        scatter.getDims()[use.getOperandNumber()] != 0)
+      return std::nullopt;
+    return scatter->getResult(use.getOperandNumber());
+  }
+
+  /// The tile becomes the sum of what each round adds; where it is scattered
+  /// further, each round's addend is, as rows of some rounds only go on.
+  void replace(Choice &choice, OpResult tile, ArrayRef<Value> addends) {
+    SmallVector<Value> sums(addends);
+    std::optional<OpResult> last = next ? scattered(tile, next) : std::nullopt;
+    if (last) {
+      auto scatter = cast<ReduceScatterOp>(last->getOwner());
+      sums = rows.inRounds(choice, [&](unsigned round) {
+        return rows.make<ReduceScatterOp>(
+            TypeRange{last->getType()}, scatter.getKindAttr(),
+            ValueRange{addends[round]},
+            DenseI64ArrayAttr::get(func.getContext(), {0}),
+            scatter.getMeshAttr(), next, scatter.getPurposeAttr());
+      });
+      drop(last->getOwner());
+    }
+    (last ? *last : tile).replaceAllUsesWith(rows.sum(choice, sums));
+    drop(tile.getOwner());
+  }
+
+  /// Parts that nobody reads go, later.
+  void drop(Operation *scatter) {
+    if (!llvm::is_contained(scatters, scatter))
+      scatters.push_back(scatter);
+  }
+
+  void noteShare(const Choice &choice, unsigned round, Value product) {
+    product.getDefiningOp()->setAttr(
+        kRowShareAttrName,
+        Builder(func).getI64IntegerAttr(rows.shareOf(choice, round)));
+  }
+
+  void eraseUnread() {
+    // What reads a part of another goes first.
+    llvm::stable_sort(scatters, [&](Operation *a, Operation *b) {
+      return isOver(a, next) && !isOver(b, next);
+    });
+    for (Operation *scatter : scatters)
+      dropUnreadParts(scatter);
+    relaxBarriers(func);
+    SmallVector<Operation *> all;
+    func.walk([&](Operation *op) { all.push_back(op); });
+    for (Operation *op : llvm::reverse(all)) {
+      if (op == func)
+        continue;
+      if (isOpTriviallyDead(op))
+        op->erase();
+      else if (isa<AllGatherOp>(op))
+        dropUnreadParts(op);
+    }
+  }
+
+  static bool isOver(Operation *scatter, AxisListAttr axes) {
+    return cast<ReduceScatterOp>(scatter).getAxes() == axes;
+  }
+
+  func::FuncOp func;
+  AxisListAttr axes, next;
+  ExpertRows rows;
+  SmallVector<Operation *> scatters;
+};
+
+struct DistDispatchExpertsPass
+    : cleave::impl::DistDispatchExpertsPassBase<DistDispatchExpertsPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    if (!(maxLoad >= 1)) {
+      getOperation().emitError("max-load is ")
+          << double(maxLoad) << "; expected at least 1";
+      return signalPassFailure();
+    }
+    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
+    if (failed(mesh))
+      return signalPassFailure();
+    auto axes = AxisListAttr::get(&getContext(),
+                                  {AxisRefAttr::get(&getContext(), axis)});
+    if (llvm::none_of(
+            mesh->mesh().getAxes(),
+            [&](MeshAxisAttr other) { return other.getName() == axis; }) ||
+        axesSize(mesh->mesh(), axes.getAxes()) == 1)
+      return;
+    MeshOp meshOp = *getOperation().getOps<MeshOp>().begin();
+    std::optional<Levels> levels = Levels::of(meshOp, axis);
+    if (exchange != "auto" && exchange != "direct" &&
+        exchange != "hierarchical") {
+      getOperation().emitError("exchange is '")
+          << exchange << "'; expected auto, direct or hierarchical";
+      return signalPassFailure();
+    }
+    if (exchange == "hierarchical" && !levels) {
+      getOperation().emitError(
+          "a hierarchical exchange needs two or more nodes that have the "
+          "same number of ranks each, two or more; the ")
+          << axesSize(mesh->mesh(), axes.getAxes()) << " ranks of axis '"
+          << axis << "' are not placed so (mesh.ranks_per_node)";
+      return signalPassFailure();
+    }
+    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    if (failed(machine))
+      return signalPassFailure();
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (func.isDeclaration() || func.getOps<nn::GroupedDotOp>().empty())
+        continue;
+      if (!levels || exchange == "direct" ||
+          (exchange == "auto" && !pays(func, *levels, axes, *machine))) {
+        Dispatcher(func, *mesh, axes, maxLoad).run();
+        continue;
+      }
+      if (!splitByLevels(func, *levels, axes))
+        continue;
+      emitRemark(func.getLoc(), "rows of @")
+          << func.getName() << " go to experts between "
+          << axesSize(mesh->mesh(), levels->between.getAxes())
+          << " nodes first, then among "
+          << axesSize(mesh->mesh(), levels->within.getAxes())
+          << " ranks of a node, over axis '" << axis << "'";
+      FailureOr<MeshAxes> parts = MeshAxes::of(getOperation());
+      if (failed(parts))
+        return signalPassFailure();
+      Dispatcher between(func, *parts, levels->between, maxLoad,
+                         levels->within);
+      between.run();
+      Dispatcher(func, *parts, levels->within, maxLoad, {}, &between).run();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,137 @@
+//===- PlanOps.cpp - dist-plan-ops ----------------------------------------===//
+//
+// Chooses (OpPlanner), operation by operation in program order, the axes of
+// each factor and what stays partial. Layouts of operands are known by then,
+// those of results are asked for by propagation.
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpPlanner.h"
+#include "PlanRemarks.h"
+#include "cleave/Partition/Passes.h"
+#include "cleave/Partition/Utils/Regions.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_DISTPLANOPSPASS
+#include "cleave/Partition/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+namespace {
+
+struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
+    if (failed(mesh))
+      return signalPassFailure();
+    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    if (failed(machine))
+      return signalPassFailure();
+    // Collectives that are ready together go as one message later: which of
+    // them a latency belongs to is not known here, so that only bytes take
+    // time. What is chosen then does not depend on how small a model is.
+    for (auto &[name, link] : machine->links)
+      link.latency = link.message = 0;
+    auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
+    ReshardPlanner reshards(*mesh, links);
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      OpPlanner planner(*mesh, *machine, links, reshards);
+      if (!func.isExternal() && failed(planFunction(func, *mesh, planner)))
+        return signalPassFailure();
+      if (remarks && !func.isExternal())
+        reportPartials(func, *mesh);
+    }
+  }
+
+  LogicalResult planFunction(func::FuncOp func, const MeshAxes &mesh,
+                             OpPlanner &planner) {
+    for (auto [index, argument] : llvm::enumerate(func.getArguments())) {
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      if (!type)
+        continue;
+      auto sharding =
+          func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName);
+      planner.setLayout(argument, sharding ? mesh.layout(sharding)
+                                           : Layout(type.getRank()));
+    }
+    return planBlock(func.getBody().front(), mesh, planner);
+  }
+
+  /// Values have the layout asked for wherever a loop or branch has them.
+  LogicalResult planRegions(Operation *op, ArrayRef<Layout> asked,
+                            const MeshAxes &mesh, OpPlanner &planner) {
+    SmallVector<Attribute> shardings;
+    for (auto [value, layout] : llvm::zip_equal(carriedBy(op), asked)) {
+      if (value.argument)
+        planner.setLayout(value.argument, layout);
+      planner.setLayout(value.result, layout);
+      shardings.push_back(mesh.sharding(layout));
+    }
+    op->setAttr(kShardingAttrName, ArrayAttr::get(&getContext(), shardings));
+    for (Region &region : op->getRegions())
+      if (!region.empty() && failed(planBlock(region.front(), mesh, planner)))
+        return failure();
+    return success();
+  }
+
+  LogicalResult planBlock(Block &block, const MeshAxes &mesh,
+                          OpPlanner &planner) {
+    for (Operation &op : block.without_terminator()) {
+      if (partition::isScalarOp(&op) || partition::isGenerator(&op) ||
+          op.getNumResults() == 0)
+        continue;
+      if (!llvm::all_of(op.getResultTypes(), llvm::IsaPred<RankedTensorType>))
+        return op.emitOpError(
+            "has a result that is no tensor and cannot be partitioned");
+      auto given = op.getAttrOfType<ArrayAttr>(kShardingAttrName);
+      SmallVector<Layout> asked;
+      for (auto [index, type] : llvm::enumerate(op.getResultTypes()))
+        asked.push_back(given ? mesh.layout(cast<ShardingAttr>(given[index]))
+                              : Layout(cast<RankedTensorType>(type).getRank()));
+      if (isLoopOrBranch(&op)) {
+        for (Layout &layout : asked)
+          layout = layout.reduced();
+        if (failed(planRegions(&op, asked, mesh, planner)))
+          return failure();
+        continue;
+      }
+      // A constraint is a reshard of its operand, nothing else.
+      if (isa<ConstrainOp>(op)) {
+        planner.setLayout(op.getResult(0), asked[0]);
+        continue;
+      }
+      ShardingRule rule = ruleOf(&op);
+      OpChoice choice = planner.choose(&op, rule, asked);
+      SmallVector<Attribute> shardings, factors;
+      for (auto [index, result] : llvm::enumerate(op.getResults())) {
+        // A result whose splits are not those asked for is moved there at once;
+        // what is partial stays so until someone needs the sum.
+        Layout kept = planner.produced(rule, choice, index);
+        if (kept.dims != asked[index].dims &&
+            !OpPlanner::isReducedLater(result, kept, asked[index])) {
+          AxisSet split = asked[index].split();
+          kept.dims = asked[index].dims;
+          kept.partial &= ~split;
+        }
+        shardings.push_back(mesh.sharding(kept));
+        planner.setLayout(result, kept);
+      }
+      for (const Axes &axes : choice.factors)
+        factors.push_back(mesh.list(axes));
+      Builder builder(&getContext());
+      op.setAttr(kShardingAttrName, builder.getArrayAttr(shardings));
+      op.setAttr(kPlanAttrName,
+                 PlanAttr::get(&getContext(), mesh.list(choice.carry),
+                               builder.getArrayAttr(factors)));
+    }
+    return success();
+  }
+};
+
+} // namespace

@@ -1,0 +1,105 @@
+//===- VarianceRegions.cpp - loops and branches ---------------------------===//
+//
+// What a loop carries, and what branches give, is one thing wherever it
+// appears.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cleave/Partition/Utils/Regions.h"
+#include "cleave/Partition/Verify/Variance.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+/// A carried value is what its sharding says at every step: at the beginning,
+/// where it is yielded, and after.
+LogicalResult Variance::visitRegions(Operation *op) {
+  if (auto loop = dyn_cast<scf::ForOp>(op); loop && !hasStaticTripCount(loop))
+    if (Operation *collective = collectiveIn(op, ~AxisSet(0)))
+      return collective->emitOpError(
+          "is in a loop whose bounds are no constants: ranks could "
+          "disagree on the number of trips");
+  auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
+  SmallVector<Carried> carried = carriedBy(op);
+  if (given && given.size() != carried.size())
+    return op->emitOpError("has ")
+           << given.size() << " shardings for " << carried.size() << " results";
+  AxisSet differs = 0;
+  if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    const State &condition = states[branch.getCondition()];
+    for (unsigned axis = 0; axis < mesh.count(); ++axis)
+      if (condition[axis].kind != AxisState::Invariant &&
+          condition[axis].kind != AxisState::Zero)
+        differs |= AxisSet(1) << axis;
+    if (Operation *collective = collectiveIn(op, differs))
+      return collective->emitOpError(
+          "is under a condition that differs between the ranks of "
+          "its group: some would wait for ever");
+  }
+  for (auto [index, value] : llvm::enumerate(carried)) {
+    State want =
+        declared(given ? cast<ShardingAttr>(given[index]) : ShardingAttr());
+    for (Axis axis : listOf(differs))
+      if (want[axis].kind != AxisState::Split)
+        return op->emitOpError("result ")
+               << index << " is " << want[axis].str() << " over axis "
+               << name(axis)
+               << " as its sharding says, but the condition differs over it";
+    if (value.init &&
+        failed(check(op, value.init, want, index, "where it begins")))
+      return failure();
+    if (value.argument) {
+      states[value.argument] = want;
+      padding.carry(value.init, value.argument);
+    }
+    states[value.result] = want;
+  }
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    states[loop.getInductionVar()] =
+        State(mesh.count(), AxisState::of(AxisState::Invariant));
+  // Once more where what is yielded says more of padding than what it began
+  // with.
+  for (bool again = true; again;) {
+    for (Region &region : op->getRegions())
+      if (!region.empty() && failed(visitBlock(region.front())))
+        return failure();
+    for (auto [index, value] : llvm::enumerate(carried))
+      for (Value yielded : value.yielded)
+        if (failed(check(op, yielded, states[value.result], index,
+                         "where it is yielded")))
+          return failure();
+    again = false;
+    for (const Carried &value : carried) {
+      // A branch gives what its first region does, or its second.
+      padding.carry(value.init ? value.init : value.yielded.front(),
+                    value.result);
+      for (Value yielded : value.yielded)
+        if (failed(padding.merge(op, value.result, yielded)))
+          return failure();
+      again |= value.argument && padding.learn(value.argument, value.result);
+    }
+  }
+  return success();
+}
+
+LogicalResult Variance::check(Operation *op, Value value, const State &want,
+                              unsigned index, StringRef where) const {
+  std::string wrong = mismatch(states.lookup(value), want, "its sharding");
+  if (!wrong.empty())
+    return op->emitOpError("value ") << index << ", " << where << ", " << wrong;
+  return success();
+}
+
+/// The first collective inside over one of the axes.
+Operation *Variance::collectiveIn(Operation *op, AxisSet axes) const {
+  Operation *found = nullptr;
+  op->walk([&](CollectiveOpInterface collective) {
+    if (!(setOf(mesh.decompose(collective.getAxes().getAxes())) & axes))
+      return WalkResult::advance();
+    found = collective;
+    return WalkResult::interrupt();
+  });
+  return found;
+}

@@ -1,0 +1,479 @@
+//===- VarianceRules.cpp - states through rules ---------------------------===//
+//
+// What an operation makes of the states of its operands, by its sharding rule
+// on the shapes of tiles.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cleave/Partition/Verify/Variance.h"
+
+#include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/LocalPlan.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+using namespace cleave::partition;
+
+namespace {
+
+/// Joint reductions, and moves between tiles, are spelled out in local
+/// programs; what is left of the operation is whole.
+bool mustBeWhole(const ShardingRule &rule, const Factor &factor) {
+  return factor.kind == FactorKind::NeedReplication || isJoint(factor) ||
+         (factor.kind == FactorKind::Permutation && rule.movement);
+}
+
+/// Tiles that may be of any of several dimensions are tiles of each of them:
+/// one that the operation needs whole says nothing, where others are left.
+void keepSplittable(const ShardingRule &rule,
+                    llvm::SmallBitVector &candidates) {
+  llvm::SmallBitVector kept = candidates;
+  for (unsigned factor : candidates.set_bits())
+    if (mustBeWhole(rule, rule.factors[factor]))
+      kept.reset(factor);
+  if (kept.any())
+    candidates = kept;
+}
+
+/// Tiles are runs in row-major order where the dimensions before the split
+/// one have one element in them, or pass whole: so the split goes on where
+/// the result has as many elements before a dimension.
+uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
+                         uint64_t dims) {
+  uint64_t result = 0;
+  int64_t before = 1;
+  for (auto [dim, size] : llvm::enumerate(from)) {
+    if (AxisState::split(dim).dims & dims) {
+      int64_t beforeResult = 1;
+      for (auto [other, extent] : llvm::enumerate(to)) {
+        if (beforeResult == before)
+          result |= AxisState::split(other).dims;
+        beforeResult *= extent;
+      }
+    }
+    before *= size;
+  }
+  return result;
+}
+
+/// Whether candidates that the result lacks are all combined by one sum,
+/// maximum or minimum.
+void noteCombined(const ShardingRule &rule,
+                  const llvm::SmallBitVector &candidates, unsigned index,
+                  AxisState &state) {
+  std::optional<FactorCombiner> combiner;
+  for (unsigned factor : candidates.set_bits()) {
+    bool inResult =
+        llvm::any_of(rule.results[index], [&](const DimFactors &made) {
+          return llvm::is_contained(made, factor);
+        });
+    if (inResult)
+      continue;
+    if (combiner && *combiner != rule.factors[factor].combiner)
+      return;
+    combiner = rule.factors[factor].combiner;
+  }
+  if (!combiner || *combiner == FactorCombiner::None)
+    return;
+  state.orPartial = true;
+  state.reduce = reduceKindOf(*combiner);
+}
+
+/// Of a tile that was computed from the rank's offset, a reduction gives
+/// addends or candidates.
+AxisState varyingResult(const ShardingRule &rule, unsigned index) {
+  AxisState state = AxisState::of(AxisState::Varying);
+  llvm::SmallBitVector all(rule.factors.size());
+  for (auto [factor, info] : llvm::enumerate(rule.factors))
+    all[factor] = info.combiner != FactorCombiner::None;
+  noteCombined(rule, all, index, state);
+  return state;
+}
+
+AxisState stateOfResult(const ShardingRule &rule,
+                        const llvm::SmallBitVector &candidates, unsigned index,
+                        bool anyVarying) {
+  AxisState state = AxisState::of(AxisState::Split);
+  unsigned found = 0;
+  for (auto [dim, made] : llvm::enumerate(rule.results[index])) {
+    if (made.empty() || !candidates.test(made.front()))
+      continue;
+    ++found;
+    state.dims |= AxisState::split(dim).dims;
+    // The split may as well be of the tiles of one element before it.
+    for (size_t before = dim;
+         before > 0 && rule.results[index][before - 1].empty(); --before)
+      state.dims |= AxisState::split(before - 1).dims;
+  }
+  const Factor &factor = rule.factors[candidates.find_first()];
+  // Where some of the dimensions are left and others combined, the result may
+  // be either. Where none is left, all must be combined alike.
+  bool alike = llvm::all_of(candidates.set_bits(), [&](unsigned other) {
+    const Factor &info = rule.factors[other];
+    return info.kind == factor.kind && info.combiner == factor.combiner;
+  });
+  if (found) {
+    state.maybe = found < candidates.count();
+    noteCombined(rule, candidates, index, state);
+    return state;
+  }
+  for (const DimFactors &made : rule.results[index])
+    if (llvm::any_of(made,
+                     [&](int64_t other) { return candidates.test(other); }))
+      return AxisState::of(
+          AxisState::Varying); // Not the major factor of its dimension.
+  if (!alike)
+    return AxisState::of(AxisState::Varying);
+  if (factor.combiner != FactorCombiner::None)
+    return AxisState::partial(reduceKindOf(factor.combiner));
+  return AxisState::of(factor.kind == FactorKind::PassThrough && !anyVarying
+                           ? AxisState::Invariant
+                           : AxisState::Varying);
+}
+
+} // namespace
+
+/// The states of an operation's results over one axis. If operands cannot be
+/// what they may be, they are varying.
+LogicalResult Variance::transfer(Operation *op, const ShardingRule &rule,
+                                 unsigned axis) {
+  SmallVector<std::pair<Value, AxisState>> unsure;
+  for (Value operand : op->getOperands())
+    if (const AxisState &state = states[operand][axis]; state.maybe)
+      unsure.push_back({operand, state});
+  if (unsure.empty())
+    return transferSure(op, rule, axis);
+  LogicalResult done = failure();
+  {
+    ScopedDiagnosticHandler quiet(op->getContext(),
+                                  [](Diagnostic &) { return success(); });
+    done = transferSure(op, rule, axis);
+  }
+  if (succeeded(done)) {
+    for (Value result : op->getResults())
+      if (AxisState &state = states[result][axis];
+          state.kind == AxisState::Split || state.kind == AxisState::Partial)
+        state.maybe = true;
+    return success();
+  }
+  for (auto &[operand, state] : unsure) {
+    AxisState &other = states[operand][axis];
+    other = AxisState::of(AxisState::Varying);
+    other.orPartial = state.orPartial || state.kind == AxisState::Partial;
+    other.reduce = state.reduce;
+  }
+  done = transferSure(op, rule, axis);
+  for (auto &[operand, state] : unsure)
+    states[operand][axis] = state;
+  return done;
+}
+
+LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
+                                     unsigned axis) {
+  if (isa<nn::ReshapeOp>(op))
+    return transferReshape(op, axis);
+  bool anyVarying = false;
+  // The factors that the axis may split, as the operands say.
+  std::optional<llvm::SmallBitVector> candidates;
+  SmallVector<unsigned> partial;
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    if (llvm::is_contained(rule.waited, unsigned(index)))
+      continue;
+    const AxisState &state = states[operand][axis];
+    switch (state.kind) {
+    case AxisState::Zero:
+    case AxisState::Invariant:
+      break;
+    case AxisState::Varying:
+      anyVarying = true;
+      break;
+    case AxisState::Partial:
+      partial.push_back(index);
+      break;
+    case AxisState::Split: {
+      llvm::SmallBitVector mine(rule.factors.size());
+      bool unknown = false;
+      for (auto [dim, made] : llvm::enumerate(rule.operands[index])) {
+        if (!state.isSplitOn(dim))
+          continue;
+        // Of several factors, the major one is split first, or, where it has
+        // one element, the next. A tile of one element may have none.
+        if (made.empty())
+          unknown = true;
+        for (int64_t factor : made) {
+          mine.set(factor);
+          if (rule.factors[factor].size != 1)
+            break;
+        }
+      }
+      if (unknown || mine.none()) {
+        anyVarying = true;
+        break;
+      }
+      if (candidates) {
+        llvm::SmallBitVector both = *candidates;
+        both &= mine;
+        if (both.none())
+          return op->emitOpError(
+                     "has operands split on different dimensions by axis ")
+                 << name(axis) << ": operand " << index << " is "
+                 << state.str();
+        mine = both;
+      }
+      candidates = mine;
+      break;
+    }
+    }
+  }
+  if (candidates)
+    keepSplittable(rule, *candidates);
+  if (!partial.empty())
+    return carry(op, rule, axis, partial);
+  if (candidates && candidates->count() == 1) {
+    const Factor &factor = rule.factors[candidates->find_first()];
+    if (mustBeWhole(rule, factor) && factor.size > 1)
+      return op->emitOpError("needs a dimension whole that is split by axis ")
+             << name(axis);
+    if (failed(checkWhole(op, rule, axis, candidates->find_first())))
+      return failure();
+  }
+  for (auto [index, result] : llvm::enumerate(op->getResults())) {
+    AxisState &state = states[result][axis];
+    if (isZero(op, rule, axis))
+      state = AxisState::of(AxisState::Zero);
+    else if (candidates)
+      state = stateOfResult(rule, *candidates, index, anyVarying);
+    else if (anyVarying)
+      state = varyingResult(rule, index);
+    else
+      state = invariantResult(op, rule, axis, index);
+  }
+  keepAddends(op, rule, axis);
+  return success();
+}
+
+/// Tiles cannot be combined with what is whole along the same dimension, unless
+/// it repeats there.
+LogicalResult Variance::checkWhole(Operation *op, const ShardingRule &rule,
+                                   unsigned axis, int64_t factor) const {
+  if (rule.factors[factor].size <= 1)
+    return success();
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    const AxisState &state = states.find(operand)->second[axis];
+    if (state.kind != AxisState::Invariant ||
+        llvm::is_contained(rule.waited, unsigned(index)))
+      continue;
+    for (auto [dim, made] : llvm::enumerate(rule.operands[index]))
+      if (llvm::is_contained(made, factor) &&
+          !(state.dims >> std::min<size_t>(dim, 63) & 1))
+        return op->emitOpError("combines tiles over axis ")
+               << name(axis) << " with operand " << index << " of type "
+               << operand.getType()
+               << ", of which all ranks hold the same along dimension " << dim;
+  }
+  return success();
+}
+
+/// By shapes: those of tiles have fewer factors than those of whole tensors.
+LogicalResult Variance::transferReshape(Operation *op, unsigned axis) {
+  auto from = cast<RankedTensorType>(op->getOperand(0).getType()).getShape();
+  auto to = cast<RankedTensorType>(op->getResult(0).getType()).getShape();
+  AxisState state = states[op->getOperand(0)][axis];
+  state.majorTo = 0;
+  if (state.kind == AxisState::Split || state.kind == AxisState::Invariant) {
+    uint64_t dims = dimsAtSamePlace(from, to, state.dims);
+    if (state.kind == AxisState::Split && !dims)
+      return op->emitOpError("needs a dimension whole that is split by axis ")
+             << name(axis) << ": operand 0 is " << state.str();
+    state.dims = dims;
+  }
+  states[op->getResult(0)][axis] = state;
+  return success();
+}
+
+/// Whether every operand repeats along the factor.
+bool Variance::repeats(Operation *op, const ShardingRule &rule, unsigned axis,
+                       int64_t factor) const {
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    const AxisState &state = states.find(operand)->second[axis];
+    if (state.kind == AxisState::Zero ||
+        llvm::is_contained(rule.waited, unsigned(index)))
+      continue;
+    for (auto [dim, made] : llvm::enumerate(rule.operands[index]))
+      if (llvm::is_contained(made, factor) &&
+          !(state.dims >> std::min<size_t>(dim, 63) & 1))
+        return false;
+  }
+  return true;
+}
+
+/// Whether the operation gives zeros: it is linear in operands that are zero.
+bool Variance::isZero(Operation *op, const ShardingRule &rule,
+                      unsigned axis) const {
+  return llvm::any_of(rule.linear, [&](ArrayRef<unsigned> group) {
+    return llvm::all_of(group, [&](unsigned index) {
+      return states.find(op->getOperand(index))->second[axis].kind ==
+             AxisState::Zero;
+    });
+  });
+}
+
+/// The result of invariant operands repeats where they do, and along dimensions
+/// that a broadcast adds. A reduction of what repeats may be one of a tile or
+/// of the whole.
+AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
+                                    unsigned axis, unsigned index) const {
+  AxisState state = AxisState::of(AxisState::Invariant);
+  auto has = [](const TensorFactors &dims, int64_t factor) {
+    return llvm::any_of(
+        dims, [&](auto &made) { return llvm::is_contained(made, factor); });
+  };
+  for (auto [factor, info] : llvm::enumerate(rule.factors))
+    if (!has(rule.results[index], factor) &&
+        info.combiner != FactorCombiner::None &&
+        repeats(op, rule, axis, factor)) {
+      state.orPartial = true;
+      state.reduce = reduceKindOf(info.combiner);
+    }
+  // Along a dimension of its own, an operation may count.
+  auto isNew = [&](int64_t factor) {
+    return !rule.movement && op->getNumOperands() != 0 &&
+           llvm::none_of(rule.operands, [&](const TensorFactors &dims) {
+             return has(dims, factor);
+           });
+  };
+  for (auto [dim, made] : llvm::enumerate(rule.results[index]))
+    for (int64_t factor : made) {
+      const Factor &info = rule.factors[factor];
+      // The largest of equal elements are equal; their places are not.
+      bool passes = info.kind == FactorKind::PassThrough ||
+                    (isa<nn::TopKOp>(op) && index == 0);
+      if (passes && !info.indexed && !isNew(factor) &&
+          repeats(op, rule, axis, factor))
+        state.dims |= AxisState::split(dim).dims;
+      // What is minor is split only where this has one element.
+      if (info.size != 1)
+        break;
+    }
+  return state;
+}
+
+/// What is linear in what may be addends gives what may be addends.
+void Variance::keepAddends(Operation *op, const ShardingRule &rule,
+                           unsigned axis) {
+  for (ArrayRef<unsigned> group : rule.linear) {
+    const AxisState *from = nullptr;
+    for (unsigned operand : group)
+      if (const AxisState &state = states[op->getOperand(operand)][axis];
+          state.orPartial)
+        from = &state;
+    if (!from ||
+        (from->reduce != ReduceKind::Sum && !rule.movement && !rule.chooses))
+      continue;
+    ReduceKind reduce = from->reduce;
+    if (!llvm::all_of(group, [&](unsigned operand) {
+          return states[op->getOperand(operand)][axis].mayBeAddend(reduce);
+        }))
+      continue;
+    for (Value result : op->getResults()) {
+      AxisState &state = states[result][axis];
+      if (state.kind == AxisState::Partial || state.kind == AxisState::Zero)
+        continue;
+      state.orPartial = true;
+      state.reduce = reduce;
+    }
+  }
+}
+
+/// Partial operands may only pass through a group in which the operation is
+/// linear, all of it partial.
+LogicalResult Variance::carry(Operation *op, const ShardingRule &rule,
+                              unsigned axis, ArrayRef<unsigned> partial) {
+  ReduceKind kind = states[op->getOperand(partial[0])][axis].reduce;
+  for (ArrayRef<unsigned> group : rule.linear) {
+    if (!llvm::all_of(partial, [&](unsigned index) {
+          return llvm::is_contained(group, index);
+        }))
+      continue;
+    for (unsigned index : group) {
+      Value operand = op->getOperand(index);
+      const AxisState &state = states[operand][axis];
+      bool fits = state.mayBeAddend(kind) || state.kind == AxisState::Zero;
+      if (fits)
+        continue;
+      InFlightDiagnostic error =
+          op->emitOpError("combines operand ")
+          << partial[0] << " of type " << op->getOperand(partial[0]).getType()
+          << ", which is partial (" << stringifyReduceKind(kind)
+          << ") over axis " << name(axis) << ", with operand " << index
+          << ", which is " << state.str();
+      error.attachNote(op->getOperand(partial[0]).getLoc())
+          << "the partial value is this one";
+      return error;
+    }
+    if (kind != ReduceKind::Sum && !rule.movement && !rule.chooses)
+      break;
+    // What may be an addend in the group is one; beside it all must be whole.
+    if (llvm::any_of(llvm::enumerate(op->getOperands()), [&](auto operand) {
+          AxisState::Kind have = states[operand.value()][axis].kind;
+          return (have == AxisState::Split || have == AxisState::Varying) &&
+                 !llvm::is_contained(group, unsigned(operand.index())) &&
+                 !llvm::is_contained(rule.waited, unsigned(operand.index()));
+        }))
+      break;
+    for (Value result : op->getResults())
+      states[result][axis] = AxisState::partial(kind);
+    return success();
+  }
+  InFlightDiagnostic error =
+      op->emitOpError("reads operand ")
+      << partial[0] << " of type " << op->getOperand(partial[0]).getType()
+      << ", which is partial (" << stringifyReduceKind(kind) << ") over axis "
+      << name(axis) << ", and is not linear in it; reduce it first";
+  error.attachNote(op->getOperand(partial[0]).getLoc())
+      << "the partial value is this one";
+  return error;
+}
+
+/// Axes that split one dimension keep their order; a reshape that merges
+/// dimensions puts those of the major one first.
+LogicalResult Variance::transferOrder(Operation *op, const ShardingRule &rule) {
+  SmallVector<AxisSet, 8> majorTo(mesh.count(), 0);
+  bool any = false;
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    if (llvm::is_contained(rule.waited, unsigned(index)))
+      continue;
+    const State &state = states[operand];
+    for (unsigned axis = 0; axis < mesh.count(); ++axis) {
+      if (state[axis].kind != AxisState::Split || !state[axis].majorTo)
+        continue;
+      for (Axis minor : listOf(state[axis].majorTo))
+        if (contains(majorTo[minor], axis))
+          return op->emitOpError("has operands split by axes ")
+                 << name(axis) << " and " << name(minor)
+                 << " in different orders";
+      majorTo[axis] |= state[axis].majorTo;
+      any = true;
+    }
+  }
+  if (isa<nn::ReshapeOp>(op)) {
+    const State &state = states[op->getOperand(0)];
+    for (unsigned axis = 0; axis < mesh.count(); ++axis)
+      for (unsigned other = 0; other < mesh.count(); ++other)
+        if (state[axis].isSurelySplit() && state[other].isSurelySplit() &&
+            state[axis].dims < state[other].dims)
+          majorTo[axis] |= AxisSet(1) << other, any = true;
+  }
+  if (!any)
+    return success();
+  for (Value result : op->getResults()) {
+    State &state = states[result];
+    for (unsigned axis = 0; axis < mesh.count(); ++axis)
+      for (Axis minor : listOf(majorTo[axis]))
+        if (state[axis].isSurelySplit() && state[minor].isSurelySplit() &&
+            state[axis].dims == state[minor].dims)
+          state[axis].majorTo |= AxisSet(1) << minor;
+  }
+  return success();
+}

@@ -1,0 +1,248 @@
+// From a table of what is computed to one with transfers.
+//
+// Why no rank can wait for ever: with the times of the replay as a potential,
+// everything at one place of a list stands in the order receives started,
+// receive waited for, sends waited for, compute, send started. A send is waited
+// for at the earliest where, in the replay, its receiver has begun to compute
+// with the message, so each edge of the dependency graph goes up in (time,
+// place in that order). Waiting later only removes edges.
+
+#include "cleave/PipelineSchedule/Lower.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+namespace cleave::pipeline {
+
+namespace {
+
+// One value that crosses from a rank to another.
+struct Message {
+  Action send, receive;
+  int source, target;      // ranks
+  size_t producer, reader; // places in their lists
+};
+
+// What stands around one action of a table.
+struct Around {
+  std::vector<const Message *> startReceives, waitReceives, waitSends,
+      startSends;
+};
+
+class Lowering {
+public:
+  Lowering(const Table &table, const LowerOptions &options)
+      : table(table), options(options), around(table.ranks) {
+    for (int rank = 0; rank < table.ranks; ++rank)
+      around[rank].resize(table.actions[rank].size() + 1);
+  }
+
+  Result<LoweredTable> run() {
+    if (options.lookahead < 0)
+      return Error{
+          "a receive cannot be started after its reader: lookahead is " +
+          std::to_string(options.lookahead)};
+    if (options.spareSends < 0)
+      return Error{"spareSends is " + std::to_string(options.spareSends) +
+                   "; expected at least 0"};
+    Result<Replay> replayed = replay(table, positive(options.times));
+    if (!replayed)
+      return Error{replayed.error()};
+    findMessages();
+    for (const Message &message : messages) {
+      around[message.target][message.reader].waitReceives.push_back(&message);
+      around[message.source][message.producer].startSends.push_back(&message);
+    }
+    placeReceives();
+    placeSendWaits(*replayed);
+    return emit();
+  }
+
+private:
+  // The argument above needs actions that take time.
+  Times positive(Times times) const {
+    StageTimes defaults;
+    times.stage.resize(table.stages, defaults);
+    double longest = 0;
+    for (const StageTimes &t : times.stage)
+      longest = std::max({longest, t.f, t.i, t.w, t.backward()});
+    double least = longest > 0 ? longest * 1e-6 : 1;
+    for (StageTimes &t : times.stage) {
+      t.b = std::max(t.backward(), least);
+      t.f = std::max(t.f, least);
+      t.i = std::max(t.i, least);
+      t.w = std::max(t.w, least);
+    }
+    return times;
+  }
+
+  // In the order of the lists of the senders.
+  void findMessages() {
+    // Place of F and of I or B, by stage and microbatch; they share a rank.
+    struct Place {
+      int rank = -1;
+      size_t forward = 0, backward = 0;
+    };
+    std::vector<std::vector<Place>> places(
+        table.stages, std::vector<Place>(table.microbatches));
+    for (int rank = 0; rank < table.ranks; ++rank)
+      for (size_t i = 0; i < table.actions[rank].size(); ++i) {
+        const Action &action = table.actions[rank][i];
+        if (!isCompute(action.kind))
+          continue;
+        Place &place = places[action.stage][action.microbatch];
+        place.rank = rank;
+        if (action.kind == ActionKind::F)
+          place.forward = i;
+        else if (action.kind != ActionKind::W)
+          place.backward = i;
+      }
+    for (int rank = 0; rank < table.ranks; ++rank)
+      for (size_t i = 0; i < table.actions[rank].size(); ++i) {
+        auto [stage, kind, m] = table.actions[rank][i];
+        if (kind == ActionKind::F && stage + 1 < table.stages) {
+          const Place &to = places[stage + 1][m];
+          if (to.rank != rank)
+            messages.push_back({{stage, ActionKind::SendF, m},
+                                {stage + 1, ActionKind::RecvF, m},
+                                rank,
+                                to.rank,
+                                i,
+                                to.forward});
+        }
+        if ((kind == ActionKind::I || kind == ActionKind::B) && stage > 0) {
+          const Place &to = places[stage - 1][m];
+          if (to.rank != rank)
+            messages.push_back({{stage, ActionKind::SendB, m},
+                                {stage - 1, ActionKind::RecvB, m},
+                                rank,
+                                to.rank,
+                                i,
+                                to.backward});
+        }
+      }
+  }
+
+  // The place `lookahead` computing actions before `place`.
+  size_t ahead(int rank, size_t place) const {
+    for (int left = options.lookahead; left > 0 && place > 0;
+         left -= isCompute(table.actions[rank][place].kind))
+      --place;
+    return place;
+  }
+
+  // Receives of one channel start in the order of its sends, so one that is
+  // needed early pulls those before it.
+  void placeReceives() {
+    std::map<std::pair<int, int>, std::vector<const Message *>> channels;
+    for (const Message &message : messages)
+      channels[{message.target, message.source}].push_back(&message);
+    for (const auto &[ranks, channel] : channels) {
+      int target = ranks.first;
+      std::vector<size_t> place(channel.size());
+      size_t limit = std::numeric_limits<size_t>::max();
+      for (size_t k = channel.size(); k-- > 0;)
+        place[k] = limit = std::min(limit, ahead(target, channel[k]->reader));
+      for (size_t k = 0; k < channel.size(); ++k)
+        around[target][place[k]].startReceives.push_back(channel[k]);
+    }
+  }
+
+  // The first place of the sender's list that begins, in the replay, when the
+  // receiver has the message; the end of the list if there is none.
+  size_t earliestWait(const Message &message, const Replay &replayed) const {
+    double taken = replayed.spans[message.target][message.reader].start;
+    const std::vector<Action> &list = table.actions[message.source];
+    const std::vector<Span> &spans = replayed.spans[message.source];
+    auto later = std::lower_bound(
+        spans.begin() + message.producer + 1, spans.end(), taken,
+        [](const Span &span, double time) { return span.start < time; });
+    size_t place = later - spans.begin();
+    while (place < list.size() && !isCompute(list[place].kind))
+      ++place;
+    return place;
+  }
+
+  // By stage and direction as many slots as messages are under way at once if
+  // each is waited for at the earliest; a send is then waited for where its
+  // slot is needed again.
+  void placeSendWaits(const Replay &replayed) {
+    std::map<std::tuple<int, int, ActionKind>, std::vector<const Message *>>
+        outputs;
+    for (const Message &message : messages)
+      outputs[{message.source, message.send.stage, message.send.kind}]
+          .push_back(&message);
+    for (const auto &[key, sends] : outputs) {
+      int rank = std::get<0>(key);
+      std::vector<size_t> earliest;
+      size_t slots = 0;
+      for (size_t k = 0; k < sends.size(); ++k) {
+        earliest.push_back(earliestWait(*sends[k], replayed));
+        slots = std::max<size_t>(
+            slots,
+            std::count_if(earliest.begin(), earliest.end(), [&](size_t place) {
+              return place > sends[k]->producer;
+            }));
+      }
+      slots += options.spareSends;
+      std::vector<size_t> underWay; // indices into sends
+      auto wait = [&](size_t place) {
+        auto first = std::min_element(
+            underWay.begin(), underWay.end(),
+            [&](size_t a, size_t b) { return earliest[a] < earliest[b]; });
+        around[rank][place].waitSends.push_back(sends[*first]);
+        underWay.erase(first);
+      };
+      for (size_t k = 0; k < sends.size(); ++k) {
+        if (underWay.size() == slots)
+          wait(sends[k]->producer);
+        underWay.push_back(k);
+      }
+      while (!underWay.empty())
+        wait(table.actions[rank].size());
+    }
+  }
+
+  LoweredTable emit() const {
+    LoweredTable lowered{table.schedule,
+                         table.ranks,
+                         table.stages,
+                         table.microbatches,
+                         table.asynchronous,
+                         table.stagesOfRank,
+                         {}};
+    lowered.actions.resize(table.ranks);
+    for (int rank = 0; rank < table.ranks; ++rank) {
+      std::vector<LoweredAction> &list = lowered.actions[rank];
+      for (size_t i = 0; i < around[rank].size(); ++i) {
+        const Around &a = around[rank][i];
+        for (const Message *message : a.startReceives)
+          list.push_back({message->receive, Phase::Start, message->source});
+        for (const Message *message : a.waitReceives)
+          list.push_back({message->receive, Phase::Wait, message->source});
+        for (const Message *message : a.waitSends)
+          list.push_back({message->send, Phase::Wait, message->target});
+        if (i < table.actions[rank].size())
+          list.push_back({table.actions[rank][i], Phase::Run, -1});
+        for (const Message *message : a.startSends)
+          list.push_back({message->send, Phase::Start, message->target});
+      }
+    }
+    return lowered;
+  }
+
+  const Table &table;
+  const LowerOptions &options;
+  std::vector<Message> messages;
+  std::vector<std::vector<Around>>
+      around; // by rank and place; one more at the end
+};
+
+} // namespace
+
+Result<LoweredTable> lower(const Table &table, const LowerOptions &options) {
+  return Lowering(table, options).run();
+}
+
+} // namespace cleave::pipeline

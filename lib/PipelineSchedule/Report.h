@@ -1,0 +1,60 @@
+// Findings of the verifier, and the rules that need nothing of its tables.
+
+#ifndef CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H
+#define CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H
+
+#include "Deadlock.h"
+
+namespace cleave::pipeline {
+
+// A place in a list; rank -1: none.
+struct PassAt {
+  int rank = -1;
+  size_t index = 0;
+};
+
+class Report {
+public:
+  Report(const Program &program, size_t most) : program(program), most(most) {}
+
+  void add(Finding finding) {
+    if (findings.size() < most)
+      findings.push_back(std::move(finding));
+  }
+
+  // A sentence about items; the first one begins it.
+  void add(const std::string &rule, int rank, size_t index,
+           const std::string &why, std::vector<PassAt> others = {}) {
+    Finding finding{rule, "", {placeOf(program, rank, index)}};
+    finding.message = describe(finding.places[0]) + " " + why;
+    for (const PassAt &other : others)
+      finding.places.push_back(placeOf(program, other.rank, other.index));
+    add(std::move(finding));
+  }
+
+  std::string at(const PassAt &place) const {
+    Place described = placeOf(program, place.rank, place.index);
+    return described.text + " (rank " + std::to_string(place.rank) +
+           ", action " + std::to_string(place.index) + ")";
+  }
+
+  std::vector<Finding> findings;
+
+private:
+  const Program &program;
+  size_t most;
+};
+
+// Reductions, gathered parameters and the peaks of ranks.
+void checkStages(const Program &program, Report &report);
+
+// Adds the instances of every communicator, in its order.
+void matchCollectives(const Program &program, std::vector<Joint> &joints,
+                      Report &report);
+
+// Ranks at one place of the pipeline have equal lists.
+void compareReplicas(const Program &program, Report &report);
+
+} // namespace cleave::pipeline
+
+#endif // CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H

@@ -1,0 +1,52 @@
+// A small program of two stages, as a compiler would emit it from a table: what
+// stages hand over lies in slots, and the actions copy it.
+
+#ifndef CLEAVE_TEST_UNIT_PIPELINE_STEPPROGRAM_H
+#define CLEAVE_TEST_UNIT_PIPELINE_STEPPROGRAM_H
+
+#include "cleave/PipelineSchedule/VerifyProgram.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave::pipeline::test {
+
+class StepProgram {
+public:
+  explicit StepProgram(const std::string &schedule = "gpipe",
+                       int microbatches = 3);
+
+  program::Program p;
+  StepOrigin origin;
+
+  std::vector<program::Command> &list(int rank);
+  // The place of the only command of this label, or of its `nth`.
+  size_t find(int rank, const std::string &label, int nth = 0);
+  // Findings of both proofs, a line for each.
+  std::string verdict() const;
+
+private:
+  // Slots of a class, by microbatch.
+  struct Values {
+    int32_t arena = 0;
+    std::vector<int> slotOf;
+  };
+
+  int32_t addArena(const std::string &name, program::Lifespan lifespan,
+                   int64_t bytes, int rank);
+  void addAction(const std::string &name, int rank, int32_t from, int32_t to);
+  void add(int rank, decltype(program::Command::op) op,
+           const std::string &label);
+  void addEntry(int rank, const LoweredAction &entry);
+  program::BufferRef at(const Values &values, int microbatch) const;
+
+  // By stage: what comes from and goes to the other one.
+  Values incoming[2], outgoing[2];
+  uint32_t actions[2][2]; // by stage: F, B
+  std::vector<uint32_t> steps;
+  std::vector<std::pair<Action, int32_t>> tokens;
+};
+
+} // namespace cleave::pipeline::test
+
+#endif // CLEAVE_TEST_UNIT_PIPELINE_STEPPROGRAM_H
