@@ -2,6 +2,8 @@
 
 #include "Choices.h"
 
+#include "cleave/Support/Locations.h"
+
 #include "BuildFunctions.h"
 
 #include "mlir/IR/Matchers.h"
@@ -56,12 +58,12 @@ void noteCapacity(Choice &choice) {
     choice.capacityOf /= most.getType().getDimSize(0);
 }
 
-/// The first name of a location; empty if it has none.
-StringRef nodeOf(Location loc) {
-  StringRef node;
+/// The first name of a location; null if it has none.
+NameLoc nodeOf(Location loc) {
+  NameLoc node;
   loc->walk([&](Location part) {
-    if (auto named = dyn_cast<NameLoc>(part); named && node.empty())
-      node = named.getName();
+    if (auto named = dyn_cast<NameLoc>(part); named && !node)
+      node = named;
     return WalkResult::advance();
   });
   return node;
@@ -98,9 +100,12 @@ std::string matrixOf(func::FuncOp func, Value chosen) {
 
 std::string nameOfChoice(func::FuncOp func, Value chosen) {
   std::string found = matrixOf(func, chosen);
-  StringRef matrix = found, node = nodeOf(chosen.getLoc());
+  StringRef matrix = found;
   matrix.consume_back(".weight");
-  return !matrix.empty() ? matrix.str() : !node.empty() ? node.str() : "router";
+  if (!matrix.empty())
+    return matrix.str();
+  NameLoc node = nodeOf(chosen.getLoc());
+  return node ? node.getName().str() : "router";
 }
 
 /// Whether a result is computed from `value` other than through integers.
@@ -168,7 +173,8 @@ SmallVector<Choice> findChoices(func::FuncOp func) {
       choice.slotsPerToken = 1;
     if (choice.taken != choice.chosen)
       noteCapacity(choice);
-    choice.product = nodeOf(dot.getLoc());
+    if (NameLoc node = nodeOf(dot.getLoc()))
+      choice.product = describeLocation(node);
     std::string name = nameOfChoice(func, choice.chosen);
     choice.name = name;
     for (int64_t number = 2; !names.insert(choice.name).second; ++number)

@@ -8,6 +8,7 @@
 namespace cleave {
 #define GEN_PASS_DEF_INJECTFAULTPASS
 #include "cleave/Check/Passes.h.inc"
+#include "cleave/Support/Locations.h"
 } // namespace cleave
 
 using namespace mlir;
@@ -113,8 +114,8 @@ std::string check::describe(Operation *op) {
   out << op->getName();
   if (auto func = op->getParentOfType<func::FuncOp>())
     out << " in @" << func.getName();
-  if (auto name = dyn_cast<NameLoc>(op->getLoc()))
-    out << ", node " << name.getName().getValue();
+  if (isa<NameLoc>(op->getLoc()))
+    out << ", " << describeLocation(op->getLoc());
   else if (auto file = dyn_cast<FileLineColLoc>(op->getLoc()))
     if (file.getLine())
       out << " at " << file.getFilename().getValue() << ":" << file.getLine();

@@ -51,10 +51,11 @@ static void writeMemory(const Footprint &memory, llvm::raw_ostream &out) {
     out << "  " << column(name, 26) << size(bytes) << "\n";
   out << "largest at the peak (@" << memory.action << ", command "
       << memory.command << ")\n";
-  for (size_t i = 0; i < std::min<size_t>(8, memory.atPeak.size()); ++i)
-    out << "  " << column(memory.atPeak[i].tensor, 40)
-        << column(memory.atPeak[i].kind, 11) << size(memory.atPeak[i].bytes)
-        << "\n";
+  std::vector<EqualTensors> largest = largestAtPeak(memory);
+  for (const EqualTensors &tensors : llvm::ArrayRef(largest).take_front(8))
+    out << "  " << column(tensors.name, 40) << column(tensors.kind, 11)
+        << (tensors.count == 1 ? "" : std::to_string(tensors.count) + " x ")
+        << size(tensors.bytes) << "\n";
 }
 
 static void writeTraffic(const RankCost &rank, llvm::raw_ostream &out) {

@@ -13,6 +13,7 @@
 namespace cleave {
 #define GEN_PASS_DEF_FORMKERNELSPASS
 #include "cleave/Fusion/Passes.h.inc"
+#include "cleave/Support/Locations.h"
 } // namespace cleave
 
 using namespace mlir;
@@ -30,8 +31,8 @@ Location nameOfKernel(ArrayRef<Operation *> ops) {
     if (isa<nn::CheckIndexOp>(op) &&
         !llvm::is_contained(checks, op->getLoc())) {
       checks.push_back(op->getLoc());
-      if (auto name = dyn_cast<NameLoc>(op->getLoc()))
-        text += (text.empty() ? "" : ", or ") + name.getName().str();
+      if (isa<NameLoc>(op->getLoc()))
+        text += (text.empty() ? "" : ", or ") + describeLocation(op->getLoc());
     }
   if (checks.size() < 2)
     return checks.empty() ? ops.back()->getLoc() : checks.front();

@@ -33,10 +33,13 @@ struct CheckFitPass : cleave::impl::CheckFitPassBase<CheckFitPass> {
         << "): " << whatWouldFit(*footprint, limit, batch)
         << "; largest at the peak (@" << footprint->action << ", command "
         << footprint->command << "):";
-    for (const Footprint::Entry &entry :
-         ArrayRef(footprint->atPeak).take_front(8))
-      error << " " << entry.tensor << " (" << entry.kind << ", "
-            << readableBytes(entry.bytes) << ")";
+    std::vector<EqualTensors> largest = largestAtPeak(*footprint);
+    for (const EqualTensors &tensors : ArrayRef(largest).take_front(8)) {
+      error << " " << tensors.name << " (" << tensors.kind << ", ";
+      if (tensors.count > 1)
+        error << tensors.count << " x ";
+      error << readableBytes(tensors.bytes) << ")";
+    }
     signalPassFailure();
   }
 };

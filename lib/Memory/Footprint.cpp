@@ -6,7 +6,9 @@
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/Arenas.h"
 #include "cleave/Memory/BoundaryTable.h"
+#include "cleave/Support/Locations.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Format.h"
 
@@ -146,6 +148,22 @@ private:
   SmallVector<Lifetime> atPeak;
 };
 } // namespace
+
+std::vector<EqualTensors> cleave::largestAtPeak(const Footprint &footprint) {
+  llvm::MapVector<std::pair<StringRef, int64_t>, std::vector<std::string>>
+      alike;
+  for (const Footprint::Entry &entry : footprint.atPeak)
+    alike[{entry.kind, entry.bytes}].push_back(entry.tensor);
+  std::vector<EqualTensors> largest;
+  for (const auto &[key, names] : alike)
+    for (FoldedName &name : foldLayers(names))
+      largest.push_back({std::move(name.text), key.first.str(),
+                         int64_t(name.members.size()), key.second});
+  llvm::stable_sort(largest, [](const auto &a, const auto &b) {
+    return a.count * a.bytes > b.count * b.bytes;
+  });
+  return largest;
+}
 
 std::string cleave::readableBytes(double bytes) {
   const char *unit = "B";

@@ -62,7 +62,9 @@ SmallVector<StringRef, 2> namesOf(func::FuncOp func, unsigned argument) {
 SmallVector<StringRef, 2> namesOf(Location loc) {
   SmallVector<StringRef, 2> names;
   loc->walk([&](Location part) {
-    if (auto named = dyn_cast<NameLoc>(part))
+    // The outer one of two describes the node for people.
+    if (auto named = dyn_cast<NameLoc>(part);
+        named && !isa<NameLoc>(named.getChildLoc()))
       names.push_back(named.getName());
     return WalkResult::advance();
   });

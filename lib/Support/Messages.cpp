@@ -2,6 +2,8 @@
 
 #include "cleave/Support/Messages.h"
 
+#include "cleave/Support/Locations.h"
+
 #include "mlir/IR/Location.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -10,19 +12,6 @@
 using namespace mlir;
 
 namespace cleave {
-
-// A location is the path of the model, or the name of a node.
-static std::string describe(Location loc) {
-  if (auto name = dyn_cast<NameLoc>(loc))
-    return name.getName().str();
-  if (auto file = dyn_cast<FileLineColLoc>(loc))
-    return file.getFilename().str() +
-           // What is said of a file as a whole has no line.
-           (file.getLine() ? ":" + std::to_string(file.getLine()) + ":" +
-                                 std::to_string(file.getColumn())
-                           : "");
-  return "";
-}
 
 /// "'nn.attention' op has ..." of a node is what the node has: the user knows
 /// it by its name, and no operation of ours.
@@ -55,23 +44,23 @@ void FoldedMessages::add(Diagnostic &diagnostic) {
   std::string text =
       withoutOperation(diagnostic.getLocation(), diagnostic.str());
   for (Diagnostic &note : diagnostic.getNotes())
-    text += "; " + with(describe(note.getLocation()), note.str());
-  add(describe(diagnostic.getLocation()), text);
+    text += "; " + with(describeLocation(note.getLocation()), note.str());
+  add(describeLocation(diagnostic.getLocation()), text);
 }
 
 std::vector<std::string> FoldedMessages::lines() const {
   constexpr size_t most = 3;
   std::vector<std::string> lines;
   for (const Message &message : messages) {
-    std::string line = with(
-        message.places.empty() ? "" : message.places.front(), message.text);
+    std::vector<FoldedName> places = foldLayers(message.places);
+    std::string line =
+        with(places.empty() ? "" : places.front().text, message.text);
     if (message.count > 1)
       line += " (" + std::to_string(message.count) + " times";
-    for (size_t i = 0;
-         i < std::min(most, message.places.size()) && message.places.size() > 1;
+    for (size_t i = 0; i < std::min(most, places.size()) && places.size() > 1;
          ++i)
-      line += (i ? ", " : ": ") + message.places[i];
-    if (message.places.size() > most)
+      line += (i ? ", " : ": ") + places[i].text;
+    if (places.size() > most)
       line += ", ...";
     lines.push_back(line + (message.count > 1 ? ")" : ""));
   }

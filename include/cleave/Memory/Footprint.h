@@ -30,6 +30,16 @@ struct Footprint {
   std::vector<Entry> atPeak;
 };
 
+/// Tensors of equal layers, which are alike: "blocks.*.fc.weight", of the model
+/// or computed.
+struct EqualTensors {
+  std::string name, kind;
+  int64_t count = 0, bytes = 0; ///< bytes of each
+};
+
+/// What is alive at the peak, what takes most first.
+std::vector<EqualTensors> largestAtPeak(const Footprint &footprint);
+
 /// "1.5 GiB", "96 B".
 std::string readableBytes(double bytes);
 

@@ -5,17 +5,13 @@
 
 #include "mlir/IR/Operation.h"
 
-#include "llvm/ADT/SmallVector.h"
-
 #include <string>
 
 namespace cleave {
 
-/// The names in the operation's location (nodes of the model's graph,
-/// parameters), each once, in order. The model's own name is none.
-llvm::SmallVector<llvm::StringRef> namesOf(mlir::Operation *op);
-
-/// The first of them; else the operation's own name.
+/// The first name in the operation's location (a node of the model's graph as
+/// describeLocation says it, a parameter); else the operation's own name. The
+/// model's path is none.
 std::string sourceOf(mlir::Operation *op);
 
 /// The same for an operation that does the same to several things: "a", "a, b",

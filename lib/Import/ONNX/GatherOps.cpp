@@ -1,7 +1,9 @@
 // Operators that read at indices.
 
 #include "Families.h"
+
 #include "IndexRange.h"
+#include "cleave/Support/Locations.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -78,11 +80,10 @@ llvm::SmallSetVector<StringAttr, 4> inputsBehind(Node &node, Value value) {
 
 /// A check goes by its node and by what it reads: a run that fails says so.
 Location placeOfCheck(Node &node, Value where) {
-  auto own = dyn_cast<NameLoc>(node.loc);
   const std::string &table = node.proto().input(0);
-  if (!own || table.empty())
+  if (table.empty())
     return node.loc;
-  std::string text = own.getName().str() + ", which reads " +
+  std::string text = describeLocation(node.loc) + ", which reads " +
                      (node.model.findInitializer(table) ? "table '" : "'") +
                      table + "'";
   auto inputs = inputsBehind(node, where);

@@ -22,6 +22,8 @@ constexpr StringRef kPersistent =
     "pkg.torch.export.graph_signature.InputSpec.persistent";
 constexpr StringRef kFoldedFrom = "pkg.onnxscript.optimizer.folded_from";
 constexpr StringRef kNameScopes = "pkg.torch.onnx.name_scopes";
+constexpr StringRef kNamespace = "namespace";
+constexpr StringRef kStackTrace = "pkg.torch.onnx.stack_trace";
 constexpr StringRef kFxNode = "pkg.torch.onnx.fx_node";
 
 /// Calls `body` with the keys and values of `metadata_props`.
@@ -108,10 +110,55 @@ const std::vector<std::string> &Metadata::foldedFrom(StringRef tensor) const {
   return found == folded.end() ? none : found->second;
 }
 
+/// ": Model/blocks.0: Block/blocks.0.qkv: Linear/linear: aten.linear.default":
+/// the model, its modules from the outermost one, and the operation, each with
+/// its class.
+static std::string moduleOfNamespace(StringRef text) {
+  llvm::SmallVector<StringRef> scopes;
+  text.split(scopes, '/');
+  return scopes.size() < 2
+             ? ""
+             : scopes[scopes.size() - 2].split(": ").first.trim().str();
+}
+
 std::string moduleOf(const ::onnx::NodeProto &node) {
   // The model, its modules from the outermost one, and the operation.
   std::vector<std::string> scopes = listOf(metadataOf(node, kNameScopes));
+  if (scopes.empty())
+    return moduleOfNamespace(metadataOf(node, kNamespace));
   return scopes.size() < 2 ? "" : scopes[scopes.size() - 2];
+}
+
+/// Whether a file is PyTorch's own: what calls it is the model's.
+static bool isOfPyTorch(StringRef file) {
+  return file.contains("site-packages/torch/") ||
+         file.contains("dist-packages/torch/");
+}
+
+/// Lines `File "model.py", line 13, in forward` of a trace, the innermost call
+/// last: the last that is no code of PyTorch.
+static void readStackTrace(StringRef trace, NodeSource &source) {
+  while (!trace.empty()) {
+    auto [text, rest] = trace.split('\n');
+    trace = rest;
+    text = text.trim();
+    unsigned line = 0;
+    if (!text.consume_front("File \""))
+      continue;
+    auto [file, after] = text.split("\", line ");
+    if (file.empty() || isOfPyTorch(file) ||
+        after.take_while(llvm::isDigit).getAsInteger(10, line) || line == 0)
+      continue;
+    source.file = file.str();
+    source.line = line;
+  }
+}
+
+NodeSource sourceOf(const ::onnx::NodeProto &node) {
+  NodeSource source;
+  source.module = moduleOf(node);
+  readStackTrace(metadataOf(node, kStackTrace), source);
+  return source;
 }
 
 std::vector<std::string> readsOf(const ::onnx::NodeProto &node) {

@@ -4,6 +4,8 @@
 #ifndef CLEAVE_LIB_IMPORT_ONNX_METADATA_H
 #define CLEAVE_LIB_IMPORT_ONNX_METADATA_H
 
+#include "cleave/Support/Locations.h"
+
 #include "llvm/ADT/StringRef.h"
 
 #include <map>
@@ -41,8 +43,12 @@ private:
   std::map<std::string, std::vector<std::string>> folded;
 };
 
-/// The path of the module whose code made the node ("h.0.attn"); "" where the
-/// file does not say, or it is the model itself.
+/// Where the node comes from: the path of the module whose code made it
+/// ("h.0.attn"; "" where the file does not say, or it is the model itself), and
+/// the line of that code (`pkg.torch.onnx.name_scopes` or `namespace`, and
+/// `pkg.torch.onnx.stack_trace`).
+NodeSource sourceOf(const ::onnx::NodeProto &node);
+/// The module of that source alone.
 std::string moduleOf(const ::onnx::NodeProto &node);
 
 /// The parameters and buffers that the node read before exporting, with "_" for

@@ -2,6 +2,8 @@
 
 #include "Node.h"
 
+#include "Metadata.h"
+
 #include <onnx/onnx_pb.h>
 
 using llvm::ArrayRef;
@@ -15,8 +17,7 @@ Node::Node(Model &model, const FlatNode &flat, ArrayRef<Operand> inputs,
            mlir::OpBuilder &builder,
            std::function<Expected<mlir::Value>(const TensorRef &)> argument)
     : Build(builder,
-            mlir::NameLoc::get(
-                mlir::StringAttr::get(builder.getContext(), flat.name)),
+            locationOf(builder.getContext(), flat.name, sourceOf(*flat.proto)),
             std::move(argument)),
       model(model), flat(flat), inputs(inputs) {
   results.resize(flat.proto->output_size());

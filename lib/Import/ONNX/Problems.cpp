@@ -2,6 +2,8 @@
 
 #include "Problems.h"
 
+#include "Metadata.h"
+
 #include <onnx/onnx_pb.h>
 
 #include "llvm/ADT/MapVector.h"
@@ -23,17 +25,18 @@ static std::string describe(const FlatNode &node) {
 
 void Problems::add(const FlatNode &node, const std::string &why) {
   std::string what = describe(node);
+  std::string place = describeSource(sourceOf(*node.proto));
   for (Entry &entry : entries)
     if (!entry.nodes.empty() && entry.what == what && entry.why == why)
-      return entry.nodes.push_back(node.name);
-  entries.push_back({what, why, {node.name}});
+      return entry.nodes.push_back({node.name, place});
+  entries.push_back({what, why, {{node.name, place}}});
 }
 
 void Problems::addInput(const std::string &name, const std::string &why) {
   for (auto &[known, names] : inputs)
     if (known == why)
-      return names.push_back(name);
-  inputs.push_back({why, {name}});
+      return names.push_back("'" + name + "'");
+  inputs.push_back({why, {"'" + name + "'"}});
 }
 
 size_t Problems::count() const {
@@ -45,11 +48,22 @@ size_t Problems::count() const {
   return count;
 }
 
-/// 'a', 'b', 'c', ...
+/// a, b, c, ...
 static std::string firstOf(ArrayRef<std::string> names) {
   constexpr size_t most = 3;
-  return "'" + llvm::join(names.take_front(most), "', '") +
-         (names.size() > most ? "', ..." : "'");
+  return llvm::join(names.take_front(most), ", ") +
+         (names.size() > most ? ", ..." : "");
+}
+
+/// What a module made goes by the module, equal layers as one; other nodes by
+/// their names.
+std::string Problems::placesOf(const Entry &entry) {
+  std::vector<std::string> places, folded;
+  for (const auto &[node, place] : entry.nodes)
+    places.push_back(place.empty() ? "'" + node + "'" : place);
+  for (FoldedName &name : foldLayers(places))
+    folded.push_back(std::move(name.text));
+  return firstOf(folded);
 }
 
 std::vector<std::string> Problems::lines() const {
@@ -58,16 +72,17 @@ std::vector<std::string> Problems::lines() const {
     if (entry.nodes.empty())
       lines.push_back(entry.what);
     else if (entry.nodes.size() == 1)
-      lines.push_back("node '" + entry.nodes[0] + "' (" + entry.what +
-                      "): " + entry.why);
+      lines.push_back(
+          (entry.nodes[0].place.empty() ? "" : entry.nodes[0].place + ": ") +
+          "node '" + entry.nodes[0].name + "' (" + entry.what +
+          "): " + entry.why);
     else
       lines.push_back(std::to_string(entry.nodes.size()) + " nodes (" +
-                      entry.what + "): " + entry.why + ": " +
-                      firstOf(entry.nodes));
+                      entry.what + "): " + entry.why + ": " + placesOf(entry));
   }
   for (const auto &[why, names] : inputs)
     lines.push_back((names.size() == 1
-                         ? "input '" + names[0] + "' "
+                         ? "input " + names[0] + " "
                          : "each of " + std::to_string(names.size()) +
                                " inputs (" + firstOf(names) + ") ") +
                     why);

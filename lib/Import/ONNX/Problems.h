@@ -28,7 +28,8 @@ public:
   bool onlyInputs() const { return entries.empty(); }
   /// Of nodes and others.
   size_t count() const;
-  /// "node 'a' (If, opset 18): why", "63 nodes (If, opset 18): why: 'a', ...".
+  /// "h.0.attn (model.py:3): node 'a' (If, opset 18): why", "63 nodes (If,
+  /// opset 18): why: h.*.attn (model.py:3), 'b', ...".
   std::vector<std::string> lines() const;
   /// The line, where there is one; or "cannot be imported (64 places):" and the
   /// lines.
@@ -38,8 +39,13 @@ private:
   struct Entry {
     std::string what; // the operator, where there are nodes
     std::string why;
-    std::vector<std::string> nodes;
+    struct Place {
+      std::string name, place; // of a node; of its source, or ""
+    };
+    std::vector<Place> nodes;
   };
+  static std::string placesOf(const Entry &entry);
+
   std::vector<Entry> entries;
   std::vector<std::pair<std::string, std::vector<std::string>>> inputs; // why
   int64_t unseen = 0;
