@@ -2,9 +2,8 @@
 
 #include "Choices.h"
 
-#include "cleave/Support/Locations.h"
-
 #include "BuildFunctions.h"
+#include "cleave/Support/Locations.h"
 
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"

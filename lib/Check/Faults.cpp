@@ -4,11 +4,11 @@
 #include "FaultPlaces.h"
 #include "cleave/Check/Passes.h"
 #include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Support/Locations.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_INJECTFAULTPASS
 #include "cleave/Check/Passes.h.inc"
-#include "cleave/Support/Locations.h"
 } // namespace cleave
 
 using namespace mlir;

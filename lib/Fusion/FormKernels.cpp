@@ -6,6 +6,7 @@
 #include "cleave/Fusion/Fusion.h"
 #include "cleave/Fusion/Passes.h"
 #include "cleave/Interfaces/Condition.h"
+#include "cleave/Support/Locations.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
@@ -13,7 +14,6 @@
 namespace cleave {
 #define GEN_PASS_DEF_FORMKERNELSPASS
 #include "cleave/Fusion/Passes.h.inc"
-#include "cleave/Support/Locations.h"
 } // namespace cleave
 
 using namespace mlir;

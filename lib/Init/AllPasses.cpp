@@ -37,7 +37,7 @@ void registerAllPasses() {
   registerPartitionPasses();
   actions::registerActionsPasses();
   registerPartitionPipeline();
-  kernels::registerKernelsPasses();
+  kernels::registerFusionPasses();
   codegen::registerCodegenPasses();
   registerBackendPhases();
   compiler::registerCompilerPasses();

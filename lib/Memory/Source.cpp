@@ -36,7 +36,8 @@ static SmallVector<std::string> namesOf(Operation *op) {
   llvm::StringSet<> known;
   for (NameLoc name : names)
     if (!outer.contains(name))
-      if (std::string text = describeLocation(name); known.insert(text).second)
+      if (std::string text = cleave::describeLocation(name);
+          known.insert(text).second)
         own.push_back(std::move(text));
   return own;
 }

@@ -4,9 +4,9 @@
 
 #include "mlir/IR/BuiltinAttributes.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -99,15 +99,19 @@ struct CutName {
 
 std::vector<FoldedName> foldLayers(ArrayRef<std::string> names) {
   std::vector<CutName> cut(names.begin(), names.end());
-  llvm::MapVector<std::string, FoldedName> groups;
+  llvm::StringMap<size_t> groups; // indices into `folded`
+  std::vector<FoldedName> folded;
   for (auto [index, name] : llvm::enumerate(cut)) {
     std::string key;
     for (StringRef part : name.parts)
       key += CutName::isNumber(part) ? "*\n" : part.str();
-    groups[key + name.rest.str()].members.push_back(index);
+    auto [group, isNew] =
+        groups.try_emplace(key + name.rest.str(), folded.size());
+    if (isNew)
+      folded.emplace_back();
+    folded[group->second].members.push_back(index);
   }
-  std::vector<FoldedName> folded;
-  for (auto &[key, group] : groups) {
+  for (FoldedName &group : folded) {
     const CutName &first = cut[group.members.front()];
     for (auto [at, part] : llvm::enumerate(first.parts)) {
       bool isOne = llvm::all_of(group.members, [&, at = at](size_t member) {
@@ -118,7 +122,6 @@ std::vector<FoldedName> foldLayers(ArrayRef<std::string> names) {
                         : "*" + part.drop_front(part.rtrim("./").size()).str();
     }
     group.text += first.rest.str();
-    folded.push_back(std::move(group));
   }
   return folded;
 }

@@ -436,6 +436,45 @@ def scoped(b, scope, reads, *op, **attributes):
     return out
 
 
+def traced(b, scope, line, *op, notes="name_scopes", **attributes):
+    """A node with the module and the line of source that PyTorch notes of it."""
+    out = b.op(*op, **attributes)
+    trace = f'''File "/home/them/model.py", line {line}, in forward
+    return self.layer(x)
+  File "/usr/lib/python3/site-packages/torch/nn/modules/linear.py", line 125, in forward
+    return F.linear(input)'''
+    modules = (("pkg.torch.onnx.name_scopes", f"['', '{scope}', 'op']") if notes == "name_scopes"
+               else ("namespace", f": Model/{scope}: Linear/op: aten.linear.default"))
+    for key, value in (modules, ("pkg.torch.onnx.stack_trace", trace)):
+        b.nodes[-1].add(9, onnxwire.Message().add(1, key).add(2, value))
+    return out
+
+
+def modules():
+    """Two layers, a head, and what the model itself does, with their sources."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, ["batch", 4])
+    for layer in range(2):
+        weight = b.parameter(f"blocks.{layer}.fc.weight", np.ones((4, 4), F32))
+        x = traced(b, f"blocks.{layer}.fc", 13, "MatMul", x, weight)
+        x = traced(b, f"blocks.{layer}", 14, "Relu", x, notes="namespace")
+    b.op("Exp", x, out="y")
+    b.output("y", F32, ["batch", 4])
+    return b.model(18)
+
+
+def refused():
+    """Operators that no version has, in modules and outside of them."""
+    b = onnxbuild.Builder()
+    x = b.input("x", F32, ["batch", 4])
+    for layer in range(3):
+        x = traced(b, f"blocks.{layer}.act", 21, "Det", x)
+    x = traced(b, "head", 30, "Strange", x)
+    b.op("Det", x, out="y")
+    b.output("y", F32, ["batch", 4])
+    return b.model(18)
+
+
 def noted(b):
     model = b.model(20)
     for info in b.infos:

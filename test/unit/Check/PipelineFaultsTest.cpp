@@ -1,7 +1,7 @@
 // The proof of a pipeline's command lists names each mistake that `check`
 // plants in them.
 
-#include "../Pipeline/StepProgram.h"
+#include "../PipelineSchedule/StepProgram.h"
 #include "cleave/Check/Faults.h"
 
 #include "llvm/ADT/STLExtras.h"
