@@ -38,10 +38,12 @@ function(cleave_add_library name)
   target_sources(cleave-compiler PRIVATE $<TARGET_OBJECTS:${objects}>)
   add_library(${name} INTERFACE)
   target_link_libraries(${name} INTERFACE cleave-compiler)
+  target_include_directories(${name} INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/include
+                                               ${CMAKE_SOURCE_DIR}/runtime/include)
   foreach(library ${ARG_LINK})
     if(library IN_LIST CLEAVE_RUNTIME_LIBRARIES)
       target_link_libraries(${objects} PRIVATE ${library})
-      target_link_libraries(cleave-compiler PUBLIC ${library})
+      target_link_libraries(cleave-compiler PRIVATE ${library})
     elseif(library MATCHES "^cleave")
       target_link_libraries(${name} INTERFACE ${library})
     else() # of Debian

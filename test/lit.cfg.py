@@ -11,7 +11,8 @@ import lit.formats
 config.name = "cleave"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["Inputs", "unit", "python", "models", "peers", "gpu", "walkthroughs"]
+config.excludes = ["Inputs", "unit", "python", "models", "peers", "gpu", "walkthroughs",
+                   "installed"]
 config.test_source_root = os.path.join(config.cleave_source_dir, "test")
 config.test_exec_root = os.path.join(config.cleave_binary_dir, "test")
 
