@@ -5,7 +5,6 @@
 #include "cleave/Support/Locations.h"
 
 #include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 
@@ -24,34 +23,37 @@ static void collect(Location location, Names &names) {
   }
 }
 
-/// The names in the operation's location, described, each once. Those of what
-/// is around it, such as the model's path, are left out.
-static SmallVector<std::string> namesOf(Operation *op) {
+/// The named locations of an operation, without those of what is around it,
+/// such as the model's path.
+static SmallVector<NameLoc> namesOf(Operation *op) {
   Names names, outer;
   collect(op->getLoc(), names);
   for (Operation *parent = op->getParentOp(); parent;
        parent = parent->getParentOp())
     collect(parent->getLoc(), outer);
-  SmallVector<std::string> own;
-  llvm::StringSet<> known;
+  SmallVector<NameLoc> own;
   for (NameLoc name : names)
     if (!outer.contains(name))
-      if (std::string text = cleave::describeLocation(name);
-          known.insert(text).second)
-        own.push_back(std::move(text));
+      own.push_back(name);
   return own;
 }
 
 std::string cleave::sourceOf(Operation *op) {
-  SmallVector<std::string> names = namesOf(op);
-  return names.empty() ? op->getName().getStringRef().str() : names[0];
+  SmallVector<NameLoc> names = namesOf(op);
+  return names.empty() ? op->getName().getStringRef().str()
+                       : cleave::describeLocation(names[0]);
 }
 
 std::string cleave::sourcesOf(Operation *op) {
-  SmallVector<std::string> names = namesOf(op);
-  if (names.size() < 2)
+  // Different nodes may have one source.
+  llvm::SmallSetVector<StringAttr, 8> sources;
+  for (NameLoc name : namesOf(op))
+    sources.insert(
+        StringAttr::get(op->getContext(), cleave::describeLocation(name)));
+  if (sources.size() < 2)
     return sourceOf(op);
-  if (names.size() == 2)
-    return names[0] + ", " + names[1];
-  return names[0] + " and " + std::to_string(names.size() - 1) + " others";
+  std::string first = sources[0].str();
+  if (sources.size() == 2)
+    return first + ", " + sources[1].str();
+  return first + " and " + std::to_string(sources.size() - 1) + " others";
 }
