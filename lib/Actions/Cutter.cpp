@@ -1,4 +1,4 @@
-// Cutting a function into parts that run one after another.
+// Cuts a function into parts that run one after another.
 
 #include "Cutter.h"
 
@@ -56,7 +56,7 @@ void Cutter::analyze(StringRef prefix) {
   for (auto [part, list] : llvm::enumerate(results))
     for (const ResultPort &result : list)
       read(result.value, part);
-  // What a part returns under a name of its own is read under that.
+  // A named result of a part keeps that name when later parts read it.
   for (auto [part, list] : llvm::enumerate(results))
     for (const ResultPort &result : list)
       if (auto entry = kept.find(result.value);
@@ -87,7 +87,7 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
   for (Operation &op : block.without_terminator())
     if (partOf.lookup(&op) == part)
       ops.push_back(&op);
-  // Results: the part's own, and what later parts read without another name.
+  // Results: those of the part, and other values that later parts read.
   SmallVector<Value> values;
   SmallVector<DictionaryAttr> valueAttrs;
   auto attrsOf = [&](const Kept &entry) {
@@ -125,7 +125,7 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
     forOperands(op, need);
   for (Value value : values)
     need(value);
-  // In the order of the function.
+  // Arguments in the order of the function.
   SmallVector<Value> arguments;
   SmallVector<DictionaryAttr> argumentAttrs;
   for (auto &[value, entry] : kept)

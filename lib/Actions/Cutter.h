@@ -1,4 +1,4 @@
-// Cutting a function into parts that run one after another.
+// Cuts a function into parts that run one after another.
 
 #ifndef CLEAVE_LIB_ACTIONS_CUTTER_H
 #define CLEAVE_LIB_ACTIONS_CUTTER_H
@@ -13,51 +13,51 @@
 
 namespace cleave::actions {
 
-/// What a part returns beside what later parts read.
+/// A result of a part, besides the values that later parts read.
 struct ResultPort {
   mlir::Value value;
   mlir::DictionaryAttr attrs;
 };
 
-/// Where a value lies between parts.
+/// How a value is passed from one part to the others.
 struct Kept {
-  /// Name and role, and, for what a schedule keeps, `pipe.slot`.
+  /// Name and role, and `pipe.slot` if the value is in a slot of a schedule.
   mlir::NamedAttrList attrs;
-  /// An argument that all parts share, without a slot.
+  /// Whether it is an argument that all parts share, without a slot.
   bool persistent = false;
-  /// The part that makes it (-1: it arrives), and the last that reads it.
+  /// The part that computes it (-1 for an argument), and the last part that
+  /// reads it.
   int first = -1, last = -1;
 };
 
-/// One function becomes `parts` functions; every operation has a part, and
-/// operands come from the same or an earlier one.
+/// Cuts one function into `parts` functions. `partOf` maps every operation to
+/// its part; operands come from the same or an earlier part.
 class Cutter {
 public:
   Cutter(mlir::func::FuncOp func,
          const llvm::DenseMap<mlir::Operation *, unsigned> &partOf,
          unsigned parts);
 
-  /// Results of each part; the caller distributes those of the function.
+  /// Results of each part; the caller distributes the results of the function.
   std::vector<std::vector<ResultPort>> results;
-  /// Every value that more than one part has to do with, in program order, and
-  /// every argument.
+  /// Every argument and every value that several parts use, in program order.
   llvm::MapVector<mlir::Value, Kept> kept;
 
   /// Fills `kept` from the parts and `results`: names (residuals are called
-  /// PREFIX0, PREFIX1, ...), makers and last readers.
+  /// PREFIX0, PREFIX1, ...), first parts and last readers.
   void analyze(llvm::StringRef prefix);
 
-  /// Builds the parts, named so, and erases the function. Parts without
-  /// operations and results are left out. Returns them by part, null where left
-  /// out.
-  /// `isKept`: also where nothing is in it.
+  /// Builds the parts with these names and erases the function. Parts without
+  /// operations and results are left out, unless `isKept` holds for them.
+  /// Returns one function per part, null for a part that is left out.
   std::vector<mlir::func::FuncOp> build(
       llvm::ArrayRef<std::string> names,
       llvm::function_ref<bool(unsigned)> isKept = [](unsigned) {
         return false;
       });
 
-  /// Made again by each part that reads it.
+  /// Whether each part that reads the value recomputes it, as it has no
+  /// operands.
   static bool isFree(mlir::Value value);
 
 private:

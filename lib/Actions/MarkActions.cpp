@@ -1,4 +1,4 @@
-// pipe-mark-actions: the action of every collective of a stage.
+// pipe-mark-actions: marks every collective of a stage with its action.
 
 #include "Ports.h"
 #include "cleave/Actions/Passes.h"

@@ -35,11 +35,11 @@ DenseMap<Operation *, unsigned> actions::partsOf(func::FuncOp func,
                                                  bool weightsApart) {
   Block &block = func.getBody().front();
   DenseMap<Operation *, unsigned> parts;
-  // What runs under a condition needs its flag, too.
+  // An operation under a condition also needs the flag of the condition.
   DenseMap<Attribute, Operation *> flags;
   for (auto condition : block.getOps<dist::ConditionOp>())
     flags[condition.getNumberAttr()] = condition.getFlag().getDefiningOp();
-  // What `part` needs and no earlier one has.
+  // Assigns to `part` all operations that it needs and no earlier part has.
   auto claim = [&](unsigned part, SmallVector<Operation *> worklist) {
     while (!worklist.empty()) {
       Operation *op = worklist.pop_back_val();

@@ -1,4 +1,4 @@
-// Arguments and results of a stage's functions, by what they are to a schedule.
+// Arguments and results of a stage's functions, by their role in a schedule.
 
 #ifndef CLEAVE_LIB_ACTIONS_PORTS_H
 #define CLEAVE_LIB_ACTIONS_PORTS_H
@@ -12,21 +12,22 @@ namespace cleave::actions {
 
 using nn::isOneOf, nn::nameOf, nn::Role, nn::roleOf;
 
-/// Kept from step to step, one for all microbatches: parameters, sums, scalars
-/// of the step.
+/// Whether values of a role live across steps or are shared by all microbatches
+/// of a step: parameters, sums, scalars of the step.
 bool isPersistent(std::optional<Role> role);
 
 /// The parts of @loss_grad in the order in which they run.
 enum Part : unsigned { Forward = 0, Input = 1, Weight = 2 };
 
-/// The part of every operation of a stage's @loss_grad, by reachability: what
-/// leaves forward and what is saved; what the outgoing cotangents need; the
-/// rest. With `weightsApart` false, Input is the rest. A tap asks for nothing.
+/// Assigns every operation of a stage's @loss_grad to a part, by reachability:
+/// Forward computes what leaves the forward pass and what is saved, Input the
+/// outgoing cotangents, Weight the rest. With `weightsApart` false, Input also
+/// has the rest. A tap does not affect the assignment.
 llvm::DenseMap<mlir::Operation *, unsigned> partsOf(mlir::func::FuncOp func,
                                                     bool weightsApart);
 
 /// The part that returns a result of a role; a tap is returned by the part that
-/// computes its value.
+/// computes it.
 unsigned partOfResult(std::optional<Role> role, bool weightsApart);
 
 /// "F", "I", "W", or "B".

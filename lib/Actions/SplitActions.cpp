@@ -1,4 +1,4 @@
-// pipe-split-actions: the functions of a stage become the actions of a
+// pipe-split-actions: splits the functions of a stage into the actions of a
 // schedule.
 
 #include "Cutter.h"
@@ -52,7 +52,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     return pipe::SlotAttr::get(&getContext(), text(value));
   }
 
-  /// Of what one action keeps for another.
+  /// Attributes of a value that one action saves for another.
   DictionaryAttr residual(const Twine &name, StringRef slot) {
     NamedAttrList attrs(nn::portAttrs(&getContext(), name, Role::Residual));
     attrs.set(pipe::kSlotAttr, slotAttr(slot));
@@ -105,11 +105,11 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
                               : ArrayRef<std::string>{"F", "B"});
   }
 
-  /// Every part that has operations of a condition knows its flag.
+  /// Adds each condition to every part that has operations under it.
   static void placeConditions(func::FuncOp func,
                               DenseMap<Operation *, unsigned> &parts) {
     Block &block = func.getBody().front();
-    // Copies are not looked at again.
+    // The copies that are inserted below are not visited.
     for (auto condition : llvm::to_vector(block.getOps<dist::ConditionOp>())) {
       std::map<unsigned, Operation *> first;
       for (Operation &op : block)
@@ -125,14 +125,15 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     }
   }
 
-  /// What an action of its own gathers arrives, the same for all microbatches.
+  /// Whether a separate action gathers the value, once for all microbatches.
   static bool isGathered(const Kept &entry) {
     auto slot =
         dyn_cast_or_null<pipe::SlotAttr>(entry.attrs.get(pipe::kSlotAttr));
     return entry.first < 0 && slot && slot.getText() == kGatheredSlot;
   }
 
-  /// What a part makes, until it is sent and until part `last` has read it.
+  /// Adds the slot in which a result of part `first` is stored until it is sent
+  /// and until part `last` has read it.
   DictionaryAttr withSlot(DictionaryAttr attrs, unsigned last,
                           unsigned first = 0) {
     std::optional<Role> role = roleOf(attrs);
@@ -154,7 +155,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     return list.getDictionary(&getContext());
   }
 
-  /// @load keeps the inputs of a microbatch.
+  /// Builds @load, which stores the inputs of a microbatch.
   void buildLoad(func::FuncOp func, ArrayRef<BlockArgument> inputs) {
     if (inputs.empty())
       return;
@@ -191,8 +192,8 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
         if (Operation *def = operand.getDefiningOp())
           own = std::max(own, level.lookup(def) + isa<pipe::SumStagesOp>(def));
       if (auto sum = dyn_cast<pipe::SumStagesOp>(op)) {
-        // Sums of some stages come before those of all, also where these do
-        // not read them: another stage's may.
+        // Sums over some stages precede sums over all, even if independent,
+        // because they may depend on each other in another stage.
         if (sum.getStagesAttr())
           ofSome = std::max(ofSome, own + 1);
         else
@@ -201,7 +202,8 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
         deepest = std::max(deepest, own + 1);
       }
     }
-    // As late as its readers allow: less is kept between the parts.
+    // An operation is in the latest part that its readers allow, so that fewer
+    // values are stored between the parts.
     for (Operation &op : llvm::reverse(block.without_terminator())) {
       unsigned part = deepest;
       if (isa<pipe::SumStagesOp>(op))
@@ -214,7 +216,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
                         : parts.lookup(block.findAncestorOpInBlock(*user)));
       parts[&op] = part;
     }
-    // A sum arrives like an argument.
+    // The result of a sum becomes an argument.
     std::vector<SmallVector<Attribute>> listed(deepest + 1);
     std::vector<SmallVector<DictionaryAttr>> arguments;
     Builder b(&getContext());
@@ -226,7 +228,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
         std::string name =
             "sum." + std::to_string(index) + "." + std::to_string(place);
         Value given = operand;
-        if (chained) { // what the rank's earlier stages give
+        if (chained) { // adds the sum of the rank's earlier stages
           unsigned before = func.getNumArguments();
           (void)func.insertArgument(before, operand.getType(),
                                     port(name + ".before"), sum.getLoc());
@@ -235,7 +237,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
                                         func.getArgument(before));
           parts[given.getDefiningOp()] = part;
         }
-        // What was reduced before lies somewhere already.
+        // A gradient that is already reduced has a slot.
         auto reduced = dyn_cast<BlockArgument>(given);
         DictionaryAttr attrs =
             reduced ? func.getArgAttrDict(reduced.getArgNumber()) : nullptr;
@@ -283,7 +285,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   // @loss, @forward
   //===--------------------------------------------------------------------===//
 
-  /// Other slots than those of training, though the names may be the same.
+  /// Slots must differ from those of training, though the names may be equal.
   void keepActivations(func::FuncOp func) {
     BoundaryAttrs boundary(func);
     auto rename = [&](DictionaryAttr attrs) {

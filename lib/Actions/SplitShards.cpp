@@ -1,5 +1,5 @@
-// pipe-split-shards: what data parallelism gathers and reduces becomes actions
-// of a schedule.
+// pipe-split-shards: turns the gathers and reductions of data parallelism into
+// actions of a schedule.
 
 #include "Cutter.h"
 #include "cleave/Actions/Passes.h"
@@ -54,8 +54,8 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
                 }));
   }
 
-  /// Collectives that `fits` accepts of what depends on arguments of certain
-  /// roles alone, and what they read.
+  /// Collectives that depend only on arguments of certain roles and that `fits`
+  /// accepts, together with the operations that they depend on.
   static llvm::DenseSet<Operation *>
   collectivesOf(func::FuncOp func,
                 llvm::function_ref<bool(std::optional<Role>)> isRoot,
@@ -73,7 +73,7 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
       return Cutter::isFree(value) || alone.contains(value.getDefiningOp());
     };
     for (Operation &op : block.without_terminator())
-      // What other stages add is not known before they have it.
+      // A sum over stages depends on other stages, too.
       if (!isa<pipe::SumStagesOp>(op) && !readsOf(&op).empty() &&
           llvm::all_of(readsOf(&op), depends))
         alone.insert(&op);
@@ -91,7 +91,7 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
     return chosen;
   }
 
-  /// Moves operations into a function of their own; what they give lies in
+  /// Moves operations into a separate function, whose results are stored in
   /// `slot`.
   void split(func::FuncOp func, StringRef name, StringRef prefix,
              StringRef slot, const llvm::DenseSet<Operation *> &chosen) {

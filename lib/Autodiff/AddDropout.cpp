@@ -1,5 +1,5 @@
-// nn-add-dropout: random zeroes where a branch joins the residual stream, and
-// among the weights of attention.
+// nn-add-dropout: dropout where a branch joins the residual stream, on
+// embeddings, and on the weights of attention.
 
 #include "BuildFunctions.h"
 #include "DropoutPlaces.h"
@@ -18,13 +18,13 @@ using namespace cleave::autodiff;
 
 namespace {
 
-/// Hashes of integers, in ordinary arithmetic, so that every rank, microbatch
-/// and stage computes those that it reads.
+/// Hashes integers with ordinary arithmetic, so that every rank, microbatch and
+/// stage computes the keys that it reads.
 struct Hash {
   TensorExpr &e;
 
-  /// A number for `value` beside `known`, as if drawn at random: the finalizer
-  /// of splitmix64 (Steele et al., 2014), modulo 2^64.
+  /// Combines the key `known` with `value` into a new pseudorandom key: the
+  /// finalizer of splitmix64 (Steele et al., 2014), modulo 2^64.
   Value with(Value known, Value value) {
     RankedTensorType type = e.typeOf(known);
     auto number = [&](uint64_t x) { return e.splatInt(type, int64_t(x)); };
@@ -56,7 +56,7 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     if (p == 0)
       return;
     func::FuncOp func = cloneAs(loss, nn::kLossTrainFunc);
-    // Without an input that has samples there is nothing to find.
+    // Without an input that has samples there is no candidate.
     std::optional<int64_t> batch = batchOf(func);
     SmallVector<DropoutPlace> places;
     SmallVector<nn::AttentionOp> attentions;
@@ -71,27 +71,28 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
         dims.push_back(flow->majorDimOf(place.value));
       Value lost = withoutSamples(places, attentions, *flow);
       if (lost && *batch > 1) {
-        mlir::emitError(lost.getLoc(),
-                        "dropout draws numbers for each sample, but which are "
-                        "whose is not known here: samples are neither a "
-                        "dimension of it nor the outer part of one; set "
-                        "train.dropout to 0, or export the model with samples "
-                        "in front");
+        mlir::emitError(
+            lost.getLoc(),
+            "dropout draws random numbers for each sample, but it is "
+            "not known here which elements belong to which sample: "
+            "samples are neither a dimension of this value nor the "
+            "outer part of one; set train.dropout to 0, or export "
+            "the model with samples in the first dimension");
         func.erase();
         return signalPassFailure();
       }
-      if (lost) // all of it belongs to the one sample
+      if (lost) // the whole value belongs to the only sample
         mlir::emitWarning(
             lost.getLoc(),
             "the dimension of samples is not known here; with one "
-            "sample a call dropout draws for that one, but with "
-            "more it may be refused, or leave this out");
+            "sample per call dropout draws for that one, but with more "
+            "it may be refused, or this value may be left out");
     }
     if (places.empty() && attentions.empty()) {
       func.erase();
-      loss.emitError("no place for dropout was found: nothing that a weight "
-                     "computes from a stream joins it again, and no attention "
-                     "is known; set train.dropout to 0");
+      loss.emitError("no place for dropout was found: no branch with a weight "
+                     "is added to a residual stream, and no attention is "
+                     "known; set train.dropout to 0");
       return signalPassFailure();
     }
     Randomness random = addArguments(func, *batch);
@@ -116,7 +117,7 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     Value ids, seed, step;
   };
 
-  /// How many samples a call takes.
+  /// The number of samples in one call; none if no input has a batch dimension.
   std::optional<int64_t> batchOf(func::FuncOp func) {
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
       auto type = cast<RankedTensorType>(func.getArgumentTypes()[arg]);
@@ -127,9 +128,9 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return std::nullopt;
   }
 
-  /// The first value that dropout belongs to and whose samples are not known.
-  /// An attention may have parts of samples in its first dimension, windows for
-  /// example.
+  /// Returns the first value that needs dropout and has no known sample
+  /// dimension; null if there is none. The first dimension of an attention may
+  /// hold several parts per sample, such as windows.
   static Value withoutSamples(ArrayRef<DropoutPlace> places,
                               ArrayRef<nn::AttentionOp> attentions,
                               const nn::BatchFlow &flow) {
@@ -158,8 +159,9 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return {ids, seed, addArgument({}, nn::Role::Step)};
   }
 
-  /// Drops elements of a place whose dimension `dim` begins with the samples,
-  /// so that a sample has the same numbers wherever that dimension is.
+  /// Inserts dropout at `place`. Samples are the outer part of dimension `dim`,
+  /// which is moved to the front, so that the mask of a sample does not depend
+  /// on which dimension that is.
   void insert(int64_t batch, const DropoutPlace &place,
               std::optional<int64_t> dim, int64_t number,
               const Randomness &random) {
@@ -209,8 +211,8 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
       use->set(dropped);
   }
 
-  /// Keys for every sample and head of each attention, numbered from `first`
-  /// on, and the indices of its queries and keys.
+  /// Inserts the dropout keys of each attention, one per sample and head, and
+  /// the indices of its queries and keys. Attentions are numbered from `first`.
   void insert(func::FuncOp func, int64_t batch,
               ArrayRef<nn::AttentionOp> attentions, const Randomness &random,
               int64_t first) {
@@ -234,14 +236,14 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
       auto iota = [&](RankedTensorType type, int64_t dim) -> Value {
         return nn::IotaOp::create(b, op.getLoc(), type, dim);
       };
-      // (number, head), a word each.
+      // (attention number, head), in the upper and lower word.
       Value head = e.make<arith::AddIOp>(
           e.make<arith::MulIOp>(iota(keys, 1), e.splatInt(keys, group)),
           iota(keys, 2));
       head = e.make<arith::AddIOp>(
           head, e.splatInt(keys, (first + int64_t(index)) << 32));
       Value own = samples;
-      if (query[0] != batch) { // parts of samples
+      if (query[0] != batch) { // several parts per sample
         auto parts = type({batch, query[0] / batch});
         own = hash.with(e.broadcast(own, parts, {0}), iota(parts, 1));
         own = nn::ReshapeOp::create(b, op.getLoc(), type({query[0]}), own);

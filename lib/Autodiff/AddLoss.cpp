@@ -1,4 +1,4 @@
-// nn-add-loss: from outputs to a loss sum and its weight.
+// nn-add-loss: computes a loss sum and its weight from the outputs.
 
 #include "BuildFunctions.h"
 #include "SplitLoss.h"
@@ -21,7 +21,7 @@ using namespace cleave::autodiff;
 
 namespace {
 
-/// Sum over all dimensions.
+/// Sums over all dimensions.
 Value sumAll(OpBuilder &b, Location loc, Value value) {
   int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
   return b.createOrFold<nn::ReduceOp>(
@@ -60,7 +60,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   /// Turns parameters that are not trained into constants of the program;
   /// `nn.frozen` says that they are parameters of the model.
   LogicalResult freeze(func::FuncOp forward) {
-    // A misspelt name would train what must stay as it is, or too little.
+    // A misspelt name would silently change which parameters are trained.
     if (failed(checkTied(forward, trainable, "train.trainable")) ||
         failed(checkTied(forward, frozen, "train.frozen")) ||
         failed(reportIdle(forward, trainable, "train.trainable", true)) ||
@@ -83,8 +83,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return success();
   }
 
-  /// What the loss does not reach through floats has no gradient; without this
-  /// it would decay. It stays as it is, as what train.frozen names.
+  /// Freezes the parameters that the loss does not reach through floats: they
+  /// have no gradient, but weight decay would change them.
   void freezeUnreached(func::FuncOp func, func::FuncOp forward) {
     SmallVector<Value> values = {
         func.getBody().front().getTerminator()->getOperand(0)};
@@ -93,7 +93,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       Operation *op = values.pop_back_val().getDefiningOp();
       if (!op)
         continue;
-      op->walk([&](Operation *inner) { // and what its regions read
+      op->walk([&](Operation *inner) { // also the operations in its regions
         for (Value operand : inner->getOperands())
           if (isa<FloatType>(getElementTypeOrSelf(operand)) &&
               reached.insert(operand).second)
@@ -152,8 +152,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return success();
   }
 
-  /// Labels are compared with an output sample by sample. One that is made of
-  /// several samples is another one in each split of the batch.
+  /// Labels are compared with an output sample by sample. An output that mixes
+  /// several samples has other values in each microbatch.
   LogicalResult checkSamples(func::FuncOp func, unsigned output) {
     func::FuncOp all = step ? step : func;
     if (microbatches == 1 || sharedSlots ||
@@ -199,7 +199,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return error;
   }
 
-  /// Labels have their samples where the output that they are for has them.
+  /// Adds an argument for the labels. Its batch dimension is that of the
+  /// output.
   Value addLabels(func::FuncOp func, RankedTensorType type) {
     unsigned index = func.getNumArguments();
     NamedAttrList attrs(portAttrs(&getContext(), "labels", nn::Role::Labels));
@@ -214,7 +215,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return func.getArgument(index);
   }
 
-  DictionaryAttr outputAttrs; // of the output that the loss reads
+  DictionaryAttr outputAttrs; // of the output that is read by the loss
 
   FailureOr<std::pair<Value, Value>> crossEntropy(func::FuncOp func,
                                                   OpBuilder &b, Value output) {
@@ -259,8 +260,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return std::pair(sum, weight);
   }
 
-  /// The loss of `output`, a scalar of the model, as a sum and a weight that
-  /// add up over microbatches to the loss of all samples of the step.
+  /// Returns the loss of `output`, a scalar of the model, as a sum and a
+  /// weight. Both add up over microbatches, and their quotient is the loss over
+  /// all samples of the step.
   FailureOr<std::pair<Value, Value>>
   insideModel(func::FuncOp func, OpBuilder &b, Value output, unsigned index) {
     auto type = cast<RankedTensorType>(output.getType());
@@ -278,7 +280,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       if (mean.isMean)
         part = splitter.split(mean.whole, mean.sum);
       if (failed(part) || part->kind != LossSplitter::Kind::Sum) {
-        // Not by counts: what it divides by is that of the whole step.
+        // The numerator alone does not split; the divisor is that of the whole
+        // step.
         part = splitter.split(whole, output);
         if (failed(part))
           return refuse(splitter);
@@ -305,19 +308,20 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return std::pair(sum, count);
   }
 
-  /// One line: the node, why, and what to do.
+  /// One line: the location, the reason and the remedy.
   LogicalResult refuse(const LossSplitter &splitter) {
     return emitError(splitter.place())
            << "the loss '" << StringRef(loss).drop_front(strlen("output:"))
            << "' is not known to add up over train.microbatches = "
            << int64_t(microbatches) << ": " << splitter.reason()
            << "; set train.microbatches = 1, or give the loss as sums over "
-              "samples divided by what depends on inputs alone";
+              "samples divided by values that depend on inputs alone";
   }
 
-  /// factor * sum / weight, or / count where that is given.
+  /// A loss: factor * sum / weight, or factor * sum / count if there is a
+  /// count.
   struct Mean {
-    Value whole, sum; // in @forward of the step, and of the microbatch
+    Value whole, sum; // in @forward of the step and of the microbatch
     double factor = 1, weight = 1;
     Value count;
     bool isMean = false;
@@ -331,7 +335,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return std::nullopt;
   }
 
-  /// The two sides of a product or quotient, the number behind if there is one.
+  /// The operands of a product or quotient; a constant factor comes second.
   static std::pair<Value, Value> sidesOf(Operation *op) {
     Value left = op->getOperand(0), right = op->getOperand(1);
     if (isa<arith::MulFOp>(op) && numberOf(left))
@@ -339,8 +343,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return {left, right};
   }
 
-  /// Takes signs, numbers and one count off the end of the loss. A weight is
-  /// positive: signs go to the factor.
+  /// Strips signs, constant factors and one count from the end of the loss. A
+  /// weight is positive, so signs go to the factor.
   Mean meanOf(Value whole, Value part, LossSplitter &splitter) {
     Mean mean;
     bool hasStep = splitter.hasStep();
@@ -367,7 +371,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         double ofAll = divides ? 1 / *all : *all;
         double ofOwn = divides ? 1 / *own : *own;
         bool isCount = hasStep && *all != *own;
-        // 1 / n for n values of the microbatch.
+        // The divisor is a count if it is proportional to the number of
+        // samples: 1 / n for the n values of the microbatch.
         if (!std::isfinite(ofAll) || ofAll == 0 ||
             (isCount && (mean.isMean ||
                          std::abs(ofAll * microbatches / ofOwn - 1) > 1e-6)))
@@ -388,7 +393,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       whole = left;
       part = ownLeft;
     }
-    // A number that a function of one microbatch divides by is its count.
+    // If there is no function of the whole step, a constant divisor is the
+    // count.
     if (!hasStep && !mean.isMean && std::isfinite(1 / mean.factor)) {
       mean.weight = 1 / std::abs(mean.factor);
       mean.factor = mean.factor < 0 ? -1 : 1;
@@ -397,7 +403,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return mean;
   }
 
-  /// What is counted from the inputs, and adds up.
+  /// Strips a divisor that is counted from the inputs and adds up over
+  /// microbatches.
   bool takeCount(Value whole, Value part, Mean &mean, LossSplitter &splitter) {
     double sign = 1;
     while (isa_and_present<arith::NegFOp>(whole.getDefiningOp()) &&
@@ -415,7 +422,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return true;
   }
 
-  func::FuncOp step, other; // of more samples; null where not given
+  func::FuncOp step, other; // for more samples; null if not given
 };
 
 } // namespace

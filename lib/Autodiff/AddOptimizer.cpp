@@ -1,4 +1,4 @@
-// nn-add-optimizer: @update and @init_state from the gradients of @loss_grad.
+// nn-add-optimizer: @update and @init_state for the gradients of @loss_grad.
 
 #include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
@@ -22,16 +22,16 @@ using namespace cleave::autodiff;
 
 namespace {
 
-/// One parameter and its place in @update.
+/// A trained parameter and where its values are in @update.
 struct Trained {
   StringRef name;
   RankedTensorType type;
   DictionaryAttr attrs;
   double decay;
-  int64_t began;     // of train.began: the set that it is counted in
-  unsigned firstArg; // of parameter, states..., in @update
+  int64_t began;     // its set in train.began
+  unsigned firstArg; // of @update: the parameter, then its states
 
-  /// The stages that have it, where several do.
+  /// The stages that share this parameter; null if only one has it.
   DenseI64ArrayAttr stages() const {
     auto all = attrs.getAs<DenseI64ArrayAttr>(pipe::kStagesAttr);
     return all && all.size() > 1 ? all : DenseI64ArrayAttr();
@@ -83,8 +83,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   FailureOr<SmallVector<Trained>> collect(func::FuncOp grad) {
     SmallVector<Trained> parameters;
     FailureOr<llvm::StringMap<int64_t>> sets = readSets(grad);
-    // Lists of what does not decay are written for many models.
-    // Another stage may have what they match.
+    // A list of parameters without decay may be written for many models, and in
+    // a stage the match may be in another stage.
     if (failed(sets) || (!stage && failed(checkNoDecay(grad, noDecay))))
       return failure();
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg) {
@@ -97,7 +97,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
         return grad.emitError("parameter '")
                << name << "' is " << type.getElementType() << ", but the loss "
                << real.getElementType()
-               << ": what is trained has the type of the loss; store it as "
+               << ": trained parameters have the type of the loss; store it as "
                << real.getElementType()
                << " and cast it in the model, or name it in train.frozen";
       DictionaryAttr attrs = grad.getArgAttrDict(arg);
@@ -115,7 +115,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       if (DenseI64ArrayAttr sharing = parameters.back().stages();
           sharing && apart)
         return grad.emitError("parameter '")
-               << name << "' lies on stages " << sharing.asArrayRef()
+               << name << "' is shared by stages " << sharing.asArrayRef()
                << ", whose updates after each microbatch would differ; choose "
                   "a schedule that updates once in a step, or a model without "
                   "tied parameters";
@@ -148,7 +148,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
                    "option began: expected SET:NAME with a set of at "
                    "least 1, found '")
                << entry << "'";
-      // Another stage may have it.
+      // In a stage, the parameter may be in another stage.
       if (!stage && !names.contains(name))
         return grad.emitError("train.began names '")
                << name << "', which is no parameter of the model";
@@ -157,7 +157,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return sets;
   }
 
-  /// The set of a parameter, all of whose parts must be of the same.
+  /// The set of a parameter. All its parts must be in the same set.
   FailureOr<int64_t> setOf(func::FuncOp grad,
                            const llvm::StringMap<int64_t> &sets,
                            DictionaryAttr attrs) {
@@ -173,10 +173,11 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return set;
   }
 
-  /// AdamW's count of one set of parameters that began to train together.
+  /// The AdamW step count of one set of parameters that began to train
+  /// together.
   struct Count {
     unsigned arg = 0;
-    Value next; // with the update at hand
+    Value next; // including the current update
   };
 
   RankedTensorType countType() {
@@ -187,7 +188,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return "count." + std::to_string(set);
   }
 
-  /// Of a piece of state. Moments say which count corrects their bias.
+  /// The attributes of a piece of state. Moments name the count that corrects
+  /// their bias.
   DictionaryAttr stateAttrs(const Trained &parameter, StringRef slot) {
     NamedAttrList list(
         attrs((parameter.name + "." + slot).str(), nn::Role::State));
@@ -197,7 +199,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return list.getDictionary(&getContext());
   }
 
-  /// The sets that there are parameters of.
+  /// The sets that have parameters.
   std::map<int64_t, Count> countsOf(ArrayRef<Trained> parameters) {
     std::map<int64_t, Count> counts;
     if (optimizer == "adamw")
@@ -206,18 +208,18 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return counts;
   }
 
-  /// Scalars of the whole model.
+  /// Sums over the whole model.
   struct Sums {
     Value squares, loss, weight;
   };
 
-  /// @update while it is built: where its arguments are, and its results so
-  /// far.
+  /// @update under construction: the positions of its arguments and the results
+  /// so far.
   struct Update {
     func::FuncOp func;
     std::map<int64_t, Count> counts;
     unsigned firstGradient = 0, loss = 0, lr = 0; // arguments
-    bool hasLoss = false;                         // then its weight comes next
+    bool hasLoss = false;                         // if so, its weight follows
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> resultAttrs;
 
@@ -267,7 +269,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     setResults(func, update.results, update.resultAttrs);
   }
 
-  /// The function with its arguments, and nothing in it.
+  /// Creates @update with its arguments and an empty body.
   Update declareUpdate(Location loc, MutableArrayRef<Trained> parameters) {
     Update update;
     SmallVector<Type> argTypes;
@@ -301,15 +303,15 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     update.func.setAllArgAttrs(argAttrs);
     b.setInsertionPointToStart(update.func.addEntryBlock());
     func::ReturnOp::create(b, loc);
-    // What is sent of a parameter or gradient carries its name.
+    // Transfers of a parameter or gradient carry its name.
     for (auto [argument, attrs] :
          llvm::zip(update.func.getArguments(), argAttrs))
       argument.setLoc(NameLoc::get(attrs.getAs<StringAttr>(nn::kNameAttr)));
     return update;
   }
 
-  /// The optimizer's step of each parameter; where `finite` is false, all stays
-  /// as it was.
+  /// Adds the optimizer step of each parameter. If `finite` is false at run
+  /// time, parameters and states keep their old values.
   void addSteps(OpBuilder &b, Update &update, ArrayRef<Trained> parameters,
                 ArrayRef<Value> gradients, Value scale, Value finite) {
     func::FuncOp func = update.func;
@@ -337,7 +339,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       addResult(named(countName(set)), count.next, count.arg);
   }
 
-  /// The sum of the squares of all elements; null of no gradients.
+  /// The sum of the squares of all elements; null without gradients.
   Value squaresOf(OpBuilder &b, Location loc, ValueRange gradients) {
     Value squares;
     for (Value gradient : gradients) {
@@ -352,7 +354,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   }
 
   /// Replaces the gradients of tied parameters, and the scalars, by their sums
-  /// over the stages. The first stage of a tied parameter counts its squares.
+  /// over the stages. Only the first stage of a tied parameter counts its
+  /// squares.
   void sumOverStages(OpBuilder &b, ArrayRef<Trained> parameters,
                      MutableArrayRef<Value> gradients, Sums &sums) {
     SmallVector<Value> counted;
@@ -375,8 +378,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     sums = {whole.getResult(0), whole.getResult(1), whole.getResult(2)};
   }
 
-  /// The norm of the mean gradient, and the factor from the gradient of the
-  /// sum to the one that the optimizer reads.
+  /// The norm of the mean gradient, and the factor that turns a gradient of the
+  /// loss sum into the gradient that the optimizer reads.
   std::pair<Value, Value> normAndScale(OpBuilder &b, Location loc,
                                        const Sums &sums) {
     auto splat = [&](double value) {
@@ -394,8 +397,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return {norm, arith::MulFOp::create(b, loc, inverse, factor)};
   }
 
-  /// Whether loss and gradients are: a NaN or an infinity in any gradient is
-  /// one in their norm.
+  /// Whether loss and gradients are finite: a NaN or an infinity in any
+  /// gradient makes the norm non-finite, too.
   Value isFinite(OpBuilder &b, Location loc, Value norm, Value loss) {
     auto element = cast<FloatType>(real.getElementType());
     double largest =
@@ -420,7 +423,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return arith::SelectOp::create(b, loc, all, updated, old);
   }
 
-  /// New parameter and states.
+  /// Returns the new parameter and its new states.
   ValueRange step(OpBuilder &b, Location loc, const Trained &parameter,
                   ValueRange old, Value gradient, Value scale, Value lr,
                   Value count) {
@@ -459,8 +462,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     setResults(func, results, resultAttrs);
   }
 
-  std::optional<pipe::StageOf> stage; // of a pipeline
-  RankedTensorType real;              // of the loss
+  std::optional<pipe::StageOf> stage; // if the module is a pipeline stage
+  RankedTensorType real;              // type of the loss
 };
 
 } // namespace

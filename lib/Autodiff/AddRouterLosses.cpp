@@ -1,4 +1,5 @@
-// nn-add-router-losses: what keeps the load of experts even and logits small.
+// nn-add-router-losses: a load-balancing loss and a z-loss for the routers of
+// mixtures of experts.
 
 #include "BuildFunctions.h"
 #include "Routers.h"
@@ -20,9 +21,9 @@ SmallVector<int64_t> dimsFrom(int64_t first, int64_t end) {
   return llvm::to_vector(llvm::seq<int64_t>(first, end));
 }
 
-/// Builds the losses of one router at a time. Sums over samples are weighted by
-/// the samples' counted labels, so that dividing by the labels of the step
-/// gives the mean over samples.
+/// Builds the losses of one router at a time. A sum over samples weights each
+/// sample by its number of counted labels, so that dividing by the number of
+/// labels in the step gives the mean over samples.
 class LossBuilder {
 public:
   LossBuilder(OpBuilder &b, Value counted, bool perSample)
@@ -32,7 +33,7 @@ public:
   Value squares(const Router &router);
 
 private:
-  /// Sum over tokens: of each sample, [samples, rest...], or of all, [rest...].
+  /// Sums over tokens: per sample, [samples, rest...], or over all, [rest...].
   Value overTokens(Value value, int64_t tokenDims) {
     return b.createOrFold<nn::ReduceOp>(loc, nn::Combiner::Sum, value,
                                         dimsFrom(perSample ? 1 : 0, tokenDims));
@@ -47,14 +48,14 @@ private:
   Value sum(Value value, ArrayRef<int64_t> dims) {
     return b.createOrFold<nn::ReduceOp>(loc, nn::Combiner::Sum, value, dims);
   }
-  /// Counted labels of each sample, or of all.
+  /// The number of counted labels, per sample or in total.
   Value weights() {
     return sum(counted, dimsFrom(perSample ? 1 : 0, typeOf(counted).getRank()));
   }
   int64_t countOf(const Router &router) const {
     return llvm::product_of(router.tokens().drop_front(perSample ? 1 : 0));
   }
-  /// sum over samples of weight * value, from [samples] or [].
+  /// Sum over samples of weight * value; `value` is [samples] or [].
   Value weighted(Value value) {
     Value all = product(value, weights());
     return perSample ? sum(all, {0}) : all;
@@ -68,7 +69,7 @@ private:
   bool perSample;
 };
 
-/// [tokens..., experts] that sum to one.
+/// Routing probabilities, [tokens..., experts]; they sum to one over experts.
 Value LossBuilder::shares(const Router &router) {
   auto type = typeOf(router.logits);
   int64_t last = type.getRank() - 1;
@@ -81,7 +82,7 @@ Value LossBuilder::shares(const Router &router) {
   return arith::DivFOp::create(b, loc, router.scores, total);
 }
 
-/// How many slots chose each expert: [samples, experts] or [experts].
+/// The number of slots that chose each expert: [samples, experts] or [experts].
 Value LossBuilder::loads(const Router &router) {
   int64_t tokenDims = router.tokens().size();
   SmallVector<int64_t> shape(typeOf(router.ids).getShape());
@@ -100,8 +101,8 @@ Value LossBuilder::loads(const Router &router) {
   return overTokens(hits, tokenDims + router.hasSlots());
 }
 
-/// experts / (slots * tokens^2) * sum over experts of load * sum of shares: 1
-/// where all loads are equal.
+/// The load-balancing loss, experts / (slots * tokens^2) * sum over experts of
+/// load * sum of probabilities. It is 1 if all loads are equal.
 Value LossBuilder::balance(const Router &router) {
   loc = router.logits.getLoc();
   Value load = loads(router),
@@ -112,14 +113,14 @@ Value LossBuilder::balance(const Router &router) {
   return weighted(even);
 }
 
-/// The mean over tokens of logsumexp^2.
+/// The z-loss: the mean over tokens of logsumexp^2.
 Value LossBuilder::squares(const Router &router) {
   loc = router.logits.getLoc();
   auto type = typeOf(router.logits);
   int64_t last = type.getRank() - 1;
   SmallVector<int64_t> rows(router.tokens()), box(type.getShape());
   auto rowType = RankedTensorType::get(rows, type.getElementType());
-  // A cross-entropy is logsumexp less the label's logit.
+  // logsumexp is a cross-entropy plus the logit of its label.
   box[last] = 1;
   Value first = nn::SliceOp::create(b, loc, router.logits,
                                     SmallVector<int64_t>(last + 1, 0), box,
@@ -199,7 +200,7 @@ struct AddRouterLossesPass
     return success();
   }
 
-  /// 1 where a label counts.
+  /// A mask over labels: 1 for a label that counts, 0 for an ignored one.
   FailureOr<Value> countedLabels(func::FuncOp func, OpBuilder &b) {
     Location loc = func.getLoc();
     for (BlockArgument argument : func.getArguments()) {

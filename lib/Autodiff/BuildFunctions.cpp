@@ -81,8 +81,8 @@ LogicalResult autodiff::checkTied(func::FuncOp func,
   return success();
 }
 
-/// Whether the pattern matches a tensor of the file that the importer took for
-/// a constant, so that it does not train.
+/// A tensor of the file that the pattern matches and the importer took for a
+/// constant, which is not trained; empty if there is none.
 static FailureOr<StringRef> constantOf(func::FuncOp func,
                                        const std::string &pattern) {
   if (auto names = func->getAttrOfType<ArrayAttr>(nn::kConstantsAttr))
@@ -108,7 +108,7 @@ LogicalResult autodiff::reportIdle(func::FuncOp func,
     bool used = false;
     for (DictionaryAttr attrs : parameters) {
       SmallVector<StringRef> names(nn::fileNamesOf(attrs));
-      if (refuse) // a pattern for each name, see checkTied
+      if (refuse) // each name may have its own pattern, see checkTied
         llvm::append_range(names, nn::tiedNamesOf(attrs));
       for (StringRef name : names) {
         FailureOr<bool> match = matchesName(func, pattern, name);

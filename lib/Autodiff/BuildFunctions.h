@@ -18,24 +18,26 @@ using nn::isOneOf, nn::nameOf, nn::portAttrs, nn::resultRoleOf, nn::roleOf;
 void setResults(mlir::func::FuncOp func, llvm::ArrayRef<mlir::Value> values,
                 llvm::ArrayRef<mlir::DictionaryAttr> attrs);
 
-/// A copy of `func` under another name, behind the last function of the module.
+/// Copies `func` under another name and inserts the copy at the end of the
+/// module.
 mlir::func::FuncOp cloneAs(mlir::func::FuncOp func, llvm::StringRef name);
 
-/// Whether a regular expression of the list matches the whole name of the
-/// tensor of the file that an argument with these attributes is. Of the parts
-/// of a stack all must match, or none. What is malformed is reported on `op`.
+/// Whether a regular expression of the list matches the whole name that an
+/// argument with these attributes has in the model's file. An argument that
+/// stacks several tensors must match with all of them or with none. Mistakes
+/// are reported on `op`.
 mlir::FailureOr<bool> matchesAny(mlir::Operation *op,
                                  llvm::ArrayRef<std::string> patterns,
                                  mlir::DictionaryAttr attrs);
 
-/// Refuses patterns that match one of two tensors of the file that are tied.
-/// `key` is the configuration's name of the list.
+/// Refuses patterns that match only some names of a tied parameter. `key` is
+/// the configuration's name of the list.
 mlir::LogicalResult checkTied(mlir::func::FuncOp func,
                               llvm::ArrayRef<std::string> patterns,
                               llvm::StringRef key);
 
-/// Refuses, or warns of, patterns that match no parameter's name: they are
-/// probably misspelt. `key` is the configuration's name of the list.
+/// Refuses (if `refuse`), or warns of, patterns that match no parameter's name:
+/// they are probably misspelt. `key` is the configuration's name of the list.
 mlir::LogicalResult reportIdle(mlir::func::FuncOp func,
                                llvm::ArrayRef<std::string> patterns,
                                llvm::StringRef key, bool refuse);

@@ -1,4 +1,4 @@
-// Which experts the slots of a program choose.
+// Finds which experts the routers of a program choose.
 
 #include "Choices.h"
 
@@ -19,8 +19,8 @@ int64_t sizeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
-/// What dropping slots began with: the nearest choice of as many slots that
-/// `taken` is made of.
+/// The ids before slots were dropped: the nearest choice with as many slots
+/// from which `taken` is computed.
 Value chosenOf(Value taken) {
   llvm::SetVector<Value> reached;
   reached.insert(taken);
@@ -37,8 +37,8 @@ Value chosenOf(Value taken) {
   return taken;
 }
 
-/// Reads the most slots that an expert takes where others are dropped: of a
-/// sample, or, behind other samples, of all.
+/// Reads the capacity of an expert if slots beyond it are dropped. It holds for
+/// each sample or, if positions continue across samples, for all of them.
 void noteCapacity(Choice &choice) {
   Value taken = choice.taken;
   while (auto reshape = taken.getDefiningOp<nn::ReshapeOp>())
@@ -68,7 +68,7 @@ NameLoc nodeOf(Location loc) {
   return node;
 }
 
-/// The tensor of the model that `value` is a placement of.
+/// The argument whose elements `value` has, moved or reshaped.
 BlockArgument tensorOf(Value value) {
   while (Operation *def = value.getDefiningOp()) {
     if (def->getNumOperands() != 1)
@@ -78,7 +78,7 @@ BlockArgument tensorOf(Value value) {
   return cast<BlockArgument>(value);
 }
 
-/// The name of the nearest matrix that a choice is computed by.
+/// The name of the nearest weight matrix from which a choice is computed.
 std::string matrixOf(func::FuncOp func, Value chosen) {
   llvm::SetVector<Operation *> reached;
   if (Operation *def = chosen.getDefiningOp())
@@ -107,7 +107,7 @@ std::string nameOfChoice(func::FuncOp func, Value chosen) {
   return node ? node.getName().str() : "router";
 }
 
-/// Whether a result is computed from `value` other than through integers.
+/// Whether a function result is computed from `value` through floats.
 bool reachesResult(Value value) {
   llvm::SetVector<Value> reached;
   reached.insert(value);
@@ -122,7 +122,8 @@ bool reachesResult(Value value) {
   return false;
 }
 
-/// The tensor of which `value` repeats one number for each expert.
+/// The argument with one number per expert that `value` broadcasts; null if
+/// `value` is anything else.
 BlockArgument perExpert(Value value, int64_t experts) {
   auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
   int64_t last = cast<RankedTensorType>(value.getType()).getRank() - 1;
@@ -146,7 +147,7 @@ BlockArgument biasOf(func::FuncOp func, const Choice &choice) {
           return bias;
       }
     if (isa<nn::EinsumOp, nn::SoftmaxOp, nn::SigmoidOp>(reached[at]))
-      continue; // the scores
+      continue; // computes the scores
     for (Value operand : reached[at]->getOperands())
       if (Operation *def = operand.getDefiningOp())
         reached.insert(def);

@@ -1,4 +1,4 @@
-// Which experts the slots of a program choose.
+// Which experts the routers of a program choose.
 
 #ifndef CLEAVE_LIB_AUTODIFF_CHOICES_H
 #define CLEAVE_LIB_AUTODIFF_CHOICES_H
@@ -11,28 +11,30 @@
 
 namespace cleave::autodiff {
 
-/// One choice of experts, which several products may read.
+/// One choice of experts; several grouped products may read it.
 struct Choice {
   /// The ids that products read: -1 where a slot was dropped.
   mlir::Value taken;
   /// The ids as the router chose them; `taken` where none can be dropped.
   mlir::Value chosen;
-  /// How many; 0 slots per token: not known.
+  /// Sizes; slotsPerToken is 0 if unknown.
   int64_t experts = 0, slotsPerToken = 0;
-  /// The most that an expert takes, and of how many slots; 0: all.
+  /// An expert takes at most `capacity` of every `capacityOf` slots; 0: no
+  /// limit.
   int64_t capacity = 0, capacityOf = 0;
-  /// The name of the first product, by which commands know where they are from.
+  /// The name of the first product, by which commands name their origin.
   std::string product;
-  /// Of the router: its matrix without ".weight", else the node that chooses.
+  /// The router's name: its matrix without ".weight", else the node that
+  /// chooses.
   std::string name;
 };
 
-/// In the order of the program; names are unique.
+/// Returns choices in program order; their names are unique.
 llvm::SmallVector<Choice> findChoices(mlir::func::FuncOp func);
 
-/// The tensor of the model with one number for each expert that is added to the
-/// scores before the choice, and that no other float is computed from which a
-/// result reads. Null if there is none.
+/// Returns the model's bias of a router: a tensor with one number per expert
+/// that is added to the scores before the choice and affects results through
+/// the choice alone. Null if there is none.
 mlir::BlockArgument biasOf(mlir::func::FuncOp func, const Choice &choice);
 
 } // namespace cleave::autodiff

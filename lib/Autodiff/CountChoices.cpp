@@ -1,4 +1,4 @@
-// nn-count-choices: how many slots chose each expert.
+// nn-count-choices: counts the slots that chose each expert.
 
 #include "BuildFunctions.h"
 #include "Choices.h"
@@ -20,8 +20,7 @@ using namespace cleave::autodiff;
 
 namespace {
 
-/// Integers that `hits` has where it holds, summed over all dimensions but the
-/// last ones.
+/// Counts the true elements of `hits` over all dimensions but the last `kept`.
 Value count(OpBuilder &b, Location loc, Value hits, int64_t kept) {
   RankedTensorType type = typeOf(hits);
   Value ones = arith::ExtUIOp::create(b, loc, type.clone(b.getI64Type()), hits);
@@ -30,8 +29,8 @@ Value count(OpBuilder &b, Location loc, Value hits, int64_t kept) {
       llvm::to_vector(llvm::seq<int64_t>(type.getRank() - kept)));
 }
 
-/// Slots of each expert, [experts]. Elementwise and a sum, so that a kernel has
-/// no place for each slot and expert.
+/// The number of slots of each expert, [experts]. It is elementwise with a sum,
+/// so that the fused kernel stores no [slots, experts] tensor.
 Value slotsOfExperts(OpBuilder &b, Value ids, int64_t experts) {
   Location loc = ids.getLoc();
   RankedTensorType type = typeOf(ids);
@@ -49,7 +48,7 @@ Value slotsOfExperts(OpBuilder &b, Value ids, int64_t experts) {
   return count(b, loc, hits, /*kept=*/1);
 }
 
-/// Slots that were not dropped.
+/// The number of slots that were not dropped.
 Value slotsTaken(OpBuilder &b, Value ids) {
   Location loc = ids.getLoc();
   Value none = nn::createSplat(b, loc, typeOf(ids), 0);
@@ -69,7 +68,7 @@ struct CountChoicesPass : cleave::impl::CountChoicesPassBase<CountChoicesPass> {
     if (!from || from.isExternal())
       return;
     SmallVector<Choice> choices = findChoices(from);
-    llvm::StringMap<StringAttr> biases; // by router
+    llvm::StringMap<StringAttr> biases; // by router name
     if (updateBiases && failed(findBiases(from, choices, biases)))
       return signalPassFailure();
     if (choices.empty())
@@ -101,7 +100,7 @@ struct CountChoicesPass : cleave::impl::CountChoicesPassBase<CountChoicesPass> {
           slotsOfExperts(b, choice.chosen, choice.experts));
       if (choice.taken != choice.chosen)
         add(choice, nn::RouterCounts::Taken, slotsTaken(b, choice.taken));
-      // What is cut into stages is counted where it was decided.
+      // In a program cut into stages, counts belong to the stage of the choice.
       Operation *def = choice.taken.getDefiningOp();
       if (Attribute stage = def ? def->getAttr(pipe::kStageAttr) : nullptr)
         while ((before = before->getNextNode()) != terminator)
@@ -111,14 +110,14 @@ struct CountChoicesPass : cleave::impl::CountChoicesPassBase<CountChoicesPass> {
   }
 
 private:
-  /// Finds the bias of every router and makes it a buffer.
+  /// Finds the bias of every router and gives it the role of a buffer.
   LogicalResult findBiases(func::FuncOp func, ArrayRef<Choice> choices,
                            llvm::StringMap<StringAttr> &biases) {
     if (choices.empty())
       return func.emitError("has no experts that a router chooses, but "
                             "parallel.expert.bias_update is not 0");
     SmallVector<std::string> without;
-    llvm::StringMap<StringRef> routers; // by bias
+    llvm::StringMap<StringRef> routers; // by bias name
     for (const Choice &choice : choices) {
       BlockArgument bias = biasOf(func, choice);
       if (!bias) {

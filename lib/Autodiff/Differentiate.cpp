@@ -1,6 +1,6 @@
-// nn-differentiate: reverse-mode differentiation of @loss. The pass knows the
-// order of the walk, what is active and what is saved; every operation knows
-// its own derivative.
+// nn-differentiate: reverse-mode differentiation of @loss. The pass decides the
+// order of the walk, which values are active and which are saved; every
+// operation defines its own derivative.
 
 #include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
@@ -26,7 +26,7 @@ class Backward : public VJPContext {
 public:
   Backward(Block &body) : build(body.getTerminator()) {}
 
-  /// Values whose cotangents lead to a parameter.
+  /// Marks values whose cotangents lead to a parameter.
   void activate(Value value) { active.insert(value); }
   bool isActive(Value value) const { return active.contains(value); }
 
@@ -37,7 +37,8 @@ public:
   }
   Value cotangentOf(Value forward) const { return cotangents.lookup(forward); }
 
-  /// Asks one operation, whose results have all their cotangents by now.
+  /// Differentiates one operation after all cotangents of its results are
+  /// known.
   LogicalResult visit(Operation *op) {
     current = op;
     location = op->getLoc();
@@ -83,7 +84,7 @@ public:
   }
 
 private:
-  /// A placement is made again from what it places: it costs nothing.
+  /// Recreates a layout operation from its (saved) input: it costs nothing.
   Value remake(Operation *def, OpResult result) {
     IRMapping mapping;
     for (Value operand : def->getOperands())
@@ -163,7 +164,7 @@ struct DifferentiatePass
     return finish(func, backward, parameters);
   }
 
-  /// Activations from the stage before whose cotangents are wanted.
+  /// Activations from the previous stage that need a cotangent.
   static SmallVector<BlockArgument> incoming(func::FuncOp func) {
     SmallVector<BlockArgument> found;
     for (BlockArgument argument : func.getArguments())
@@ -198,8 +199,8 @@ struct DifferentiatePass
     return attrs.getDictionary(&getContext());
   }
 
-  /// Where the backward pass begins: at the loss, and in a stage at the
-  /// cotangents of what it sends, which become arguments.
+  /// Seeds the cotangents: that of the loss and, in a stage, those of the sent
+  /// activations, which become arguments.
   LogicalResult start(func::FuncOp func, Backward &backward) {
     Operation *terminator = func.getBody().front().getTerminator();
     for (unsigned result = 0; result < func.getNumResults(); ++result) {
@@ -225,7 +226,7 @@ struct DifferentiatePass
     return success();
   }
 
-  /// The loss's cotangent: 1, or what makes its sum a mean.
+  /// The loss's cotangent: 1, or the factor that makes its sum a mean.
   Value seed(func::FuncOp func, Backward &backward, Value loss) {
     OpBuilder &b = backward.builder();
     Location loc = loss.getLoc();
@@ -299,7 +300,7 @@ struct DifferentiatePass
     return success();
   }
 
-  bool isStage = false; // of a pipeline
+  bool isStage = false; // whether the module is a pipeline stage
 };
 
 } // namespace

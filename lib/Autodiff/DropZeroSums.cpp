@@ -1,5 +1,5 @@
-// nn-drop-zero-sums: gradients that are zero by the structure of attention are
-// zero to the bit.
+// nn-drop-zero-sums: makes gradients exactly zero that the structure of
+// attention makes zero up to rounding.
 
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -20,11 +20,11 @@ using namespace cleave;
 
 namespace {
 
-/// The dimensions that are summed over.
+/// One flag per dimension: whether it is summed over.
 using Dims = SmallVector<bool>;
 
 /// The dimensions of a reshape's input all of whose factors are summed over.
-/// Sizes of one element have none.
+/// Dimensions of size 1 have no factors.
 Dims beforeReshape(nn::ReshapeOp op, const Dims &dims) {
   ShardingRule rule = ShardingRule::of(op);
   SmallVector<bool> isSummed(rule.factors.size(), false);
@@ -38,15 +38,15 @@ Dims beforeReshape(nn::ReshapeOp op, const Dims &dims) {
   return before;
 }
 
-/// Without the marks of residuals.
+/// The value before it was marked as saved (nn.save).
 Value originOf(Value value) {
   while (auto save = value.getDefiningOp<nn::SaveOp>())
     value = save.getInput();
   return value;
 }
 
-/// Whether both are one value: residuals are marked, and placements of them
-/// made again.
+/// Whether both are the same value, up to saves and recreated layout
+/// operations.
 bool isSame(Value left, Value right) {
   left = originOf(left);
   right = originOf(right);
@@ -62,7 +62,7 @@ bool isSame(Value left, Value right) {
       /*markEquivalent=*/nullptr, OperationEquivalence::IgnoreLocations);
 }
 
-/// The one value of all elements, where it is known.
+/// The constant that all elements are equal to, if known.
 std::optional<APFloat> splatOf(Value value) {
   value = originOf(value);
   if (auto spread = value.getDefiningOp<nn::BroadcastOp>())
@@ -87,13 +87,13 @@ Dims varyingOf(Value value) {
   return varying;
 }
 
-/// An operand, and the dimensions over which it is summed.
+/// An operand and the dimensions over which it is summed.
 struct Summed {
   unsigned operand;
   Dims dims;
 };
 
-/// A factor that is the same along a dimension is one of the sum over it.
+/// A factor that is constant along a dimension commutes with the sum over it.
 void throughFactor(Operation *op, unsigned operand, const Dims &dims,
                    SmallVectorImpl<Summed> &found) {
   Value factor = op->getOperand(1 - operand);
@@ -107,7 +107,7 @@ void throughFactor(Operation *op, unsigned operand, const Dims &dims,
   found.push_back({operand, rest});
 }
 
-/// A label of one operand alone is summed over in it.
+/// A label that only one operand has is summed over in that operand.
 void throughProduct(nn::EinsumOp op, const Dims &dims,
                     SmallVectorImpl<Summed> &found) {
   nn::EinsumOp::Labels labels = op.getLabels();
@@ -123,8 +123,9 @@ void throughProduct(nn::EinsumOp op, const Dims &dims,
   }
 }
 
-/// The operands of an operation that gives zeros for what one of them sums to
-/// zero: it places elements, scales them alike, or is linear in all of them.
+/// The operands of an operation that gives zero wherever that operand sums to
+/// zero: the operation moves elements, scales them uniformly, or is linear in
+/// all its operands.
 SmallVector<Summed> through(Operation *op, const Dims &dims) {
   SmallVector<Summed> found;
   if (isa<arith::NegFOp, arith::ExtFOp, arith::TruncFOp, nn::SaveOp>(op))
@@ -140,7 +141,7 @@ SmallVector<Summed> through(Operation *op, const Dims &dims) {
   if (auto pad = dyn_cast<nn::PadOp>(op); pad && pad.getValue().isZero())
     found.push_back({0, dims});
   if (auto slice = dyn_cast<nn::SliceOp>(op)) {
-    Dims whole = dims; // of a part nothing is known
+    Dims whole = dims; // part of a zero sum need not be zero
     for (auto [dim, size] :
          llvm::enumerate(typeOf(slice.getInput()).getShape()))
       whole[dim] = dims[dim] && slice.getSizes()[dim] == size;
@@ -165,8 +166,8 @@ SmallVector<Summed> through(Operation *op, const Dims &dims) {
   return found;
 }
 
-/// The softmax y of which this is the cotangent of the input, y * (g - sum(g *
-/// y)) with the sum over a row spread over it again; null: it is none.
+/// The softmax y whose input gradient this value is: y * (g - sum(g * y)), the
+/// row sum broadcast. Null if it is anything else.
 nn::SoftmaxOp softmaxOfGrad(Value value) {
   auto product = value.getDefiningOp<arith::MulFOp>();
   if (!product)
@@ -194,8 +195,8 @@ nn::SoftmaxOp softmaxOfGrad(Value value) {
   return {};
 }
 
-/// Whether scores are a product of queries and keys, scaled and placed: none of
-/// them is the lowest number.
+/// Whether scores are a scaled and moved product of queries and keys, so that
+/// no score is the lowest finite number.
 bool isProduct(Value value) {
   Operation *def = originOf(value).getDefiningOp();
   if (isa_and_present<nn::EinsumOp>(def))
@@ -207,9 +208,10 @@ bool isProduct(Value value) {
          splatOf(def->getOperand(1)) && isProduct(def->getOperand(0));
 }
 
-/// Scores that a mask replaced by -inf have no probability, and their
-/// cotangents are zeros already. So have those replaced by the lowest number,
-/// unless all of a row are; then those that are not replaced are none.
+/// Whether the mask cannot change the zero sum. A score that the mask replaced
+/// by -inf has probability zero, and its cotangent is zero. So has one replaced
+/// by the lowest finite number, unless the whole row is masked; then no
+/// unmasked scores are left in the row.
 bool isMasked(nn::SoftmaxOp softmax, Value condition, unsigned kept) {
   Value scores = originOf(softmax.getInput());
   while (
@@ -225,8 +227,8 @@ bool isMasked(nn::SoftmaxOp softmax, Value condition, unsigned kept) {
          (fill->isLargest() && isProduct(mask->getOperand(kept)));
 }
 
-/// The cotangents of scores that their mask's derivative is taken of, or the
-/// value itself.
+/// The cotangents of scores before the derivative of their mask, or the value
+/// itself.
 Value beforeMask(Value value) {
   auto select = value.getDefiningOp<arith::SelectOp>();
   if (!select)
@@ -245,10 +247,11 @@ Value beforeMask(Value value) {
   return value;
 }
 
-/// Scores of one query and all keys are known but for a constant: the softmax
-/// is the same. So the cotangents of all keys add up to zero, in every sample
-/// and head; a softcap would see the constant. Where attention is spelled out,
-/// the gradient of keys is one product with that of the scores.
+/// The softmax of the scores of one query does not change if a constant is
+/// added to all keys' scores. So the cotangents of all keys add up to zero, in
+/// every sample and head. A softcap breaks this. In attention that is spelled
+/// out, the gradient of the keys is one product with the gradient of the
+/// scores.
 bool isZeroSum(OpResult value, const Dims &dims, int products) {
   if (auto grad = dyn_cast<nn::AttentionGradOp>(value.getOwner()))
     return products == 0 && value == grad.getDKey() && dims[1] &&
@@ -283,14 +286,14 @@ struct DropZeroSumsPass : cleave::impl::DropZeroSumsPassBase<DropZeroSumsPass> {
   }
 
 private:
-  /// What is left of a value where it is summed over `dims`, without addends
-  /// that sum to zero; null where nothing is. `products`: how many read
-  /// it on the way to the sum.
+  /// The part of `value` that is left in its sum over `dims` when the terms
+  /// that sum to zero are dropped; null if nothing is left. `products` counts
+  /// the contractions between the value and the sum.
   Value without(OpBuilder &builder, Value value, const Dims &dims,
                 int products) {
     if (llvm::none_of(dims, [](bool isSummed) { return isSummed; }))
       return value;
-    // Sums may share addends many times over.
+    // Nested sums may share terms many times over.
     auto found = seen.find(value);
     if (found != seen.end() && found->second.dims == dims &&
         found->second.products == products)
@@ -317,7 +320,8 @@ private:
         return value;
       return arith::AddFOp::create(builder, op->getLoc(), left, right);
     }
-    // A second product would be one of a layer's input, which is read by more.
+    // A second product would be one with a layer's input, which has other
+    // readers.
     bool isProduct = isa<nn::EinsumOp>(op);
     if (isProduct && products > 0)
       return value;
@@ -326,7 +330,7 @@ private:
       Value rest = without(builder, operand, inner.dims, products + isProduct);
       if (!rest)
         return {};
-      if (rest == operand || isProduct) // a product is not computed twice
+      if (rest == operand || isProduct) // do not duplicate a product
         continue;
       Operation *copy = builder.clone(*op);
       copy->setOperand(inner.operand, rest);
@@ -335,7 +339,7 @@ private:
     return value;
   }
 
-  /// What `without` gave, of the sum at hand.
+  /// The result of `without` for the current sum.
   struct Rest {
     Dims dims;
     int products;

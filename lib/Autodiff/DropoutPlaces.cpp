@@ -57,8 +57,8 @@ public:
   }
 
 private:
-  /// What a contraction with weights reads, at last: neither losses nor
-  /// predictions.
+  /// Finds the values that a later contraction with weights reads; losses and
+  /// predictions are not among them.
   void findReadByContractions() {
     for (Operation &op : llvm::reverse(body)) {
       bool reads =
@@ -70,7 +70,7 @@ private:
     }
   }
 
-  /// The same factor for all elements.
+  /// Whether all elements are the same factor.
   static bool isScalar(Value value) {
     if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
       return broadcast.getInput().getType().getRank() == 0;
@@ -78,8 +78,9 @@ private:
     return matchPattern(value, m_Constant(&constant)) && constant.isSplat();
   }
 
-  /// Repeats or scales by, or adds, what samples have no part in. Returns the
-  /// operand that they have a part in; null: something else.
+  /// Returns the batched operand of an operation that only moves it, or adds to
+  /// it or scales it by an operand that does not depend on samples. Null for
+  /// other operations.
   Value withWeights(Operation *op) const {
     if (isMove(op))
       return op->getOperand(0);
@@ -93,8 +94,8 @@ private:
     return {};
   }
 
-  /// Sums products of something of samples with something that they have no
-  /// part in: a linear map of rows, a convolution.
+  /// Whether the operation sums products of a batched operand and an operand
+  /// that does not depend on samples, such as a linear layer or a convolution.
   bool isContraction(Operation *op) const {
     if (llvm::none_of(op->getOperands(),
                       [&](Value v) { return flow.isBatched(v); }))
@@ -113,8 +114,8 @@ private:
     return false;
   }
 
-  /// A value, what it is the moved form of, or the form scaled by a scalar (as
-  /// in DeepNorm, and not with positions), and the addends of that.
+  /// The value, the values that it is a moved form of or a multiple of by a
+  /// scalar (as in DeepNorm), and the terms of these sums.
   llvm::SetVector<Value> sidesOf(Value value) const {
     llvm::SetVector<Value> sides;
     SmallVector<Value> work = {value};
@@ -136,8 +137,9 @@ private:
     return isa_and_nonnull<nn::LayerNormOp, nn::RmsNormOp>(op);
   }
 
-  /// Whether a value, moved, scaled or normalized, is a sum with a branch of
-  /// its own, or one that others read, too: the stream of something else.
+  /// Whether a value, up to moves, scaling and normalization, is a sum that has
+  /// a branch of its own or other readers, so that it is itself a residual
+  /// stream.
   bool isStream(Value value) const {
     bool readByOthers = false;
     while (Operation *op = value.getDefiningOp()) {
@@ -155,15 +157,16 @@ private:
     return false;
   }
 
-  /// Whether the operand of a sum is computed from the other one, or an addend
-  /// of that, by a contraction; notes what the stream is there.
+  /// Whether the operand of a sum is computed by a contraction from the other
+  /// operand or one of its terms. Records the value of the stream that the
+  /// branch begins at.
   bool isBranch(arith::AddFOp add, unsigned side) {
     Value addend = add->getOperand(side), other = add->getOperand(1 - side);
     if (!flow.isBatched(addend) || !flow.isBatched(other) ||
         !readByContractions.contains(add.getResult()) || isStream(addend))
       return false;
     llvm::SetVector<Value> streams = sidesOf(other);
-    // Values, and whether a contraction lies between them and the addend.
+    // Pairs of a value and whether a contraction separates it from the branch.
     llvm::DenseSet<Value> seen[2];
     SmallVector<std::pair<Value, bool>> work = {{addend, false}};
     bool found = false;
@@ -177,7 +180,7 @@ private:
         continue;
       }
       Operation *op = value.getDefiningOp();
-      // What lies behind another sum with a branch belongs to that one.
+      // Values before another sum with a branch belong to that branch.
       if (!op || joins.contains(op))
         continue;
       bool passed = contracted || contracts(op);
@@ -194,8 +197,8 @@ private:
     return it->second;
   }
 
-  /// Rows of a table that samples have no part in, chosen by integers that no
-  /// floats were part of.
+  /// A gather of rows from a table that does not depend on samples, by integers
+  /// that are not computed from floats.
   bool isLookup(Operation *op) const {
     auto gather = dyn_cast<nn::GatherOp>(op);
     if (!gather || !isOfFloats(gather.getTable()) ||
@@ -220,7 +223,7 @@ private:
                         [&](Value result) { return isEmbedding(result); });
   }
 
-  /// Rows of tables that samples choose, and their sums.
+  /// Table rows that samples choose, and sums of such.
   bool isEmbedding(Value value) {
     Operation *op = value.getDefiningOp();
     if (!op || !flow.isBatched(value))
@@ -230,7 +233,7 @@ private:
     bool is = isLookup(op);
     if (Value source = withWeights(op))
       is = isEmbedding(source);
-    else if (contracts(op)) // rows of a factor of a table, for nothing else
+    else if (contracts(op)) // a factorized table that has no other reader
       is = llvm::all_of(op->getOperands(), [&](Value operand) {
         return !flow.isBatched(operand) ||
                (operand.hasOneUse() && isEmbedding(operand));
@@ -240,8 +243,8 @@ private:
     return embeddings[value] = is;
   }
 
-  /// Whether a stream begins with an embedding, and not with a sum that it is a
-  /// part of.
+  /// Whether a stream begins with this embedding rather than with a sum of
+  /// which it is a term.
   bool beginsStream(Value embedding) {
     llvm::DenseSet<Value> seen;
     SmallVector<Value> work = {embedding};

@@ -1,7 +1,6 @@
-// nn-mixed-precision: bf16 for what is stored and multiplied, f32 for what is
-// summed. Which of an operation's values may be rounded is the operation's
-// answer (LoweringInterface::getPrecision); this pass carries answers from one
-// operation to the next.
+// nn-mixed-precision: bf16 for storage and multiplication, f32 for sums. Each
+// operation says which of its values may be rounded
+// (LoweringInterface::getPrecision); this pass propagates the answers.
 
 #include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
@@ -31,7 +30,8 @@ PrecisionRule ruleOf(Operation *op) {
   return {};
 }
 
-/// What may be rounded: scalars are counts, losses, factors.
+/// Whether a type may be rounded. Scalars are counts, losses and factors, and
+/// stay f32.
 bool isRoundable(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && tensor.getRank() > 0 && tensor.getElementType().isF32();
@@ -47,7 +47,7 @@ Type narrowed(Type type) {
       BFloat16Type::get(type.getContext()));
 }
 
-/// The value in bf16, for what stores it.
+/// The value in bf16, marked as rounded for storage.
 Value roundedForStorage(OpBuilder &builder, Location loc, Value value) {
   auto trunc =
       arith::TruncFOp::create(builder, loc, narrowed(value.getType()), value);
@@ -55,13 +55,13 @@ Value roundedForStorage(OpBuilder &builder, Location loc, Value value) {
   return trunc;
 }
 
-/// What crosses from one stage of a pipeline to another: both must agree on its
-/// type without knowing of each other.
+/// Whether a value crosses from one pipeline stage to another. Both stages must
+/// derive the same type independently.
 bool crossesStages(std::optional<nn::Role> role) {
   return isOneOf(role, {nn::Role::Activation, nn::Role::Cotangent});
 }
 
-/// Results that are sums over samples. `loss` says that what is summed is to be
+/// Whether a result is a sum over samples. `loss` is set if the terms must be
 /// f32, too.
 bool isSum(std::optional<nn::Role> role, bool &loss) {
   loss = isOneOf(role, {nn::Role::Loss, nn::Role::Weight});
@@ -69,8 +69,8 @@ bool isSum(std::optional<nn::Role> role, bool &loss) {
                                 nn::Role::Buffer});
 }
 
-/// Values that are f32 because of what is made of them, found backwards up to
-/// the products (and statistics) that they come from.
+/// The values that must be f32 because of their readers, found backwards up to
+/// the products (and statistics) that compute them.
 class Demand {
 public:
   explicit Demand(func::FuncOp func) {
@@ -87,7 +87,7 @@ public:
   bool contains(Value value) const { return wide.contains(value); }
 
 private:
-  /// `beyond`: also what sums and rows read.
+  /// `beyond`: whether the demand also passes through sums and row operations.
   void add(Value value, bool beyond) {
     wide.insert(value);
     if (beyond)
@@ -98,7 +98,8 @@ private:
     PrecisionRule rule = ruleOf(op);
     for (unsigned operand : rule.exact)
       add(op->getOperand(operand), /*beyond=*/true);
-    // Products, and what has statistics beside its result, begin anew.
+    // Demands end at products and at operations with statistics as a further
+    // result.
     if (rule.kind == Kind::Multiplies ||
         (op->getNumResults() > 1 && !rule.wideResults.empty()))
       return;
@@ -114,7 +115,7 @@ private:
         add(operand, beyond);
   }
 
-  /// Whether the operation sums nothing.
+  /// Whether the operation is elementwise or a layout operation, without sums.
   static bool isPlain(Operation *op) {
     auto lowering = dyn_cast<LoweringInterface>(op);
     if (!lowering)
@@ -166,7 +167,7 @@ private:
     }
   }
 
-  /// Whether there is a bf16 form that readers should take.
+  /// Whether the value has a bf16 form that readers should use.
   bool isNarrow(Value value) const {
     return rounded.contains(value) || frozen.contains(value);
   }
@@ -177,13 +178,13 @@ private:
     if (known)
       return known;
     OpBuilder::InsertionGuard guard(builder);
-    // What is not trained is rounded where it is read first.
+    // Frozen parameters are rounded before their first reader.
     if (!frozen.contains(value))
       builder.setInsertionPointAfterValue(value);
     return known = roundedForStorage(builder, value.getLoc(), value);
   }
 
-  /// The value in f32. Each reader widens for itself, where it stands.
+  /// The value in f32. Each reader gets its own extension, next to it.
   Value wide(Value value) {
     if (!isNarrow(value))
       return value;
@@ -193,8 +194,9 @@ private:
                                  type.clone(builder.getF32Type()), from);
   }
 
-  /// The model's own rounding of what is rounded for storage is the same one,
-  /// and folds into it. Then kernels must not read past it.
+  /// A rounding of the model's own folds with the rounding for storage. The
+  /// stored value is then the model's, so kernels must not read the unrounded
+  /// one.
   void keepOwnRounding(Operation *op) {
     auto own = dyn_cast<arith::TruncFOp>(op);
     if (!own || !getElementTypeOrSelf(own.getType()).isBF16())
@@ -218,7 +220,7 @@ private:
       return !isRoundable(result.getType()) || demand.contains(result) ||
              llvm::is_contained(rule.wideResults, result.getResultNumber());
     };
-    // Scalars stay f32, so what goes with one in one type does, too.
+    // Scalars stay f32, so the operands that must have the same type do, too.
     bool hasScalar = llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
       return isPlaced(operand.getOperandNumber()) &&
              isWideScalar(operand.get().getType());
@@ -230,7 +232,7 @@ private:
                           return demand.contains(result) ||
                                  isWideScalar(result.getType());
                         })));
-    // Of what is not trained, what is not rounded is there.
+    // Frozen parameters are available unrounded.
     bool allWide = llvm::all_of(op->getResults(), staysWide);
     for (OpOperand &operand : op->getOpOperands()) {
       Value value = operand.get();
@@ -277,11 +279,12 @@ private:
   Demand demand;
   OpBuilder builder;
   DenseSet<Value> frozen;         // f32 parameters that are not trained
-  DenseMap<Value, Value> rounded; // by the value of the f32 program
+  DenseMap<Value, Value> rounded; // by value of the f32 program
 };
 
-/// In @update, parameters become pieces of state in f32, which lie as the other
-/// state of theirs does; their new values are rounded.
+/// Turns the parameters of @update into f32 master weights, which are state
+/// with the attributes of the parameter's other state; the new parameters are
+/// rounded.
 void keepMasterWeights(func::FuncOp update) {
   Block &body = update.getBody().front();
   Operation *end = body.getTerminator();
@@ -290,7 +293,7 @@ void keepMasterWeights(func::FuncOp update) {
   SmallVector<DictionaryAttr> attrs;
   for (unsigned result = 0; result < update.getNumResults(); ++result)
     attrs.push_back(update.getResultAttrDict(result));
-  llvm::StringMap<DictionaryAttr> masters; // by parameter
+  llvm::StringMap<DictionaryAttr> masters; // by parameter name
   for (unsigned arg = 0; arg < update.getNumArguments(); ++arg) {
     StringRef name = nameOf(update, arg);
     if (roleOf(update, arg) != nn::Role::Parameter ||

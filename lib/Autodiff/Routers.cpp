@@ -1,4 +1,4 @@
-// The routers of a model: what chooses the matrices of grouped products.
+// Finds the routers of a model, which choose the experts of grouped products.
 
 #include "Routers.h"
 
@@ -14,15 +14,15 @@ bool isConstant(Value value) {
   return value.getDefiningOp<arith::ConstantOp>() != nullptr;
 }
 
-/// One number for each expert, the same for all tokens.
+/// A tensor with one number per expert, broadcast over tokens.
 bool isPerExpert(Value value) {
   auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
   int64_t last = cast<RankedTensorType>(value.getType()).getRank() - 1;
   return broadcast && broadcast.getDims() == ArrayRef<int64_t>{last};
 }
 
-/// One step back from what is compared to what the comparison begins with:
-/// without masks of groups and biases.
+/// Undoes one masking or bias addition between the scores and the values that
+/// are compared; null for other operations.
 Value stepBack(Value value) {
   if (auto select = value.getDefiningOp<arith::SelectOp>()) {
     if (isConstant(select.getFalseValue()))
@@ -35,7 +35,7 @@ Value stepBack(Value value) {
   return add && isPerExpert(add.getLhs()) ? add.getRhs() : Value();
 }
 
-/// What the router chose, before slots were dropped for which there is no room.
+/// The ids that the router chose, before slots over capacity were dropped.
 Value chosenIds(Value ids) {
   auto behindReshapes = [](Value value) {
     while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())

@@ -1,4 +1,4 @@
-// The routers of a model: what chooses the matrices of grouped products.
+// The routers of a model, which choose the experts of grouped products.
 
 #ifndef CLEAVE_LIB_AUTODIFF_ROUTERS_H
 #define CLEAVE_LIB_AUTODIFF_ROUTERS_H
@@ -10,17 +10,17 @@
 namespace cleave::autodiff {
 
 struct Router {
-  /// The chosen experts, [tokens..., slots], or [tokens...] of one each.
+  /// The chosen experts: [tokens..., slots], or [tokens...] with one slot each.
   mlir::Value ids;
-  /// [tokens..., experts], before softmax or sigmoid, without a bias that moves
-  /// choices alone.
+  /// [tokens..., experts], before softmax or sigmoid, and without a bias that
+  /// only affects the choice.
   mlir::Value logits;
-  /// What the file makes of them, [tokens..., experts]; null: the choice is
-  /// among logits.
+  /// The model's softmax or sigmoid of the logits, [tokens..., experts]; null
+  /// if experts are chosen by logits.
   mlir::Value scores;
   int64_t experts = 0, slots = 1;
 
-  /// [tokens...].
+  /// The shape [tokens...].
   llvm::ArrayRef<int64_t> tokens() const {
     return mlir::cast<mlir::RankedTensorType>(logits.getType())
         .getShape()
@@ -32,8 +32,8 @@ struct Router {
   }
 };
 
-/// In the order of the program, each once. Fails, with an error, where what
-/// chooses experts cannot be followed to scores.
+/// Returns each router once, in program order. Fails, with an error, if a
+/// choice of experts cannot be traced to scores.
 mlir::FailureOr<llvm::SmallVector<Router>> findRouters(mlir::func::FuncOp func);
 
 } // namespace cleave::autodiff

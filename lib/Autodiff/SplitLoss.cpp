@@ -1,4 +1,5 @@
-// How a loss depends on samples, and what of it each microbatch computes.
+// Splits a loss into what each microbatch computes, by how it depends on
+// samples.
 
 #include "SplitLoss.h"
 
@@ -14,21 +15,21 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::autodiff;
 
-/// What is only placed in another shape.
+/// The value before reshapes.
 static Value beforeReshapes(Value value) {
   while (auto reshape = value ? value.getDefiningOp<nn::ReshapeOp>() : nullptr)
     value = reshape.getInput();
   return value;
 }
 
-/// "the node": what the value is called in messages.
+/// The name of a value in messages: its operation, or "an input".
 static std::string spell(Value value) {
   if (Operation *op = value.getDefiningOp())
     return "'" + op->getName().getStringRef().str() + "'";
   return "an input";
 }
 
-/// Constants of one element, repeated: the element.
+/// The element of a constant whose elements are all equal.
 static Attribute splatOf(Value value) {
   DenseElementsAttr dense;
   if (value && matchPattern(value, m_Constant(&dense)) && dense.isSplat())
@@ -36,7 +37,7 @@ static Attribute splatOf(Value value) {
   return {};
 }
 
-/// One value, or two constants that are equal.
+/// Whether both are the same value or equal constants.
 static bool isSame(Value a, Value b) {
   DenseElementsAttr x, y;
   return a == b || (matchPattern(a, m_Constant(&x)) &&
@@ -44,7 +45,7 @@ static bool isSame(Value a, Value b) {
 }
 
 bool autodiff::areTwins(Operation *op, Operation *other) {
-  // Locations of a graph; others say where the text is.
+  // Named locations are nodes of the graph; others are positions in a text.
   bool isNamed = isa<NameLoc>(op->getLoc());
   return op->getName() == other->getName() &&
          op->getNumOperands() == other->getNumOperands() &&
@@ -71,7 +72,7 @@ FailureOr<LossSplitter::Part> LossSplitter::split(Value whole, Value part) {
 }
 
 bool LossSplitter::addsUp(Value whole, Value part) {
-  // Of integers, counts are added up as floats.
+  // Counts may be added up as integers and then converted to floats.
   while (isa_and_present<arith::SIToFPOp, arith::UIToFPOp, nn::ReshapeOp>(
              whole.getDefiningOp()) &&
          part.getDefiningOp() &&
@@ -86,7 +87,7 @@ bool LossSplitter::addsUp(Value whole, Value part) {
   FailureOr<Part> found = visit(whole, part);
   std::swap(parts, countParts);
   countsOnly = false;
-  // As it is in the microbatch, nothing that was built for it.
+  // The count must be the microbatch's own value; nothing new may be built.
   return succeeded(found) && found->kind == Kind::Sum &&
          beforeReshapes(found->value) == beforeReshapes(part);
 }
@@ -105,7 +106,7 @@ LogicalResult LossSplitter::failTwins(Value value) {
 
 LogicalResult LossSplitter::failLayout(Value value) {
   return fail(value, spell(value) +
-                         " places samples otherwise in the graph of a "
+                         " has another layout of samples in the graph of a "
                          "microbatch than in that of the batch");
 }
 
@@ -113,7 +114,7 @@ bool LossSplitter::isBatched(Value value) const {
   return flow && flow->isBatched(value);
 }
 
-/// Some dimension of it counts samples.
+/// Whether some dimension of the value holds the samples.
 bool LossSplitter::hasSamples(Value value) const {
   return flow && flow->hasDim(value);
 }
@@ -123,7 +124,8 @@ bool LossSplitter::isTile(Value value) const {
          !varying.contains(value) && flow->majorDimOf(value);
 }
 
-/// Of inputs alone, and not by samples.
+/// Whether a value can be computed from inputs of the whole step: it does not
+/// depend on parameters and has no dimension of samples.
 bool LossSplitter::isKnownBefore(Value value) const {
   return !isBatched(value) || (!countsOnly && hasStep() && !hasSamples(value) &&
                                !nn::dependsOnParameter(value));
@@ -143,15 +145,15 @@ FailureOr<LossSplitter::Part> LossSplitter::visit(Value whole, Value part) {
   } else if (auto made = dyn_cast<OpResult>(whole)) {
     result = visitOperation(made.getOwner(), made, part);
   } else {
-    (void)fail(whole, "an input has samples in no one dimension");
+    (void)fail(whole, "an input has no single dimension of samples");
   }
   if (succeeded(result))
     parts[whole] = *result;
   return result;
 }
 
-/// Operations that differ where a microbatch has one sample: its dimension is
-/// dropped, and what adds over it is nothing.
+/// Whether the operation sums only over the samples. If a microbatch has one
+/// sample, its graph lacks the dimension and this sum.
 bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
   auto reduce = dyn_cast<nn::ReduceOp>(op);
   if (!oneSample || !reduce || reduce.getCombiner() != nn::Combiner::Sum ||
@@ -162,14 +164,14 @@ bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
 
 FailureOr<LossSplitter::Part>
 LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
-  // Else it would be a tile. What it reads is the reason where it is unlike,
-  // too.
+  // Without the different layout the value would be a tile. If an operand has a
+  // different layout already, that operand is reported instead.
   if (unlike.contains(op) && flow->majorDimOf(whole) && !flow->isMixed(whole) &&
       llvm::none_of(op->getOperands(), [&](Value operand) {
         return unlike.contains(operand.getDefiningOp());
       }))
     return failLayout(whole);
-  // The operation of the microbatch; null where it has none.
+  // The same operation in the microbatch's graph; null if it has none.
   Operation *twin = nullptr;
   if (!isSumOverSamplesAlone(op)) {
     Value at = isa<nn::ReshapeOp>(op) ? part : beforeReshapes(part);
@@ -197,8 +199,9 @@ LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
     operands.push_back(*made);
   }
   if (anySum && anyTile)
-    return fail(whole, spell(whole) +
-                           " reads a sum over samples beside single samples");
+    return fail(whole,
+                spell(whole) +
+                    " reads a sum over samples together with single samples");
   if (anySum)
     return ofSums(op, whole, operands);
   if (anyTile)
@@ -206,8 +209,9 @@ LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
   return ofWhole(op, whole, twin, part, operands);
 }
 
-/// Sums pass through a group of operands in which the operation is linear.
-/// Beside them, what is added once to their sum is divided among microbatches.
+/// An operation that is linear in a group of operands maps partial sums to a
+/// partial sum. Other operands of the group, which are added once, are divided
+/// by the number of microbatches.
 FailureOr<LossSplitter::Part>
 LossSplitter::ofSums(Operation *op, OpResult whole, ArrayRef<Part> operands) {
   auto isLinearIn = [&](ArrayRef<unsigned> group) {
@@ -217,8 +221,7 @@ LossSplitter::ofSums(Operation *op, OpResult whole, ArrayRef<Part> operands) {
         return false;
     return true;
   };
-  // A cast of the loss rounds each addend in place of their sum, which is as
-  // near.
+  // A cast rounds each partial sum instead of the total, which is as accurate.
   if (isa<arith::TruncFOp>(op))
     return Part{Kind::Sum, cloneWith(op, whole.getResultNumber(), operands)};
   ShardingRule rule = ShardingRule::of(op);
@@ -267,9 +270,11 @@ FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
       FailureOr<Value> repeated = repeat(
           op->getOperand(index), twin ? twin->getOperand(index) : Value(), dim);
       if (failed(repeated))
-        return fail(whole, spell(whole) +
-                               " reads an order of samples, or what depends on "
-                               "several of them, beside single samples");
+        return fail(
+            whole,
+            spell(whole) +
+                " reads single samples together with an order of samples, or "
+                "with a value that depends on several of them");
       operand.value = *repeated;
       break;
     }
@@ -277,7 +282,8 @@ FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
   const Factor &factor = rule.factors[*samples];
   bool isSum = factor.kind == FactorKind::Reduction &&
                factor.combiner == FactorCombiner::Sum;
-  // What an index finds is not added up, though ranks' masked parts would be.
+  // A gather over samples adds nothing up, although the masked gathers of ranks
+  // do add up.
   if ((!isSum && factor.kind != FactorKind::PassThrough) || factor.indexed)
     return fail(whole,
                 spell(whole) + " depends on several samples, and adds none up");
@@ -288,7 +294,7 @@ FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
       !twin || llvm::all_of(llvm::zip(twin->getOperands(), own), [](auto pair) {
         return isSame(std::get<0>(pair), std::get<1>(pair).value);
       });
-  if (!twin) // the sum over one sample
+  if (!twin) // a sum over one sample is omitted
     for (const Part &operand : own)
       if (operand.kind == Kind::Tile)
         value = operand.value;
@@ -306,8 +312,8 @@ FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
   return Part{Kind::Sum, *sum};
 }
 
-/// Of values that are the same in all microbatches. A broadcast may repeat
-/// them for each sample.
+/// Handles an operation whose operands are the same in all microbatches. A
+/// broadcast may repeat them for each sample.
 FailureOr<LossSplitter::Part> LossSplitter::ofWhole(Operation *op,
                                                     OpResult whole,
                                                     Operation *twin, Value part,
@@ -334,7 +340,8 @@ FailureOr<LossSplitter::Part> LossSplitter::ofWhole(Operation *op,
   return Part{Kind::Tile, *value};
 }
 
-/// What is the same for every sample, along `dim`, as often as `twin` has it.
+/// A value that is the same for every sample along `dim`, with the size of
+/// `twin`.
 FailureOr<Value> LossSplitter::repeat(Value whole, Value twin, unsigned dim) {
   if (!twin)
     return failure();
@@ -365,7 +372,7 @@ Value LossSplitter::cloneWith(Operation *op, unsigned result,
   return builder.clone(*op, mapping)->getResult(result);
 }
 
-/// Of one shape and another that differ in dimensions of size 1.
+/// Reshapes a value to a type that differs only in dimensions of size 1.
 FailureOr<Value> LossSplitter::withType(Value value, Type type, Value whole) {
   auto wanted = cast<RankedTensorType>(type);
   if (value.getType() == type)
@@ -376,8 +383,8 @@ FailureOr<Value> LossSplitter::withType(Value value, Type type, Value whole) {
   return Value(nn::ReshapeOp::create(builder, whole.getLoc(), wanted, value));
 }
 
-/// Whether `part` has the samples of one microbatch of `whole`, along the same
-/// dimension; those of size 1 may be dropped.
+/// Whether `part` has the shape of one microbatch of `whole`: the samples of
+/// one microbatch in the same dimension. Dimensions of size 1 may be dropped.
 bool LossSplitter::isTileOf(Value part, Value whole) const {
   SmallVector<int64_t> wanted(typeOf(whole).getShape());
   if (std::optional<int64_t> dim = flow->majorDimOf(whole)) {
@@ -391,7 +398,7 @@ bool LossSplitter::isTileOf(Value part, Value whole) const {
   return wanted == own;
 }
 
-/// Two values of samples are the same one: equal operations of one node.
+/// Checks that two values that hold samples are results of the same graph node.
 LogicalResult LossSplitter::checkTwins(Value whole, Value part) {
   if (!hasStep())
     return success();
@@ -433,8 +440,8 @@ FailureOr<Value> LossSplitter::copyWhole(Value whole) {
   return wholes.lookup(whole);
 }
 
-/// An argument of `step` in `func`: the same one, or, of what holds samples,
-/// one for those of the whole step.
+/// Finds or adds the argument of `func` for an argument of `step`: the same one
+/// or, if it holds samples, an argument with the samples of the whole step.
 FailureOr<Value> LossSplitter::copyArgument(BlockArgument argument) {
   StringRef name = nameOf(step, argument.getArgNumber());
   Builder attributes(func.getContext());
@@ -443,7 +450,7 @@ FailureOr<Value> LossSplitter::copyArgument(BlockArgument argument) {
   for (unsigned i = 0; i < func.getNumArguments(); ++i) {
     if (nameOf(func, i) != wanted)
       continue;
-    if (batched) // of the model itself
+    if (batched) // the model has an input of that name
       return LogicalResult(fail(argument, "the model has an input '" + wanted +
                                               "'; give it another name"));
     if (func.getArgument(i).getType() != argument.getType())

@@ -1,4 +1,4 @@
-// A loss that the model computes, as a sum over microbatches.
+// A loss that the model computes, split into a sum over microbatches.
 
 #ifndef CLEAVE_LIB_AUTODIFF_SPLITLOSS_H
 #define CLEAVE_LIB_AUTODIFF_SPLITLOSS_H
@@ -13,25 +13,26 @@
 
 namespace cleave::autodiff {
 
-/// Whether two operations of two imports of one graph can be the same one:
-/// equal ones, of one node.
+/// Whether two operations of two imports of one graph can be the same: they
+/// have the same name, operand count and graph node.
 bool areTwins(mlir::Operation *op, mlir::Operation *other);
 
 /// Follows a loss from its end to the samples in two functions that compute the
-/// same of different numbers of samples: `step`, of a whole step, says how each
-/// value depends on samples; `func`, of one microbatch, is where the loss is
-/// built. A value is
+/// same for different numbers of samples: `step`, for a whole step, says how
+/// each value depends on samples; the loss is built in `func`, for one
+/// microbatch. A value is
 ///
 ///   Whole  the same in every microbatch: computed from parameters, or from
-///          inputs of the whole step, which then are arguments of `func`,
-///          marked `nn.whole_step`. It may depend on a parameter or on samples,
+///          inputs of the whole step, which become arguments of `func` marked
+///          `nn.whole_step`. It may depend on parameters or on samples, but
 ///          not on both;
-///   Tile   of the samples of the microbatch, one by one;
-///   Sum    a partial sum: what all microbatches have adds up to the value.
+///   Tile   the part of the value that belongs to the samples of one
+///          microbatch, each sample for itself;
+///   Sum    a partial sum: the values of all microbatches add up to the value.
 ///
 /// Tiles become sums where an operation adds over samples; sums pass through
-/// what is linear in them. Nothing else is known to add up, and is refused.
-/// The operations' sharding rules say which is which, as they do for ranks.
+/// operations that are linear in them. Any other use of a sum is refused. The
+/// operations' sharding rules decide, as they do for ranks.
 class LossSplitter {
 public:
   enum class Kind { Whole, Tile, Sum };
@@ -40,22 +41,22 @@ public:
     mlir::Value value; // in `func`
   };
 
-  /// `other` is `step` for another number of samples, more than one: constants
-  /// that differ are numbers of samples. Without `step`, `func` says all, and
-  /// no input of a whole step is known.
+  /// `other` is `step` for another number of samples, greater than one:
+  /// constants that differ between the two are numbers of samples. Without
+  /// `step`, `func` takes its place, and inputs of the whole step are not
+  /// available.
   LossSplitter(mlir::func::FuncOp func, mlir::func::FuncOp step,
                mlir::func::FuncOp other, int64_t microbatches);
 
-  /// `whole` of `step` and `part` of `func` are the same value.
+  /// Splits the value that is `whole` in `step` and `part` in `func`.
   mlir::FailureOr<Part> split(mlir::Value whole, mlir::Value part);
 
-  /// A count, which depends on no parameter: whether it adds up over
-  /// microbatches.
+  /// Whether a count, which depends on no parameter, adds up over microbatches.
   bool addsUp(mlir::Value whole, mlir::Value part);
 
   bool hasStep() const { return step != func; }
 
-  /// Why the last call failed, and where.
+  /// Reason and location of the last failure.
   const std::string &reason() const { return why; }
   mlir::Location place() const { return where; }
 
@@ -97,11 +98,11 @@ private:
   mlir::func::FuncOp func, step;
   int64_t microbatches;
   std::optional<nn::BatchFlow> flow;        // in `step`
-  llvm::DenseSet<mlir::Value> varying;      // with the number of samples
-  llvm::DenseSet<mlir::Operation *> unlike; // results not tile by tile
-  bool oneSample = false;                   // in a microbatch of several
-  bool isAlike = true;                      // `step` for all numbers of samples
-  bool countsOnly = false;                  // while `addsUp` looks
+  llvm::DenseSet<mlir::Value> varying;      // depends on the number of samples
+  llvm::DenseSet<mlir::Operation *> unlike; // its results have another layout
+  bool oneSample = false;  // a microbatch has one sample, a step several
+  bool isAlike = true;     // `step` and `other` have the same operations
+  bool countsOnly = false; // set during `addsUp`
   mlir::OpBuilder builder;
   llvm::DenseMap<mlir::Value, Part> parts, countParts;
   mlir::IRMapping wholes;

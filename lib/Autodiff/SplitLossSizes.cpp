@@ -1,5 +1,5 @@
-// What a step computes otherwise of another number of samples: in other
-// numbers, or in other places.
+// Finds operations that compute something else, or place samples elsewhere, for
+// another number of samples.
 
 #include "SplitLoss.h"
 
@@ -17,8 +17,9 @@ using namespace cleave::autodiff;
 using TwinMap =
     llvm::DenseMap<Operation *, llvm::SmallSetVector<Operation *, 2>>;
 
-/// The one dimension in which two values of `from` and `to` samples differ, in
-/// its major part; nothing where they differ otherwise, -1 where in none.
+/// The only dimension in which two values for `from` and `to` samples differ,
+/// if it holds the samples as its major part; -1 if no dimension differs;
+/// nothing if they differ in any other way.
 static std::optional<int64_t> differingDim(Value value, Value twin,
                                            int64_t from, int64_t to) {
   ArrayRef<int64_t> a = typeOf(value).getShape(), b = typeOf(twin).getShape();
@@ -36,7 +37,7 @@ static std::optional<int64_t> differingDim(Value value, Value twin,
   return found;
 }
 
-/// Whether attributes are equal where they do not repeat the result's shape.
+/// Whether attributes are equal, except those that repeat the result's shape.
 static bool haveLikeAttributes(Operation *op, Operation *twin) {
   auto isShape = [](Attribute value, Operation *of) {
     auto sizes = dyn_cast_if_present<DenseI64ArrayAttr>(value);
@@ -54,10 +55,10 @@ static bool haveLikeAttributes(Operation *op, Operation *twin) {
          });
 }
 
-/// Whether two operations of `step` and of one for `samples` samples do the
-/// same for each: their results differ only in how many samples there are,
-/// where the flow has them. Values that no sample is part of may repeat along
-/// one dimension, as it passes through.
+/// Whether an operation of `step` and its twin for `samples` samples do the
+/// same for each sample: their results differ only in the dimension of samples.
+/// Values that do not depend on samples may be repeated along one dimension
+/// that passes through the operation.
 bool LossSplitter::isLike(Operation *op, Operation *twin,
                           int64_t samples) const {
   if (!flow || op->hasTrait<OpTrait::IsTerminator>())
@@ -97,13 +98,13 @@ bool LossSplitter::isLike(Operation *op, Operation *twin,
   return true;
 }
 
-/// For each operation of `block` that its end is computed from, those of
-/// `other` that compute the same: several where equal ones are one operation in
-/// `block`, as two constants are that happen to be one number there.
+/// Maps each operation of `block` that its results depend on to the operations
+/// of `other` that compute the same. There are several if `block` merges what
+/// `other` does not, such as two constants that happen to be equal in `block`.
 static FailureOr<TwinMap> findTwins(Block &block, Block &other) {
   TwinMap twins;
   twins[block.getTerminator()].insert(other.getTerminator());
-  // Users come before what they use.
+  // Users are visited before the values that they use.
   for (Operation &op : llvm::reverse(block)) {
     auto found = twins.find(&op);
     if (found == twins.end())
@@ -130,7 +131,7 @@ static FailureOr<TwinMap> findTwins(Block &block, Block &other) {
   return twins;
 }
 
-/// Constants of other numbers, or counts to another one.
+/// Whether both are constants with other elements, or iotas with other sizes.
 static bool hasOtherNumbers(Operation *op, Operation *twin) {
   DenseElementsAttr a, b;
   if (matchPattern(op, m_Constant(&a)) && matchPattern(twin, m_Constant(&b)))
@@ -142,8 +143,7 @@ static bool hasOtherNumbers(Operation *op, Operation *twin) {
                      typeOf(twin->getResult(0)).getDimSize(iota.getDim());
 }
 
-/// What is computed from constants that are another number in `other`, or
-/// counts to another one.
+/// Finds the values that depend on constants or iotas that differ in `other`.
 LogicalResult LossSplitter::findVarying(func::FuncOp other) {
   if (!other)
     return failure();

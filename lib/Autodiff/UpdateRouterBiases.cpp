@@ -76,8 +76,8 @@ private:
     return success();
   }
 
-  /// rate * sign(mean load - load), told exactly: by the sign of slots -
-  /// experts * load.
+  /// rate * sign(mean load - load). The sign is computed exactly from integers,
+  /// as that of slots - experts * load.
   Value step(OpBuilder &b, Location loc, Value counts, RankedTensorType type) {
     RankedTensorType integers = typeOf(counts);
     Value slots = nn::BroadcastOp::create(
@@ -100,7 +100,8 @@ private:
     return b.createOrFold<nn::ReshapeOp>(loc, type, change);
   }
 
-  /// Where the step was finite, if @update tells.
+  /// The flag of @update that says whether the step was finite; null if there
+  /// is none.
   Value finiteOf(OpBuilder &b, Location loc, func::FuncOp update,
                  RankedTensorType type) {
     for (unsigned i = 0; i < update.getNumResults(); ++i) {

@@ -1,4 +1,5 @@
-// Kernels to machine code: LLVM's optimiser and code generator, then lld.
+// Compiles kernels to machine code with LLVM's optimizer and code generator,
+// then links them with lld.
 
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Codegen/Optimize.h"
@@ -31,8 +32,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::codegen;
 
-/// Kernels per object file: few enough that several threads have work, and
-/// always the same, so that the library does not depend on their number.
+/// Kernels per object file: few enough that several threads have work. The
+/// number is fixed, so that the library does not depend on the thread count.
 static constexpr size_t kKernelsPerObject = 6;
 
 CodegenOptions cleave::codegen::resolveOptions(CodegenOptions options) {
@@ -76,7 +77,7 @@ public:
 
   bool good() const { return target; }
 
-  /// An object file, or an error message.
+  /// Compiles to an object file. Returns an error message, empty on success.
   std::string compile(llvm::Module &module, SmallVectorImpl<char> &object) {
     llvm::TargetOptions targetOptions;
     targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Fast;
@@ -87,7 +88,8 @@ public:
     module.setTargetTriple(triple);
     // The name is written into the object file.
     module.setSourceFileName("kernels");
-    // The hardware's registers, whatever the processor's defaults prefer.
+    // Use the full vector registers, whatever the processor's default
+    // preference.
     for (llvm::Function &function : module) {
       if (function.isDeclaration())
         continue;
@@ -117,7 +119,7 @@ private:
 
 } // namespace
 
-/// The linker found when this was configured, else one on the PATH.
+/// The linker found at configuration time, else one on the PATH.
 static std::string findLinker() {
   if (llvm::sys::fs::can_execute(CLEAVE_LLD))
     return CLEAVE_LLD;
@@ -139,8 +141,8 @@ static LogicalResult link(ModuleOp module,
       makeTemporaryFolder("cleave-kernels", reason);
   if (!folder)
     return module.emitError("cannot link kernels: ") << reason;
-  // The linker writes through a mapped file, where a full disk is a signal
-  // instead of an error; the copy that follows says what is wrong.
+  // The linker writes through a mapped file, where a full disk causes a signal
+  // instead of an error. The copy below reports the error.
   SmallString<128> linked(folder->path());
   llvm::sys::path::append(linked, "linked.so");
   std::vector<std::string> arguments = {
@@ -156,7 +158,7 @@ static LogicalResult link(ModuleOp module,
     file.close();
     if (!error)
       error = file.error();
-    file.clear_error(); // else its destructor ends the process
+    file.clear_error(); // else its destructor aborts
     if (error)
       return module.emitError() << writeError(path.str().str(), error);
     arguments.push_back(path.str().str());
@@ -165,7 +167,7 @@ static LogicalResult link(ModuleOp module,
   SmallString<128> log(folder->path());
   llvm::sys::path::append(log, "log");
   std::string message;
-  // Of a linker that ends by a signal nothing may stay in the user's folder.
+  // A linker that crashes must not leave dumps in the user's folder.
   SmallVector<StringRef> environment = {"LLVM_DISABLE_SYMBOLIZATION=1",
                                         "LLVM_DISABLE_CRASH_REPORT=1"};
   for (char **variable = ::environ; *variable; ++variable)
@@ -178,7 +180,7 @@ static LogicalResult link(ModuleOp module,
       return module.emitError() << writeError(outputPath.str(), error);
     return success();
   }
-  // A signal's log is a stack.
+  // After a signal the log holds only a stack trace.
   if (status > 0)
     if (auto text = llvm::MemoryBuffer::getFile(log))
       message += (*text)->getBuffer().trim().str();
@@ -191,8 +193,8 @@ static LogicalResult link(ModuleOp module,
          << outputPath << "': " << message;
 }
 
-/// Cuts the functions of `emitted`, which is used up, into modules. Tables go
-/// with the function that follows them, declarations everywhere.
+/// Moves the functions of `emitted` into modules. Constant tables stay with the
+/// function that follows them; declarations are copied to all modules.
 static SmallVector<OwningOpRef<ModuleOp>> partition(ModuleOp emitted) {
   SmallVector<OwningOpRef<ModuleOp>> parts;
   SmallVector<Operation *> declarations, pending;

@@ -1,4 +1,4 @@
-// Plans and writes all kernel functions of a module.
+// Plans and emits all kernel functions of a module.
 
 #include "Emitter.h"
 #include "cleave/Codegen/Codegen.h"
@@ -19,8 +19,8 @@ cleave::codegen::emitKernels(ModuleOp module, const CodegenOptions &given) {
                        vector::VectorDialect, func::FuncDialect,
                        arith::ArithDialect, math::MathDialect>();
 
-  // Kernels are rewritten while they are planned, so they are copied, with the
-  // meshes that they mention.
+  // Planning rewrites kernels, so it works on copies, with the meshes that they
+  // refer to.
   OwningOpRef<ModuleOp> copy = ModuleOp::create(module.getLoc());
   OwningOpRef<ModuleOp> emitted = ModuleOp::create(module.getLoc());
   for (auto mesh : module.getOps<dist::MeshOp>())

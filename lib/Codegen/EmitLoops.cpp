@@ -1,4 +1,4 @@
-// The loops of a kernel: rows, columns, lanes, scattered updates.
+// Emits the loops of a kernel: rows, columns, lanes and scattered updates.
 
 #include "Emitter.h"
 
@@ -9,7 +9,7 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// The width in bits that decides how many elements a vector has.
+/// The element width in bits that determines the number of vector lanes.
 static unsigned widthOf(const KernelPlan &plan) {
   unsigned width = 0, integers = 0;
   auto see = [&](Type type) {
@@ -74,7 +74,8 @@ void Emitter::emitRows() {
     int64_t size = columnLoop.columns->lane->size;
     emitColumnLoop(columnLoop, {begin, constantIndex(size), size});
   }
-  // All values first: a result may overwrite the argument of another.
+  // All values are computed before any store: a result may overwrite an
+  // argument of another.
   for (const Store &target : plan.rowStores)
     emit(target.value);
   for (const Store &target : plan.rowStores)
@@ -92,7 +93,8 @@ void Emitter::emitFlat() {
     emitColumnLoop(loop, {begin, end});
 }
 
-/// Several vectors at once hide the latency of sums, at the price of code.
+/// Unrolls to several vectors to hide the latency of sums, at the price of code
+/// size.
 int Emitter::chooseCopies(const ColumnLoop &loop) {
   int work = 0;
   bool reduces = !loop.reductions.empty();
@@ -148,8 +150,8 @@ void Emitter::emitColumnLoop(const ColumnLoop &loop, Range range) {
   }
 }
 
-/// The columns in three parts: `copyCount` vectors at a time, one vector at a
-/// time, and what is left under a mask.
+/// Emits the columns in three parts: `copyCount` vectors at a time, one vector
+/// at a time, and a masked remainder.
 void Emitter::emitLanes(const ColumnLoop &loop, Range range,
                         SmallVector<Value> &accumulators) {
   lane = loop.columns->lane;
@@ -158,7 +160,7 @@ void Emitter::emitLanes(const ColumnLoop &loop, Range range,
     int64_t step = copies * lanes;
     Value end = range.end;
     if (range.staticSize >= 0) {
-      int64_t begin = 0; // how far the parts before this one went
+      int64_t begin = 0; // the end of the previous parts
       if (copies < copyCount)
         begin = range.staticSize / (copyCount * lanes) * (copyCount * lanes);
       if (masked)
@@ -207,7 +209,8 @@ void Emitter::emitLaneBody(const ColumnLoop &loop, int copies,
                            SmallVector<Value> &accumulators) {
   int saved = copyCount;
   copyCount = copies;
-  // All values first: a result may overwrite the argument of another.
+  // All values are computed before any store: a result may overwrite an
+  // argument of another.
   for (int copy = 0; copy < copies; ++copy) {
     for (const Reduction *reduction : loop.reductions)
       emit(reduction->input, copy);
@@ -237,8 +240,8 @@ void Emitter::emitLaneBody(const ColumnLoop &loop, int copies,
   copyCount = saved;
 }
 
-/// Clears the table's rows [begin, end), then adds every update that falls
-/// among them, in order.
+/// Clears the table's rows [begin, end), then adds all updates to these rows,
+/// in order.
 void Emitter::emitScatter() {
   const auto &scatter = plan.scatter;
   Value begin = func.getArgument(2), end = func.getArgument(3);
@@ -268,7 +271,7 @@ void Emitter::emitScatter() {
   Value inside = arith::AndIOp::create(
       b, arith::CmpIOp::create(b, arith::CmpIPredicate::sge, target, begin),
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, target, end));
-  // A loop of one iteration or none, in place of a branch.
+  // A loop of zero or one iterations serves as a branch.
   Value once = arith::ExtUIOp::create(b, b.getI64Type(), inside);
   auto branch = beginFor(constantIndex(0), once, constantIndex(1), 0, {});
   auto befores = beginFor(constantIndex(0), constantIndex(scatter.before->size),

@@ -1,4 +1,4 @@
-// Memory as a CPU kernel sees it: masked vectors, buffers on the stack.
+// Memory access of a CPU kernel: masked vectors, and buffers on the stack.
 
 #include "Emitter.h"
 
@@ -10,18 +10,18 @@ using namespace cleave::codegen;
 using namespace cleave::kernels;
 
 Value Emitter::axisIndices() {
-  // cleave_ctx begins with the address of axis_index.
+  // The first field of cleave_ctx is the address of axis_index.
   return LLVM::LoadOp::create(b, pointerType(), func.getArgument(0));
 }
 
-/// cleave_ctx has the address of [rows, index] behind its five first fields.
-/// Threads may report at once: any of their indices will do.
+/// The sixth field of cleave_ctx is the address of [rows, index]. If several
+/// threads report an index, any of them may win.
 void Emitter::reportIndex(Value index, Value beyond, int64_t rows) {
   constexpr int64_t kIndexFault = 5;
   Type i64 = b.getI64Type();
   if (isa<VectorType>(index.getType())) {
     beyond = both(beyond, mask);
-    // One that is beyond; others count as 0, which is inside.
+    // Selects one index that is out of range; valid ones count as 0.
     Value zero = constantOf(index.getType(), 0);
     index = vector::ReductionOp::create(
         b, vector::CombiningKind::MAXUI,
@@ -92,7 +92,8 @@ void Emitter::store(const kernels::Store &target, int copy) {
 // Buffers of a row
 //===----------------------------------------------------------------------===//
 
-/// On the stack: kernels allocate nothing else. Whole vectors fit at the end.
+/// Buffers are on the stack, the only memory that kernels allocate. They are
+/// padded to whole vectors.
 void Emitter::allocateBuffers() {
   for (const Node &node : plan.nodes) {
     auto found = plan.buffers.find(&node);

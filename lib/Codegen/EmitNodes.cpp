@@ -1,4 +1,4 @@
-// The values of a kernel: loads, elementwise operations, indices.
+// Emits the values of a kernel: loads, elementwise operations, indices.
 
 #include "IntegerDivision.h"
 #include "cleave/Codegen/NodeEmitter.h"
@@ -23,7 +23,7 @@ void NodeEmitter::moveTo(const Scope &scope) {
   size_t at = 0;
   while (scopes[at].get() != &scope)
     ++at;
-  // In front of the first block that is nested in this one.
+  // Before the first operation that contains a nested scope.
   for (size_t i = at + 1; i < scopes.size(); ++i)
     if (scopes[i]->op) {
       b.setInsertionPoint(scopes[i]->op);
@@ -37,7 +37,7 @@ scf::ForOp NodeEmitter::beginFor(Value begin, Value end, Value step,
   b.setInsertionPointToEnd(scopes.back()->block);
   auto op = scf::ForOp::create(b, begin, end, step, carried);
   Block *body = op.getBody();
-  if (!body->empty()) // a loop that carries nothing comes with a terminator
+  if (!body->empty()) // without carried values there is a terminator
     body->back().erase();
   scopes.push_back(
       std::make_unique<Scope>(scopes.back()->loops | loops, body, op));
@@ -94,8 +94,8 @@ Value NodeEmitter::emit(const Node *node, int copy) {
   Scope &scope = scopeOf(node->loops);
   if (Value value = scope.values.lookup({node, copy}))
     return value;
-  // What an earlier loop has kept is not computed again: what it came from may
-  // have been overwritten.
+  // A value that an earlier loop has buffered is not recomputed: its operands
+  // may have been overwritten.
   if (const RowBuffer *buffer = bufferOf(node)) {
     OpBuilder::InsertionGuard guard(b);
     moveTo(scope);
@@ -107,7 +107,7 @@ Value NodeEmitter::emit(const Node *node, int copy) {
   }
   assert(node->kind != Node::Kind::Reduced &&
          "a row's reduction is emitted before what needs it");
-  // Operands first: they may belong to outer scopes.
+  // Operands are emitted first, because they may belong to outer scopes.
   for (const Node *operand : node->operands)
     emit(operand, copy);
   OpBuilder::InsertionGuard guard(b);
@@ -136,7 +136,7 @@ Value NodeEmitter::create(const Node *node, int copy) {
     return castIndex(index, node->type);
   }
   case Node::Kind::InRange: {
-    // Unsigned, so that one comparison covers both ends.
+    // The comparison is unsigned, so that it covers both ends.
     Value value;
     if (!node->operands.empty()) {
       value = emit(node->operands[0], copy);
@@ -180,7 +180,7 @@ Value NodeEmitter::createCompute(const Node *node, int copy) {
   if (dividesIntegers(node->op))
     return createDivision(b, node->op, operands[0], operands[1]);
   if (auto check = dyn_cast<nn::CheckIndexOp>(node->op)) {
-    // Unsigned, so that one comparison covers both ends.
+    // The comparison is unsigned, so that it covers both ends.
     Value index = operands[0];
     Value beyond =
         arith::CmpIOp::create(b, arith::CmpIPredicate::uge, index,
@@ -235,7 +235,7 @@ Value NodeEmitter::createRankOffset(const Node *node) {
   return castIndex(index, node->type);
 }
 
-/// Integers between types, and from integers to floats.
+/// Casts between integer types, and from integers to floats.
 Value NodeEmitter::castIndex(Value index, Type element) {
   Type from = getElementTypeOrSelf(index.getType());
   if (from == element)
@@ -311,7 +311,7 @@ bool NodeEmitter::isContiguous(const IndexExpr &index) const {
 }
 
 Value NodeEmitter::emitLaneBase(const IndexExpr &index, int copy) {
-  // The lane variable stands for the first lane.
+  // The lane variable is the index of the first lane.
   Value base = emitIndex(index, copy);
   int64_t offset = laneOffset(copy);
   if (offset == 0)
@@ -349,8 +349,8 @@ Value NodeEmitter::emitVarLanes(const IndexVar *var, int copy) {
       value = arith::SelectOp::create(b, inside, value,
                                       constantOf(value.getType(), 0));
     } else {
-      // Division of short vectors of 64-bit integers is slow; the indices of
-      // almost all tensors fit into 32 bits.
+      // Vector division of 64-bit integers is slow, and the indices of almost
+      // all tensors fit into 32 bits.
       bool small = var->base.min() >= 0 && var->base.max() <= INT32_MAX;
       if (small)
         base = castIndex(base, b.getI32Type());
@@ -400,7 +400,8 @@ Value NodeEmitter::address(Value base, Value index, Type element) {
                              ArrayRef<LLVM::GEPArg>{index});
 }
 
-/// A constant tensor is a read-only global of the library.
+/// The address of a constant tensor, which is a read-only global of the
+/// library.
 Value NodeEmitter::tableAddress(const Node *node) {
   LLVM::GlobalOp &table = tables[node->value];
   if (!table) {
@@ -450,7 +451,7 @@ Value NodeEmitter::createLoad(const Node *node, int copy) {
                                constantOf(loaded.getType(), 0));
 }
 
-/// From the result's own memory, written by an earlier loop of this row.
+/// Loads from the result's own memory, which an earlier loop of this row wrote.
 Value NodeEmitter::loadBuffer(const RowBuffer &buffer, int copy) {
   assert(buffer.result >= 0 && "buffers of their own are the subclass's");
   Node read = *buffer.value;

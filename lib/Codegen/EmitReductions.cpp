@@ -1,5 +1,4 @@
-// The reductions of a kernel: how values combine, and those that run one
-// element after the other.
+// Emits the reductions of a kernel: combiners and sequential reductions.
 
 #include "cleave/Codegen/NodeEmitter.h"
 
@@ -11,8 +10,8 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// Sums of more addends than this are summed in blocks of as many, which keeps
-/// the rounding error of long sums small.
+/// Longer sums are computed in blocks of this many terms, which keeps their
+/// rounding error small.
 static constexpr int64_t kSumBlock = 64;
 
 Value NodeEmitter::identity(nn::Combiner combiner, Type type) {
@@ -58,7 +57,7 @@ Value NodeEmitter::combine(nn::Combiner combiner, Value x, Value y) {
   llvm_unreachable("all combiners are covered");
 }
 
-/// Combines the lanes pairwise: always in the same order.
+/// Combines the lanes pairwise, always in the same order.
 Value NodeEmitter::horizontal(nn::Combiner combiner, Value vector) {
   for (int64_t half = lanes / 2; half >= 1; half /= 2) {
     SmallVector<int64_t> low, high;
@@ -73,8 +72,7 @@ Value NodeEmitter::horizontal(nn::Combiner combiner, Value vector) {
   return vector::ExtractOp::create(b, vector, 0);
 }
 
-/// What must be known before the reductions that `node` needs: sequential
-/// reductions below it.
+/// Collects the sequential reductions that `node` depends on.
 void NodeEmitter::collectSequential(
     const Node *node, llvm::SmallPtrSetImpl<const Node *> &seen,
     llvm::SetVector<const Reduction *> &found) const {
@@ -125,10 +123,10 @@ SmallVector<Value> NodeEmitter::runSequence(const IndexVar *sequence,
                             blocks.getResults().end());
 }
 
-/// A loop over what is reduced, for all reductions of the same extent that can
-/// share it and all copies of the current vectors.
+/// Emits one loop for all sequential reductions of the same extent that can
+/// share it, and for all copies of the current vectors.
 void NodeEmitter::emitSequential(const Reduction *wanted) {
-  // Reductions whose inputs need others come after those.
+  // Reductions that the inputs depend on are emitted first.
   auto missing = [&](const Reduction *reduction) {
     llvm::SmallPtrSet<const Node *, 16> seen;
     llvm::SetVector<const Reduction *> found;
@@ -156,14 +154,14 @@ void NodeEmitter::emitSequential(const Reduction *wanted) {
   int copies = differsByCopy(wanted->outcome->loops) ? copyCount : 1;
   OpBuilder::InsertionGuard guard(b);
 
-  // Inner scopes must not see what is written into an outer one.
+  // Inner scopes must not see values that are emitted into an outer scope.
   std::vector<std::unique_ptr<Scope>> hidden;
   while (scopes.back().get() != &scope) {
     hidden.insert(hidden.begin(), std::move(scopes.back()));
     scopes.pop_back();
   }
   moveTo(scope);
-  // The loop must precede the inner scopes' operation.
+  // The loop must precede the operation of the inner scopes.
   Block *block = scope.block;
   Block *rest = nullptr;
   for (auto &inner : hidden)

@@ -1,7 +1,7 @@
-// Writes the loops of one kernel plan for a CPU.
+// Emits the loops of one kernel plan for a CPU.
 //
-// The innermost loop runs over vectors, several of them at once where that
-// hides latency; a last incomplete vector is masked.
+// The innermost loop is vectorized and possibly unrolled to hide latency; a
+// last incomplete vector is masked.
 
 #ifndef CLEAVE_LIB_CODEGEN_EMITTER_H
 #define CLEAVE_LIB_CODEGEN_EMITTER_H
@@ -15,16 +15,16 @@ namespace cleave::codegen {
 
 class Emitter : NodeEmitter {
 public:
-  /// Writes function `name` at the end of `module`.
+  /// Emits function `name` at the end of `module`.
   Emitter(const kernels::KernelPlan &plan, mlir::ModuleOp module,
           mlir::Location loc, llvm::StringRef name, unsigned vectorBits);
   mlir::LogicalResult run();
 
 private:
-  /// Where the columns of one loop begin and end.
+  /// Begin and end of the columns of one loop.
   struct Range {
     Value begin, end;
-    int64_t staticSize = -1; ///< where it is known
+    int64_t staticSize = -1; ///< end - begin; -1 if not known
   };
 
   // EmitLoops.cpp
@@ -55,7 +55,7 @@ private:
   mlir::ModuleOp module;
   mlir::func::FuncOp func;
   llvm::DenseMap<const Node *, Value> bufferAddresses;
-  Value mask; ///< of an incomplete vector
+  Value mask; ///< for an incomplete vector, else null
 };
 
 } // namespace cleave::codegen

@@ -40,7 +40,8 @@ void cleave::codegen::widenBFloat16Math(ModuleOp kernels) {
   }
 }
 
-/// Casts between bf16 and f64 go through f32: the emulation knows no others.
+/// Splits casts between bf16 and f64 through f32, as the emulation supports no
+/// others.
 static void splitWideCasts(ModuleOp kernels) {
   kernels.walk([](Operation *op) {
     if (!isa<arith::ExtFOp, arith::TruncFOp>(op))
@@ -75,7 +76,8 @@ LogicalResult cleave::codegen::emulateBFloat16(ModuleOp kernels) {
   };
   if (failed(runPasses(kernels, "bf16 in f32", build, /*dumps=*/false)))
     return failure();
-  // The pass allows a rounding and its inverse to cancel; every one counts.
+  // The pass allows a rounding and its inverse to cancel, but every rounding
+  // must take effect.
   auto none = arith::FastMathFlagsAttr::get(kernels.getContext(),
                                             arith::FastMathFlags::none);
   kernels.walk([&](Operation *op) {

@@ -1,10 +1,10 @@
-// Mathematical functions of kernels as arithmetic.
+// Expands mathematical functions of kernels to arithmetic.
 //
-// Single precision: no call of a library is left. exp, log, tanh and erf are
+// Single precision: all library calls are expanded. exp, log, tanh and erf are
 // polynomials in single precision with errors of a few units in the last place
 // (test/unit/Codegen/MathTest.cpp has the bounds); the others compute in
-// double, where plain formulas are accurate enough. Double precision: exp and
-// log are expanded, the rest calls the C library, lane by lane.
+// double, where simple formulas are accurate enough. Double precision: exp and
+// log are expanded; other functions call the C library for each lane.
 
 #include "cleave/Codegen/ExpandMath.h"
 
@@ -32,7 +32,7 @@ bool isType(Operation *op, unsigned width) {
   return isa<FloatType>(element) && element.getIntOrFloatBitWidth() == width;
 }
 
-/// Rewrites `Op` of one width by a formula in that width.
+/// Rewrites `Op` of one width with a formula in that width.
 template <typename Op, unsigned width> struct Expand : RewritePattern {
   using Function = Value (*)(MathBuilder &, Value);
   Expand(MLIRContext *context, Function function)
@@ -49,7 +49,7 @@ template <typename Op, unsigned width> struct Expand : RewritePattern {
   Function function;
 };
 
-/// Rewrites `Op` in single precision by a formula in double.
+/// Rewrites `Op` in single precision with a formula in double.
 template <typename Op> struct ByDouble : RewritePattern {
   using Function = Value (*)(MathBuilder &, ValueRange);
   ByDouble(MLIRContext *context, Function function)
@@ -74,7 +74,7 @@ template <typename Op> struct ByDouble : RewritePattern {
   Function function;
 };
 
-/// 1/sqrt(x): correctly rounded steps beat an approximation here.
+/// 1/sqrt(x) with two correctly rounded operations instead of an approximation.
 struct ExpandRsqrt : OpRewritePattern<math::RsqrtOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::RsqrtOp op,
@@ -86,7 +86,7 @@ struct ExpandRsqrt : OpRewritePattern<math::RsqrtOp> {
   }
 };
 
-// The two questions about a number that have no lowering of their own.
+// isinf and isnormal have no other lowering.
 
 struct ExpandIsInf : OpRewritePattern<math::IsInfOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -98,7 +98,7 @@ struct ExpandIsInf : OpRewritePattern<math::IsInfOp> {
   }
 };
 
-/// Neither zero, subnormal, infinite nor NaN.
+/// Tests that a number is neither zero, subnormal, infinite nor NaN.
 struct ExpandIsNormal : OpRewritePattern<math::IsNormalOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::IsNormalOp op,
@@ -115,8 +115,9 @@ struct ExpandIsNormal : OpRewritePattern<math::IsNormalOp> {
   }
 };
 
-/// Integers by squaring, a step for each bit of the exponent; a power below 0
-/// is 0 but for 1 and -1, of which the last bit says all.
+/// Integer powers by repeated squaring, one step per bit of the exponent. A
+/// negative exponent gives 0, except for the bases 1 and -1, where the last bit
+/// decides.
 struct ExpandIPowI : OpRewritePattern<math::IPowIOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::IPowIOp op,
@@ -197,7 +198,7 @@ struct ExpandConstantPower : OpRewritePattern<math::PowFOp> {
 
 } // namespace
 
-/// A function of one argument, in double.
+/// Adds a pattern that computes a function of one argument in double.
 template <typename Op, Value (*function)(MathBuilder &, Value)>
 static void addUnary(RewritePatternSet &patterns) {
   patterns.add<ByDouble<Op>>(
@@ -262,7 +263,7 @@ LogicalResult cleave::codegen::expandMath(ModuleOp kernels) {
       });
   patterns.add<ExpandConstantPower, ExpandIPowI, ExpandIsInf, ExpandIsNormal,
                ExpandRsqrt>(context);
-  // What is left in single precision.
+  // Functions that remain in single precision.
   populateMathPolynomialApproximationPatterns(
       patterns, [](StringRef name) { return name == "math.erfc"; });
   math::populateExpansionPatterns(patterns, {"fpowi"});

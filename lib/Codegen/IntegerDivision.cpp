@@ -43,7 +43,7 @@ Value codegen::createDivision(ImplicitLocOpBuilder &b, Operation *op,
   OperationState state(loc, op->getName(), {dividend, safe}, {type},
                        op->getAttrDictionary().getValue());
   Value result = b.create(state)->getResult(0);
-  if (isRemainder(op)) // by one: none
+  if (isRemainder(op)) // the remainder by one is zero
     return result;
   if (isMinusOne)
     result = arith::SelectOp::create(

@@ -1,4 +1,4 @@
-// From loops to the LLVM dialect.
+// Lowers loops to the LLVM dialect.
 
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Codegen/EmulateBFloat16.h"
@@ -28,7 +28,7 @@ LogicalResult cleave::codegen::lowerToLLVM(ModuleOp kernels) {
     expand.includeBf16 = true; // by integer operations
     passes.addPass(arith::createArithExpandOpsPass(expand));
     passes.addPass(createSCFToControlFlowPass());
-    // Library calls take vectors apart, so they come before vectors go.
+    // Library calls unroll vectors, so they are lowered before vectors.
     passes.addPass(createConvertMathToLLVMPass());
     passes.addPass(createConvertMathToLibmPass());
     passes.addPass(createConvertVectorToLLVMPass());

@@ -1,4 +1,4 @@
-// Short spellings of arithmetic on one float type, scalar or vector.
+// Builds arithmetic on one float type, scalar or vector.
 
 #ifndef CLEAVE_LIB_CODEGEN_MATHBUILDER_H
 #define CLEAVE_LIB_CODEGEN_MATHBUILDER_H
@@ -40,14 +40,14 @@ public:
   Value copySign(Value x, Value sign) {
     return make<mlir::math::CopySignOp>(x, sign);
   }
-  // The second operand where the first is NaN, as the processor has it.
+  // Returns the second operand if the first is NaN, as processors do.
   Value max(Value x, Value y) {
     return select(compare(mlir::arith::CmpFPredicate::OGT, x, y), x, y);
   }
   Value min(Value x, Value y) {
     return select(compare(mlir::arith::CmpFPredicate::OLT, x, y), x, y);
   }
-  /// The first coefficient belongs to the highest power.
+  /// Evaluates a polynomial; the coefficient of the highest power comes first.
   Value polynomial(Value x, llvm::ArrayRef<double> coefficients) {
     Value y = f(coefficients[0]);
     for (double coefficient : coefficients.drop_front())
@@ -58,7 +58,7 @@ public:
   Value less(Value x, Value y) {
     return compare(mlir::arith::CmpFPredicate::OLT, x, y);
   }
-  /// False for NaN.
+  /// x >= y; false for NaN.
   Value notLess(Value x, Value y) {
     return compare(mlir::arith::CmpFPredicate::OGE, x, y);
   }
@@ -89,8 +89,8 @@ public:
   Value floatOf(Value bits) {
     return make<mlir::arith::BitcastOp>(floats, bits);
   }
-  /// To and from integers of the floats' width. In double, by adding a large
-  /// number: few processors convert vectors of 64-bit integers.
+  /// Converts to and from integers of the floats' width. In double, by adding a
+  /// large number, as few processors convert vectors of 64-bit integers.
   Value toInt(Value whole) {
     if (mantissa == 23)
       return make<mlir::arith::FPToSIOp>(ints, whole);
@@ -101,7 +101,7 @@ public:
       return make<mlir::arith::SIToFPOp>(floats, integer);
     return sub(floatOf(addInt(integer, bitsOf(f(kShift)))), f(kShift));
   }
-  /// 2^n for exponents of normal numbers.
+  /// 2^n, for exponents of normal numbers.
   Value powerOfTwo(Value exponent) {
     int64_t bias = mantissa == 23 ? 127 : 1023;
     Value biased = addInt(exponent, i(bias));
@@ -109,7 +109,7 @@ public:
   }
 
 private:
-  /// 1.5 * 2^52: sums with it keep whole numbers in their low bits.
+  /// 1.5 * 2^52: a sum with it has whole numbers in its low bits.
   static constexpr double kShift = 6755399441055744.0;
 
   template <typename Op, typename... Args> Value make(Args &&...args) {

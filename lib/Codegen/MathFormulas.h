@@ -1,5 +1,4 @@
-// Mathematical functions as arithmetic; ExpandMath.cpp rewrites operations by
-// them.
+// Mathematical functions as arithmetic, for the patterns of ExpandMath.cpp.
 
 #ifndef CLEAVE_LIB_CODEGEN_MATHFORMULAS_H
 #define CLEAVE_LIB_CODEGEN_MATHFORMULAS_H
@@ -8,17 +7,17 @@
 
 namespace cleave::codegen::formulas {
 
-// In single precision, with errors of a few units in the last place.
+// Single precision, with errors of a few units in the last place.
 mlir::Value exp32(MathBuilder &m, mlir::Value x);
 mlir::Value log32(MathBuilder &m, mlir::Value x);
 mlir::Value tanh32(MathBuilder &m, mlir::Value x);
 mlir::Value erf32(MathBuilder &m, mlir::Value x);
 
-// In double precision.
+// Double precision.
 mlir::Value exp64(MathBuilder &m, mlir::Value x);
 mlir::Value log64(MathBuilder &m, mlir::Value x);
 
-// In double, to the accuracy of single precision.
+// Computed in double, with the accuracy of single precision.
 mlir::Value sine64(MathBuilder &m, mlir::Value x, int64_t quarters);
 mlir::Value power64(MathBuilder &m, mlir::Value x, mlir::Value y);
 mlir::Value expM1(MathBuilder &m, mlir::Value x);

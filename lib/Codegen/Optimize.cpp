@@ -1,4 +1,4 @@
-// LLVM's optimiser; see Optimize.h.
+// LLVM's optimizer; see Optimize.h.
 
 #include "cleave/Codegen/Optimize.h"
 

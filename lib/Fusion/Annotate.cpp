@@ -1,4 +1,4 @@
-// What the host needs to know of a kernel to launch it.
+// Annotates a kernel with the data that the host needs to launch it.
 
 #include "cleave/Fusion/Fusion.h"
 #include "cleave/Fusion/KernelPlan.h"
@@ -8,8 +8,8 @@ using namespace cleave;
 using namespace cleave::kernels;
 
 LogicalResult kernels::annotateKernel(func::FuncOp kernel) {
-  // Planning wants the kernel vocabulary; the function keeps its operations.
-  // Beside it, as kernels mention meshes.
+  // Planning requires decomposed operations, but the function keeps its own.
+  // The copy is inserted next to it, so that mesh symbols resolve.
   OwningOpRef<func::FuncOp> copy = kernel.clone();
   if (Block *block = kernel->getBlock())
     block->getOperations().insertAfter(kernel->getIterator(), *copy);

@@ -1,4 +1,4 @@
-// Rewrites operations into the vocabulary of generated kernels.
+// Rewrites operations into those that kernels are generated from.
 
 #include "cleave/Fusion/Fusion.h"
 

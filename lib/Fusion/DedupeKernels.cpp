@@ -1,4 +1,4 @@
-// nn-dedupe-kernels: one function for all kernels that compute the same.
+// nn-dedupe-kernels: merges kernels that compute the same into one function.
 
 #include "cleave/Fusion/Fusion.h"
 #include "cleave/Fusion/Passes.h"
@@ -17,7 +17,7 @@ using namespace cleave;
 
 namespace {
 
-/// Everything that code is generated from; neither names nor locations.
+/// Everything that determines the generated code, without names and locations.
 std::string fingerprint(func::FuncOp kernel) {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -37,7 +37,7 @@ std::string fingerprint(func::FuncOp kernel) {
   return text;
 }
 
-/// `add_gelu_17` -> `add_gelu`.
+/// The name without its number: `add_gelu_17` -> `add_gelu`.
 StringRef stem(StringRef name) {
   StringRef front = name.rtrim("0123456789");
   if (front.size() < name.size() && front.ends_with("_"))
@@ -77,7 +77,7 @@ struct DedupeKernelsPass
     renumber(module, unique);
   }
 
-  /// Two rounds, so that a new name never meets an old one.
+  /// Renames in two rounds, so that a new name never collides with an old one.
   void renumber(ModuleOp module, ArrayRef<func::FuncOp> unique) {
     llvm::DenseMap<StringAttr, StringAttr> renamed;
     llvm::StringMap<bool> taken;

@@ -1,4 +1,4 @@
-// nn-form-kernels: outlines groups of operations into kernel functions.
+// nn-form-kernels: outlines fused groups of operations into kernel functions.
 
 #include "FormKernels.h"
 
@@ -22,8 +22,8 @@ using namespace cleave::kernels;
 
 namespace {
 
-/// A kernel goes by its last operation, or by those that may fail: what it
-/// reports could be of any of them.
+/// A kernel has the location of its last operation or, if it has operations
+/// that may fail, of all of these, as an error may come from any of them.
 Location nameOfKernel(ArrayRef<Operation *> ops) {
   SmallVector<Location> checks;
   std::string text;
@@ -68,8 +68,8 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     if (failed(grouping.run()))
       return failure();
 
-    // The old operations go last; new calls and host operations are put in
-    // order at the end of the block.
+    // New calls and host operations are appended at the end of the block in
+    // order; the old operations are erased last.
     Operation *terminator = host.front().getTerminator();
     for (const Unit *unit : grouping.schedule()) {
       if (!unit->isKernel) {
@@ -91,7 +91,8 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     return success();
   }
 
-  /// A new function of the unit's operations, and a call before `before`.
+  /// Creates a function with the unit's operations, and a call to it before
+  /// `before`.
   LogicalResult outline(const Grouping &grouping, const Unit &unit,
                         func::FuncOp host, Operation *before) {
     OpBuilder b(before);
@@ -105,7 +106,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
             !source || !members.contains(source))
           arguments.insert(operand);
     if (unit.outputs.empty())
-      return success(); // nobody reads it
+      return success(); // no result is read
 
     SmallVector<Type> types, resultTypes;
     for (Value value : arguments)
@@ -121,7 +122,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     IRMapping mapping;
     mapping.map(arguments.getArrayRef(), body->getArguments());
     OpBuilder inner = OpBuilder::atBlockEnd(body);
-    // Operations may stand in any order that respects their edges.
+    // Operations are copied in an order that respects their operands.
     llvm::DenseSet<Operation *> done;
     std::function<void(Operation *)> copy = [&](Operation *op) {
       if (!members.contains(op) || !done.insert(op).second)
@@ -153,7 +154,8 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     return success();
   }
 
-  /// One table for all: to build it takes as long as there are kernels.
+  /// One symbol table for all kernels, as building it takes time linear in
+  /// their number.
   std::optional<SymbolTable> symbols;
   int64_t counter = 0;
 };

@@ -1,4 +1,4 @@
-// What nn-form-kernels is made of.
+// The fusion of operations into kernels (nn-form-kernels).
 
 #ifndef CLEAVE_LIB_FUSION_FORMKERNELS_H
 #define CLEAVE_LIB_FUSION_FORMKERNELS_H
@@ -15,56 +15,58 @@
 
 namespace cleave::kernels {
 
-/// What a kernel reads and writes, at most: one that updates eight parameters
-/// saves seven commands, and is compiled in the time of eight.
+/// The maximum number of operands and results of a kernel. A kernel that
+/// updates eight parameters replaces eight commands by one, but compiles as
+/// long as eight.
 inline constexpr size_t kMostArguments = 64;
 
-/// Rewrites a reduction as two where one loop would be slow.
+/// Splits a reduction into two if one loop would be slow.
 void splitReduction(nn::ReduceOp op);
 
-/// What becomes of an operation of a host function.
+/// How an operation of a host function is run.
 enum class Place {
-  Host,   ///< stays: library, collective, free placement
-  Inline, ///< computed again by every kernel that reads it
+  Host,   ///< by the host: library call, collective, view
+  Inline, ///< recomputed by every kernel that reads it
   Kernel, ///< computed once, by the kernel of its unit
 };
 
-/// A node of the graph that is scheduled: one host operation, or the operations
-/// of one kernel.
+/// A node of the scheduling graph: one host operation, or the operations of one
+/// kernel.
 struct Unit {
   bool isKernel = false;
   llvm::SmallVector<mlir::Operation *> ops; ///< in program order
-  llvm::SmallVector<mlir::Value> outputs;   ///< read outside
-  llvm::SmallVector<mlir::Value> inputs; ///< of many elements, read from memory
-  std::set<int> producers, consumers;    ///< numbers of units
+  llvm::SmallVector<mlir::Value> outputs;   ///< results read outside
+  llvm::SmallVector<mlir::Value> inputs;    ///< tensors read from memory
+  std::set<int> producers, consumers;       ///< unit numbers
   int first = 0, last = 0; ///< positions of the first and last operation
   int rank = 0;            ///< in a topological order; unique, with gaps
-  int version = 0;         ///< how often others were merged into it
-  /// Equal for units that differ in the values they read alone.
+  int version = 0;         ///< number of merges into it
+  /// Equal for units that differ only in the values that they read.
   size_t kind = 0;
   double cost = 0;
   bool alive = true;
-  bool parallel = false; ///< threads share its work
-  /// Rows of one row each cannot be shared by threads, so they stay small.
+  bool parallel = false; ///< has work for several threads
+  /// The number of reductions. Chains of scalar sums run on one thread, so
+  /// their number is limited.
   int reductions = 0;
   bool scatters = false; ///< holds an nn.scatter_add
   mlir::Attribute when;  ///< the condition under which it runs; null: always
 };
 
-/// The operations of one host function as units, merged greedily.
+/// The operations of one host function, greedily fused into units.
 class Grouping {
 public:
   explicit Grouping(mlir::func::FuncOp func);
   mlir::LogicalResult run();
 
-  /// Units in an order that respects their edges, close to the program's.
+  /// Returns the units in topological order, close to program order.
   llvm::SmallVector<const Unit *> schedule() const;
-  /// Operations that a kernel repeats for itself, in program order.
+  /// The inline operations that a kernel recomputes, in program order.
   llvm::SmallVector<mlir::Operation *> inlineOps(const Unit &unit) const;
   Place placeOf(mlir::Operation *op) const { return places.lookup(op); }
-  /// "add_gelu" of a kernel's operations.
+  /// The kernel's name from its operations, such as "add_gelu".
   std::string nameOf(const Unit &unit) const;
-  /// How many kernels were planned to decide: most of the time it takes.
+  /// The number of kernels that were planned, which determines the pass's time.
   int64_t numPlans() const { return planCount; }
 
 private:
@@ -75,8 +77,8 @@ private:
   void materialize(mlir::Value value);
   void joinChains();
   mlir::LogicalResult createUnits();
-  /// The results of kernels or host units, and arguments, that the value comes
-  /// from through inline operations.
+  /// Collects the arguments and the results of kernels or host units from which
+  /// inline operations compute the value.
   void sources(mlir::Value value, llvm::SetVector<mlir::Value> &found) const;
   void connect();
   void rank();
@@ -90,7 +92,7 @@ private:
                      llvm::ArrayRef<mlir::Value> outputs) const;
   bool keepsLongAlive(const Unit &early, const Unit &late, int earlyNumber,
                       int lateNumber) const;
-  /// Merges two units into the first if that is legal and cheaper.
+  /// Fuses two units into the first if that is legal and cheaper.
   bool tryMerge(int a, int b);
   void mergeAlongEdges();
   bool mergeReaders(const Unit &unit);
@@ -104,19 +106,19 @@ private:
   llvm::DenseMap<mlir::Operation *, int> unitOf;
   /// Number of library calls and collectives before each position.
   std::vector<int> callsBefore;
-  /// The operation that a decomposed one came from: number and mnemonic.
+  /// The original of a decomposed operation: its number and mnemonic.
   struct Origin {
     int number;
     std::string name;
-    int parts = 1; // operations that it was decomposed into
+    int parts = 1; // number of operations it was decomposed into
   };
   llvm::DenseMap<mlir::Operation *, Origin> origins;
   std::vector<Unit> units;
-  /// Pairs that were not merged, with the versions that were compared.
+  /// Pairs that were not fused, with the versions that were compared.
   llvm::DenseMap<std::pair<int, int>, std::pair<int, int>> refused;
-  /// Kinds of pairs of which no plan is cheaper than the two.
+  /// Kinds of pairs for which the fused plan is not cheaper.
   std::set<size_t> hopeless;
-  /// The last search for a path that met a unit, and the number of them.
+  /// The last path search that visited each unit, and the number of searches.
   std::vector<int> seenIn;
   int searches = 0;
   int64_t planCount = 0;

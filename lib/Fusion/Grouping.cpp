@@ -1,4 +1,4 @@
-// Which operations share a kernel.
+// Groups operations into kernels.
 
 #include "FormKernels.h"
 
@@ -17,9 +17,9 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-/// A chain of this many operations on index grids is computed again at most.
+/// The longest chain of operations on index grids that is recomputed.
 static constexpr int kMostGenerated = 24;
-/// From this length on, a chain of one lowered operation is one unit at once.
+/// A lowered operation's chain of at least this length starts as one unit.
 static constexpr size_t kLongChain = 8;
 
 static bool isRankSource(Operation *op) {
@@ -29,7 +29,7 @@ static bool isRankSource(Operation *op) {
 Grouping::Grouping(func::FuncOp func) : func(func) {}
 
 LogicalResult Grouping::run() {
-  // The marks of residuals have done their work.
+  // The marks of residuals are no longer needed.
   func.walk([](Operation *op) {
     if (isa<nn::SaveOp, nn::RematerializeOp>(op)) {
       op->getResult(0).replaceAllUsesWith(op->getOperand(0));
@@ -60,7 +60,7 @@ LogicalResult Grouping::run() {
   return success();
 }
 
-/// "add" of arith.addf: what a reader calls it.
+/// The name of an operation in kernel names, such as "add" for arith.addf.
 static std::string mnemonicOf(Operation *op) {
   StringRef name = op->getName().stripDialect();
   if (isa<arith::ArithDialect>(op->getDialect()))
@@ -85,7 +85,7 @@ void Grouping::decompose() {
   });
 }
 
-/// Elementwise on index grids, constants and the rank alone.
+/// Whether an operation is elementwise on index grids, constants and the rank.
 bool Grouping::isGenerated(Operation *op) {
   auto lowering = dyn_cast<LoweringInterface>(op);
   if (!lowering || lowering.getKernelClass() != KernelClass::Elementwise ||
@@ -106,7 +106,7 @@ bool Grouping::isGenerated(Operation *op) {
   return true;
 }
 
-/// A placement that the host does by pointing at other memory.
+/// Whether an operation is a view: the host only changes the address.
 bool Grouping::isFreePlacement(Operation *op) const {
   if (isa<nn::ReshapeOp>(op))
     return true;
@@ -156,15 +156,15 @@ void Grouping::classify() {
     if (place == Place::Kernel && isGenerated(&op))
       places[&op] = Place::Inline;
   }
-  // What host operations read must exist in memory.
+  // Operands of host operations must be in memory.
   for (Operation &op : func.front())
     if (placeOf(&op) == Place::Host)
       for (Value operand : op.getOperands())
         materialize(operand);
 }
 
-/// Makes an inline value that the host reads one that a kernel, or the host,
-/// puts into memory.
+/// Moves an inline operation that the host reads to a kernel or to the host, so
+/// that its value is in memory.
 void Grouping::materialize(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || placeOf(op) != Place::Inline)
@@ -180,8 +180,8 @@ void Grouping::materialize(Value value) {
   places[op] = Place::Kernel;
 }
 
-/// Placements on the host are still read through by kernels; operations in
-/// kernels and of other host units are sources.
+/// Kernels also read through views and constants on the host. Operations in
+/// kernels and other host operations are sources.
 void Grouping::sources(Value value, SetVector<Value> &found) const {
   Operation *op = value.getDefiningOp();
   bool through = op && (placeOf(op) == Place::Inline ||
@@ -195,9 +195,10 @@ void Grouping::sources(Value value, SetVector<Value> &found) const {
     sources(operand, found);
 }
 
-/// A convolution or a pool is lowered to a chain with a link for each element
-/// of its window. Merged link by link, the chain would be planned once for
-/// each: its links begin together, as the parts of one decomposed operation do.
+/// A convolution or pool is lowered to a chain with one link per element of its
+/// window. If links were fused one by one, each step would be planned; so the
+/// links of a chain start as one unit, like the parts of a decomposed
+/// operation.
 void Grouping::joinChains() {
   llvm::DenseMap<int, int> partsOfOrigin;
   for (Operation &op : func.front())
@@ -230,7 +231,7 @@ void Grouping::joinChains() {
     if (chain.ops.size() < kLongChain)
       continue;
     seen.insert(chain.ops.begin(), chain.ops.end());
-    // Pieces of few values, and not as many values that are added up.
+    // The chain must reuse few inputs rather than add up many different ones.
     if (inputs.size() * 2 > chain.ops.size() ||
         inputs.size() >= kMostArguments || !plan(chain, {last.getResult(0)}))
       continue;
@@ -240,7 +241,7 @@ void Grouping::joinChains() {
 }
 
 LogicalResult Grouping::createUnits() {
-  // Operations of one decomposed operation begin together.
+  // The parts of a decomposed operation start as one unit.
   llvm::DenseMap<int, int> unitOfOrigin;
   for (Operation &op : func.front()) {
     Place place = placeOf(&op);
@@ -320,7 +321,7 @@ void Grouping::connect() {
   }
 }
 
-/// A hash of all that plans depend on: operations, types, and who reads whom.
+/// A hash of everything that plans depend on: operations, types and operands.
 size_t Grouping::kindOf(const Unit &unit) const {
   llvm::DenseMap<Operation *, int> numbers;
   llvm::hash_code hash = 0;
@@ -342,15 +343,15 @@ size_t Grouping::kindOf(const Unit &unit) const {
   return hash;
 }
 
-/// Numbers units in a topological order, close to the program's: searches
-/// between two units then see little else.
+/// Numbers units in a topological order close to program order, so that
+/// searches between two units visit few others.
 void Grouping::rank() {
   int rank = 0;
   for (const Unit *unit : schedule())
     units[unit - units.data()].rank = rank++;
 }
 
-/// Results of `ops` that something outside of units `a` and `b` reads.
+/// The results of `ops` that are read outside of units `a` and `b`.
 SmallVector<Value> Grouping::outputsOf(ArrayRef<Operation *> ops, int a,
                                        int b) const {
   SmallVector<Value> outputs;
@@ -372,7 +373,7 @@ SmallVector<Value> Grouping::outputsOf(ArrayRef<Operation *> ops, int a,
           if (unit == a || unit == b) {
             continue;
           }
-          // A free placement on the host needs the value, whoever reads it.
+          // A view on the host needs the value in memory, whoever reads it.
           read = true;
           break;
         }
@@ -401,7 +402,7 @@ std::unique_ptr<KernelPlan> Grouping::plan(const Unit &unit,
 
 SmallVector<const Unit *> Grouping::schedule() const {
   std::vector<int> waiting(units.size());
-  using Entry = std::pair<int, int>; // position, number
+  using Entry = std::pair<int, int>; // position, unit number
   std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> ready;
   for (auto [number, unit] : llvm::enumerate(units)) {
     waiting[number] = unit.producers.size();
@@ -447,7 +448,7 @@ SmallVector<Operation *> Grouping::inlineOps(const Unit &unit) const {
 
 std::string Grouping::nameOf(const Unit &unit) const {
   constexpr size_t mostWords = 4;
-  constexpr int manyParts = 8; // an optimizer's update has, a softmax has not
+  constexpr int manyParts = 8; // an optimizer update has more, a softmax less
   SmallVector<std::string> words;
   SmallVector<bool> isLarge;
   int lastOrigin = -1;
@@ -461,8 +462,8 @@ std::string Grouping::nameOf(const Unit &unit) const {
     words.push_back(origin.name);
     isLarge.push_back(origin.parts >= manyParts);
   }
-  // The ends say most: where the kernel begins, and what it is for. So does
-  // what was decomposed into many operations.
+  // Keeps the words that say most: the first and last ones, and operations that
+  // were decomposed into many.
   while (words.size() > mostWords) {
     size_t middle = words.size() / 2;
     for (size_t away = 0; away < middle && isLarge[middle]; ++away)

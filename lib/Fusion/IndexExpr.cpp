@@ -143,8 +143,8 @@ const IndexVar *IndexSpace::unique(IndexVar::Kind kind, const IndexExpr &base,
   return entry->second;
 }
 
-/// expr = multiple * divisor + rest, with the rest as small as the coefficients
-/// allow.
+/// Returns (multiple, rest) with expr = multiple * divisor + rest and the
+/// smallest rest that the coefficients allow.
 static std::pair<IndexExpr, IndexExpr> split(const IndexExpr &expr,
                                              int64_t divisor) {
   int64_t whole = floorDivide(expr.constant(), divisor);
@@ -184,7 +184,7 @@ IndexExpr IndexSpace::floorDiv(const IndexExpr &expr, int64_t divisor) {
     const IndexVar *inner = rest.terms()[0].first;
     return multiple + floorDiv(inner->base, inner->divisor * divisor);
   }
-  // Variables count from 0; a negative part becomes a constant.
+  // Variables start at 0, so a negative lower bound becomes a constant.
   IndexExpr shifted = rest - low * divisor;
   const IndexVar *var = unique(IndexVar::Kind::FloorDiv, shifted, divisor,
                                floorDivide(shifted.max(), divisor) + 1);

@@ -1,4 +1,4 @@
-// Chooses among the possible plans of a kernel by their estimated cost.
+// Chooses the plan of a kernel with the lowest estimated cost.
 
 #include "cleave/Fusion/KernelPlan.h"
 
@@ -12,7 +12,7 @@ using namespace cleave::kernels;
 
 namespace {
 
-/// Everything that a candidate is built from.
+/// The inputs of every candidate plan.
 struct Request {
   ArrayRef<Value> outputs, firstArguments;
   llvm::function_ref<bool(Operation *)> inside;
@@ -44,11 +44,11 @@ struct Request {
   }
 };
 
-/// The operations of the kernel, and what they say about good choices.
+/// Collects properties of the kernel's operations that suggest choices.
 struct Survey {
-  /// Number of rows of reductions over trailing dimensions, most rows first.
+  /// Row counts of reductions over trailing dimensions, largest first.
   std::set<int64_t, std::greater<int64_t>> rows;
-  /// Products of trailing dimensions of the shapes that occur.
+  /// Products of trailing dimensions of the occurring shapes.
   std::set<int64_t, std::greater<int64_t>> suffixes;
 
   explicit Survey(const Request &request) {
@@ -114,7 +114,7 @@ KernelPlan::create(ArrayRef<Value> outputs, ArrayRef<Value> firstArguments,
   Survey survey(request);
   std::unique_ptr<KernelPlan> best;
 
-  // Reductions along rows fix the rows; the finest that works.
+  // Row reductions determine the rows; the most rows that work are chosen.
   for (int64_t rows : survey.rows) {
     PlanChoice choice;
     choice.rows = rows;
@@ -133,7 +133,8 @@ KernelPlan::create(ArrayRef<Value> outputs, ArrayRef<Value> firstArguments,
   if (best && (best->irregular == 0 || best->shape == Shape::Scatter))
     return best;
 
-  // Rows, to get rid of divisions: few columns, or enough for a long loop.
+  // Tries rows to avoid index divisions, with few columns or enough of them for
+  // a long loop.
   int64_t elements = typeOf(outputs[0]).getNumElements();
   for (int64_t count : survey.suffixes) {
     if (elements % count != 0)
@@ -162,7 +163,7 @@ std::unique_ptr<KernelPlan> KernelPlan::create(func::FuncOp kernel,
 }
 
 namespace {
-/// What one loop of a plan reads.
+/// The nodes that one loop of a plan reads.
 struct Reads {
   const KernelPlan &plan;
   size_t loop;
@@ -192,8 +193,8 @@ SmallVector<std::pair<int64_t, int64_t>> KernelPlan::inPlace() const {
   SmallVector<std::pair<int64_t, int64_t>> result;
   if (shape == Shape::Scatter)
     return result;
-  // What is loaded in each loop; scalars of a row are read between them, so
-  // they count for the last one, that of the row's stores.
+  // Loads of each loop. Scalars of a row are read between loops and count for
+  // the last one, that of the row's stores.
   std::vector<Reads> read;
   for (auto [number, loop] : llvm::enumerate(loops)) {
     read.push_back({*this, number, {}});

@@ -1,4 +1,4 @@
-// Which units share a kernel: pairs are merged as long as that is cheaper.
+// Fuses pairs of units as long as that is cheaper.
 
 #include "FormKernels.h"
 
@@ -11,19 +11,20 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-/// Units that a search for a path looks at. Far apart in the program, kernels
-/// have little to share.
+/// The maximum number of units that a path search visits. Kernels that are far
+/// apart in the program have little to share.
 static constexpr size_t kMostBetween = 1000;
-/// Readers of the same unit that a kernel is compared with in vain: in all, and
-/// of one kind.
+/// The maximum number of failed attempts to fuse a kernel with other readers of
+/// the same unit: in total, and per kind.
 static constexpr int kMostAttempts = 64, kMostOfKind = 4;
 
-/// Sums to scalars that a kernel takes one after the other. Chains of them stay
-/// short: a deep model has the kernels of a shallow one.
+/// The maximum number of scalar sums in a kernel, which run one after the
+/// other. The limit makes deep models have the same kernels as shallow ones.
 static constexpr int kMostScalarSums = 8;
 
-/// The units that are reached from `from` and stand in front of `to`. None if
-/// `to` is reached through one of them, or if there are too many to tell.
+/// The units between `from` and `to`: reachable from `from`, and ranked before
+/// `to`. None if `to` is reachable through one of them, or if there are too
+/// many.
 std::optional<SmallVector<int>> Grouping::following(int from, int to) {
   int limit = units[to].rank;
   seenIn.resize(units.size());
@@ -49,9 +50,10 @@ std::optional<SmallVector<int>> Grouping::following(int from, int to) {
   return found;
 }
 
-/// Ranks units when `low` and `high` become one: between the two, what `high`
-/// needs goes before it and what follows `low`, `after`, behind it. The rest
-/// stays (Pearce and Kelly's order).
+/// Updates the ranks when `low` and `high` are fused: of the units between
+/// them, those that `high` depends on go before the fused unit, and those that
+/// depend on `low` (`after`) follow it. All others keep their ranks (the
+/// algorithm of Pearce and Kelly).
 void Grouping::rankMerged(int low, int high, ArrayRef<int> after) {
   int first = units[low].rank, last = units[high].rank;
   if (after.empty()) {
@@ -86,9 +88,9 @@ void Grouping::rankMerged(int low, int high, ArrayRef<int> after) {
     units[number].rank = *next++;
 }
 
-/// Whether running `late` together with `early` would compute large values long
-/// before they are needed: what the backward pass can recompute from
-/// saved values must not be saved beside them.
+/// Whether fusing `late` with `early` would compute large values long before
+/// they are needed. Otherwise a value that the backward pass recomputes from
+/// saved values would be kept alive in addition to them.
 bool Grouping::keepsLongAlive(const Unit &early, const Unit &late,
                               int earlyNumber, int lateNumber) const {
   constexpr int farCalls = 3;
@@ -107,15 +109,15 @@ bool Grouping::keepsLongAlive(const Unit &early, const Unit &late,
   return bytes(late) * 8 > bytes(early);
 }
 
-/// What can be said without a plan: whether there may be one that is merged.
+/// Cheap necessary conditions for a fused plan.
 bool Grouping::canShareLoops(const Unit &first, const Unit &second,
                              ArrayRef<Value> outputs) const {
-  // A scatter has a loop of its own kind, for one result.
+  // A scatter has a loop of its own and one result.
   if ((first.scatters || second.scatters) &&
       (outputs.size() != 1 || !outputs[0].getDefiningOp<nn::ScatterAddOp>()))
     return false;
-  // All results have the same elements, or the same number of rows, of which
-  // one is not enough for what is parallel.
+  // All results must have the same number of elements, or a common number of
+  // rows. A single row is not enough for parallel work.
   int64_t rows = 0;
   bool alike = true;
   for (Value output : outputs) {
@@ -126,7 +128,8 @@ bool Grouping::canShareLoops(const Unit &first, const Unit &second,
   return alike || rows != 1 || !(first.parallel || second.parallel);
 }
 
-/// The kinds of two units, and what both read; 0 where one reads the other.
+/// A hash of the kinds of two units and their common inputs; 0 if one reads the
+/// other.
 size_t Grouping::kindOfPair(const Unit &first, const Unit &second) const {
   int a = &first - units.data(), b = &second - units.data();
   if (first.producers.contains(b) || second.producers.contains(a))
@@ -160,7 +163,7 @@ bool Grouping::tryMerge(int a, int b) {
   if (keepsLongAlive(aFirst ? first : second, aFirst ? second : first,
                      aFirst ? a : b, aFirst ? b : a))
     return refuse();
-  // What depends on the kind alone is not asked again.
+  // A refusal that depends only on the kind of the pair is cached.
   auto refuseKind = [&] {
     if (kind)
       hopeless.insert(kind);
@@ -200,7 +203,7 @@ bool Grouping::tryMerge(int a, int b) {
   if (!after)
     return refuse();
   auto planned = plan(merged, merged.outputs);
-  // A row of its own is one thread's: not for what was parallel before.
+  // A single row runs on one thread, which is too slow for parallel work.
   auto isOneThreads = [&] {
     bool oneRow =
         planned->shape == KernelPlan::Shape::Rows && planned->row->size == 1;
@@ -241,7 +244,7 @@ bool Grouping::tryMerge(int a, int b) {
   return true;
 }
 
-/// Every kernel with the kernels that it reads from, the latest first.
+/// Fuses every kernel with the kernels that it reads from, the latest first.
 void Grouping::mergeAlongEdges() {
   for (bool changed = true; changed;) {
     changed = false;
@@ -263,21 +266,22 @@ void Grouping::mergeAlongEdges() {
   }
 }
 
-/// Pairs of the kernels that read a unit's results. Each is compared with the
-/// others in order, but with few of each kind: the time is then proportional to
-/// the number of readers, and not to its square.
+/// Fuses kernels that read the same unit's results. Each reader is tried with
+/// the others in order, but only with few of each kind, so that the time is
+/// linear in the number of readers instead of quadratic.
 bool Grouping::mergeReaders(const Unit &unit) {
   llvm::MapVector<size_t, SmallVector<int>> byKind;
   for (int consumer : unit.consumers)
     if (units[consumer].isKernel)
       byKind[units[consumer].kind].push_back(consumer);
-  /// A reader by its number, its kind, and its place among those of the kind.
+  /// A reader: its unit number, its kind, and its index among the readers of
+  /// that kind.
   struct Entry {
     int number;
     size_t kind, place;
     bool operator<(const Entry &other) const { return number < other.number; }
   };
-  // Of each kind, the first that is left.
+  // The first remaining reader of each kind.
   std::set<Entry> heads;
   auto nextOfKind = [&](Entry entry) -> std::optional<Entry> {
     const auto &members = byKind.begin()[entry.kind].second;
@@ -299,7 +303,7 @@ bool Grouping::mergeReaders(const Unit &unit) {
     pop(reader);
     for (bool again = true; again;) {
       again = false;
-      std::set<Entry> left; // of kinds whose head was refused
+      std::set<Entry> left; // next readers of kinds with a refusal
       llvm::SmallDenseMap<size_t, int> refusals;
       auto head = heads.begin();
       for (int attempts = 0; attempts < kMostAttempts; ++attempts) {
@@ -325,8 +329,8 @@ bool Grouping::mergeReaders(const Unit &unit) {
   return changed;
 }
 
-/// Kernels that read the same unit, if it has large values: its results are
-/// then read once.
+/// Fuses kernels that read the same unit, if it has large results, so that
+/// these are read once.
 void Grouping::mergeSiblings() {
   for (bool changed = true; changed;) {
     changed = false;

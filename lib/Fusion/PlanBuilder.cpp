@@ -1,5 +1,5 @@
-// The nodes and loops of a kernel's plan, and its results. PlanPull.cpp pulls
-// the elements that these read through the kernel's operations.
+// Builds the nodes, loops and results of a kernel's plan. PlanPull.cpp computes
+// the elements that they read from the kernel's operations.
 
 #include "PlanBuilder.h"
 

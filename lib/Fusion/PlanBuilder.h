@@ -1,4 +1,4 @@
-// Builds one candidate plan of a kernel; KernelPlan::create compares
+// Builds one candidate plan of a kernel. KernelPlan::create compares
 // candidates.
 
 #ifndef CLEAVE_LIB_FUSION_PLANBUILDER_H
@@ -9,15 +9,15 @@
 
 namespace cleave::kernels {
 
-/// What distinguishes the candidates.
+/// The parameters of a candidate.
 struct PlanChoice {
-  /// 0: a flat plan.
+  /// Number of rows; 0 for a flat plan.
   int64_t rows = 0;
-  /// How many of `count` columns the innermost loop takes; all by default.
+  /// Innermost loop size by number of columns; by default all columns.
   std::map<int64_t, int64_t> lanes;
 };
 
-/// The largest stage of a value that an index reads.
+/// The largest stage of the values that an index depends on.
 inline int stageOf(const IndexExpr &index) {
   int stage = 0;
   for (auto [var, factor] : index.terms()) {
@@ -34,7 +34,7 @@ public:
               const PlanChoice &choice)
       : plan(plan), inside(in), choice(choice) {}
 
-  /// Fills in the plan; false, with an error, where the choice is not possible.
+  /// Fills in the plan. Returns false, with an error, if the choice is invalid.
   bool build();
   bool buildScatter(nn::ScatterAddOp op);
   std::string error;
@@ -51,7 +51,8 @@ private:
   ColumnLoop &loopOf(Columns *columns, int stage);
   bool addOutput(unsigned number, mlir::Value value);
 
-  /// The element of `value` at `index`. Null, with an error, if there is none.
+  /// The node for the element of `value` at `index`. Null, with an error, if it
+  /// cannot be generated.
   Node *pull(mlir::Value value, Index index, Node *guard);
   Node *pullOp(mlir::OpResult value, Index index, Node *guard);
   Node *pullView(mlir::Operation *op, Index index, Node *guard, bool &handled);
@@ -71,7 +72,7 @@ private:
   Node *select(Node *condition, Node *yes, Node *no);
   Node *conjunction(Node *a, Node *b);
   Node *inRange(const IndexExpr &index, int64_t low, int64_t high);
-  /// Data in [0, size) as an index; other values read as 0.
+  /// A loaded value as an index in [0, size); values out of range read as 0.
   IndexExpr dataIndex(Node *node, int64_t size);
 
   KernelPlan &plan;
@@ -85,7 +86,7 @@ private:
   llvm::DenseMap<mlir::Operation *, Node *> rowReductions;
 };
 
-/// Decides which values of a row are kept between its loops.
+/// Decides which values of a row are buffered between its loops.
 void assignBuffers(KernelPlan &plan);
 /// Rough cycles of one elementwise operation on a vector.
 double weightOf(mlir::Operation *op);

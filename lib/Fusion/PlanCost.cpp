@@ -1,4 +1,4 @@
-// What a plan costs, in rough cycles of one core. Only comparisons between
+// Estimates the cost of a plan in cycles of one core. Only comparisons between
 // plans matter: fewer irregular accesses, less work, less memory traffic.
 
 #include "PlanBuilder.h"
@@ -15,7 +15,7 @@ double cleave::kernels::weightOf(Operation *op) {
     return 5;
   if (isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op))
     return 20;
-  // Widened by two instructions where there is none for it.
+  // Without a native instruction, two instructions widen a vector.
   if (isa<arith::ExtFOp>(op))
     return 2;
   if (isa<math::AbsFOp, math::AbsIOp, math::FloorOp, math::CeilOp, math::FmaOp,
@@ -26,14 +26,14 @@ double cleave::kernels::weightOf(Operation *op) {
 
 namespace {
 
-constexpr double kLanes = 8;        // elements of a typical vector
-constexpr double kLoad = 4;         // a vector from memory
-constexpr double kReload = 1;       // a vector that this row has read before
-constexpr double kStore = 4;        // a vector to memory
-constexpr double kScalarAccess = 4; // an element that is not next to another
-constexpr double kDivision = 6;     // of integers, by a constant
+constexpr double kLanes = 8;  // elements of a typical vector
+constexpr double kLoad = 4;   // loading a vector
+constexpr double kReload = 1; // loading a vector that the row has read before
+constexpr double kStore = 4;  // storing a vector
+constexpr double kScalarAccess = 4; // accessing an element alone
+constexpr double kDivision = 6;     // dividing integers by a constant
 constexpr double kLaunch = 3000;    // starting a kernel
-constexpr double kPiece = 20000;    // worth a thread
+constexpr double kPiece = 20000;    // work that is worth a thread
 
 class Estimator {
 public:
@@ -70,7 +70,7 @@ public:
     for (const Reduction &reduction : plan.reductions)
       sequential |= !reduction.perRow();
     if (plan.shape == KernelPlan::Shape::Flat) {
-      // A sequential loop in each vector makes elements expensive.
+      // A sequential loop per vector makes elements expensive.
       plan.block = sequential ? 32 : 1024;
       int64_t elements = plan.columnSpaces.front().count;
       plan.extent = (elements + plan.block - 1) / plan.block;
@@ -92,7 +92,7 @@ private:
                  kLanes * kStore;
     plan.extent = scatter.rows;
     finish();
-    // Each piece reads all indices, so there should be few.
+    // Each piece of work reads all indices, so there should be few pieces.
     plan.grain = std::max<int64_t>(plan.grain, (plan.extent + 31) / 32);
   }
 
@@ -101,13 +101,13 @@ private:
     double grain = std::ceil(kPiece / std::max(perIteration, 1.0));
     plan.grain = std::clamp<int64_t>(static_cast<int64_t>(grain), 1,
                                      std::max<int64_t>(plan.extent, 1));
-    // One iteration is one thread's, however much it has to do.
+    // One iteration runs on one thread, so few expensive iterations are slow.
     if (plan.extent < 4 && plan.cost > 10 * kPiece)
       plan.cost *= 3;
     plan.cost += kLaunch;
   }
 
-  /// How often something runs that depends on these loops.
+  /// The number of iterations of a node that depends on these loops.
   double trips(uint64_t loops) const {
     double count = 1;
     auto add = [&](const IndexVar *var) {
@@ -128,7 +128,7 @@ private:
     add(plan.scatter.columns.lane);
     return count;
   }
-  /// The same, when the innermost loop takes whole vectors.
+  /// The same in vectors, if the innermost loop is vectorized.
   double vectors(uint64_t loops) const {
     double count = trips(loops);
     if (!lane || !(loops & lane->loops))
@@ -136,7 +136,7 @@ private:
     return count / lane->size * std::ceil(lane->size / kLanes);
   }
 
-  /// Divisions that an index asks for; in vectors they are irregular.
+  /// Counts the divisions of an index; in vectorized loops they are irregular.
   void visitIndex(const IndexExpr &index) {
     for (auto [var, factor] : index.terms()) {
       if (var->node)

@@ -1,4 +1,4 @@
-// Pulling elements through the operations of a kernel.
+// Computes single elements through the operations of a kernel.
 
 #include "PlanBuilder.h"
 
@@ -25,7 +25,7 @@ Node *PlanBuilder::pull(Value value, Index index, Node *guard) {
     RankedTensorType type = typeOf(value);
     plan.arguments.insert(value);
     if (guard && isInBounds(index, type.getShape()))
-      guard = nullptr; // pads and parts of what is there: nothing to fear
+      guard = nullptr; // in bounds, so the load needs no guard
     IndexExpr linear = plan.space.linearize(index, type.getShape());
     node = createAccess(Node::Kind::Load, type.getElementType(), linear, guard);
     node->source = llvm::find(plan.arguments, value) - plan.arguments.begin();
@@ -67,7 +67,7 @@ Node *PlanBuilder::pullOp(OpResult value, Index index, Node *guard) {
     return pullCompute(value, index, guard);
   if (isa<nn::CheckIndexOp>(op)) {
     Node *node = pullCompute(value, index, guard);
-    if (node && guard) { // what is not read may be anything
+    if (node && guard) { // unread elements may have any value
       node->guard = guard;
       node->loops |= guard->loops;
       node->stage = std::max(node->stage, guard->stage);
@@ -78,7 +78,7 @@ Node *PlanBuilder::pullOp(OpResult value, Index index, Node *guard) {
               "' is not in the vocabulary of generated kernels");
 }
 
-/// Operations that place elements: their operand at another index.
+/// View operations: reads the operand at another index.
 Node *PlanBuilder::pullView(Operation *op, Index index, Node *guard,
                             bool &handled) {
   handled = true;
@@ -134,8 +134,8 @@ Node *PlanBuilder::pullView(Operation *op, Index index, Node *guard,
   return nullptr;
 }
 
-/// The tile begins at an offset that the rank knows when it runs. What lies
-/// past the end of the dimension is not read.
+/// The rank's tile begins at an offset that is known at run time. Elements past
+/// the end of the dimension are not read.
 Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
   auto slice = cast<dist::SliceOp>(op);
   int64_t dim = slice.getDim();
@@ -147,7 +147,7 @@ Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
   int64_t size = whole.getDimSize(dim);
   int64_t tile = typeOf(slice.getResult()).getDimSize(dim);
   dist::MeshAttr mesh = dist::MeshOp::lookup(op, slice.getMeshAttr()).getMesh();
-  // Beyond the end also of ranks past the last tile with content.
+  // Ranks after the last nonempty tile also read beyond the end.
   int64_t span = dist::axesSize(mesh, slice.getAxes().getAxes()) * tile;
   source[dim] = source[dim] + dataIndex(offset, span);
   Node *inner = guard;
@@ -159,7 +159,8 @@ Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
 Node *PlanBuilder::pullConcat(nn::ConcatOp op, Index index, Node *guard) {
   int64_t dim = op.getDim();
   const IndexExpr &position = index[dim];
-  // Only pieces that the index can reach; the last of them needs no test.
+  // Only pieces that the index can reach are tested, and the last of them needs
+  // no test.
   SmallVector<std::pair<Value, int64_t>> pieces;
   int64_t offset = 0;
   for (Value input : op.getInputs()) {
@@ -182,7 +183,7 @@ Node *PlanBuilder::pullConcat(nn::ConcatOp op, Index index, Node *guard) {
   }
   if (result)
     return result;
-  // No index lies in a piece: then what guards the read never holds.
+  // If no piece contains the index, the guard of the read is always false.
   return guard ? constant(typeOf(op).getElementType(), 0)
                : fail("an empty concatenation is read");
 }
@@ -285,8 +286,8 @@ Node *PlanBuilder::pullReduce(nn::ReduceOp op, Index index, Node *guard) {
   return reduction.outcome;
 }
 
-/// What a value was before it was rounded for storage, where it is widened
-/// again in the same kernel. The model's own roundings stay.
+/// The value before a rounding for storage that this operation undoes in the
+/// same kernel. The model's own roundings are preserved.
 static Value beforeRounding(Operation *widen) {
   auto ext = dyn_cast<arith::ExtFOp>(widen);
   auto trunc = ext ? ext.getIn().getDefiningOp<arith::TruncFOp>() : nullptr;

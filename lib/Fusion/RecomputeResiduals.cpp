@@ -1,4 +1,5 @@
-// nn-recompute-residuals: residuals that are cheap to compute from others.
+// nn-recompute-residuals: recomputes residuals that are cheap to compute from
+// others.
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Fusion/Passes.h"
@@ -20,7 +21,7 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Of how many operations a residual may be computed again.
+/// The maximum number of operations to recompute a residual.
 static constexpr size_t kMostOps = 16;
 
 static bool isOf(Operation *op, KernelClass kernelClass) {
@@ -28,7 +29,7 @@ static bool isOf(Operation *op, KernelClass kernelClass) {
   return lowering && lowering.getKernelClass() == kernelClass;
 }
 
-/// Whether only elementwise work reads it, where it lies or in another place.
+/// Whether all readers are elementwise, directly or through views.
 static bool isReadElementwise(Value value) {
   return llvm::all_of(value.getUsers(), [](Operation *user) {
     return isOf(user, KernelClass::Elementwise) ||
@@ -60,8 +61,9 @@ private:
     llvm::SetVector<Value> leaves;
   };
 
-  /// Whether only elementwise work reads it, and it is elementwise work on
-  /// residuals that stay. What another is computed from stays itself.
+  /// Decides whether to recompute a residual: it must be elementwise on
+  /// residuals that stay saved, with elementwise readers only. Residuals that
+  /// others are recomputed from stay saved.
   void consider(nn::SaveOp save) {
     if (save.use_empty() || needed.contains(save.getInput()) ||
         !isReadElementwise(save) ||
@@ -72,7 +74,7 @@ private:
       return;
     recomputed.insert(save.getInput());
     needed.insert(found.leaves.begin(), found.leaves.end());
-    // What is computed from the same is computed together.
+    // Residuals with the same operands are recomputed together.
     std::set<void *> key;
     for (Value leaf : found.leaves)
       key.insert(leaf.getAsOpaquePointer());
@@ -85,7 +87,7 @@ private:
     group.leaves.insert(found.leaves.begin(), found.leaves.end());
   }
 
-  /// Operands go before the operations that read them.
+  /// Collects operations after their operands.
   bool trace(Value value, Group &found) {
     Operation *op = value.getDefiningOp();
     if (!op)

@@ -1,4 +1,4 @@
-// Values of a row that are kept between its loops.
+// Buffers values of a row between its loops.
 
 #include "PlanBuilder.h"
 
@@ -6,11 +6,10 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-/// Bytes of all buffers of one kernel: they lie on the stack, and should stay
-/// in the first cache.
+/// Maximum bytes of all buffers of one kernel: they are on the stack and should
+/// stay in the L1 cache.
 static constexpr int64_t kMostBytes = 32 << 10;
-/// In cycles per vector: what computing again costs less than is computed
-/// again.
+/// Cycles per vector: a value that costs less to recompute is recomputed.
 static constexpr double kWorthStoring = 6, kWorthReloading = 2;
 
 namespace {
@@ -31,7 +30,7 @@ public:
   }
 
 private:
-  /// Looks at what computes `node`, for buffers of what an earlier loop
+  /// Visits the operands of `node` and buffers values that an earlier loop
   /// computes.
   void visit(Node *node, const ColumnLoop &loop) {
     if (!node || !(node->loops & loop.columns->lane->loops) ||
@@ -45,7 +44,7 @@ private:
     visit(node->guard, loop);
   }
 
-  /// Whether a buffer holds the value from now on.
+  /// Buffers the value if possible; returns whether it is buffered.
   bool keep(Node *node, const ColumnLoop &loop, size_t first) {
     if (plan.buffers.contains(node))
       return true;
@@ -88,7 +87,7 @@ private:
   size_t current = 0;
   int64_t used = 0;
   llvm::DenseSet<const Node *> visited;
-  /// The first loop that computes a value.
+  /// The first loop that computes each value.
   llvm::DenseMap<const Node *, size_t> computedIn;
 };
 

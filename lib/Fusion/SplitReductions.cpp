@@ -1,4 +1,5 @@
-// Cuts reductions into parts that kernels do well: along rows, then across.
+// Splits reductions into two that kernels do fast: along rows, then across
+// rows.
 
 #include "FormKernels.h"
 
@@ -9,9 +10,9 @@ using namespace cleave;
 
 namespace {
 
-/// Reductions of fewer elements stay whole: one thread is enough.
+/// Reductions with fewer elements are not split: one thread is enough.
 constexpr int64_t kSmall = 8192;
-/// How many partial results a split has.
+/// The number of partial results of a split.
 constexpr int64_t kFewest = 16, kMost = 65536, kWanted = 256;
 
 class Splitter {
@@ -22,7 +23,7 @@ public:
   void run() {
     if (dims.empty() || type.getNumElements() == 0)
       return;
-    // The run of dimensions at the end is reduced along rows.
+    // The trailing reduced dimensions are reduced along rows.
     size_t trailing = 0;
     while (trailing < dims.size() && dims[dims.size() - 1 - trailing] ==
                                          type.getRank() - 1 - int64_t(trailing))
@@ -45,13 +46,13 @@ private:
     op.erase();
   }
 
-  /// First along `last`, the last of the dimensions, then along the others.
+  /// Reduces first along `last`, the last of the dimensions, then the others.
   void inTwo(ArrayRef<int64_t> last) {
     Value partial = reduce(op.getInput(), last);
     replace(reduce(partial, dims.drop_back(last.size())));
   }
 
-  /// Everything to a scalar: rows, then their results.
+  /// Reduces everything to a scalar: rows first, then their results.
   void whole() {
     int64_t rows = 1;
     for (int64_t dim = 0; dim + 1 < type.getRank(); ++dim) {
@@ -65,7 +66,7 @@ private:
     while (parts >= kFewest && elements % parts != 0)
       --parts;
     if (parts < kFewest) {
-      // No divisor will do: fill up with what changes nothing.
+      // No divisor is suitable: pad with the neutral element.
       parts = kWanted;
       auto line = RankedTensorType::get({elements}, type.getElementType());
       int64_t padded = (elements + parts - 1) / parts * parts;
@@ -84,8 +85,8 @@ private:
     replace(reduce(reduce(input, {1}), {0}));
   }
 
-  /// Leading dimensions of a large tensor with few columns: in parts, so that
-  /// several threads have work.
+  /// Reduces leading dimensions of a large tensor with few columns in parts, so
+  /// that several threads have work.
   void across() {
     int64_t columns = op.getType().getNumElements();
     if (dims.size() < 2 || dims[0] != 0 ||

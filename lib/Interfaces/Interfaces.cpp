@@ -1,4 +1,4 @@
-// Definitions of the interfaces and of what their defaults need.
+// Definitions of the interfaces and their default implementations.
 
 #include "cleave/Interfaces/Interfaces.h"
 

@@ -152,8 +152,9 @@ Value LocalPlan::filled(Value value, const TensorFactors &dims, int64_t factor,
   for (auto [dim, made] : llvm::enumerate(dims)) {
     if (!llvm::is_contained(made, factor))
       continue;
-    // Padded factors stand alone in their dimension (isExpressible), so the
-    // dimension's index is the factor's. Valid while index < N - offset.
+    // A padded factor is the only one of its dimension (isExpressible), so the
+    // dimension's index is the factor's. Elements with index < N - offset are
+    // valid.
     auto i64 = rewriter.getI64Type();
     auto scalar = RankedTensorType::get({}, i64);
     Value count = arith::SubIOp::create(
@@ -180,7 +181,7 @@ Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor,
       rewriter, loc(), TypeRange{value.getType()},
       ReduceKindAttr::get(context, kind), ValueRange{value}, axes.name(),
       axes.list(factorAxes[factor]), PurposeAttr::get(context, purpose));
-  // What is combined has the shape of a result, or of an operand.
+  // The reduced value has the shape of a result or an operand.
   auto type = cast<RankedTensorType>(value.getType());
   auto note = [&](Type whole, const TensorFactors &dims) {
     auto tensor = cast<RankedTensorType>(whole);
@@ -221,7 +222,7 @@ Value LocalPlan::window(Value value, int64_t dim, int64_t factor, int64_t size,
 }
 
 Operation *LocalPlan::cloneLocal() {
-  // By position: one value may be read twice, in two layouts.
+  // Operands are set by index: one value may be read twice, in two layouts.
   Operation *local = rewriter.clone(*global);
   local->setOperands(operands);
   for (unsigned i = 0; i < local->getNumResults(); ++i)
@@ -232,8 +233,8 @@ Operation *LocalPlan::cloneLocal() {
 }
 
 LogicalResult cleave::planLocalByCloning(Operation *op, LocalPlan &plan) {
-  // A factor that some result lacks is combined over; its padding must not
-  // count.
+  // A factor that some result does not have is reduced, so its padding must be
+  // masked.
   const ShardingRule &rule = plan.rule();
   for (auto [factor, info] : llvm::enumerate(rule.factors)) {
     bool combined = llvm::any_of(

@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace cleave;
 
-/// The letters of a pattern, without what stands for any.
+/// The pattern without its regular-expression operators.
 static std::string lettersOf(StringRef pattern) {
   std::string letters;
   for (char c : pattern)
@@ -36,7 +36,8 @@ std::string cleave::describeNoMatch(StringRef pattern,
   else
     message.resize(message.size() - 2);
   message += ("; " + rule).str();
-  // Past half of the letters a suggestion only misleads.
+  // A name that differs in more than half of the letters is no helpful
+  // suggestion.
   std::string wanted = lettersOf(pattern);
   StringRef best;
   unsigned bestDistance = 0;

@@ -1,4 +1,4 @@
-// Walking the actions of a program.
+// Iterates over the actions of a program.
 
 #include "cleave/Interfaces/ProgramWalk.h"
 

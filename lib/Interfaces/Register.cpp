@@ -1,4 +1,4 @@
-// Attaches the models of all questions.
+// Attaches the models of all interfaces.
 
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interfaces/Models.h"

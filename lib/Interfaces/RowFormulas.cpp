@@ -1,5 +1,5 @@
-// What norms, softmax, cross-entropy, their gradients and argmax compute, as
-// elementwise work and reductions of rows.
+// Formulas of norms, softmax, cross-entropy, their gradients and argmax, as
+// elementwise operations and row reductions.
 
 #include "cleave/Interfaces/TensorExpr.h"
 
@@ -81,11 +81,11 @@ static Value isLabel(TensorExpr &e, Value labels, RankedTensorType type) {
                    e.alongRows(labels, indexType));
 }
 
-/// Whether each row's label is counted.
+/// Whether each row's label counts: it is a class and is not ignored.
 static Value isCounted(TensorExpr &e, Value labels, int64_t classes,
                        int64_t ignore) {
   RankedTensorType type = e.typeOf(labels);
-  // Unsigned: a negative label is a large number.
+  // The comparison is unsigned: a negative label is a large number.
   Value inside =
       e.compare(arith::CmpIPredicate::ult, labels, e.splatInt(type, classes));
   if (ignore < 0 || ignore >= classes)
@@ -123,8 +123,7 @@ Decomposed formula::crossEntropyGrad(nn::CrossEntropyGradOp op, TensorExpr &e) {
   return SmallVector<Value>{e.mul(e.alongRows(g, type), e.sub(p, one))};
 }
 
-/// The first index that holds the maximum: the smallest of the indices where
-/// the element equals it.
+/// The first index of the maximum: the smallest index whose element equals it.
 Decomposed formula::argMax(nn::ArgMaxOp op, TensorExpr &e) {
   Value input = op.getInput();
   RankedTensorType type = e.typeOf(input);

@@ -1,4 +1,4 @@
-// Sums over stages, matched by the order in which stages write them.
+// Matches sums over stages by their order in each stage.
 
 #include "cleave/Interfaces/StageSums.h"
 

@@ -1,4 +1,4 @@
-// Spelling expressions over whole tensors.
+// Builds expressions over whole tensors.
 
 #include "cleave/Interfaces/TensorExpr.h"
 

@@ -1,4 +1,4 @@
-// Storage of one action.
+// Plans the storage of one action.
 
 #include "cleave/Memory/ActionPlan.h"
 
@@ -17,7 +17,7 @@ static bool isMemory(Value value) {
   return isa<RankedTensorType>(value.getType());
 }
 
-/// A copy of a whole tensor into memory of its own.
+/// Copies a whole tensor into new memory.
 static Value copyWhole(OpBuilder &b, Location loc, Value value) {
   int64_t count = cast<RankedTensorType>(value.getType()).getNumElements();
   SmallVector<int64_t> view = {0, 1};
@@ -167,7 +167,7 @@ void ActionPlan::analyze(const BoundaryTable &table) {
   }
 }
 
-/// Whether another operand than `operand` lies in the same memory.
+/// Whether another operand than `operand` is in the same storage.
 static bool readTwice(Operation *op, unsigned operand,
                       llvm::function_ref<int64_t(Value)> storageOf) {
   int64_t storage = storageOf(op->getOperand(operand));
@@ -179,7 +179,7 @@ static bool readTwice(Operation *op, unsigned operand,
 
 bool ActionPlan::repairReuse() {
   auto storageOf = [&](Value value) { return places[value].storage; };
-  // Values by storage, to see who still reads the old content.
+  // Values by storage, to find readers of the old content.
   std::vector<SmallVector<Value>> members(storages.size());
   auto join = [&](Value value) {
     if (isMemory(value))
@@ -231,7 +231,8 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
   if (!place.fixed || place.offset != 0)
     return false;
   int64_t storage = find(place.storage);
-  // A collective that only starts reads its operands until it ends, alone.
+  // A started collective reads its operands until its only reader, the wait,
+  // ends it.
   auto collective = dyn_cast<rt::CollectiveOp>(op);
   bool starts = collective && collective.getToken();
   if (starts && collective.getToken().use_empty())
@@ -247,7 +248,7 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
   });
 }
 
-/// Decides which values lie in the buffers of the boundary from the start, and
+/// Decides which results are computed directly in buffers of the boundary, and
 /// copies the others there at the end.
 void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
   Operation *end = actionBody(func).getTerminator();
@@ -265,7 +266,8 @@ void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
       int64_t dead = storages[old->second].last;
       fits = dead < storage.first;
       if (dead == storage.first) {
-        // The command that reads the old content last writes the new one.
+        // The last command that reads the old value may write the new one in
+        // place.
         Operation *op = dead < 0 ? nullptr : ops[dead];
         if (auto command = dyn_cast_or_null<rt::CommandOpInterface>(op))
           for (rt::Reuse reuse : command.getReuse())
@@ -284,9 +286,9 @@ void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
   if (copies.empty())
     return;
   repaired = true;
-  // Arguments are read before any of them is overwritten: first copies to
-  // buffers that hold no argument, then arguments to temporary memory, then the
-  // rest.
+  // Arguments are read before any of them is overwritten: first come copies to
+  // buffers that hold no argument, then copies of arguments to temporary
+  // memory, then the rest.
   OpBuilder b(end);
   auto target = [&](unsigned index) {
     return argumentOf.contains(table.ofResult(func, index));
@@ -325,8 +327,8 @@ void ActionPlan::reuseOperands() {
           storages[from].boundary >= 0)
         continue;
       if (int64_t target = storages[to].boundary; target >= 0) {
-        // The operand moves into the boundary's buffer, if that is free by
-        // then.
+        // The operand's storage becomes the boundary's buffer, if that is free
+        // by then.
         auto old = argumentOf.find(target);
         if (old != argumentOf.end() &&
             storages[old->second].last >= storages[from].first)
@@ -350,11 +352,12 @@ int64_t ActionPlan::pack() {
   llvm::stable_sort(order, [&](int64_t x, int64_t y) {
     return storages[x].bytes > storages[y].bytes;
   });
-  /// What has its place: bytes [begin, end) from operation `first` to `last`.
+  /// Storage with an address: bytes [begin, end), live from operation `first`
+  /// to `last`.
   struct Placed {
     int64_t begin, end, first, last;
   };
-  std::vector<Placed> placed; // by where they begin
+  std::vector<Placed> placed; // sorted by `begin`
   int64_t top = 0;
   for (int64_t index : order) {
     Storage &storage = storages[index];

@@ -1,4 +1,4 @@
-// rt-add-scratch: library calls get the scratch memory they ask for.
+// rt-add-scratch: gives library calls the scratch memory that they need.
 
 #include "cleave/Memory/LibraryCalls.h"
 #include "cleave/Memory/Passes.h"
@@ -32,7 +32,7 @@ struct AddScratchPass : cleave::impl::AddScratchPassBase<AddScratchPass> {
         return signalPassFailure();
   }
 
-  /// Bytes, or -1; none for what is no call of a library.
+  /// Bytes, or -1 on an error; nothing if the operation is not a library call.
   std::optional<int64_t> workspace(Operation *op, std::string &error) {
     bool isCuda = device == program::Device::Cuda;
     return TypeSwitch<Operation *, std::optional<int64_t>>(op)

@@ -1,4 +1,4 @@
-// rt-align-kernels: of which numbers the addresses of kernels are multiples.
+// rt-align-kernels: finds the alignment of the addresses that kernels get.
 
 #include "cleave/Fusion/Fusion.h"
 #include "cleave/Memory/BoundaryTable.h"
@@ -26,15 +26,15 @@ static int64_t widthOf(Value value) {
   return bytesOfType(type) / std::max<int64_t>(1, type.getNumElements());
 }
 
-/// The largest power of two, up to kKernelAlignment, of which the address is a
-/// multiple on all ranks. Arenas begin at multiples of it.
+/// The largest power of two, up to kKernelAlignment, that divides the address
+/// on all ranks. Arenas are aligned to it.
 static int64_t alignmentOf(Value value) {
   int64_t divisor = kernels::kKernelAlignment, offset = 0;
   for (auto alias = value.getDefiningOp<rt::AliasOp>(); alias;
        alias = value.getDefiningOp<rt::AliasOp>()) {
     int64_t width = widthOf(value);
     offset += int64_t(alias.getOffset()) * width;
-    // Axis, blocks before, positions, elements.
+    // Each term is (axis, blocks before, positions, elements).
     ArrayRef<int64_t> terms = alias.getAxisTerms();
     for (; !terms.empty(); terms = terms.drop_front(4))
       divisor = std::gcd(divisor, terms[3] * width);
@@ -57,7 +57,7 @@ static int64_t alignmentOf(Value value) {
 }
 
 namespace {
-/// Launches of one kernel, and what all their addresses are multiples of.
+/// Launches of one kernel, and the alignments common to all of them.
 struct Launches {
   SmallVector<rt::LaunchOp> ops;
   SmallVector<int64_t> alignments;
@@ -82,7 +82,7 @@ struct AlignKernelsPass : cleave::impl::AlignKernelsPassBase<AlignKernelsPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
-    // Those that leave nothing to be wished for, and the others.
+    // Launches with full alignment, and the others.
     llvm::MapVector<StringAttr, std::array<Launches, 2>> kernels;
     WalkResult walked = module.walk([&](rt::LaunchOp op) -> WalkResult {
       SmallVector<int64_t> alignments;

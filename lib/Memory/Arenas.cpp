@@ -1,4 +1,4 @@
-// The arenas of a program whose memory is planned.
+// The arena sizes of a program whose memory is planned.
 
 #include "cleave/Memory/Arenas.h"
 

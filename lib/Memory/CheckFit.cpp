@@ -1,4 +1,4 @@
-// rt-check-fit: refuses a program that needs more memory than there is.
+// rt-check-fit: refuses a program that needs more memory than available.
 
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/Footprint.h"
@@ -17,8 +17,8 @@ struct CheckFitPass : cleave::impl::CheckFitPassBase<CheckFitPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    // How many slots the ranks of a pipeline have is known once its schedule is
-    // laid over the stages; the emitted program is checked then.
+    // The number of slots on a pipeline rank is known only when the schedule is
+    // applied to the stages; the emitted program is checked then.
     if (getOperation()->hasAttr(rt::kStagesAttr))
       return;
     FailureOr<Footprint> footprint = footprintOf(getOperation());

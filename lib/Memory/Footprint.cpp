@@ -1,4 +1,4 @@
-// What a planned program takes of a rank's memory.
+// The memory that a planned program takes on a rank.
 
 #include "cleave/Memory/Footprint.h"
 
@@ -41,7 +41,7 @@ static SmallVector<Lifetime> lifetimesOf(func::FuncOp func) {
   return lifetimes;
 }
 
-/// The largest sum of sizes alive at one command, and that command.
+/// Returns the peak of the sum of live sizes, and the command where it occurs.
 static std::pair<int64_t, int64_t>
 maximum(ArrayRef<Lifetime> lifetimes,
         llvm::function_ref<bool(const Lifetime &)> counts) {
@@ -51,7 +51,7 @@ maximum(ArrayRef<Lifetime> lifetimes,
       events.push_back({lifetime.first, lifetime.size});
       events.push_back({lifetime.last + 1, -lifetime.size});
     }
-  llvm::sort(events); // what dies goes before what is born
+  llvm::sort(events); // at one command, ends precede starts
   int64_t now = 0, most = 0, at = 0;
   for (auto [command, change] : events) {
     now += change;
@@ -63,7 +63,7 @@ maximum(ArrayRef<Lifetime> lifetimes,
   return {most, at};
 }
 
-/// What a buffer takes in the types that it is booked in.
+/// The bytes of a buffer in the element types of the booking.
 static int64_t bookedBytes(const BoundaryBuffer &buffer,
                            const Booking &booking) {
   if (!buffer.type.getElementType().isF32())
@@ -80,7 +80,7 @@ static int64_t bookedBytes(const BoundaryBuffer &buffer,
 }
 
 namespace {
-/// Adds up what the functions of one module, or of some of its stages, take.
+/// Adds up the memory of the functions of one module, or of some of its stages.
 class Counter {
 public:
   explicit Counter(const Booking &booking) : booking(booking) {}
@@ -92,7 +92,7 @@ public:
 
   void add(const BoundaryTable &table) {
     for (const BoundaryBuffer &buffer : table.buffers) {
-      if (!buffer.isVisible()) // lies in an arena of slots
+      if (!buffer.isVisible()) // it is in an arena of slots
         continue;
       int64_t &category =
           nn::isOneOf(buffer.role, {nn::Role::Parameter, nn::Role::Buffer,
@@ -175,7 +175,7 @@ std::string cleave::readableBytes(double bytes) {
   }
   std::string text;
   llvm::raw_string_ostream out(text);
-  // Three digits, but no fewer than the number has before its point.
+  // Three significant digits, but always the whole integer part.
   bool isWhole = bytes == std::floor(bytes) || bytes >= 100;
   out << llvm::format(isWhole      ? "%.0f"
                       : bytes < 10 ? "%.2f"
@@ -205,13 +205,13 @@ std::string cleave::largestGroups(const Footprint &footprint) {
 
 std::string cleave::whatWouldFit(const Footprint &footprint, int64_t limit,
                                  int64_t batch) {
-  // What does not depend on the number of samples.
+  // Bytes that do not depend on the number of samples.
   int64_t fixed =
       footprint.parameters + footprint.gradients + footprint.optimizer;
   int64_t samples = 0;
   if (batch > 1 && fixed < limit && footprint.peak > fixed)
     samples = batch * (double(limit - fixed) / double(footprint.peak - fixed));
-  int64_t digits = 1; // two of them are told
+  int64_t digits = 1; // two significant digits are printed
   while (samples / digits >= 100)
     digits *= 10;
   samples = samples / digits * digits;
@@ -254,7 +254,7 @@ FailureOr<Footprint> cleave::footprintOfStages(ModuleOp module,
     for (func::FuncOp func : actionsOf(module, stage))
       counter.add(func);
   }
-  // Its own maximum: that of transient values, and all slots.
+  // Each arena has its own maximum: that of transient values, and all slots.
   for (const RankArena &arena : arenas) {
     counter.footprint.peak += arena.bytes;
     if (arena.holds == RankArena::Planned || arena.bytes == 0)

@@ -1,4 +1,4 @@
-// Library commands as the runtime sees them.
+// Describes library commands for the runtime.
 
 #include "cleave/Memory/LibraryCalls.h"
 
@@ -51,7 +51,7 @@ program::Gemm cleave::describe(rt::GemmOp op) {
   gemm.alpha = op.getAlpha().convertToDouble();
   gemm.accumulate = !!op.getAccumulator();
   gemm.activation = static_cast<program::Activation>(op.getActivation());
-  // What is present is known before where it lies.
+  // Arena 0 only says that the operand exists; addresses are not known yet.
   if (op.getBias())
     gemm.bias.arena = 0;
   if (op.getKeepPreActivation())

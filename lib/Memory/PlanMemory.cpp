@@ -1,4 +1,4 @@
-// rt-plan-memory: every value of the command lists gets an address.
+// rt-plan-memory: assigns an address to every value of the command lists.
 
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Memory/ActionPlan.h"
@@ -37,7 +37,7 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     module->setAttr(rt::kStagesAttr, b.getArrayAttr(planned));
   }
 
-  /// Sizes of the arenas, and the class of each arena of slots.
+  /// Sizes of the arenas, and the slot class of each arena of slots.
   SmallVector<int64_t> arenas;
   SmallVector<StringRef> slots;
 
@@ -123,7 +123,8 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     for (auto [index, storage] : llvm::enumerate(plan.storages)) {
       if (!plan.isRoot(index) || storage.boundary >= 0 || storage.bytes == 0)
         continue;
-      // A value that only a view's position reads dies with the command before.
+      // A value that only the position of a view reads dies with the preceding
+      // command.
       int64_t last = plan.commandAt(storage.last);
       lifetimes.push_back(b.getDictionaryAttr({
           b.getNamedAttr("first",

@@ -1,4 +1,4 @@
-// What a person knows an operation by.
+// The name that users know an operation by.
 
 #include "cleave/Memory/Source.h"
 
@@ -8,8 +8,8 @@
 
 using namespace mlir;
 
-/// Named locations in order, each once: a sum over all parameters has as many
-/// as they are.
+/// Distinct named locations in order: a sum over all parameters has one per
+/// parameter.
 using Names = llvm::SmallSetVector<NameLoc, 8>;
 
 static void collect(Location location, Names &names) {

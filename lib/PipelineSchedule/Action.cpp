@@ -1,4 +1,4 @@
-// Spelling of actions.
+// The text form of actions.
 
 #include "cleave/PipelineSchedule/Action.h"
 
@@ -38,8 +38,8 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// The number at the front of `text`, taken off it; -1 where there is none or
-// it is beyond any table.
+// Removes the number at the front of `text` and returns it; -1 if there is none
+// or it exceeds any table.
 int takeNumber(std::string_view &text) {
   constexpr int most = 1 << 20;
   int value = 0;

@@ -14,8 +14,8 @@ void fillGPipe(Table &table) {
         table.actions[rank].push_back({rank, kind, m});
 }
 
-// As many forward passes first as it takes until the first gradient can come
-// back, then one backward pass before each further forward pass.
+// Each rank first runs the forward passes that it can run until the first
+// gradient arrives, then one backward pass before each further forward pass.
 void fill1F1B(Table &table) {
   for (int rank = 0; rank < table.ranks; ++rank) {
     int ahead = std::min(table.microbatches, table.ranks - rank);

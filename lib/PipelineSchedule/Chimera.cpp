@@ -1,5 +1,5 @@
-// Chimera (Li and Hoefler): two pipelines over the same ranks, one down and one
-// up. Even microbatches go down, odd ones up; stage s lies on ranks s and
+// Chimera (Li and Hoefler): two pipelines over the same ranks in opposite
+// directions. Even microbatches go down, odd ones up; stage s is on ranks s and
 // p - 1 - s.
 
 #include "Generators.h"
@@ -11,9 +11,9 @@ namespace cleave::pipeline {
 
 namespace {
 
-// A list scheduler in units of time in which a backward pass takes as long as a
-// forward pass: what is ready runs, gradients first, then the lower microbatch.
-// At most p activations are held.
+// A list scheduler in which forward and backward passes take one unit of time.
+// A ready backward pass has priority, then the lowest microbatch. A rank holds
+// at most p activations.
 class ListScheduler {
 public:
   explicit ListScheduler(Table &table)
@@ -47,7 +47,7 @@ private:
   }
   int rankOf(int stage, int m) const { return m % 2 ? p - 1 - stage : stage; }
 
-  // Ends of actions are their starts plus one; they count from the next unit.
+  // An action ends one unit after its start, and its result can be used then.
   bool ready(const Entry &entry, int time) const {
     auto [m, stage, kind] = entry;
     if (kind == ActionKind::F)
@@ -63,7 +63,7 @@ private:
       bool gradient = entry->kind == ActionKind::B;
       if (pick != waiting[rank].end() && !gradient)
         continue; // a forward pass of a later microbatch
-      // Nothing of microbatches that far behind has begun.
+      // Microbatches this far ahead cannot have begun.
       if (entry->microbatch > lastBegun + 2 * p)
         break;
       if (!ready(*entry, time) || (!gradient && held[rank] >= p))
@@ -85,16 +85,17 @@ private:
 
   Table &table;
   const int p;
-  std::vector<std::set<Entry>> waiting; // by rank
-  std::vector<int> held;                // activations
-  std::vector<int> forward, backward;   // when each started
+  std::vector<std::set<Entry>> waiting; // actions by rank
+  std::vector<int> held;                // activations by rank
+  std::vector<int> forward, backward;   // start times
   int lastBegun = 0;
 };
 
 } // namespace
 
 void fillChimera(Table &table) {
-  // Whole units of p microbatches, then those taken out that are not there.
+  // Schedules a multiple of p microbatches, then drops those beyond the
+  // table's.
   Table whole = table;
   whole.microbatches =
       (table.microbatches + table.ranks - 1) / table.ranks * table.ranks;

@@ -1,10 +1,10 @@
-// Deadlocks as cycles of a graph of events.
+// Deadlocks are cycles of a graph of events.
 //
-// Every item of a list is reached and done; it is reached when the one before
-// it is done. A transfer or collective has a node for "all have started" and
-// one for "may be waited for to the end". A rank's wait is done after both:
-// whatever a transport does on its own, it need not move before the others are
-// at their waits, except that a receive is complete without the sender's wait.
+// Every item of a rank's list has two events: reached and done. An item is
+// reached when the previous one is done. A transfer or collective has the
+// events "all members have started" and "may complete". A rank's wait is done
+// after both: a transport may need all members to be at their waits before it
+// makes progress, except that a receive completes without the sender's wait.
 
 #include "Deadlock.h"
 
@@ -46,7 +46,7 @@ public:
     addOrders(joints);
   }
 
-  // Some cycle as nodes in order; empty: there is none.
+  // The nodes of a cycle in order; empty if there is none.
   std::vector<int> cycle() const {
     std::vector<int> left(after.size(), 0), ready;
     for (const std::vector<int> &targets : after)
@@ -65,8 +65,8 @@ public:
     }
     if (passed == after.size())
       return {};
-    // Each node that is left has one before it that is left: go back until a
-    // node comes again.
+    // Each remaining node has a remaining predecessor: follow predecessors
+    // until a node repeats.
     std::vector<int> before(after.size(), -1);
     int node = -1;
     for (size_t source = 0; source < after.size(); ++source)
@@ -88,7 +88,7 @@ public:
     return nodes;
   }
 
-  // The item of a node; none for a joint.
+  // The item of a node; none for the events of a joint.
   std::optional<Part> itemOf(int node) const {
     if (node >= firstJoint)
       return std::nullopt;
@@ -123,7 +123,7 @@ private:
     }
   }
 
-  // What one communicator or one stream runs, it runs in the order of starts.
+  // A communicator or stream runs its operations in the order of their starts.
   void addOrders(const std::vector<Joint> &joints) {
     std::map<int, size_t> lastOf; // by communicator
     std::map<std::pair<int, int>, std::vector<std::pair<size_t, size_t>>>
@@ -163,12 +163,12 @@ std::optional<Finding> findDeadlock(const Program &program,
   std::vector<int> cycle = graph.cycle();
   if (cycle.empty())
     return std::nullopt;
-  // Begin where the cycle comes to a rank from another.
+  // Begins where the cycle enters a rank from another one.
   auto joint = std::find_if(cycle.begin(), cycle.end(),
                             [&](int node) { return !graph.itemOf(node); });
   if (joint != cycle.end())
     std::rotate(cycle.begin(), joint, cycle.end());
-  // The stretch of items on each rank that the cycle passes through.
+  // The range of items on each rank that the cycle passes through.
   std::vector<std::pair<Part, Part>> stretches;
   bool fresh = true;
   for (int node : cycle) {
@@ -182,7 +182,7 @@ std::optional<Finding> findDeadlock(const Program &program,
     stretches.back().second = *item;
     fresh = false;
   }
-  // The same cycle is always told from the same end.
+  // Rotates the cycle so that its message does not depend on the search.
   std::rotate(stretches.begin(),
               std::min_element(stretches.begin(), stretches.end(),
                                [](const auto &a, const auto &b) {

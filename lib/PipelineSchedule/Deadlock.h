@@ -1,5 +1,4 @@
-// The part of the verifier that looks for deadlocks, once it is known which
-// transfers and collectives belong together.
+// Deadlock detection of the verifier, for matched transfers and collectives.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_DEADLOCK_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_DEADLOCK_H
@@ -10,7 +9,7 @@
 
 namespace cleave::pipeline {
 
-// Where a rank starts and waits for something; equal where it blocks.
+// Indices of a rank's start and wait for a joint; equal if the call blocks.
 struct Part {
   int rank = 0;
   size_t start = 0, wait = 0;
@@ -19,16 +18,16 @@ struct Part {
 // A transfer (sender, receiver) or one instance of a collective.
 struct Joint {
   std::vector<Part> parts;
-  int communicator = -1; // of a collective
+  int communicator = -1; // -1 for a transfer
   bool transfer = false; // parts[0] sends to parts[1]
 };
 
-// `joints` of one communicator are in its order. A cycle of things that wait
-// for each other, if there is one.
+// Returns a cycle of items that wait for each other, if there is one. The
+// `joints` of one communicator are in its order.
 std::optional<Finding> findDeadlock(const Program &program,
                                     const std::vector<Joint> &joints);
 
-// The place of an item, for findings.
+// The position of an item, for findings.
 Place placeOf(const Program &program, int rank, size_t index);
 // "rank 1, action 4: 1SEND_F0".
 std::string describe(const Place &place);

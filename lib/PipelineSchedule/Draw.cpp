@@ -10,8 +10,8 @@ namespace cleave::pipeline {
 
 namespace {
 
-// The shortest action that takes time, if starts and lengths of all are
-// multiples of it and the columns are not too many; else 0.
+// The duration of the shortest action if all starts and ends are multiples of
+// it and there are not too many columns; else 0.
 double unitOf(const Table &table, const Replay &replay) {
   double unit = 0;
   for (const std::vector<Span> &spans : replay.spans)
@@ -43,7 +43,8 @@ std::string number(double value) {
   return text;
 }
 
-// Fill colours by kind, for the first and for further stages of a rank.
+// Fill colours of an action kind, for the first stage and for further stages of
+// a rank.
 struct Colour {
   const char *fill[2];
   const char *ink;
@@ -105,7 +106,7 @@ std::string drawSvg(const Table &table, const Replay &replay) {
     for (const Span &span : spans)
       if (span.end > span.start)
         shortest = std::min(shortest, span.end - span.start);
-  // Room for a number in the shortest box, within reason.
+  // Scales so that the shortest box has room for a number, within limits.
   double scale = shortest > 0 ? 22 / shortest : 1;
   scale = std::min(scale, 20000 / std::max(replay.makespan, 1e-300));
   double width = left + replay.makespan * scale + 16;

@@ -1,4 +1,4 @@
-// The list of schedules: what each needs, and which generator writes it.
+// The list of schedules, their requirements and their generators.
 
 #include "Generators.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 struct Schedule {
   const char *name;
-  int chunks; // what it needs
+  int chunks; // stages per rank that it requires
   bool anyChunks;
   StagePlacement placement;
   void (*fill)(Table &table);

@@ -1,4 +1,4 @@
-// What the generators of schedules share; one file per family.
+// Shared declarations of the schedule generators; there is one file per family.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_GENERATORS_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_GENERATORS_H
@@ -7,21 +7,21 @@
 
 namespace cleave::pipeline {
 
-// Where the stages lie, with v stages per rank: stage s on rank s % ranks
-// (Loop); down the ranks and up again (V); one per rank, and once more in the
-// opposite order (Both).
+// The placement of stages, with v stages per rank. Loop: stage s is on rank s %
+// ranks. V: stages go down the ranks and up again. Both: one stage per rank,
+// and a second copy in the opposite order.
 enum class StagePlacement { Loop, V, Both };
 
 // A table without actions.
 Table emptyTable(const ScheduleSpec &spec, int chunks,
                  StagePlacement placement);
 
-// Takes out the microbatches that the table does not have. What is left of a
-// sound table is sound, as microbatches do not wait for each other.
+// Drops the microbatches beyond the table's. A valid table stays valid, because
+// microbatches do not wait for each other.
 void dropMicrobatches(Table &table);
 
-// Each fills the actions of such a table. What they assume about ranks, chunks
-// and microbatches has been checked.
+// Each function fills an empty table with actions. Its requirements on ranks,
+// chunks and microbatches have been checked.
 void fillGPipe(Table &table);
 void fill1F1B(Table &table);
 void fillInterleaved(Table &table);

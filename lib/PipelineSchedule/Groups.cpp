@@ -1,4 +1,4 @@
-// The rules of the verifier about collectives and replicas.
+// Verifier rules for collectives and replicas.
 
 #include "Report.h"
 
@@ -8,11 +8,11 @@
 
 namespace cleave::pipeline {
 
-using Spot = std::optional<size_t>; // place in the list of a known rank
+using Spot = std::optional<size_t>; // index in the list of a known rank
 
 namespace {
 
-// Joins the n-th collective that each member of a communicator starts there.
+// Matches the n-th collective that each member starts on a communicator.
 class Matching {
 public:
   Matching(const Program &program, std::vector<Joint> &joints, Report &report)
@@ -20,7 +20,7 @@ public:
 
   void run() {
     size_t count = program.communicators.size();
-    // By communicator and rank, in the order of starts.
+    // Instances by communicator and rank, in the order of starts.
     std::vector<std::map<int, std::vector<Instance>>> started(count);
     for (size_t rank = 0; rank < program.ranks.size(); ++rank)
       for (size_t i = 0; i < program.ranks[rank].items.size(); ++i) {
@@ -63,7 +63,7 @@ private:
         instance.wait = index;
         return;
       }
-    report.add("wait", rank, index, "waits for what is not started");
+    report.add("wait", rank, index, "waits for a transfer that is not started");
   }
 
   void matchOne(int c, std::map<int, std::vector<Instance>> &started) {

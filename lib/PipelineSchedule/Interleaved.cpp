@@ -1,4 +1,4 @@
-// Several stages per rank, round and round the ranks.
+// Several stages per rank in Loop placement.
 
 #include "Generators.h"
 
@@ -13,9 +13,9 @@ void dropMicrobatches(Table &table) {
     });
 }
 
-// As 1F1B over chunks: groups of as many microbatches as ranks go through chunk
-// after chunk, their gradients back in the opposite order. A last group that is
-// not full is one with microbatches taken out.
+// 1F1B over chunks: groups of `ranks` microbatches go through one chunk after
+// another, and their gradients in the opposite order. An incomplete last group
+// is a complete one with the missing microbatches dropped.
 void fillInterleaved(Table &table) {
   const int p = table.ranks, v = table.chunks(), m = table.microbatches;
   if (v == 1)
@@ -42,7 +42,7 @@ void fillInterleaved(Table &table) {
   dropMicrobatches(table);
 }
 
-// Breadth first: all microbatches through a chunk before the next one.
+// Breadth first: all microbatches go through a chunk before the next chunk.
 void fillLoopedBfs(Table &table) {
   const int p = table.ranks, v = table.chunks();
   for (int rank = 0; rank < p; ++rank) {

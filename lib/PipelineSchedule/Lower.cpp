@@ -1,11 +1,11 @@
-// From a table of what is computed to one with transfers.
+// Adds transfers to a table of compute actions.
 //
-// Why no rank can wait for ever: with the times of the replay as a potential,
-// everything at one place of a list stands in the order receives started,
-// receive waited for, sends waited for, compute, send started. A send is waited
-// for at the earliest where, in the replay, its receiver has begun to compute
-// with the message, so each edge of the dependency graph goes up in (time,
-// place in that order). Waiting later only removes edges.
+// The result has no deadlock. Take the times of the simulated table as a
+// potential. At one place of a list the order is: receives started, receives
+// waited for, sends waited for, compute, sends started. A send is waited for no
+// earlier than the simulated time at which its receiver starts to compute with
+// the message. So each edge of the dependence graph increases (time, position
+// in this order). Later waits only remove edges.
 
 #include "cleave/PipelineSchedule/Lower.h"
 
@@ -17,14 +17,14 @@ namespace cleave::pipeline {
 
 namespace {
 
-// One value that crosses from a rank to another.
+// One value that is sent from one rank to another.
 struct Message {
   Action send, receive;
   int source, target;      // ranks
   size_t producer, reader; // places in their lists
 };
 
-// What stands around one action of a table.
+// Transfers before and after one action of a table.
 struct Around {
   std::vector<const Message *> startReceives, waitReceives, waitSends,
       startSends;
@@ -60,7 +60,7 @@ public:
   }
 
 private:
-  // The argument above needs actions that take time.
+  // The absence of deadlocks requires that actions take time.
   Times positive(Times times) const {
     StageTimes defaults;
     times.stage.resize(table.stages, defaults);
@@ -77,9 +77,9 @@ private:
     return times;
   }
 
-  // In the order of the lists of the senders.
+  // Messages are in the order of the senders' lists.
   void findMessages() {
-    // Place of F and of I or B, by stage and microbatch; they share a rank.
+    // Places of F and of I or B, by stage and microbatch; both are on one rank.
     struct Place {
       int rank = -1;
       size_t forward = 0, backward = 0;
@@ -124,7 +124,7 @@ private:
       }
   }
 
-  // The place `lookahead` computing actions before `place`.
+  // The place that is `lookahead` compute actions before `place`.
   size_t ahead(int rank, size_t place) const {
     for (int left = options.lookahead; left > 0 && place > 0;
          left -= isCompute(table.actions[rank][place].kind))
@@ -132,8 +132,8 @@ private:
     return place;
   }
 
-  // Receives of one channel start in the order of its sends, so one that is
-  // needed early pulls those before it.
+  // Receives of a channel start in the order of its sends. If a receive is
+  // needed early, those before it start early, too.
   void placeReceives() {
     std::map<std::pair<int, int>, std::vector<const Message *>> channels;
     for (const Message &message : messages)
@@ -149,8 +149,9 @@ private:
     }
   }
 
-  // The first place of the sender's list that begins, in the replay, when the
-  // receiver has the message; the end of the list if there is none.
+  // The first place of the sender's list that starts, in the simulation, after
+  // the receiver started to use the message; the end of the list if there is
+  // none.
   size_t earliestWait(const Message &message, const Replay &replayed) const {
     double taken = replayed.spans[message.target][message.reader].start;
     const std::vector<Action> &list = table.actions[message.source];
@@ -164,9 +165,9 @@ private:
     return place;
   }
 
-  // By stage and direction as many slots as messages are under way at once if
-  // each is waited for at the earliest; a send is then waited for where its
-  // slot is needed again.
+  // For each stage and direction, the number of send buffers is the maximum
+  // number of messages in flight if each is waited for as early as possible. A
+  // send is then waited for when its buffer is needed again.
   void placeSendWaits(const Replay &replayed) {
     std::map<std::tuple<int, int, ActionKind>, std::vector<const Message *>>
         outputs;
@@ -186,7 +187,7 @@ private:
             }));
       }
       slots += options.spareSends;
-      std::vector<size_t> underWay; // indices into sends
+      std::vector<size_t> underWay; // in flight: indices into `sends`
       auto wait = [&](size_t place) {
         auto first = std::min_element(
             underWay.begin(), underWay.end(),
@@ -236,7 +237,7 @@ private:
   const LowerOptions &options;
   std::vector<Message> messages;
   std::vector<std::vector<Around>>
-      around; // by rank and place; one more at the end
+      around; // by rank and place, plus the end of the list
 };
 
 } // namespace

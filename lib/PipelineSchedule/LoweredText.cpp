@@ -1,4 +1,4 @@
-// Lowered tables as files.
+// Reads and writes lowered tables.
 
 #include "Rows.h"
 #include "cleave/PipelineSchedule/Lower.h"

@@ -1,5 +1,5 @@
-// Replays a table: a list per rank, walked in order; an action starts when its
-// rank is free and what it reads is there.
+// Simulates a table: each rank runs its list in order, and an action starts
+// when its rank is free and its inputs have arrived.
 
 #include "cleave/PipelineSchedule/Replay.h"
 
@@ -48,14 +48,14 @@ namespace {
 
 constexpr double never = -1;
 
-// When the forward passes and the input gradients of every stage ended, and on
-// which rank.
+// The end and the rank of a forward pass or an input gradient.
 struct Done {
   double end = never;
   int rank = -1;
 };
 
-// When an action can start, and when it could if messages took no time.
+// When an action can start (`start`), and when it could with instant messages
+// (`sent`).
 struct Ready {
   double start = 0, sent = 0, message = 0;
 
@@ -78,8 +78,8 @@ public:
   }
 
   Result<Replay> run() {
-    // A round over the ranks runs each as far as it gets; every action is
-    // looked at once when it runs and once a round while it waits.
+    // Each round runs every rank as far as possible. An action is visited once
+    // when it runs and once per round while it waits.
     for (bool moved = true; moved;) {
       moved = false;
       for (int rank = 0; rank < table.ranks; ++rank)
@@ -101,8 +101,8 @@ private:
     return static_cast<size_t>(stage) * table.microbatches + microbatch;
   }
 
-  // When an action's inputs are there; start is never where they are not yet
-  // computed.
+  // When the inputs of an action arrive; `start` is `never` if they are not
+  // computed yet.
   Ready ready(const Action &action, int rank) const {
     Ready ready;
     if (!isCompute(action.kind))
@@ -157,12 +157,12 @@ private:
         message += " rank " + std::to_string(rank) + " is at " +
                    print(table.actions[rank][next[rank]]) + " (action " +
                    std::to_string(next[rank]) + ");";
-    return {message + " each waits for what another has behind it"};
+    return {message + " each waits for a later action of another rank"};
   }
 
   void countActivations(int rank) {
     RankReplay &r = result.rank[rank];
-    int b = 0, w = 0; // held until I, and after it until W
+    int b = 0, w = 0; // activations held until I, and from I to W
     for (const Action &action : table.actions[rank]) {
       b += action.kind == ActionKind::F;
       if (b > r.peakInputs)
@@ -223,8 +223,8 @@ Result<Replay> replay(const Table &table, const Times &times) {
 }
 
 Result<double> stepWithoutBarrier(const Table &table, const Times &times) {
-  // More and more steps, until one takes as long as the one before; after twice
-  // as many as there are ranks the mean over the second half.
+  // Simulates more and more steps until one takes as long as the previous one.
+  // After twice as many steps as ranks, returns the mean of the second half.
   for (int steps = 4;; steps *= 2) {
     Table many = repeated(table, steps);
     Result<Replay> replayed = replay(many, times);

@@ -1,4 +1,4 @@
-// Findings of the verifier, and the rules that need nothing of its tables.
+// Findings of the verifier, and rules that do not need its tables.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H
@@ -7,7 +7,7 @@
 
 namespace cleave::pipeline {
 
-// A place in a list; rank -1: none.
+// A position in a rank's list; rank -1: none.
 struct PassAt {
   int rank = -1;
   size_t index = 0;
@@ -22,7 +22,7 @@ public:
       findings.push_back(std::move(finding));
   }
 
-  // A sentence about items; the first one begins it.
+  // Adds a finding: a sentence that begins with the given item.
   void add(const std::string &rule, int rank, size_t index,
            const std::string &why, std::vector<PassAt> others = {}) {
     Finding finding{rule, "", {placeOf(program, rank, index)}};
@@ -45,14 +45,14 @@ private:
   size_t most;
 };
 
-// Reductions, gathered parameters and the peaks of ranks.
+// Checks reductions, gathered parameters and the peaks of ranks.
 void checkStages(const Program &program, Report &report);
 
-// Adds the instances of every communicator, in its order.
+// Adds a joint for each collective of every communicator, in its order.
 void matchCollectives(const Program &program, std::vector<Joint> &joints,
                       Report &report);
 
-// Ranks at one place of the pipeline have equal lists.
+// Checks that ranks with the same pipeline index have equal lists.
 void compareReplicas(const Program &program, Report &report);
 
 } // namespace cleave::pipeline

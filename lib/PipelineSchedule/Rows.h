@@ -12,16 +12,16 @@
 
 namespace cleave::pipeline {
 
-// Calls `cell` for every cell with the row's number from 0; an error that it
-// returns is completed with file, row and cell. Blank lines at the end are no
-// rows, and a byte order mark at the beginning is no part of a cell. Returns
-// the number of rows.
+// Calls `cell` for every cell with the row's number from 0. If it returns an
+// error, adds the file, row and cell to it. Blank lines at the end are not
+// rows, and a byte order mark at the beginning is skipped. Returns the number
+// of rows.
 Result<int> forEachCell(
     std::string_view text, const std::string &name,
     const std::function<std::optional<Error>(int row, std::string_view)> &cell);
 
-// Ascending stages of what a rank computes. A transfer or a gather of
-// parameters puts no stage on it.
+// The stages that a rank computes, ascending. Transfers and gathers of
+// parameters do not count.
 template <typename List, typename Get>
 std::vector<int> stagesIn(const List &list, Get action) {
   std::vector<int> stages;

@@ -1,4 +1,4 @@
-// Places UNSHARD, RESHARD and REDUCE_GRAD in a table.
+// Inserts UNSHARD, RESHARD and REDUCE_GRAD into a table.
 
 #include "cleave/PipelineSchedule/Table.h"
 
@@ -63,7 +63,7 @@ private:
     result.push_back({stage, ActionKind::Reshard, -1});
   }
 
-  // The gathered stage, other than `kept`, that is read again last.
+  // The gathered stage, other than `kept`, whose next read is the latest.
   int farthest(int kept, size_t now) const {
     int found = -1;
     size_t latest = 0;
@@ -98,8 +98,8 @@ private:
   const Table &table;
   const std::vector<Action> &list;
   const ShardActions &options;
-  // Places of all passes, by stage: W reads parameters too, as the first
-  // stage's whole backward pass is in its W.
+  // Indices of the passes that read parameters, by stage. W can be one of them:
+  // for the first stage, W is the whole backward pass.
   std::map<int, std::vector<size_t>> readers;
   std::map<int, size_t> lastWeights;
   std::set<int> gathered, atEnd;
@@ -116,13 +116,13 @@ Result<Table> withShardActions(const Table &table,
         return Error{
             "schedule " + table.schedule + ": the table has " + print(action) +
             "; UNSHARD, RESHARD and REDUCE_GRAD are either all in the table or "
-            "all put there by the compiler"};
+            "all inserted by the compiler"};
   if (options.reducePerMicrobatch)
     for (int stage = 0; stage < table.stages; ++stage)
       if (table.ranksOfStage(stage).size() > 1)
         return Error{
             "schedule " + table.schedule + ": stage " + std::to_string(stage) +
-            " lies on two ranks with different microbatches, so its gradients "
+            " is on two ranks with different microbatches, so its gradients "
             "cannot be reduced for every microbatch"};
   Table result = table;
   for (int rank = 0; rank < table.ranks; ++rank)

@@ -1,4 +1,4 @@
-// Slots for values by colouring intervals of places in a rank's list.
+// Assigns slots to values by colouring their live intervals in a rank's list.
 
 #include "cleave/PipelineSchedule/Lower.h"
 
@@ -10,7 +10,7 @@ namespace cleave::pipeline {
 
 namespace {
 
-// Where the actions of one rank stand.
+// Indices of the actions of one rank.
 class Places {
 public:
   explicit Places(const std::vector<LoweredAction> &list) {
@@ -97,7 +97,7 @@ assignSlots(const LoweredTable &table, const std::vector<ValueClass> &classes) {
                 });
       SlotPlan plan{rank, static_cast<int>(c), 0,
                     std::vector<int>(table.microbatches, -1)};
-      std::vector<size_t> freeAfter; // by slot: the place that frees it
+      std::vector<size_t> freeAfter; // by slot: the index that frees it
       for (const Interval &interval : intervals) {
         size_t slot = 0;
         while (slot < freeAfter.size() && freeAfter[slot] >= interval.first)

@@ -1,5 +1,5 @@
-// The rules of the verifier about stages as a whole: where gradients are
-// reduced, when parameters are gathered, and the peak.
+// Verifier rules for whole stages: where gradients are reduced, when parameters
+// are gathered, and peak activations.
 
 #include "Report.h"
 
@@ -12,7 +12,7 @@ namespace cleave::pipeline {
 
 namespace {
 
-// What the lists of all ranks say together.
+// Facts from the lists of all ranks.
 struct Sharding {
   explicit Sharding(const Program &program) {
     for (size_t rank = 0; rank < program.ranks.size(); ++rank)
@@ -26,12 +26,13 @@ struct Sharding {
       }
   }
 
-  std::optional<PassAt> reduction; // any; then all gradients need one
+  std::optional<PassAt> reduction; // any; if set, all gradients need one
   std::set<int> stages;            // with UNSHARD or RESHARD
 };
 
-// One rank. Its gradients of a stage are those of the microbatches that it
-// runs: all are reduced by one REDUCE_GRAD, or each by its own.
+// The rules for one rank. Its gradients of a stage are those of the
+// microbatches that it runs: one REDUCE_GRAD reduces all of them, or one per
+// microbatch.
 class RankRules {
 public:
   RankRules(const Program &program, const Sharding &sharding, int rank,
@@ -64,7 +65,7 @@ public:
   }
 
 private:
-  // By stage and microbatch; -1: of all.
+  // Index by stage and microbatch; microbatch -1 means all.
   using Places = std::map<std::pair<int, int>, size_t>;
 
   static bool isPass(const Item &item) {
@@ -97,7 +98,7 @@ private:
     if (reads && sharding.stages.count(stage) && !gathered.count(stage))
       report.add("shard", rank, index,
                  "reads parameters of stage " + std::to_string(stage) +
-                     " that are not gathered; an UNSHARD must stand before it");
+                     " that are not gathered; an UNSHARD must precede it");
     held += kind == ActionKind::F;
     peak = std::max(peak, held);
     held -= weights;
@@ -112,8 +113,8 @@ private:
                  "reduces gradients that its rank does not compute");
       return;
     }
-    // That of all and that of one overlap. A reduction, like a gather, may be
-    // several collectives.
+    // A reduction of all microbatches overlaps with one of a single microbatch.
+    // One reduction, like one gather, may be several collectives.
     for (const auto &[of, before] : reductions)
       if (of.first == stage && (of.second < 0 || m < 0 || of.second == m) &&
           !(of.second == m && items[index].isCollective())) {
@@ -139,12 +140,15 @@ private:
     }
     if (kind == ActionKind::Unshard && phase != Phase::Start &&
         !gathered.insert(stage).second && !items[index].isCollective())
-      report.add("shard", rank, index, "gathers what is gathered");
+      report.add("shard", rank, index,
+                 "gathers parameters that are already gathered");
     if (kind == ActionKind::Reshard && !gathered.erase(stage))
-      report.add("shard", rank, index, "frees what is not gathered");
+      report.add("shard", rank, index,
+                 "frees parameters that are not gathered");
   }
 
-  // The first gradient of each stage that nothing reduces, where others are.
+  // Reports the first gradient of each stage that is not reduced, if any
+  // gradients are.
   void checkReduced() {
     if (!sharding.reduction)
       return;

@@ -1,4 +1,4 @@
-// Tables as files, and what can be asked of any table.
+// Reads, writes and checks schedule tables.
 
 #include "cleave/PipelineSchedule/Table.h"
 
@@ -85,7 +85,8 @@ Error missing(const std::string &name, const Action &forward,
           std::to_string(microbatches - 1)};
 }
 
-// Every F exactly once, its backward pass once and whole, on the same rank.
+// Checks that every F occurs once, and its complete backward pass once on the
+// same rank.
 class Completeness {
 public:
   Completeness(const Table &table, const std::string &name)
@@ -101,8 +102,9 @@ public:
         int &where = seen[static_cast<int>(action.kind)][action.stage]
                          [action.microbatch];
         if (where >= 0)
-          return fail(action, "stands twice, on rank " + std::to_string(where) +
-                                  " and on rank " + std::to_string(rank) +
+          return fail(action, "appears twice, on rank " +
+                                  std::to_string(where) + " and on rank " +
+                                  std::to_string(rank) +
                                   "; every action runs once");
         where = rank;
       }
@@ -133,7 +135,8 @@ private:
                         : "is missing; a forward pass needs I and W, or B");
       if (where >= 0 && !wanted)
         return fail({stage, kind, m},
-                    "stands beside " + print(Action{stage, ActionKind::B, m}) +
+                    "repeats part of " +
+                        print(Action{stage, ActionKind::B, m}) +
                         ", which is I and W");
       if (where >= 0 && where != f)
         return fail({stage, kind, m},
@@ -198,7 +201,7 @@ Result<Table> readTableText(std::string_view text, const std::string &name) {
             return Error{
                 print(action) +
                 " is a transfer; the table of a schedule has none, they "
-                "follow from where the stages lie"};
+                "follow from the placement of the stages"};
           table.stages = std::max(table.stages, action.stage + 1);
           table.microbatches =
               std::max(table.microbatches, action.microbatch + 1);
@@ -228,11 +231,11 @@ Result<Table> readTableText(std::string_view text, const std::string &name) {
                    std::to_string(table.stages - 1) + ", without a gap"};
   if (static_cast<size_t>(table.microbatches) > cells)
     return Error{name + ": microbatch " +
-                 std::to_string(table.microbatches - 1) +
-                 " stands in a table of " + std::to_string(cells) +
+                 std::to_string(table.microbatches - 1) + " is in a table of " +
+                 std::to_string(cells) +
                  " actions; microbatches are numbered from 0 without a gap"};
-  // Says what is missing before there is room for every pass, as the numbers in
-  // a wrong file can be large.
+  // Reports the missing action before memory for every pass is allocated, as
+  // the numbers in a wrong file can be large.
   if (static_cast<size_t>(table.stages) * table.microbatches > cells) {
     std::set<Action> there;
     for (const std::vector<Action> &actions : table.actions)

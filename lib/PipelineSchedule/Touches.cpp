@@ -1,4 +1,4 @@
-// Addresses of a rank, and the ranks of a collective.
+// Addresses that a rank accesses, and the ranks of a collective.
 
 #include "Touches.h"
 
@@ -13,7 +13,7 @@ using namespace program;
 
 namespace {
 
-// Ranks from one position on the sub-axis to the next.
+// The difference in rank numbers between neighbours on the sub-axis.
 int64_t stepOf(const Program &program, const SubAxis &sub) {
   int64_t below = 1; // ranks per step of the axis
   for (size_t axis = sub.axis + 1; axis < program.mesh.size(); ++axis)
@@ -41,8 +41,8 @@ private:
     touches.push_back({ref.arena, begin, begin + bytes, access});
   }
 
-  // Operands of kernels and libraries are strided, and other values may be in
-  // their gaps: the first byte stands for them.
+  // Operands of kernels and library calls are strided, and their gaps may hold
+  // other values, so only the first byte is recorded.
   template <class Op> void read(const Op &op) {
     constexpr bool isLaunch = std::is_same_v<Op, Launch>;
     constexpr bool isLibraryCall = requires { op.workspace; };
@@ -85,7 +85,8 @@ std::vector<Touch> touchesOf(const Program &program, const Command &command,
 
 std::vector<int64_t> membersOf(const Program &program,
                                const Collective &collective, int64_t rank) {
-  // The ranks that agree outside the group's sub-axes, first one slowest.
+  // The ranks that differ only in the group's sub-axes; the first sub-axis
+  // varies slowest.
   std::vector<int64_t> members = {rank};
   for (const SubAxis &sub : collective.group) {
     int64_t step = stepOf(program, sub);

@@ -1,5 +1,5 @@
-// The bytes of a rank's memory that a command reads and writes, of what
-// cleave/accesses.h says of it.
+// The bytes of a rank's memory that a command reads and writes, as described in
+// cleave/accesses.h.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_TOUCHES_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_TOUCHES_H
@@ -15,10 +15,10 @@ namespace cleave::pipeline {
 enum class Access {
   Read,
   Write,
-  Unknown, // of a kernel, which does not say
+  Unknown, // a kernel's operand: read or written
 };
 
-// Bytes of an arena. Where the extent is not known, the first byte.
+// A byte range of an arena; only the first byte if the extent is not known.
 struct Touch {
   int32_t arena = 0;
   int64_t begin = 0, end = 0;
@@ -29,18 +29,18 @@ struct Touch {
   }
 };
 
-// On `rank`. Nothing of a Call, of a Wait, and of a collective in which the
-// rank takes no part.
+// The accesses of a command on `rank`. Empty for a Call, a Wait, and a
+// collective without this rank.
 std::vector<Touch> touchesOf(const program::Program &program,
                              const program::Command &command, int64_t rank);
 
-// The ranks that a collective joins with `rank`, in their order; without it
-// where it takes no part.
+// The ranks of a collective that `rank` takes part in, in their order; empty if
+// it takes no part.
 std::vector<int64_t> membersOf(const program::Program &program,
                                const program::Collective &collective,
                                int64_t rank);
 
-// "slots.1.recv_f:W", with the place in it.
+// The arena and the byte in it.
 std::string nameOf(const program::Program &program, const Touch &touch);
 
 } // namespace cleave::pipeline

@@ -1,4 +1,4 @@
-// Looks at every command between the start of a transfer and its wait.
+// Checks every command between the start of a transfer and its wait.
 
 #include "UnderWay.h"
 
@@ -18,7 +18,7 @@ struct Transfer {
   std::vector<Touch> touches;
 };
 
-// One list with the actions that it calls.
+// One list and the actions that it calls.
 class List {
 public:
   List(const program::Program &program, int64_t rank)
@@ -30,10 +30,10 @@ public:
   }
 
 private:
-  // `call` is the command whose action this is; none: the list itself.
+  // `call` is the command that calls this action; null for the top-level list.
   void walk(const std::vector<program::Command> &commands,
             const program::Command *call) {
-    std::map<int32_t, int> started; // places in `open`, by token
+    std::map<int32_t, int> started; // keys of `open`, by token
     for (size_t i = 0; i < commands.size() && !finding; ++i) {
       const program::Command &command = commands[i];
       if (!call)
@@ -107,7 +107,7 @@ private:
 
   const program::Program &program;
   const int64_t rank;
-  size_t index = 0; // in the list that the host runs
+  size_t index = 0; // in the top-level list
   int transfers = 0;
   std::map<int, Transfer> open;
   std::optional<Finding> finding;
@@ -117,7 +117,7 @@ private:
 
 std::vector<Finding> checkUnderWay(const program::Program &program,
                                    const std::string &action) {
-  std::map<uint32_t, int64_t> first; // rank of a class
+  std::map<uint32_t, int64_t> first; // first rank of each class
   for (int64_t rank = 0; rank < program.numRanks(); ++rank)
     first.try_emplace(program.classOf(rank), rank);
   std::vector<Finding> findings;

@@ -1,4 +1,4 @@
-// The rule that a transfer under way has its bytes alone.
+// Verifier rule: no other command accesses the bytes of a transfer in flight.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_UNDERWAY_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_UNDERWAY_H
@@ -7,8 +7,8 @@
 
 namespace cleave::pipeline {
 
-// The lists of this name, of the first rank of each class. At most one finding
-// for each class, as others follow from the first.
+// Checks the lists with this name for the first rank of each class. Returns at
+// most one finding per class, as later ones would be consequences.
 std::vector<Finding> checkUnderWay(const program::Program &program,
                                    const std::string &action);
 

@@ -1,5 +1,5 @@
 // Two stages per rank in V placement: rank r holds stages r and 2p - 1 - r, so
-// that the loss is computed where the first stage is.
+// that the first stage and the loss are on the same rank.
 
 #include "Generators.h"
 
@@ -11,7 +11,7 @@ namespace cleave::pipeline {
 
 namespace {
 
-// Writes the list of one rank; microbatches of a pass come in their order.
+// Writes the list of one rank; the microbatches of each pass are in order.
 class RankList {
 public:
   RankList(Table &table, int rank)
@@ -23,7 +23,7 @@ public:
     weights.push_back({stages[chunk], ActionKind::W, count[chunk][1]});
     emit(chunk, ActionKind::I, 1);
   }
-  // The oldest W that is left, of either chunk.
+  // Runs the oldest remaining W of either chunk.
   void weight() {
     if (weights.empty())
       return;
@@ -45,14 +45,15 @@ private:
 
   std::vector<Action> &list;
   const std::vector<int> &stages;
-  std::array<std::array<int, 2>, 2> count = {}; // by chunk: F; I or B
+  // The number of F, and of I or B, by chunk.
+  std::array<std::array<int, 2>, 2> count = {};
   std::deque<Action> weights;
 };
 
 } // namespace
 
-// ZB-V (Qi et al.): with equal times no rank waits between its first and its
-// last action, with the memory of 1F1B.
+// ZB-V (Qi et al.): with the memory of 1F1B and equal pass times, no rank waits
+// between its first and its last action.
 void fillZeroBubbleV(Table &table) {
   const int p = table.ranks, m = std::max(table.microbatches, 2 * p - 1);
   for (int rank = 0; rank < p; ++rank) {
@@ -74,7 +75,7 @@ void fillZeroBubbleV(Table &table) {
       list.forward(1);
       list.inputAndWeight(1);
     }
-    // Gradients of inputs first, as others wait for them.
+    // Input gradients come first, as other ranks wait for them.
     for (int k = 0; k < rank; ++k) {
       list.input(0);
       list.input(1);
@@ -87,8 +88,8 @@ void fillZeroBubbleV(Table &table) {
   dropMicrobatches(table);
 }
 
-// DualPipe-V (DeepSeek): in the middle a forward pass of one chunk beside a
-// backward pass of the other.
+// DualPipe-V (DeepSeek): in the steady state, a forward pass of one chunk is
+// next to a backward pass of the other.
 void fillDualPipeV(Table &table) {
   const int p = table.ranks, m = table.microbatches;
   for (int rank = 0; rank < p; ++rank) {
@@ -115,7 +116,7 @@ void fillDualPipeV(Table &table) {
       list.forward(1);
       list.backward(0);
     }
-    // In the second half gradients of weights are kept back for the end.
+    // In the second half, weight gradients are deferred to the end.
     for (int k = 0; k < 2 * (rank + 1); ++k)
       k <= rank ? list.backward((k + 1) % 2) : list.input((k + 1) % 2);
     for (int k = 0; k < below; ++k) {
@@ -128,14 +129,14 @@ void fillDualPipeV(Table &table) {
 }
 
 // V-Half (Qi et al., Pipeline Parallelism with Controllable Memory): the six
-// actions of a microbatch on a rank repeat every six units of time. Passes move
-// on after 2, 1, 2 and 1 units per rank, so that a microbatch lives 6p units
-// and a rank holds about p of the 2p chunks that 1F1B's memory would take. What
-// is written is the order; ranks do not wait for the clock.
+// actions of a microbatch on a rank repeat every six units of time. The four
+// passes advance by one rank every 2, 1, 2 and 1 units, so that a microbatch
+// lives for 6p units and a rank holds about p chunks, compared with 2p in 1F1B.
+// Only the order is written; ranks do not wait for these times.
 void fillVHalf(Table &table) {
   const int p = table.ranks, period = 6;
-  // Units from a pass to the next where they turn, such that on no rank two
-  // actions fall on one unit, and with the least memory and bubble.
+  // Units between two passes at the turns of the V, chosen such that no two
+  // actions of a rank coincide, and for minimal memory and bubble.
   const std::array<int, 3> turn =
       p % 2 ? std::array<int, 3>{2, 1, 1} : std::array<int, 3>{4, 1, 5};
   struct Timed {

@@ -1,5 +1,5 @@
-// The verifier: what each rank's list must hold, which transfers and
-// collectives belong together, and that nobody waits for ever.
+// The verifier: checks the contents of each rank's list, matches transfers and
+// collectives, and looks for deadlocks.
 
 #include "cleave/PipelineSchedule/Verify.h"
 
@@ -47,14 +47,14 @@ Program programOf(const LoweredTable &table, const Replay &replay) {
 
 namespace {
 
-// One end of a transfer on a rank; `wait` may be missing until it is found.
+// One end of a transfer on a rank; `wait` is set when the wait is found.
 struct End {
   int rank;
   size_t start;
   std::optional<size_t> wait;
 };
 
-// F, I and W of a stage and microbatch; B is both of the latter.
+// F, I and W of a stage and microbatch; B is both I and W.
 enum Pass { Forward, Input, Weight, passes };
 
 constexpr ActionKind passKinds[] = {ActionKind::F, ActionKind::I,
@@ -90,7 +90,7 @@ public:
 private:
   //--- Reading the lists --------------------------------------------------//
 
-  // Numbers replicas from 0 and finds the rank of each place in a pipeline.
+  // Numbers replicas from 0 and finds the rank of each pipeline index.
   bool nameReplicas() {
     std::map<int, int> numbers;
     for (const Program::Rank &rank : program.ranks)
@@ -191,8 +191,8 @@ private:
                items[i].action.phase == Phase::Start &&
                !items[i].isCollective();
     report.add("wait", rank, index,
-               later ? "stands before its start"
-                     : "waits for what is not started");
+               later ? "precedes its start"
+                     : "waits for a transfer that is not started");
   }
 
   //--- Passes and boundaries ----------------------------------------------//
@@ -209,13 +209,13 @@ private:
                (replicas > 1 ? " in pipeline " + std::to_string(replica) : ""),
            {}});
     }
-    mustPrecede(places[Forward], places[Input], "reads what this computes");
+    mustPrecede(places[Forward], places[Input], "reads its result");
     if (places[Weight].index != places[Input].index) // else one B
-      mustPrecede(places[Forward], places[Weight], "reads what this computes");
-    mustPrecede(places[Input], places[Weight], "reads what this computes");
+      mustPrecede(places[Forward], places[Weight], "reads its result");
+    mustPrecede(places[Input], places[Weight], "reads its result");
   }
 
-  // Both of one stage, so on one rank; B may be the same action.
+  // Checks two passes of one stage, which share a rank; one B may be both.
   void mustPrecede(const PassAt &first, const PassAt &second,
                    const std::string &why) {
     if (first.rank < 0 || second.rank < 0)
@@ -227,7 +227,7 @@ private:
                  {first});
     else if (second.index < first.index)
       report.add("order", first.rank, first.index,
-                 "stands after " + report.at(second) + ", which " + why,
+                 "comes after " + report.at(second) + ", which " + why,
                  {second});
   }
 
@@ -240,7 +240,7 @@ private:
               {stage + 1, ActionKind::SendB, m}, {stage, ActionKind::RecvB, m});
   }
 
-  // What `from` computes and `to` reads.
+  // Checks that `to` receives the value that `from` computes.
   void checkEdge(int replica, const PassAt &from, const PassAt &to,
                  const Action &send, const Action &receive) {
     if (from.rank < 0 || to.rank < 0)
@@ -248,8 +248,7 @@ private:
     if (from.rank == to.rank) {
       if (to.index < from.index)
         report.add("order", from.rank, from.index,
-                   "stands after " + report.at(to) +
-                       ", which reads what this computes",
+                   "comes after " + report.at(to) + ", which reads its result",
                    {to});
       else
         checkHandOver(replica, from, to, send, receive);
@@ -277,8 +276,8 @@ private:
     }
   }
 
-  // What stays on a rank may be handed over by a send and a receive that stand
-  // for a copy; nobody waits for it.
+  // A value that stays on its rank may be copied by a send and a receive,
+  // without waiting.
   void checkHandOver(int replica, const PassAt &from, const PassAt &to,
                      const Action &send, const Action &receive) {
     bool either = false;
@@ -305,7 +304,7 @@ private:
                  {from, to});
   }
 
-  // The one end of a transfer, on the rank of `owner`.
+  // The only end of a transfer, on the rank of `owner`.
   const End *endOf(int replica, const Action &action, const PassAt &owner,
                    const PassAt &other, const std::string &missing) {
     auto found = transfers.find({replica, action});
@@ -347,7 +346,7 @@ private:
                      "moves nothing that another rank computes or reads");
   }
 
-  // The n-th send of a channel meets its n-th receive.
+  // Checks that the n-th send of a channel matches its n-th receive.
   void checkChannels() {
     for (auto &[ranks, channel] : channels) {
       std::sort(channel.sends.begin(), channel.sends.end());
@@ -363,12 +362,12 @@ private:
                        report.at(received) +
                        " is expected: sends and receives are crossed",
                    {received});
-        break; // what follows is a consequence
+        break; // later mismatches are consequences
       }
     }
   }
 
-  // Starts in list order beside the message that they belong to.
+  // Pairs of the index of a start and the number of its message.
   struct Channel {
     std::vector<std::pair<size_t, size_t>> sends, receives;
   };

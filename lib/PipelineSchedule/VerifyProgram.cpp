@@ -1,5 +1,5 @@
-// Command lists as items of the verifier: launches and copies are left out,
-// called actions are put in their place.
+// Converts command lists to items of the verifier: launches and copies are left
+// out, called actions are inlined.
 
 #include "cleave/PipelineSchedule/VerifyProgram.h"
 
@@ -20,7 +20,7 @@ public:
       : source(source), action(action) {}
 
   Program run() {
-    // The first rank of every class.
+    // The first rank of every class represents it.
     for (int64_t rank = 0; rank < source.numRanks(); ++rank)
       first.try_emplace(source.classOf(rank), rank);
     for (auto [rankClass, rank] : first) {
@@ -69,7 +69,7 @@ private:
     }
   }
 
-  // False where the rank takes no part.
+  // Returns false if the rank takes no part.
   bool read(const program::Collective &collective, int64_t rank, Item &item) {
     std::vector<int64_t> members = membersOf(source, collective, rank);
     if (members.empty())
@@ -90,7 +90,7 @@ private:
     return true;
   }
 
-  // Members become their classes; the group keeps its order.
+  // The communicator of the members' classes, in the order of the group.
   int communicator(const std::string &name, const std::vector<int64_t> &members,
                    bool channel) {
     std::vector<int> ranks;
@@ -109,8 +109,8 @@ private:
   const program::Program &source;
   const std::string &action;
   Program result;
-  std::map<uint32_t, int64_t> first; // rank of a class
-  std::map<uint32_t, int> indexOf;   // its place in the result
+  std::map<uint32_t, int64_t> first; // first rank of each class
+  std::map<uint32_t, int> indexOf;   // its index in the result
   std::map<std::tuple<std::string, std::vector<int>, bool>, size_t>
       communicators;
   int tickets = 0;

@@ -1,4 +1,4 @@
-// Whether the command lists of a step are what its table says.
+// Checks that the command lists of a step match its table.
 
 #include "cleave/PipelineSchedule/VerifyProgram.h"
 
@@ -14,7 +14,7 @@ namespace cleave::pipeline {
 
 namespace {
 
-// What a command of a list is in the words of the table.
+// A command of a list, as the action of a table.
 struct Entry {
   Action action;
   Phase phase = Phase::Run;
@@ -64,8 +64,8 @@ private:
     return action ? std::optional<Action>(*action) : std::nullopt;
   }
 
-  // Passes and transfers; what moves parameters, gradients and stored inputs
-  // is left out.
+  // Passes and transfers; commands that move parameters, gradients or stored
+  // inputs are left out.
   std::vector<Entry> entriesOf(const std::vector<program::Command> &commands) {
     std::vector<Entry> found;
     std::map<int32_t, Action> started; // by token
@@ -92,7 +92,7 @@ private:
         found.push_back({*action, Phase::Start, "", i});
       } else if (std::holds_alternative<program::Copy>(commands[i].op) &&
                  isTransfer(action->kind)) {
-        // A message may be several copies.
+        // One message may consist of several copies.
         Entry entry{*action, Phase::Run, "", i};
         if (found.empty() || !(found.back() == entry))
           found.push_back(entry);
@@ -101,7 +101,7 @@ private:
     return found;
   }
 
-  // ".F.0", and not what moves parameters or updates them.
+  // Whether a called action, such as ".F.0", is a pass.
   static bool isPass(const std::string &called) {
     for (ActionKind kind :
          {ActionKind::F, ActionKind::I, ActionKind::W, ActionKind::B})
@@ -110,7 +110,7 @@ private:
     return false;
   }
 
-  // Of ".F.0" the F, if it is what the label says.
+  // The "F" of ".F.0", if it matches the label.
   std::string partOf(size_t index, const program::Call &call,
                      const Action &action) {
     const std::string &name = program.actions[call.action].name;
@@ -150,8 +150,8 @@ private:
     }
   }
 
-  // What the list should be. A stage may have no gradient of its input, or of
-  // its weights; a message of nothing is not sent.
+  // The expected list. A stage may have no input gradient or no weight
+  // gradients, and an empty message is not sent.
   std::vector<Entry> expected(const std::vector<Entry> &found) const {
     std::set<Action> moved;
     for (const Entry &entry : found)
@@ -179,7 +179,7 @@ private:
     return entries;
   }
 
-  // What follows the first difference is a consequence.
+  // Reports the first difference; later ones are consequences.
   void compare(const std::vector<Entry> &found,
                const std::vector<Entry> &wanted) {
     auto [at, want] =
@@ -194,7 +194,7 @@ private:
                          " lacks " + print(*want) +
                          (want->called.empty() ? "" : " (a call)");
       if (at != found.end())
-        text += " where " + placed(at->index).text + " stands";
+        text += ", but has " + placed(at->index).text + " in its place";
       findings.push_back({"once", text, {}});
       if (at != found.end())
         findings.back().places = {placed(at->index)};
@@ -202,13 +202,14 @@ private:
       report("once", at->index,
              "is there more often than in the table of its rank");
     } else {
-      report("order", at->index, "stands where the table has " + print(*want));
+      report("order", at->index, "is where the table has " + print(*want));
     }
   }
 
   //--- Slots --------------------------------------------------------------//
 
-  // A microbatch in a slot of an arena, and its last command there.
+  // The microbatch in a slot of an arena, and the last command that used it
+  // there.
   struct Holder {
     int microbatch = -1;
     size_t last = 0;
@@ -220,7 +221,7 @@ private:
                : 0;
   }
 
-  // Arenas and slots that a command of a list touches.
+  // The arenas and slots that a command accesses.
   std::set<std::pair<int32_t, int64_t>>
   slotsOf(const program::Command &command) {
     std::vector<Touch> touches;
@@ -252,7 +253,7 @@ private:
     readLoads();
     std::map<int32_t, size_t> started; // starts by token
     for (size_t i = 0; i < commands.size(); ++i) {
-      size_t what = i; // a wait ends what its start touches
+      size_t what = i; // a wait accesses the slots of its start
       if (auto *wait = std::get_if<program::Wait>(&commands[i].op)) {
         auto start = started.find(wait->token);
         if (start == started.end())
@@ -267,11 +268,11 @@ private:
         continue;
       for (auto [arena, slot] : slotsOf(commands[what]))
         if (!hold(i, action->microbatch, arena, slot))
-          return; // what follows is a consequence
+          return; // later findings are consequences
     }
   }
 
-  // Inputs are kept before the step, in its slots.
+  // Inputs are stored in slots of the step before it runs.
   void readLoads() {
     for (int m = 0; m < origin.table.microbatches; ++m)
       if (const program::Action *load =
@@ -324,10 +325,10 @@ private:
   const StepOrigin &origin;
   const int rank;
   std::vector<Finding> &findings;
-  const program::Action *step; // none: nothing is called
-  int64_t globalRank = 0;      // the first of its class
+  const program::Action *step; // null: nothing is called
+  int64_t globalRank = 0;      // the first rank of its class
   std::map<uint32_t, std::vector<Touch>> calledTouches;
-  // By arena and microbatch: the slot, and what touched it first.
+  // The slot by arena and microbatch, and the first command that accessed it.
   std::map<std::pair<int32_t, int>, std::pair<int64_t, std::string>> slotOf;
   std::map<std::pair<int32_t, int64_t>, Holder> holders;
   std::set<std::pair<int32_t, int>> taken;
@@ -338,7 +339,7 @@ private:
 std::vector<Finding> verifyStep(const program::Program &program,
                                 const StepOrigin &origin, size_t most) {
   std::vector<Finding> findings;
-  // A program that only infers has no step.
+  // A program for inference alone has no step.
   if (std::none_of(program.actions.begin(), program.actions.end(),
                    [&](const program::Action &action) {
                      return action.name == origin.action;

@@ -1,6 +1,5 @@
-// Schedules on one stage per rank that keep gradients of weights back to fill
-// the places where a rank would wait (Qi et al., Zero Bubble Pipeline
-// Parallelism).
+// Schedules with one stage per rank that defer weight gradients to fill the
+// bubbles (Qi et al., Zero Bubble Pipeline Parallelism).
 
 #include "Generators.h"
 
@@ -10,9 +9,9 @@ namespace cleave::pipeline {
 
 namespace {
 
-// `ahead` forward passes first, then an input gradient before each further one.
-// W follows its I by `lag` microbatches, so that at most ahead + lag
-// activations are held.
+// First come `ahead` forward passes, then an input gradient before each further
+// forward pass. W follows its I by `lag` microbatches, so that a rank holds at
+// most ahead + lag activations.
 void fillRank(Table &table, int rank, int ahead, int lag) {
   const int m = table.microbatches;
   std::vector<Action> &list = table.actions[rank];
@@ -31,13 +30,14 @@ void fillRank(Table &table, int rank, int ahead, int lag) {
 
 } // namespace
 
-// As many forward passes ahead as 1F1B, and its memory.
+// ZB-H1: as many forward passes ahead as 1F1B, with its memory.
 void fillZeroBubble1(Table &table) {
   for (int rank = 0; rank < table.ranks; ++rank)
     fillRank(table, rank, table.ranks - rank, rank);
 }
 
-// Nearly twice as many: no rank waits between its first and its last action.
+// ZB-H2: nearly twice as many, so that no rank waits between its first and its
+// last action.
 void fillZeroBubble2(Table &table) {
   for (int rank = 0; rank < table.ranks; ++rank)
     fillRank(table, rank, 2 * (table.ranks - rank) - 1, 2 * rank);

@@ -21,8 +21,8 @@ static bool isMovable(Operation *op) {
   return mayOverlap(op) && !isPlaced(cast<rt::CollectiveOp>(op));
 }
 
-/// rt-split-async starts it where it stands and ends it before its first
-/// reader.
+/// Whether rt-split-async starts the collective at its place and ends it before
+/// its first reader.
 static bool isPinned(Operation *op) {
   return mayOverlap(op) && isPlaced(cast<rt::CollectiveOp>(op));
 }
@@ -50,7 +50,7 @@ Action::Action(func::FuncOp func, const ActionPlan &memory,
                const CommandTimes &times)
     : contention(times.contention()), block(actionBody(func)),
       end(block.getTerminator()) {
-  SmallVector<int64_t> positions; // of steps
+  SmallVector<int64_t> positions; // position of each step in the block
   int64_t position = 0;
   for (Operation &op : block) {
     positionOf[&op] = position++;
@@ -64,7 +64,7 @@ Action::Action(func::FuncOp func, const ActionPlan &memory,
     if (&op == end)
       continue;
     Step &step = steps.emplace_back();
-    // What comes under a condition is not reckoned with.
+    // Collectives under a condition are not modelled.
     if (isPinned(&op)) {
       step.starts = transferOf[&op] = collectives.size();
       collectives.push_back(cast<rt::CollectiveOp>(op));
@@ -94,7 +94,7 @@ Action::Action(func::FuncOp func, const ActionPlan &memory,
     live.push_back(change[at]);
 }
 
-/// From when on it may start, who waits for it, and what memory that takes.
+/// Fills in when the collective may start, who waits for it, and its memory.
 void Action::addTransfer(Transfer &transfer, rt::CollectiveOp collective,
                          const ActionPlan &memory) {
   transfer.need = ops.size();
@@ -128,7 +128,7 @@ void Action::addTransfer(Transfer &transfer, rt::CollectiveOp collective,
     }
     transfer.heldBytes += bytesOf(
         operand, [&](const Storage &storage) { return storage.last == at; });
-    // Whoever overwrites it waits.
+    // A command that overwrites the operand waits for the collective.
     for (OpOperand &use : operand.getUses())
       if (overwrites(use) && positionOf[use.getOwner()] > at)
         transfer.need = std::min(transfer.need, stepOf[use.getOwner()]);
@@ -158,15 +158,15 @@ bool Action::isEmpty() const {
                       [](const Transfer &transfer) { return transfer.pinned; });
 }
 
-/// Storage, or what an argument and the result that replaces it share.
+/// A value's storage; an argument and the result that replaces it share one.
 static int64_t placeOf(Value value, const ActionPlan &memory) {
   int64_t storage = memory.placeOf(value).storage;
   int64_t boundary = memory.storages[storage].boundary;
   return boundary >= 0 ? ~boundary : storage;
 }
 
-/// Which places an operation overwrites: what is there before has no other
-/// readers behind it.
+/// Calls `fn` for each place that an operation overwrites. The old value has no
+/// readers after the operation.
 static void forEachWrite(Operation *op, const ActionPlan &memory,
                          llvm::function_ref<void(int64_t)> fn) {
   auto command = dyn_cast<rt::CommandOpInterface>(op);
@@ -201,14 +201,16 @@ std::vector<Placed> Action::list(const OverlapPlan &plan,
     };
     if (auto step = stepOf.find(&op); step != stepOf.end() && &op != end)
       placed.seconds = isMovable(&op) ? 0 : steps[step->second].seconds;
-    // What a condition holds for is told by attributes alone: it stays as well.
+    // A command under a condition is tied to it by an attribute alone, so it
+    // stays.
     placed.moves = isa<rt::CommandOpInterface>(op) && op.getNumResults() > 0 &&
                    !isPinned(&op) && !op.hasAttr(kWhenAttrName) &&
                    (isMovable(&op) || !isa<rt::CollectiveOp, rt::WaitOp>(op));
     for (Value operand : op.getOperands())
       if (Operation *def = operand.getDefiningOp())
         follow(positionOf.at(def));
-    // Readers of what is overwritten stay on their side of it.
+    // Readers of an overwritten value stay on their side of the command that
+    // overwrites it.
     for (Value operand : op.getOperands()) {
       if (!isa<RankedTensorType>(operand.getType()))
         continue;
@@ -225,7 +227,7 @@ std::vector<Placed> Action::list(const OverlapPlan &plan,
       known.writer = at;
     });
   }
-  // What hides a collective that could not be elsewhere stays.
+  // Commands that hide a collective whose start cannot be moved stay.
   SmallVector<size_t> starts(transfers.size());
   for (const OverlapPlan::Event &event : plan.events)
     if (event.starts)

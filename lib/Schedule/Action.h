@@ -1,4 +1,4 @@
-// The commands of one function as OverlapPlan.h and FillWaits.h see them.
+// The commands of one function, as OverlapPlan.h and FillWaits.h model them.
 
 #ifndef CLEAVE_LIB_SCHEDULE_ACTION_H
 #define CLEAVE_LIB_SCHEDULE_ACTION_H
@@ -11,28 +11,27 @@
 
 namespace cleave::schedule {
 
-/// Views take no memory of their own: they may stand where they are read.
+/// Moves views, which take no memory, to their first readers.
 void sinkViews(mlir::Block &block);
 
 class Action {
 public:
-  /// `memory`: what lives when, in the order that the function has now.
+  /// `memory`: the lifetimes of values in the function's current order.
   Action(mlir::func::FuncOp func, const memory::ActionPlan &memory,
          const CommandTimes &times);
 
-  /// The most bytes alive at once, and what the largest collective gives.
+  /// The peak of live bytes, and the result bytes of the largest collective.
   int64_t most() const { return mostAlive; }
   int64_t largestResult() const;
-  /// Whether no collective may start elsewhere than where it stands.
+  /// Whether no collective can be moved.
   bool isEmpty() const;
 
   OverlapPlan plan(int64_t budget) const {
     return planOverlap(steps, transfers, live, budget, contention);
   }
-  /// Moves commands to where the plan waits. False where there is nothing to
-  /// move.
+  /// Moves commands into the waits of the plan. Returns false if nothing moves.
   bool fillWaits(const OverlapPlan &plan, const memory::ActionPlan &memory);
-  /// Starts and ends collectives as planned.
+  /// Places the starts and ends of collectives as planned.
   void apply(const OverlapPlan &plan);
 
 private:

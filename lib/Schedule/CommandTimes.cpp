@@ -1,4 +1,4 @@
-// How long commands take; see CommandTimes.h.
+// Modelled times of commands; see CommandTimes.h.
 
 #include "CommandTimes.h"
 
@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::schedule;
 
-/// The parts of mesh axes over which a collective goes.
+/// The mesh axes, or parts of axes, that a collective communicates over.
 static SmallVector<dist::AxisRefAttr> axesOf(dist::MeshAttr mesh,
                                              rt::CollectiveOp collective) {
   SmallVector<dist::AxisRefAttr> refs;

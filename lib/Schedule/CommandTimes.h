@@ -1,4 +1,4 @@
-// How long commands take on the machine of a cluster.toml.
+// Modelled times of commands on the machine of a cluster.toml.
 
 #ifndef CLEAVE_LIB_SCHEDULE_COMMANDTIMES_H
 #define CLEAVE_LIB_SCHEDULE_COMMANDTIMES_H
@@ -12,14 +12,15 @@ namespace cleave::schedule {
 
 class CommandTimes {
 public:
-  /// For commands of `module`, which has one mesh. Errors are reported there.
+  /// For the commands of `module`, which has one mesh. Reports errors there.
   static mlir::FailureOr<CommandTimes> load(mlir::ModuleOp module,
                                             const std::string &cluster);
 
-  /// Seconds of one rank; of a collective, from its start to its end. Products
-  /// by the curve of rates, all else by the bytes that it reads and writes.
+  /// Seconds on one rank; for a collective, from its start to its end. Matrix
+  /// products use the measured rate curve, other commands the bytes that they
+  /// read and write.
   double of(mlir::Operation *op) const;
-  /// By which share of its time computing takes longer beside a collective.
+  /// The fraction by which compute is slower while a collective runs.
   double contention() const { return cluster.contention; }
 
 private:

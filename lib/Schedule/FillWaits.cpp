@@ -1,4 +1,4 @@
-// What is computed where collectives are waited for; see FillWaits.h.
+// Moves compute into the waits for collectives; see FillWaits.h.
 
 #include "FillWaits.h"
 
@@ -11,7 +11,7 @@ using namespace cleave::schedule;
 
 namespace {
 
-/// How far from a reader commands are looked for.
+/// How many commands before and after a reader are considered.
 constexpr size_t kWindow = 256;
 
 class Filler {
@@ -37,7 +37,7 @@ private:
     return list[command].moves && !list[command].fills;
   }
 
-  /// A collective starts as soon as its operands are known.
+  /// A collective can start as soon as its operands are available.
   size_t startOf(size_t collective) const {
     size_t start = 0;
     for (size_t command : list[collective].after)
@@ -45,8 +45,8 @@ private:
     return start;
   }
 
-  /// Moves what stands before the collective's start behind it. Returns the
-  /// seconds that are filled.
+  /// Moves commands from before the collective's start to after it. Returns the
+  /// seconds of the wait that they fill.
   double takeEarlier(const Wait &wait, double missing) {
     const size_t end = position[wait.reader], start = startOf(wait.collective);
     const size_t first = end > kWindow ? end - kWindow : 0;
@@ -54,7 +54,7 @@ private:
     size_t begin = end;
     for (size_t at = end; at-- > first && filled < missing;) {
       size_t command = order[at];
-      // What reads it has to come along.
+      // A command can move only if its readers before `end` move, too.
       bool stays = llvm::any_of(list[command].before, [&](size_t reader) {
         return position[reader] < end && !chosen[reader];
       });
@@ -65,7 +65,7 @@ private:
       if (at < start)
         filled += list[command].seconds;
     }
-    // What computes nothing comes along with what it reads only.
+    // A command without compute moves only if it depends on a moved command.
     for (size_t at = begin; at < end; ++at) {
       size_t command = order[at];
       if (chosen[command] && list[command].seconds == 0 &&
@@ -80,7 +80,7 @@ private:
     return filled;
   }
 
-  /// Moves what stands behind the reader before it.
+  /// Moves commands from after the reader to before it.
   void takeLater(const Wait &wait, double missing) {
     const size_t reader = position[wait.reader];
     const size_t last = std::min(order.size(), reader + kWindow);
@@ -98,7 +98,7 @@ private:
       filled += list[command].seconds;
       end = at + 1;
     }
-    // What computes nothing comes along with what reads it only.
+    // A command without compute moves only if a moved command depends on it.
     for (size_t at = end; at-- > reader;) {
       size_t command = order[at];
       if (chosen[command] && list[command].seconds == 0 &&
@@ -112,7 +112,8 @@ private:
       chosen[order[at]] = false;
   }
 
-  /// Brings what is chosen in [begin, end) to the end, or the beginning, of it.
+  /// Moves the chosen commands of [begin, end) to its end (`behind`) or its
+  /// beginning.
   void gather(size_t begin, size_t end, bool behind) {
     for (size_t at = begin; at < end; ++at)
       if (chosen[order[at]])

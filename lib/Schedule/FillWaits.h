@@ -1,13 +1,12 @@
-// An order of commands in which something is computed where collectives were
-// waited for.
+// Reorders commands so that exposed collectives are overlapped with compute.
 //
-// Commands are in an order that works, and a plan says which collectives are
-// waited for and how long. For each of these, commands that neither lead to it
-// nor follow from it move between its start and its first reader: those before
-// it first, from the nearest on (the gradient of a matrix, where the input's
-// has to be sent), as their operands live on the shortest; then those behind
-// its reader. All else keeps its order. This is list scheduling with the given
-// order as the priority, of commands within a window.
+// The given order is valid, and a plan says which collectives are waited for
+// and how long. For each of these, independent commands move between its start
+// and its first reader: first commands from before its start, the nearest
+// first, as their operands live on for the shortest time (for example, the
+// gradient of a weight, when the gradient of the input is sent); then commands
+// from after its reader. All other commands keep their order. This is list
+// scheduling with the given order as the priority, within a window of commands.
 
 #ifndef CLEAVE_LIB_SCHEDULE_FILLWAITS_H
 #define CLEAVE_LIB_SCHEDULE_FILLWAITS_H
@@ -19,25 +18,25 @@
 
 namespace cleave::schedule {
 
-/// What stands at one place of the list; others are named by their places.
+/// A command of the list. Commands refer to each other by their positions.
 struct Placed {
-  /// For which it computes; 0: it may come along, but fills nothing.
+  /// Compute time; a command with 0 may be moved along, but fills nothing.
   double seconds = 0;
   bool moves = false;
-  /// It hides another collective where it is.
+  /// Whether it hides another collective at its present position.
   bool fills = false;
-  /// What must come before it, and behind it.
+  /// Commands that must precede it (`after`) or follow it (`before`).
   llvm::SmallVector<size_t, 4> after, before;
 };
 
-/// A collective that is waited for, who waits, and how long.
+/// An exposed collective, the reader that waits for it, and how long.
 struct Wait {
   size_t collective = 0, reader = 0;
   double seconds = 0;
 };
 
-/// `waits` in the order of their readers. Returns the places in their new
-/// order.
+/// Takes `waits` in the order of their readers. Returns the commands' old
+/// positions in their new order.
 std::vector<size_t> fillWaits(std::vector<Placed> list,
                               llvm::ArrayRef<Wait> waits);
 

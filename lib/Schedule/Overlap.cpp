@@ -1,4 +1,4 @@
-// rt-overlap: collectives while others compute.
+// rt-overlap: overlaps collectives with compute.
 
 #include "Action.h"
 
@@ -28,8 +28,8 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       sinkViews(actionBody(func));
       communicates |= llvm::any_of(actionBody(func), isCollective);
     }
-    // Stages wait for each other, too, for which `rt.overlap` says how long
-    // they take.
+    // Pipeline stages wait for each other's messages, and `rt.overlap` records
+    // how long stages take, so it is needed even without collectives.
     if (!communicates &&
         llvm::all_of(stagesOf(module), [](int64_t stage) { return stage < 0; }))
       return;
@@ -60,7 +60,8 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       largest = std::max(largest, planned.back());
       plain.push_back(std::move(*memory));
     }
-    // What named buffers leave. Slots of pipelines are counted later.
+    // The memory that named buffers leave. Slots of pipelines are counted
+    // later.
     int64_t room = std::numeric_limits<int64_t>::max();
     if (limit > 0 && stage < 0) {
       room = limit;
@@ -74,8 +75,9 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
     return success();
   }
 
-  /// `memory`, `bytes`: planned for the function as it is; `largest`: for any
-  /// of those that use the same memory; `room`: the most that there is.
+  /// `memory` and `bytes` are planned for the function as it is; `largest` is
+  /// the maximum of `bytes` over the functions that share the memory; `room` is
+  /// the memory limit.
   LogicalResult overlap(func::FuncOp func, const BoundaryTable &table,
                         ActionPlan memory, int64_t bytes, int64_t largest,
                         int64_t room, const CommandTimes &times) {
@@ -105,20 +107,20 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       if (failed(placed))
         return failure();
     }
-    // The plain order, in which nothing starts early.
+    // The original order, in which no collective starts early.
     if (!*placed)
       note(func, Action(func, memory, times).plan(/*budget=*/-1));
     return success();
   }
 
-  /// Moves commands to where collectives are waited for, as long as that makes
-  /// the function faster and no more than `budget` bytes are alive at once.
-  /// Returns what the function was, or null where none has moved.
+  /// Moves commands into the waits for collectives, as long as this makes the
+  /// function faster and no more than `budget` bytes are live at once. Returns
+  /// the original function, or null if nothing moved.
   static FailureOr<OwningOpRef<func::FuncOp>>
   fillWaits(func::FuncOp func, const BoundaryTable &table, ActionPlan &memory,
             int64_t budget, const CommandTimes &times) {
     constexpr int kRounds = 4;
-    /// Shares of the time that a function takes.
+    /// Fractions of the modelled time of the function.
     constexpr double kWorthwhile = 0.02, kFaster = 0.005;
     OwningOpRef<func::FuncOp> plain;
     for (int round = 0; round < kRounds; ++round) {
@@ -148,13 +150,14 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
     return std::move(plain);
   }
 
-  /// Starts and ends collectives so that planned memory is `allowed` at most.
-  /// False where that cannot be had; the function is as it was then.
+  /// Starts and ends collectives so that planned memory is at most `allowed`.
+  /// Returns false, and leaves the function as it was, if that is impossible.
   static FailureOr<bool> place(func::FuncOp func, const BoundaryTable &table,
                                ActionPlan &memory, int64_t bytes,
                                int64_t allowed, const CommandTimes &times) {
     int64_t missing = 0;
-    // Planned memory may be more than what is alive; then less may be.
+    // Planned memory may exceed the live bytes, because of gaps; then the
+    // budget of live bytes is reduced.
     for (int attempt = 0; attempt < 3; ++attempt) {
       Action action(func, memory, times);
       int64_t budget = allowed - (bytes - action.most()) - missing;
@@ -176,7 +179,7 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
     return false;
   }
 
-  /// Takes the function back to what it was.
+  /// Restores the previous function.
   static LogicalResult restore(func::FuncOp func,
                                OwningOpRef<func::FuncOp> before,
                                const BoundaryTable &table, ActionPlan &memory) {

@@ -1,4 +1,4 @@
-// When collectives start and end; see OverlapPlan.h.
+// Plans when collectives start and end; see OverlapPlan.h.
 
 #include "OverlapPlan.h"
 
@@ -11,10 +11,11 @@ using namespace cleave::schedule;
 
 namespace {
 
-/// Estimates err: a collective may start so many times earlier than they say
-/// that it must, and ends only after so many times its own duration.
+/// Allowance for errors of the estimates: a collective may start when the time
+/// left before its reader is kEarly times the backlog, and ends early only
+/// kLate times its own duration after its start.
 constexpr double kEarly = 2, kLate = 1.25;
-/// Collectives that are looked at before a step.
+/// The number of collectives that are considered before a step.
 constexpr size_t kWindow = 64;
 
 class Replay {
@@ -45,7 +46,8 @@ public:
   OverlapPlan run() {
     for (size_t at = 0; at < steps.size(); ++at) {
       endWhatIsDone(at);
-      // What is read here cannot wait; what can be sent behind it is queued.
+      // Collectives that this step reads must start; others that fit into the
+      // wait are queued after them.
       SmallVector<size_t> needed;
       for (size_t i = firstRead; i < read.size(); ++i) {
         if (transfers[read[i]].need > at)
@@ -60,7 +62,7 @@ public:
         begin = std::max(begin, states[k].done);
       fill(at, begin);
       for (size_t k : needed)
-        if (!states[k].ended) // for the sake of another one
+        if (!states[k].ended) // may have ended as a dependence
           end(k, at);
       const Step &step = steps[at];
       if (step.starts)
@@ -96,13 +98,14 @@ private:
     double done = 0;
   };
 
-  /// Until then nothing is computed.
+  /// Advances to `until` without computing.
   void wait(double until) {
     plan.exposed += std::max(0.0, until - now);
     now = std::max(now, until);
   }
 
-  /// How long a step computes that begins then, beside what is under way.
+  /// The duration of a step that begins at `begin`, slowed down by the
+  /// collectives in flight.
   double lasts(const Step &step, double begin) const {
     double shared = std::max(0.0, link - begin);
     return shared >= step.seconds * slower
@@ -142,8 +145,8 @@ private:
     llvm::erase(holding, k);
   }
 
-  /// Ends what nobody reads for long where its operands take memory, or where
-  /// others may start then.
+  /// Ends collectives early if their operands take memory that is needed, or if
+  /// they are done and others wait for them or their operands take memory.
   void endWhatIsDone(size_t at) {
     while (firstRead < read.size() && states[read[firstRead]].ended)
       ++firstRead;
@@ -187,7 +190,8 @@ private:
     return true;
   }
 
-  /// Queues as much as can be sent until the step, which begins then, is over.
+  /// Starts as many collectives as fit into the link's time until the step,
+  /// which begins at `begin`, is over.
   void fill(size_t at, double begin) {
     auto over = [&] {
       return begin + (steps[at].communicates ? 0 : lasts(steps[at], begin));
@@ -201,7 +205,7 @@ private:
           continue;
         ++looked;
         backlog += transfers[k].seconds;
-        // The next chance comes when this step is over.
+        // The next chance to start a collective is at the end of this step.
         double left = begins[transfers[k].need] - begins[at + 1];
         if (!mayStart(k, at) || left > kEarly * backlog || !fits(k, at))
           continue;
@@ -230,13 +234,14 @@ private:
   llvm::ArrayRef<Transfer> transfers;
   std::vector<int64_t> live;
   const int64_t budget;
-  const double slower; ///< times as long as alone
+  const double slower; ///< duration of overlapped compute, relative
   std::vector<State> states;
-  std::vector<double> begins{0}; ///< of each step, if nothing were waited for
+  std::vector<double> begins{0}; ///< start times without any waits
   llvm::SmallVector<size_t> read, unread;
   size_t firstRead = 0, firstUnread = 0;
-  /// Those whose operands take memory until they end, or that others wait for:
-  /// before and behind their places.
+  /// Collectives whose operands take memory until they end, or that other
+  /// collectives depend on: those whose place is not yet reached (`byPlace`),
+  /// and those after it (`holding`).
   std::deque<size_t> byPlace;
   llvm::SmallVector<size_t> holding;
   double now = 0, link = 0;

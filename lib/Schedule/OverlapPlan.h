@@ -1,12 +1,12 @@
-// When collectives start and end, of commands in a fixed order.
+// Plans when collectives start and end; the order of commands is fixed.
 //
-// A list of commands is replayed with two resources: what computes, in order,
-// and what communicates, one collective after the other. Before each command,
-// collectives start whose operands are known, as long as the communicating one
-// has time for them: first those that are read soonest, no earlier than what
-// still has to be sent asks for, and as memory allows; then those that nobody
-// waits for, such as sums of gradients. A collective ends before its first
-// reader or, so that its operands' memory becomes free, when it is done.
+// The list of commands is simulated with two resources: compute, which runs
+// commands in order, and a link, which runs one collective after the other.
+// Before each command, collectives with available operands start as long as the
+// link has time for them: first those that are read soonest, not earlier than
+// the backlog of the link requires, and as memory allows; then those that no
+// command waits for, such as sums of gradients. A collective ends before its
+// first reader or, to free the memory of its operands, when it is done.
 
 #ifndef CLEAVE_LIB_SCHEDULE_OVERLAPPLAN_H
 #define CLEAVE_LIB_SCHEDULE_OVERLAPPLAN_H
@@ -20,28 +20,28 @@
 
 namespace cleave::schedule {
 
-/// A command that stays where it is.
+/// A command that is not moved.
 struct Step {
   double seconds = 0;
-  /// A collective that starts and ends here.
+  /// A synchronous collective.
   bool communicates = false;
   /// The pinned transfer that starts here.
   std::optional<size_t> starts = std::nullopt;
 };
 
-/// A collective that may start and end elsewhere. Places are steps: what is at
-/// step i happens before it; as many as there are steps: at the end.
+/// A collective that may start and end elsewhere. Places are steps: step i
+/// means before command i, and the number of steps means the end.
 struct Transfer {
   double seconds = 0;
-  /// Where it stands, from where on its operands are known, and who reads it.
+  /// The original place, the earliest start, and the first reader.
   size_t place = 0, ready = 0, need = 0;
-  /// Starts at the step that says so: others have decided when. No events of it
-  /// are planned.
+  /// It starts at the step with `starts`, which another pass decided. No events
+  /// are planned for it.
   bool pinned = false;
   /// Collectives that must have ended before.
   llvm::SmallVector<size_t, 1> after;
-  /// What its results take, and those of its operands that nobody reads behind
-  /// its place.
+  /// Bytes of its results, and of those operands that nothing reads after its
+  /// place.
   int64_t resultBytes = 0, heldBytes = 0;
 };
 
@@ -51,24 +51,22 @@ struct OverlapPlan {
     bool starts; ///< or ends
     size_t transfer;
   };
-  /// Seconds in which nothing is computed before a step, as it needs the
-  /// transfer.
+  /// Seconds without compute before `step`, which needs `transfer`.
   struct Wait {
     size_t transfer, step;
     double seconds;
   };
-  /// In the order in which they are to happen.
+  /// In the order in which they happen.
   std::vector<Event> events;
   std::vector<Wait> waits;
-  /// Of all commands, as long as they take beside collectives, of all
-  /// collectives, and of these what nothing hides.
+  /// Seconds: of all compute, including its slowdown by collectives; of all
+  /// collectives; and of collectives that no compute hides.
   double compute = 0, communication = 0, exposed = 0;
 };
 
-/// `live`: bytes that are alive during each step where collectives start and
-/// end at their places. At no step shall more than `budget` be.
-/// `contention`: by which share of its time computing takes longer beside a
-/// collective.
+/// `live`: live bytes during each step if collectives start and end at their
+/// places. The plan keeps them at most `budget` at every step. `contention`:
+/// the fraction by which compute is slower while a collective runs.
 OverlapPlan planOverlap(llvm::ArrayRef<Step> steps,
                         llvm::ArrayRef<Transfer> transfers,
                         std::vector<int64_t> live, int64_t budget,

@@ -1,4 +1,4 @@
-// rt-schedule: the order of commands.
+// rt-schedule: orders the commands.
 
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/BoundaryTable.h"
@@ -12,8 +12,8 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Moving it down keeps nothing alive for longer: it moves data and reads only
-/// what lives for the whole action.
+/// Whether moving the command down extends no lifetime: it moves data, and all
+/// its operands live for the whole action.
 static bool sinks(Operation *op) {
   if (!isa<rt::FillOp, rt::AliasOp, rt::CopyOp>(op))
     return false;
@@ -31,7 +31,7 @@ struct SchedulePass : cleave::impl::SchedulePassBase<SchedulePass> {
       SmallVector<Operation *> ops;
       for (Operation &op : actionBody(func))
         ops.push_back(&op);
-      // Readers first, so that what they read follows them down.
+      // Readers are visited first, so that their operands can follow them down.
       for (Operation *op : llvm::reverse(ops)) {
         if (!sinks(op))
           continue;

@@ -1,4 +1,4 @@
-// A collective as a start and an end.
+// Splits a collective into a start and an end.
 
 #ifndef CLEAVE_LIB_SCHEDULE_SPLIT_H
 #define CLEAVE_LIB_SCHEDULE_SPLIT_H
@@ -7,16 +7,15 @@
 
 namespace cleave::schedule {
 
-/// Whether a collective's start and end may lie apart: what comes under a
-/// condition ends where it begins.
+/// Whether a collective may be asynchronous; one under a condition may not.
 bool maySplit(rt::CollectiveOp collective);
-/// Tiles of a ring and rows of experts start where the passes that make them
-/// have put them.
+/// Whether the collective's start was already placed: the passes that create
+/// the tiles of a ring and the dispatch of experts place them.
 bool isPlaced(rt::CollectiveOp collective);
 
-/// The start of a collective that is still there.
+/// Creates the start of a collective, which remains in place.
 rt::CollectiveOp startOf(mlir::OpBuilder &b, rt::CollectiveOp collective);
-/// Ends what `startOf` has given, and takes the collective's place.
+/// Creates the end of `started` and replaces the collective by it.
 void endOf(mlir::OpBuilder &b, rt::CollectiveOp started,
            rt::CollectiveOp collective);
 

@@ -1,4 +1,4 @@
-// rt-split-async: transfers that are on their way while others compute.
+// rt-split-async: makes collectives asynchronous.
 
 #include "Split.h"
 
@@ -14,8 +14,7 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Whether something is computed between the two, so that a transfer could go
-/// on meanwhile.
+/// Whether there is compute between the two that can hide a transfer.
 static bool computesBetween(Operation *from, Operation *to) {
   for (Operation *op = from->getNextNode(); op && op != to;
        op = op->getNextNode())

@@ -1,4 +1,4 @@
-// rt-verify-order: collectives meet and end.
+// rt-verify-order: checks that collectives match and end.
 
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/BoundaryTable.h"

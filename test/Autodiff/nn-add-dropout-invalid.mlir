@@ -6,7 +6,7 @@ func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
   %t = nn.transpose %x [1, 0, 2] : tensor<2x3x4xf32> -> tensor<3x2x4xf32>
   %f = nn.reshape %t : tensor<3x2x4xf32> -> tensor<6x4xf32>
-  // expected-error @below {{which are whose is not known here}}
+  // expected-error @below {{it is not known here which elements belong to which sample}}
   %b = nn.einsum "rd,de->re" %f, %w : tensor<6x4xf32>, tensor<4x4xf32> -> tensor<6x4xf32>
   %x1 = arith.addf %f, %b : tensor<6x4xf32>
   %y = nn.einsum "rd,de->re" %x1, %w : tensor<6x4xf32>, tensor<4x4xf32> -> tensor<6x4xf32>
@@ -18,7 +18,7 @@ func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter
 // -----
 
 // A prediction is no branch.
-// expected-error @below {{no place for dropout was found: nothing that a weight computes from a stream joins it again}}
+// expected-error @below {{no place for dropout was found: no branch with a weight is added to a residual stream}}
 func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                 %x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {

@@ -212,7 +212,7 @@ func.func @forward_step(%x: tensor<6xi64> {nn.batch_dim = 0 : i64, nn.name = "x"
                         %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %i = nn.iota dim = 0 : tensor<6xi64>
-  // expected-error @below {{'arith.muli' reads an order of samples, or what depends on several of them, beside single samples}}
+  // expected-error @below {{'arith.muli' reads single samples together with an order of samples, or with a value that depends on several of them}}
   %0 = arith.muli %x, %i : tensor<6xi64>
   %1 = arith.sitofp %0 : tensor<6xi64> to tensor<6xf32>
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6xf32>
@@ -266,7 +266,7 @@ func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
   %all = nn.broadcast %w dims = [] : tensor<f32> -> tensor<6x8xf32>
   %y = arith.mulf %x, %all : tensor<6x8xf32>
-  // expected-error @below {{'nn.reshape' places samples otherwise in the graph of a microbatch than in that of the batch}}
+  // expected-error @below {{'nn.reshape' has another layout of samples in the graph of a microbatch than in that of the batch}}
   %0 = nn.reshape %y : tensor<6x8xf32> -> tensor<8x6xf32>
   %1 = nn.softmax %0 : tensor<8x6xf32>
   %2 = nn.reshape %1 : tensor<8x6xf32> -> tensor<6x8xf32>
@@ -296,7 +296,7 @@ func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "
   %0 = nn.reshape %all : tensor<6x8xf32> -> tensor<8x6xf32>
   %1 = nn.softmax %0 : tensor<8x6xf32>
   %2 = nn.reshape %1 : tensor<8x6xf32> -> tensor<6x8xf32>
-  // expected-error @below {{'arith.mulf' reads an order of samples, or what depends on several of them, beside single samples}}
+  // expected-error @below {{'arith.mulf' reads single samples together with an order of samples, or with a value that depends on several of them}}
   %3 = arith.mulf %2, %x : tensor<6x8xf32>
   %4 = nn.reduce sum %3 dims = [0, 1] : tensor<6x8xf32> -> tensor<f32>
   return %4 : tensor<f32>
@@ -317,7 +317,7 @@ func.func @forward(%x: tensor<2x3x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x",
 func.func @forward_step(%x: tensor<6x3x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
                         %w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
-  // expected-error @below {{'nn.transpose' places samples otherwise in the graph of a microbatch than in that of the batch}}
+  // expected-error @below {{'nn.transpose' has another layout of samples in the graph of a microbatch than in that of the batch}}
   %0 = nn.transpose %x [0, 2, 1] : tensor<6x3x3xf32> -> tensor<6x3x3xf32>
   %all = nn.broadcast %w dims = [2] : tensor<3xf32> -> tensor<6x3x3xf32>
   %1 = arith.mulf %0, %all : tensor<6x3x3xf32>

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics --nn-add-optimizer
 
 // Norm, rate and loss are scalars of one type.
-// expected-error @below {{parameter 's' is 'f64', but the loss 'f32': what is trained has the type of the loss; store it as 'f32' and cast it in the model, or name it in train.frozen}}
+// expected-error @below {{parameter 's' is 'f64', but the loss 'f32': trained parameters have the type of the loss; store it as 'f32' and cast it in the model, or name it in train.frozen}}
 func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                      %s: tensor<3xf64> {nn.name = "s", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>},

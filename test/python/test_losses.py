@@ -110,7 +110,7 @@ class Losses(unittest.TestCase):
 
         weights = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
         for make, reason in ((picked, "'nn.gather' depends on several samples"),
-                             (viewed, "places samples otherwise")):
+                             (viewed, "has another layout of samples")):
             with self.subTest(loss=make.__name__):
                 b = onnxbuild.Builder()
                 x = b.input("x", np.float32, ["batch", 3])

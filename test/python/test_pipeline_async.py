@@ -297,7 +297,7 @@ class AsynchronousPipeline(unittest.TestCase):
                 ("one rank is no reference", ["check", self.model], []),
                 ("set train.clip_norm = 0", ["explain", self.model], ["train.clip_norm=1.0"]),
                 ("train.on_nan", ["explain", self.model], ["train.on_nan=skip"]),
-                ("'transformer.wte.weight' lies on stages", ["explain", *tied],
+                ("'transformer.wte.weight' is shared by stages", ["explain", *tied],
                  ["train.microbatches=2"])):
             with self.subTest(words=words):
                 done = support.run(support.CLEAVE, *command, *self.flags(

@@ -36,7 +36,7 @@ class PipelineTables(unittest.TestCase):
 
     def test_bad_tables(self):
         for words, text in {
-                "each waits for what another has behind it": "0F0,0B0,0F1,0B1\n1F1,1F0,1B1,1B0\n",
+                "each waits for a later action of another rank": "0F0,0B0,0F1,0B1\n1F1,1F0,1B1,1B0\n",
                 "'0X1' is no action": "0F0,0X1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
                 "0F1": "0F0,0B0\n1F0,1B0,1F1,1B1\n",
         }.items():

@@ -1,4 +1,4 @@
-// Files of GPU kernels: PTX, and what the toolkit's assembler makes of it.
+// Writes the files of GPU kernels: PTX, and cubins if ptxas is available.
 
 #include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/io/Temporary.h"
@@ -16,7 +16,7 @@
 using namespace mlir;
 using namespace cleave;
 
-/// Its PTX runs on all devices that there are kernels for.
+/// The oldest supported architecture. Its PTX runs on all supported devices.
 static constexpr llvm::StringLiteral kOldest = "sm_80";
 
 std::optional<std::string> cleave::codegen::findPtxas() {
@@ -54,7 +54,7 @@ LogicalResult cleave::codegen::assemblePtx(StringRef ptx, StringRef arch,
     stream << ptx;
     stream.close();
     failed = stream.error();
-    stream.clear_error(); // else its destructor ends the process
+    stream.clear_error(); // else its destructor aborts
   }
   if (failed)
     return emitError(loc, "cannot assemble kernels: ")
@@ -72,7 +72,7 @@ LogicalResult cleave::codegen::assemblePtx(StringRef ptx, StringRef arch,
   return success();
 }
 
-/// The names of processors that this assembler knows, in the words of its help.
+/// The help text of ptxas, which lists the architectures that it supports.
 static std::string helpOf(StringRef ptxas) {
   std::string reason;
   std::unique_ptr<TemporaryPath> folder =
@@ -130,7 +130,7 @@ FailureOr<std::vector<std::string>> cleave::codegen::compileGpuKernels(
       file << (*texts)[index];
       file.close();
       error = file.error();
-      file.clear_error(); // else its destructor ends the process
+      file.clear_error(); // else its destructor aborts
     }
     if (error)
       return module.emitError("'")

@@ -1,4 +1,4 @@
-// PTX: LLVM's optimiser and code generator.
+// Compiles to PTX with LLVM's optimizer and code generator.
 
 #include "DeviceLibrary.h"
 #include "cleave/Codegen/GPU/GPU.h"
@@ -23,7 +23,7 @@
 using namespace mlir;
 using namespace cleave;
 
-/// The version of PTX that knows a processor.
+/// The PTX version that supports an architecture.
 static StringRef featuresOf(StringRef arch) {
   return llvm::StringSwitch<StringRef>(arch)
       .Cases({"sm_100", "sm_100a", "sm_120"}, "+ptx86")
@@ -45,8 +45,8 @@ static std::unique_ptr<llvm::TargetMachine> machineOf(StringRef arch,
   if (!target)
     return nullptr;
   llvm::TargetOptions options;
-  // Every operation rounds, so that results do not depend on what a compiler
-  // contracts; formulas ask for fused operations where they want them.
+  // Every operation rounds, so that results do not depend on contraction by a
+  // compiler; formulas use fused operations explicitly.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, arch, featuresOf(arch), options, std::nullopt, std::nullopt,
@@ -59,16 +59,16 @@ static std::unique_ptr<llvm::TargetMachine> machineOf(StringRef arch,
   return machine;
 }
 
-/// Says of every global how it is aligned. Where that is open, LLVM's optimiser
-/// takes 16 bytes of what is large for granted and widens loads, but PTX gets
-/// the alignment of an element.
+/// Sets the alignment of every global. Without it, LLVM's optimizer assumes 16
+/// bytes for large globals and widens loads, but PTX declares the alignment of
+/// an element.
 static void alignGlobals(llvm::Module &module) {
   for (llvm::GlobalVariable &global : module.globals())
     if (!global.getAlign() && !global.isDeclaration())
       global.setAlignment(module.getDataLayout().getPreferredAlign(&global));
 }
 
-/// PTX of a module that is lowered, which is used up; or what is wrong.
+/// Translates a lowered module to PTX; returns an error message, else "".
 static std::string compile(ModuleOp lowered, StringRef arch, std::string &ptx) {
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = machineOf(arch, error);
@@ -114,7 +114,7 @@ cleave::codegen::compileAllToPtx(ModuleOp kernels,
   registerGPUDialectTranslation(*kernels.getContext());
   registerLLVMDialectTranslation(*kernels.getContext());
   registerNVVMDialectTranslation(*kernels.getContext());
-  // Translation changes what it reads.
+  // Translation modifies the module, so each architecture gets a copy.
   SmallVector<OwningOpRef<ModuleOp>> copies;
   for (size_t i = 0; i < archs.size(); ++i)
     copies.push_back(cast<ModuleOp>(kernels->clone()));

@@ -17,7 +17,7 @@ using namespace cleave;
 
 static constexpr llvm::StringLiteral kPrefix = "__nv_";
 
-/// The library's name of an operation; empty where processors have it.
+/// The libdevice name of an operation; empty if the hardware has it.
 static StringRef nameOf(Operation *op) {
   return llvm::StringSwitch<StringRef>(op->getName().getStringRef())
       .Case("math.acos", "acos")
@@ -95,7 +95,7 @@ void codegen::callDeviceLibrary(ModuleOp kernels) {
   }
 }
 
-/// The library below CUDA_HOME, or where it was when this was configured.
+/// The path of libdevice below CUDA_HOME, or as found at configuration time.
 static std::string findDeviceLibrary() {
   if (const char *home = std::getenv("CUDA_HOME")) {
     if (!*home)
@@ -136,7 +136,7 @@ std::string codegen::linkDeviceLibrary(llvm::Module &module) {
   for (llvm::Function &function : module)
     if (!function.isDeclaration() && !own.contains(function.getName()))
       function.setLinkage(llvm::GlobalValue::InternalLinkage);
-  // Subnormal numbers count, as on CPUs.
+  // Subnormal numbers are not flushed to zero, as on CPUs.
   module.addModuleFlag(llvm::Module::Override, "nvvm-reflect-ftz", uint32_t(0));
   return "";
 }

@@ -1,4 +1,4 @@
-// Functions that only the toolkit's library (libdevice) computes.
+// Functions that need NVIDIA's libdevice.
 
 #ifndef CLEAVE_LIB_CODEGEN_GPU_DEVICELIBRARY_H
 #define CLEAVE_LIB_CODEGEN_GPU_DEVICELIBRARY_H
@@ -11,12 +11,12 @@ class Module;
 
 namespace cleave::codegen {
 
-/// Replaces mathematical functions in double precision that are left by calls
-/// of libdevice, one for each element.
+/// Replaces the remaining double-precision math operations by calls of
+/// libdevice, one per element.
 void callDeviceLibrary(mlir::ModuleOp kernels);
 
-/// Links what `module` calls of libdevice into it. An error message where that
-/// is not possible.
+/// Links the libdevice functions that `module` calls into it. Returns an error
+/// message, empty on success.
 std::string linkDeviceLibrary(llvm::Module &module);
 
 } // namespace cleave::codegen

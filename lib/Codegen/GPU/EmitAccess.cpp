@@ -1,4 +1,4 @@
-// Loads of a GPU kernel: which of them are one wide access.
+// Emits the loads of a GPU kernel, as wide accesses where possible.
 
 #include "GpuEmitter.h"
 
@@ -62,8 +62,8 @@ Value GpuEmitter::axisIndices() {
 // What is known of indices
 //===----------------------------------------------------------------------===//
 
-/// A number that divides the value at the first lane of every vector; 0 where
-/// that is 0.
+/// A number that divides the index of the first lane of every vector; 0 if the
+/// index is always 0.
 int64_t GpuEmitter::divisorOf(const IndexExpr &index) const {
   int64_t divisor = std::abs(index.constant());
   for (auto [var, factor] : index.terms())
@@ -89,8 +89,8 @@ int64_t GpuEmitter::divisorOf(const IndexVar *var) const {
   llvm_unreachable("all kinds are covered");
 }
 
-/// base / divisor does not change within a vector that begins at a multiple of
-/// its length, where that length divides the divisor.
+/// Whether the variable is equal in all lanes. base / divisor is, if the vector
+/// length divides the divisor and the base of the first lane.
 bool GpuEmitter::isUniform(const IndexVar *var) const {
   if (!(var->loops & lane->loops))
     return true;
@@ -98,7 +98,7 @@ bool GpuEmitter::isUniform(const IndexVar *var) const {
          divisorOf(var->base) % lanes == 0 && isContiguous(var->base);
 }
 
-/// Whether the value rises by one from lane to lane.
+/// Whether the variable increases by one from lane to lane.
 bool GpuEmitter::isStep(const IndexVar *var) const {
   if (var == lane)
     return true;
@@ -156,8 +156,8 @@ Value GpuEmitter::createLaneLoad(const Node *node, int copy, Value base,
                                       bytesOf(node->type)));
   }
   if (isContiguous(index) && !guardInLane) {
-    // Where nothing is to be loaded, what lies at the beginning is: the vector
-    // may be longer than the tensor then, so one by one if that can be.
+    // If the guard is false, the vector at the tensor's beginning is loaded
+    // instead. This requires that the tensor is at least as long as the vector.
     auto loaded = cast<RankedTensorType>(
         node->kind == Node::Kind::Table
             ? cast<DenseElementsAttr>(node->value).getType()
@@ -173,8 +173,8 @@ Value GpuEmitter::createLaneLoad(const Node *node, int copy, Value base,
                                   alignment);
     }
   }
-  // One by one. Where the guard is false the first element is loaded, which is
-  // always there.
+  // Loads lane by lane. If the guard is false, the first element is loaded,
+  // which always exists.
   Value at = emitIndexLanes(index, copy);
   if (guard)
     at = arith::SelectOp::create(b, splat(guard), at,

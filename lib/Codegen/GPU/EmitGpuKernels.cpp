@@ -1,4 +1,4 @@
-// Plans and writes all kernel functions of a module for a GPU.
+// Plans and emits all kernel functions of a module for a GPU.
 
 #include "GpuEmitter.h"
 
@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::codegen;
 
-/// What a GPU has no room for, in words; empty where all is well.
+/// Describes the limit of the device that a plan exceeds; empty if none.
 static std::string limitOf(const kernels::KernelPlan &plan) {
   auto tooMany = [](int64_t count) { return count > INT32_MAX / 2; };
   if (plan.row && tooMany(plan.row->size))
@@ -28,7 +28,7 @@ static std::string limitOf(const kernels::KernelPlan &plan) {
   if (plan.shape == kernels::KernelPlan::Shape::Scatter &&
       tooMany(plan.scatter.rows))
     return std::to_string(plan.scatter.rows) + " rows of a table";
-  // Parameters of a kernel have 4 KiB.
+  // Kernel parameters are limited to 4 KiB.
   size_t pointers = plan.arguments.size() + plan.outputs.size() + 1;
   if (pointers > 512)
     return std::to_string(pointers) + " operands and results";
@@ -43,8 +43,8 @@ cleave::codegen::emitGpuKernels(ModuleOp module) {
                     scf::SCFDialect, vector::VectorDialect, arith::ArithDialect,
                     math::MathDialect, memref::MemRefDialect>();
 
-  // Kernels are rewritten while they are planned, so they are copied, with the
-  // meshes that they mention.
+  // Planning rewrites kernels, so it works on copies, with the meshes that they
+  // refer to.
   OwningOpRef<ModuleOp> copy = ModuleOp::create(module.getLoc());
   OwningOpRef<ModuleOp> emitted = ModuleOp::create(module.getLoc());
   OpBuilder b(emitted->getBodyRegion());

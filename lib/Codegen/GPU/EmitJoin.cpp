@@ -1,6 +1,6 @@
-// What threads compute together: shuffles within warps, workgroup memory
-// between them. Every thread combines in the same order, so that results are
-// the same bits in all threads and all runs.
+// Combines values across threads: shuffles within warps, shared memory between
+// warps. Every thread combines in the same order, so that results are bitwise
+// equal in all threads and all runs.
 
 #include "GpuEmitter.h"
 
@@ -12,12 +12,12 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// Loads that a thread has under way in a sum.
+/// Loads in flight per thread in a sum.
 static constexpr int64_t kLoadsAtOnce = 8;
-/// A thread adds up longer sums in blocks, for their accuracy.
+/// Longer sums of one thread are computed in blocks, for accuracy.
 static constexpr int64_t kLongSum = 128;
 
-/// The value of the thread whose number differs by `offset` (exclusive or).
+/// The value of the thread whose number is this one's XOR `offset`.
 Value GpuEmitter::shuffle(Value value, int64_t offset) {
   auto exchange = [&](Value word) -> Value {
     return gpu::ShuffleOp::create(b, word, offset, kWarp, gpu::ShuffleMode::XOR)
@@ -79,7 +79,7 @@ void GpuEmitter::joinRow(ArrayRef<nn::Combiner> combiners,
   within(std::min(threads, kWarp));
   if (threads <= kWarp)
     return;
-  // One value of each warp; then every warp combines them all.
+  // Each warp writes one value; then every warp combines all of them.
   int64_t warps = threads / kWarp;
   SmallVector<Value> buffers;
   for (Value value : values)
@@ -99,7 +99,7 @@ void GpuEmitter::joinRow(ArrayRef<nn::Combiner> combiners,
   within(warps);
 }
 
-/// Several addends at a time, so that their loads are under way together.
+/// Unrolls to several terms at a time, so that their loads overlap.
 SmallVector<Value> GpuEmitter::runSequence(const IndexVar *sequence,
                                            ArrayRef<Value> start,
                                            SequenceStep step,
@@ -139,13 +139,14 @@ SmallVector<Value> GpuEmitter::runSequence(const IndexVar *sequence,
   return stepSequence(sequence, rest, constantIndex(count), stride, sums, step);
 }
 
-/// A tree over the threads that share the loop. All of them get the outcome.
+/// Combines in a tree over the threads that share the loop; all of them get the
+/// result.
 void GpuEmitter::joinSequence(ArrayRef<const Reduction *> group, int copies,
                               SmallVector<Value> &totals) {
   if (launch.sequence == 1)
     return;
   int64_t threads = launch.threads * launch.rows, block = launch.block();
-  // Vectors as their elements.
+  // Vectors are combined element by element.
   for (auto [number, total] : llvm::enumerate(totals)) {
     auto op = group[number / copies]->op;
     auto vector = dyn_cast<VectorType>(total.getType());
@@ -157,7 +158,7 @@ void GpuEmitter::joinSequence(ArrayRef<const Reduction *> group, int copies,
       Value &buffer = sequenceBuffers[storageOf(element)];
       if (!buffer)
         buffer = workgroupBuffer(element, block);
-      else // others may still read it
+      else // other threads may still read it
         gpu::BarrierOp::create(b);
       storeWorkgroup(value, buffer, thread);
       for (int64_t half = launch.sequence / 2; half >= 1; half /= 2) {

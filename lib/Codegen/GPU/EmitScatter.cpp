@@ -1,11 +1,10 @@
-// Adding rows to a table, in the order of the updates and without atomics.
+// Adds rows to a table deterministically and without atomics.
 //
-// A warp owns every `classes`-th row of the table: it clears them, then reads
-// all targets, 32 at a time, and adds those updates that go to its rows, one
-// after the other. So the sums have one order, whatever the grid. It costs that
-// each warp reads all targets (from the second cache), and that the updates of
-// one row come one after the other: a table of few rows with many updates is
-// slow.
+// A warp owns every `classes`-th row of the table. It clears these rows, then
+// reads all target indices, 32 at a time, and adds the updates of its rows one
+// after the other. So sums have a fixed order, whatever the grid. The costs:
+// each warp reads all indices (from the L2 cache), and updates of one row are
+// sequential, so a table with few rows and many updates is slow.
 
 #include "GpuEmitter.h"
 
@@ -78,7 +77,7 @@ void GpuEmitter::emitScatter() {
   int64_t warps = classes * before;
   Value number = arith::MulIOp::create(b, block, constant32(launch.rows));
   number = arith::AddIOp::create(b, number, rowInBlock);
-  // Whole warps, so that shuffles within meet all their lanes.
+  // Only whole warps leave, so that all lanes take part in shuffles.
   if (warps % launch.rows != 0) {
     Value valid = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number,
                                         constant32(warps));
@@ -99,7 +98,7 @@ void GpuEmitter::emitScatter() {
   int64_t updates = scatter.update->size;
   auto walk = beginFor(constantIndex(0), constantIndex(updates),
                        constantIndex(kWarp), 0, {});
-  // Each lane looks at one update.
+  // Each lane reads the target of one update.
   Block *body = scopes.back()->block;
   Value update = arith::AddIOp::create(b, walk.getInductionVar(), wide(inRow));
   Value exists;
@@ -122,7 +121,7 @@ void GpuEmitter::emitScatter() {
   Value votes = NVVM::VoteSyncOp::create(b, i32, constant32(-1), wanted,
                                          NVVM::VoteSyncKind::ballot);
 
-  // The whole warp adds those that are wanted, lowest lane first.
+  // The whole warp adds the wanted updates, lowest lane first.
   auto adds = scf::WhileOp::create(b, TypeRange{i32}, ValueRange{votes});
   {
     OpBuilder::InsertionGuard guard(b);

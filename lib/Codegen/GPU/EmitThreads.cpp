@@ -1,4 +1,4 @@
-// What one thread does: its row, its columns, its stores.
+// Emits the work of one thread: its row, its columns, its stores.
 
 #include "GpuEmitter.h"
 
@@ -12,7 +12,7 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// Pointers into global memory are of this address space.
+/// The address space of global memory.
 static constexpr unsigned kGlobal = 1;
 
 GpuEmitter::GpuEmitter(const KernelPlan &plan, gpu::GPUModuleOp module,
@@ -31,7 +31,7 @@ void GpuEmitter::run() {
       b.getDenseI32ArrayAttr({static_cast<int32_t>(launch.block()), 1, 1}));
   func.setKnownGridSizeAttr(
       b.getDenseI32ArrayAttr({static_cast<int32_t>(launch.grid), 1, 1}));
-  // PTX says it, too: what a kernel takes for granted can be read there.
+  // PTX also states the alignments that a kernel assumes.
   for (size_t i = 0; i <= count; ++i) {
     int64_t alignment = i == count              ? sizeof(int64_t)
                         : i < alignments.size() ? alignments[i]
@@ -61,8 +61,8 @@ void GpuEmitter::run() {
   gpu::ReturnOp::create(b);
 }
 
-/// thread = (share * rows + rowInBlock) * threads + inRow: neighbours in a row
-/// are neighbours in a warp.
+/// thread = (share * rows + rowInBlock) * threads + inRow, so that neighbours
+/// in a row are neighbours in a warp.
 void GpuEmitter::emitThreads() {
   auto number = [&](Value index) -> Value {
     return arith::IndexCastUIOp::create(b, b.getI32Type(), index);
@@ -127,7 +127,7 @@ void GpuEmitter::forColumns(const Columns &columns, Accumulators &carried,
     copyCount = copies;
     for (int64_t copy = 0; copy < copies; ++copy) {
       Value vector = add32(first, copy * launch.threads);
-      // In a chunk that is not the last one, all vectors exist.
+      // In all chunks but the last one, all vectors exist.
       bool partial =
           mayEnd && (launch.chunks > 1
                          ? entry.vectors % step != 0 ||
@@ -137,7 +137,8 @@ void GpuEmitter::forColumns(const Columns &columns, Accumulators &carried,
     }
   };
   if (entry.kept) {
-    // Once for all loops over these columns: values stay where they are.
+    // The indices are set once for all loops over these columns, as values stay
+    // in registers.
     if (!(scopes.back()->loops & columns.lane->loops)) {
       Value first = arith::MulIOp::create(b, chunk, constant32(step));
       placeAll(arith::AddIOp::create(b, first, inRow), 0, entry.copies, true);
@@ -198,7 +199,8 @@ void GpuEmitter::emitColumnLoop(const ColumnLoop &loop) {
   bool started = !entry.kept;
 
   forColumns(*loop.columns, totals, [&] {
-    // All values first: a result may overwrite the argument of another.
+    // All values are computed before any store: a result may overwrite an
+    // argument of another.
     for (int copy = 0; copy < copyCount; ++copy) {
       for (const Reduction *reduction : loop.reductions)
         emit(reduction->input, copy);
@@ -240,7 +242,8 @@ void GpuEmitter::emitColumnLoop(const ColumnLoop &loop) {
 void GpuEmitter::emitStores(const ColumnLoop &loop) {
   if (loop.stores.empty())
     return;
-  // A sharer may still read the argument whose memory the result takes.
+  // A thread that shares the sum may still read the argument that the result
+  // overwrites.
   if (launch.sequence > 1) {
     for (int copy = 0; copy < copyCount; ++copy)
       for (const Store &target : loop.stores)
@@ -292,7 +295,7 @@ void GpuEmitter::emitFlat() {
   int64_t done = whole.vectors * whole.lanes, rest = columns.count - done;
   if (rest == 0)
     return;
-  // What does not fill a vector: one element for each of the first threads.
+  // Elements after the last whole vector: one for each of the first threads.
   Value number = arith::MulIOp::create(b, block, constant32(launch.block()));
   number = arith::AddIOp::create(b, number, thread);
   Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number,
@@ -323,13 +326,14 @@ void GpuEmitter::emitRows() {
     storeRow();
 }
 
-/// One thread of the row stores what there is once a row.
+/// One thread of the row stores the results with one value per row.
 void GpuEmitter::storeRow() {
-  // All values first: a result may overwrite the argument of another.
+  // All values are computed before any store: a result may overwrite an
+  // argument of another.
   for (const Store &target : plan.rowStores)
     emit(target.value);
   if (!plan.inPlace().empty()) {
-    // Other threads of the row may still read that argument.
+    // Other threads of the row may still read the argument.
     if (launch.threads > kWarp || launch.sequence > 1)
       gpu::BarrierOp::create(b);
     else if (launch.threads > 1)

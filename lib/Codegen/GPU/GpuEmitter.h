@@ -1,10 +1,10 @@
-// Writes one kernel plan as a function that all threads of a grid run.
+// Emits one kernel plan as a function that all threads of a grid run.
 //
-// Loop variables over rows and columns are computed from the numbers of block
-// and thread (Launch.h). A thread beyond the last row or column repeats the
-// last one, so that all threads meet at barriers and shuffles, and stores
-// nothing. Loops that remain: over what is reduced sequentially, and over the
-// columns of rows too long to be kept in registers.
+// Loop variables of rows and columns are computed from the block and thread
+// numbers (Launch.h). A thread beyond the last row or column repeats the last
+// one without storing, so that all threads reach barriers and shuffles. The
+// remaining loops run over sequential reductions and over the columns of rows
+// that are too long for registers.
 
 #ifndef CLEAVE_LIB_CODEGEN_GPU_GPUEMITTER_H
 #define CLEAVE_LIB_CODEGEN_GPU_GPUEMITTER_H
@@ -18,8 +18,8 @@ namespace cleave::codegen {
 
 class GpuEmitter : NodeEmitter {
 public:
-  /// Writes function `name` at the end of `module`. `alignments` are those of
-  /// the addresses of operands and results; 16 where it has none.
+  /// Emits function `name` at the end of `module`. `alignments` are the byte
+  /// alignments of operands and results; missing ones are 16.
   GpuEmitter(const kernels::KernelPlan &plan, mlir::gpu::GPUModuleOp module,
              mlir::Location loc, llvm::StringRef name,
              llvm::ArrayRef<int64_t> alignments);
@@ -32,12 +32,12 @@ private:
   void emitThreads();
   void emitRows();
   void emitFlat();
-  /// The value of `vector` (a number of a vector of the columns), and whether
-  /// it is one, as loop variables of a copy.
+  /// Sets the loop variables of a copy to the vector with number `vector` of
+  /// the columns and, if `partial`, whether that vector exists.
   void place(const kernels::Columns &columns, int copy, Value vector,
              bool partial);
-  /// Calls `body` for all vectors of a thread, `copyCount` of them at a time;
-  /// `body` reads and replaces what is carried.
+  /// Calls `body` for all vectors of a thread, `copyCount` of them at a time.
+  /// `body` updates the carried values.
   void forColumns(const kernels::Columns &columns, Accumulators &carried,
                   llvm::function_ref<void()> body);
   void emitColumnLoop(const kernels::ColumnLoop &loop);
@@ -45,7 +45,7 @@ private:
   void storeRow();
 
   // EmitJoin.cpp
-  /// Combines values of the threads of a row; all threads get the outcome.
+  /// Combines values of the threads of a row; all threads get the result.
   void joinRow(llvm::ArrayRef<nn::Combiner> combiners, Accumulators &values);
   Value shuffle(Value value, int64_t offset);
   llvm::SmallVector<Value> runSequence(const IndexVar *sequence,
@@ -80,16 +80,16 @@ private:
   bool isStep(const IndexVar *var) const;
   int64_t divisorOf(const IndexExpr &index) const;
   int64_t divisorOf(const IndexVar *var) const;
-  /// Of a vector at `index` of an operand or result.
+  /// The alignment of a vector at `index` of an operand or result.
   unsigned alignmentOf(const IndexExpr &index, mlir::Type element,
                        unsigned source);
   bool dividesNarrow() const override { return true; }
 
-  // Short spellings.
+  // Helpers.
   Value constant32(int64_t value);
   Value add32(Value a, int64_t b);
   Value wide(Value value);
-  /// value / divisor and value % divisor, of numbers from 0.
+  /// value / divisor and value % divisor, of nonnegative numbers.
   Value quotient(Value value, int64_t divisor);
   Value remainder(Value value, int64_t divisor);
   Value both(Value a, Value b) { return NodeEmitter::both(a, b); }
@@ -100,17 +100,17 @@ private:
   mlir::gpu::GPUFuncOp func;
   Launch launch;
 
-  // i32, of this thread.
-  Value block, thread; ///< numbers
-  Value inRow;         ///< of `launch.threads`
-  Value rowInBlock;    ///< of `launch.rows`
-  Value share;         ///< of `launch.sequence`
-  Value chunk;         ///< of `launch.chunks`
-  Value rowIsValid;    ///< null where all rows are
+  // Values of type i32 for this thread.
+  Value block, thread; ///< block and thread number
+  Value inRow;         ///< below `launch.threads`
+  Value rowInBlock;    ///< below `launch.rows`
+  Value share;         ///< below `launch.sequence`
+  Value chunk;         ///< below `launch.chunks`
+  Value rowIsValid;    ///< null if all rows are valid
 
-  uint64_t copyLoops = 0; ///< whose variables differ between copies
+  uint64_t copyLoops = 0; ///< loops whose variables differ between copies
   llvm::DenseMap<std::pair<unsigned, int>, Value> copyValues;
-  /// Whether a copy's vector exists; null where it always does.
+  /// Whether a copy's vector exists; null if it always does.
   llvm::DenseMap<std::pair<const kernels::Columns *, int>, Value> isValid;
   const kernels::Columns *current = nullptr;
   llvm::DenseMap<mlir::Type, Value> sequenceBuffers;

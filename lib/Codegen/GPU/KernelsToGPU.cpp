@@ -1,4 +1,4 @@
-// kernels-to-gpu: kernel functions of a module as GPU kernels.
+// kernels-to-gpu: emits the kernel functions of a module as GPU kernels.
 
 #include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Codegen/Passes.h"
@@ -40,7 +40,7 @@ struct KernelsToGPUPass : cleave::impl::KernelsToGPUPassBase<KernelsToGPUPass> {
     }
     if (expand && failed(codegen::expandGpuMath(**emitted)))
       return signalPassFailure();
-    // Calls name the declaration.
+    // Calls refer to the kernel's declaration, which stays.
     for (auto kernel : module.getOps<func::FuncOp>())
       if (kernel->hasAttr(kernels::kKernelAttr))
         kernel.eraseBody();

@@ -8,13 +8,13 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// Bytes of one access, and what a thread keeps of a row in registers: more
-/// where that saves a barrier.
+/// Bytes of one access, and bytes of a row that a thread holds in registers:
+/// more in a single warp, where that saves a barrier.
 static constexpr int64_t kAccess = 16, kKept = 64, kKeptInWarp = 128;
 static constexpr int64_t kKeptInLargestBlock = 32; // elements
 static constexpr int64_t kBlock = 256, kLargestBlock = 1024;
-/// Threads below which a large device idles, and blocks that give each of its
-/// processors some.
+/// The number of threads that a large device needs to be busy, and of blocks
+/// that keep all its multiprocessors busy.
 static constexpr int64_t kEnoughThreads = 132 * 1024, kEnoughBlocks = 264;
 
 static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -48,7 +48,7 @@ public:
   }
 
 private:
-  /// How many elements an access has, so that it has 16 bytes of most tensors.
+  /// Elements per access, chosen for 16-byte accesses of most tensors.
   int64_t wantedLanes() {
     int64_t narrowest = kAccess;
     auto see = [&](Type type) {
@@ -74,8 +74,8 @@ private:
   void addColumns(int64_t wanted) {
     for (const ColumnLoop &loop : plan.loops) {
       int64_t lanes = wanted, size = loop.columns->lane->size;
-      // Rows begin at multiples of their length; flat plans have one row, and
-      // what is left at its end is done one by one.
+      // Each row must consist of whole vectors. A flat plan has one row, and
+      // the remainder at its end is done element by element.
       bool flat = plan.shape == KernelPlan::Shape::Flat;
       while (flat ? lanes > size : size % lanes != 0)
         lanes /= 2;
@@ -96,14 +96,14 @@ private:
     return most;
   }
 
-  /// Column sums: consecutive threads take consecutive columns, and others take
-  /// every n-th row of what is summed.
+  /// Column sums: consecutive threads take consecutive columns, and `sequence`
+  /// threads share the rows of a sum.
   bool shareSequence() {
     int64_t elements = 0;
     for (const auto &[columns, entry] : launch.columns)
       elements = std::max(elements, rows * columns->count);
     elements = std::max(elements, rows);
-    int64_t width = 8; // threads along the columns: at least a sector
+    int64_t width = 8; // threads along columns: at least a sector
     int64_t wanted = kAccess;
     for (const auto &[columns, entry] : launch.columns)
       wanted = std::min(wanted, entry.lanes);
@@ -157,8 +157,8 @@ private:
     while (threads < kLargestBlock && threads < vectors &&
            rows * threads < kEnoughThreads / 2)
       threads *= 2;
-    // Values between loops are kept in registers and nowhere else. A thread of
-    // the largest block has 64 of them, one for an element whatever its type.
+    // Values between loops are kept only in registers. A thread of the largest
+    // block has 64 registers, one per element of any type.
     int64_t elements = 0;
     for (const auto &[columns, entry] : launch.columns)
       elements =
@@ -178,7 +178,7 @@ private:
     severalRows();
   }
 
-  /// Short rows share a block.
+  /// Several short rows share a block.
   void severalRows() {
     int64_t count = std::max<int64_t>(1, kBlock / launch.threads);
     while (count > 1 && count * launch.threads > kWarp &&
@@ -188,9 +188,9 @@ private:
     launch.grid = launch.chunks * ceilDiv(rows, count);
   }
 
-  /// Whether a result of one value a row may take the memory of an argument
-  /// that all threads of the row read: then they must be of one block, which
-  /// has a barrier.
+  /// Whether a result with one value per row may overwrite an argument that all
+  /// threads of the row read. Then the row must be in one block, which can use
+  /// a barrier.
   bool overwritesRowValues() const {
     for (auto [result, argument] : plan.inPlace())
       for (const Store &store : plan.rowStores)
@@ -199,8 +199,8 @@ private:
     return false;
   }
 
-  /// Bytes of an element that neighbouring rows have next to each other, and
-  /// neighbouring columns do not; 0 where there is none.
+  /// The element size of an operand that is contiguous along rows but not along
+  /// columns; 0 if there is none.
   int64_t transposedBytes() const {
     if (!plan.row)
       return 0;
@@ -222,7 +222,8 @@ private:
   }
 
   void elementwise() {
-    // Few loads need several at a time, so that enough bytes are in flight.
+    // Kernels with few loads run several at a time, so that enough bytes are in
+    // flight.
     int64_t most =
         sequence > 0 ? 1 : std::max<int64_t>(1, 4 / std::max(loads, 1));
     int64_t vectors = mostVectors();
@@ -241,8 +242,8 @@ private:
     }
     if (plan.shape == KernelPlan::Shape::Flat)
       threads = kBlock;
-    // A warp covers so many rows that what it reads along them fills sectors,
-    // as what it writes along columns does.
+    // A warp covers so many rows that its reads along rows fill sectors, as its
+    // writes along columns do.
     if (int64_t bytes = transposedBytes())
       threads = std::min<int64_t>(bytes, llvm::PowerOf2Ceil(vectors));
     bool alone = overwritesRowValues();
@@ -276,8 +277,8 @@ private:
     entry.kept = entry.vectors <= 8 * kWarp;
     entry.copies = entry.kept ? ceilDiv(entry.vectors, kWarp) : 4;
     launch.threads = kWarp;
-    // Each warp reads all indices, so there are no more than keep a device
-    // busy.
+    // Each warp reads all indices, so there are only enough warps to keep a
+    // device busy.
     int64_t classes = 1, before = plan.scatter.before->size;
     while (classes * 2 <= plan.scatter.rows &&
            classes * before < 2 * kEnoughThreads / kWarp / 4)

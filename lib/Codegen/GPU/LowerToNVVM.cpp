@@ -1,4 +1,4 @@
-// From threads to the LLVM and NVVM dialects.
+// Lowers GPU kernels to the LLVM and NVVM dialects.
 
 #include "DeviceLibrary.h"
 #include "cleave/Codegen/GPU/GPU.h"
@@ -23,8 +23,8 @@
 using namespace mlir;
 using namespace cleave;
 
-/// What convert-gpu-to-nvvm does, but for square roots and the like, which it
-/// forbids as intrinsics: processors have them, correctly rounded.
+/// As convert-gpu-to-nvvm, but allows intrinsics such as square roots, which
+/// that pass forbids: the hardware has them, correctly rounded.
 static LogicalResult convertThreads(gpu::GPUModuleOp module) {
   MLIRContext *context = module.getContext();
   LLVMTypeConverter converter(context);

@@ -1,4 +1,4 @@
-// Attention as library calls on strided views.
+// Lowers attention to library calls on strided views.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -9,22 +9,23 @@
 using namespace mlir;
 using namespace cleave;
 
-/// Five strides from four: key and value have no group.
+/// Inserts a group dimension into the view of a key or value.
 static StridedView withGroup(StridedView view) {
   view.sizes.insert(view.sizes.begin() + 3, 1);
   view.strides.insert(view.strides.begin() + 3, 0);
   return view;
 }
 
-/// lse is [b, n, g, s]; commands want [b, s, n, g, (feature)].
+/// The view of lse, which is [b, n, g, s]; commands expect [b, s, n, g,
+/// (feature)].
 static SmallVector<int64_t> lseEntries(const StridedView &view) {
   ArrayRef<int64_t> s = view.strides;
   return {view.offset, s[0], s[3], s[1], s[2], 0};
 }
 
 namespace {
-/// The optional operands that attention and its derivative share, each with its
-/// view.
+/// The optional operands that attention and its derivative share, with their
+/// views.
 struct Extra {
   Value value;
   SmallVector<int64_t> view;
@@ -35,7 +36,7 @@ struct Extras {
 };
 } // namespace
 
-/// [s] or [b, s] as a view [offset, batch, position].
+/// The view [offset, batch, position] of a tensor [s] or [b, s].
 static Extra indexed(Value value) {
   StridedView view = traceView(value, /*throughBroadcasts=*/true);
   Extra extra = {view.base, {view.offset}};
@@ -45,7 +46,7 @@ static Extra indexed(Value value) {
   return extra;
 }
 
-/// Positions and segments are i64 in commands.
+/// Positions and segments, which are i64 in commands.
 static Extra wideIndexed(OpBuilder &b, Location loc, Value value) {
   RankedTensorType type = typeOf(value);
   if (!type.getElementType().isInteger(64))
@@ -56,7 +57,7 @@ static Extra wideIndexed(OpBuilder &b, Location loc, Value value) {
 template <class Op> static Extras extrasOf(OpBuilder &b, Op op) {
   Location loc = op.getLoc();
   Extras extras;
-  // Commands count up by themselves.
+  // By default, commands use consecutive positions.
   Value qPositions = op.getQPositions(), kPositions = op.getKPositions();
   if (qPositions && !(nn::countsUp(qPositions) && nn::countsUp(kPositions))) {
     extras.qPositions = wideIndexed(b, loc, qPositions);
@@ -73,7 +74,7 @@ template <class Op> static Extras extrasOf(OpBuilder &b, Op op) {
   if (op.getKeyMask())
     extras.keyMask = indexed(op.getKeyMask());
   if (op.getBias()) {
-    // [b|1, n|1, g|1, s, t]: a size of 1 repeats.
+    // The bias is [b|1, n|1, g|1, s, t]: a size of 1 is broadcast.
     StridedView view = traceView(op.getBias(), /*throughBroadcasts=*/true);
     auto stride = [&](unsigned dim) {
       return view.sizes[dim] == 1 ? 0 : view.strides[dim];
@@ -83,7 +84,7 @@ template <class Op> static Extras extrasOf(OpBuilder &b, Op op) {
         {view.offset, stride(0), stride(3), stride(1), stride(2), stride(4)}};
   }
   if (op.getDropoutKeys()) {
-    // [b, n, g], the same for all queries and features.
+    // Keys are [b, n, g], broadcast over queries and features.
     StridedView view =
         traceView(op.getDropoutKeys(), /*throughBroadcasts=*/true);
     ArrayRef<int64_t> s = view.strides;
@@ -132,8 +133,8 @@ LogicalResult cleave::selectAttention(nn::AttentionOp op) {
   return success();
 }
 
-/// The concatenation whose inputs are the three gradients, reshaped perhaps,
-/// and nothing else; their views in its result.
+/// Returns the concatenation if its inputs are exactly the three gradients,
+/// possibly reshaped, and their views in its result.
 static nn::ConcatOp sharedBuffer(nn::AttentionGradOp op,
                                  SmallVectorImpl<StridedView> &views) {
   nn::ConcatOp concat;

@@ -1,7 +1,6 @@
-// Convolutions and pools in terms of what is lowered already: one strided slice
-// for each element of the window, side by side (im2col) before one product, or
-// combined elementwise. What a result's cotangent gives to the input is placed
-// back slice by slice.
+// Expands convolutions and pools: one strided slice per element of the window.
+// Slices are concatenated (im2col) for one matrix product, or combined
+// elementwise. The input's gradient is the sum of the scattered slices.
 
 #include "SelectLibrary.h"
 
@@ -21,8 +20,7 @@ int64_t product(ArrayRef<int64_t> sizes) {
   return result;
 }
 
-/// The elements of a window, one by one. `input` and `output` are types of
-/// [n, c, spatial...].
+/// The elements of a window. `input` and `output` are types [n, c, spatial...].
 class Taps {
 public:
   template <typename Op>
@@ -53,7 +51,7 @@ public:
                              APFloat(value));
   }
 
-  /// Element `k` of every window of a padded input.
+  /// The slice with element `k` of every window of a padded input.
   Value tap(Value padded, ArrayRef<int64_t> k) {
     Sizes offsets(2, 0), steps(2, 1),
         shape(typeOf(padded).getShape().take_front(2));
@@ -66,12 +64,13 @@ public:
                                offsets, shape, steps);
   }
 
-  /// Where element `k` of every window came from in the input; zeros elsewhere.
+  /// Scatters element `k` of every window to its position in the input; other
+  /// elements are zero.
   Value place(Value value, ArrayRef<int64_t> k) {
     for (size_t s = 0; s < k.size(); ++s) {
       int64_t dim = s + 2, count = typeOf(value).getDimSize(dim),
               stride = strides[s];
-      if (stride > 1) { // Zeros in between.
+      if (stride > 1) { // insert zeros
         Sizes shape(typeOf(value).getShape());
         shape.insert(shape.begin() + dim + 1, 1);
         value = reshape(value, shape);
@@ -120,7 +119,7 @@ private:
   SmallVector<Sizes> all;
 };
 
-/// A convolution as products: letters n, g, c, m, k (of the window), o
+/// A convolution as matrix products. Labels: n, g, c, m, k (of the window), o
 /// (spatial).
 class Convolution {
 public:
@@ -133,7 +132,7 @@ public:
         window(taps.offsets().size()),
         positions(product(output.getShape().drop_front(2))) {}
 
-  /// [n, g, c, k, o]: the windows of the input side by side.
+  /// The windows of the input as columns, [n, g, c, k, o].
   Value columns(Value input) {
     Value padded = taps.padded(input, 0.0);
     SmallVector<Value> parts;
@@ -243,7 +242,7 @@ void cleave::expandPoolGrad(nn::PoolGradOp op) {
     for (ArrayRef<int64_t> k : taps.offsets())
       sum = taps.add(sum, taps.place(cotangent, k));
   } else {
-    // The first element that is not below the largest takes the cotangent.
+    // The first maximal element of the window gets the cotangent.
     Value padded = taps.padded(op.getInput(), kLowest),
           best = largest(taps, padded);
     Value left = cotangent,

@@ -1,4 +1,4 @@
-// Convolutions as one command, on devices that have it.
+// Selects convolution commands on devices that support them.
 
 #include "SelectLibrary.h"
 
@@ -12,7 +12,7 @@
 using namespace mlir;
 using namespace cleave;
 
-/// What is widened to `value`; null where it is not bf16.
+/// The bf16 value that was extended to `value`; null if there is none.
 static Value narrowOf(Value value) {
   auto widen = value.getDefiningOp<arith::ExtFOp>();
   if (widen && typeOf(widen.getIn()).getElementType().isBF16())
@@ -20,7 +20,7 @@ static Value narrowOf(Value value) {
   return {};
 }
 
-/// Whether all that is made of `value` is its rounding to bf16.
+/// Whether `value` is used only after rounding to bf16.
 static bool isOnlyRounded(Value value) {
   return !value.use_empty() &&
          llvm::all_of(value.getUsers(), [](Operation *op) {
@@ -32,13 +32,13 @@ static bool isOnlyRounded(Value value) {
 template <class Op> static void select(Op op, rt::ConvKind kind) {
   Value lhs = op->getOperand(0), rhs = op->getOperand(1);
   RankedTensorType type = op.getType();
-  // Commands are over one to three dimensions, and have something to do.
+  // Commands support one to three spatial dimensions and nonempty tensors.
   for (RankedTensorType each : {typeOf(lhs), typeOf(rhs), type})
     if (each.getRank() > 5 || each.getNumElements() == 0)
       return;
   OpBuilder b(op);
-  // Products of bf16 are exact in f32, where they are summed: whoever reads it
-  // narrow computes the same.
+  // Products of bf16 are exact in f32, in which they are summed, so a command
+  // with bf16 operands computes the same.
   Value narrowLhs = narrowOf(lhs), narrowRhs = narrowOf(rhs);
   bool isNarrow = narrowLhs && narrowRhs;
   bool isRounded = isNarrow && isOnlyRounded(op.getResult());

@@ -1,5 +1,5 @@
-// What a matrix product takes along: scale, bias, activation or its derivative,
-// sums.
+// Fuses epilogues into matrix products: scale, bias, activation or its
+// derivative, sums.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace cleave;
 
-/// The operand of `op` that is not `value`, if exactly one is.
+/// The other operand of the binary operation `op`, if exactly one is `value`.
 static Value otherOperand(Operation *op, Value value) {
   if (op->getNumOperands() != 2)
     return {};
@@ -32,7 +32,8 @@ static std::optional<double> splat(Value value) {
   return std::nullopt;
 }
 
-/// Products take the place of what they absorb, where all operands are known.
+/// Moves the product to the place of the fused operation, where all operands
+/// are defined.
 static void absorb(rt::GemmOp gemm, Operation *op) {
   gemm->moveBefore(op);
   op->getResult(0).replaceAllUsesWith(gemm.getC());
@@ -53,14 +54,14 @@ static bool fuseScale(rt::GemmOp gemm) {
   return true;
 }
 
-/// The one reader of a value that has one.
+/// The only reader of a value; null if there are several.
 static Operation *readerOf(Value value) {
   return value.hasOneUse() ? *value.user_begin() : nullptr;
 }
 
-/// C + broadcast(bias), where the bias lies along the columns. In bf16 C and
-/// the bias are widened for it, and the sum is rounded: with `narrow` it is
-/// rounded once, in the product, and C is not.
+/// Fuses C + broadcast(bias), with the bias along the columns. In bf16, C and
+/// the bias are extended for the sum, and the sum is rounded. With `narrow`,
+/// the product rounds only the sum, and not C.
 static bool fuseBias(rt::GemmOp gemm, bool narrow) {
   Value c = gemm.getC();
   Type element = getElementTypeOrSelf(gemm.getA());
@@ -107,7 +108,7 @@ static bool fuseBias(rt::GemmOp gemm, bool narrow) {
   return true;
 }
 
-/// C + another product, or an accumulator of gradients: both in one buffer.
+/// Fuses C + another product or a gradient accumulator, in the same buffer.
 static bool fuseSum(rt::GemmOp gemm) {
   auto add = dyn_cast<arith::AddFOp>(*gemm.getC().user_begin());
   if (!add || gemm.getAccumulator() ||
@@ -126,13 +127,13 @@ static bool fuseSum(rt::GemmOp gemm) {
         accumulates = role == nn::Role::Gradient;
   if (!accumulates)
     return false;
-  // The later of two products adds to the earlier one.
+  // The later product accumulates into the earlier one.
   gemm.getAccumulatorMutable().assign(other);
   absorb(gemm, add);
   return true;
 }
 
-/// The activation that `op` computes from `value` (silu: from the sigmoid).
+/// The activation that is computed from `value` (silu: through its sigmoid).
 static Operation *matchActivation(Value value, rt::Activation &kind) {
   for (Operation *user : value.getUsers()) {
     if (auto gelu = dyn_cast<nn::GeluOp>(user)) {
@@ -140,8 +141,8 @@ static Operation *matchActivation(Value value, rt::Activation &kind) {
                                                   : rt::Activation::GeluErf;
       return user;
     }
-    // Not arith.maximumf: the library's function makes 0 of NaN, as maxnumf
-    // does, and a diverged model would look healthy.
+    // Not arith.maximumf: the library's relu turns NaN into 0, as maxnumf does,
+    // and would hide a diverged model.
     if (isa<arith::MaxNumFOp>(user)) {
       Value other = otherOperand(user, value);
       if (other && splat(other) == 0.0) {
@@ -162,10 +163,10 @@ static Operation *matchActivation(Value value, rt::Activation &kind) {
   return nullptr;
 }
 
-/// activation(C); C itself is kept where something else reads it.
+/// Fuses activation(C). C itself is also stored if it has other readers.
 static void fuseActivation(rt::GemmOp gemm) {
   if (getElementTypeOrSelf(gemm.getC()) != getElementTypeOrSelf(gemm.getA()))
-    return; // a product of bf16 that is not rounded
+    return; // an unrounded product of bf16
   rt::Activation kind = rt::Activation::None;
   Operation *op = matchActivation(gemm.getC(), kind);
   if (!op)
@@ -202,8 +203,9 @@ static void fuseActivation(rt::GemmOp gemm) {
     sigmoid->erase();
 }
 
-/// C * gelu'(x), the cotangent of x. In bf16 both are widened for it, and the
-/// result is rounded: it is rounded once, in the product, and C is not.
+/// Fuses C * gelu'(x), the cotangent of x. In bf16, both factors are extended
+/// and the result is rounded. The fused product rounds only the result, and not
+/// C.
 static bool fuseDerivative(rt::GemmOp gemm) {
   Type element = getElementTypeOrSelf(gemm.getA());
   if (gemm.getActivation() != rt::Activation::None || gemm.getBias() ||
@@ -241,9 +243,9 @@ static bool fuseDerivative(rt::GemmOp gemm) {
   return true;
 }
 
-/// Whether `view` of a matrix [rows, columns] has the columns of `sum`'s
-/// operand, in their order: `sum` leaves the last dimensions of what lies
-/// densely in `base`.
+/// Whether `sum` adds up the rows of the matrix `view` [rows, columns] of
+/// `base`: its operand is dense in `base`, and its result has the matrix's
+/// columns in order.
 static bool sumsColumns(nn::ReduceOp sum, Value base, ArrayRef<int64_t> view,
                         int64_t rows, int64_t columns) {
   Value input = sum.getInput();
@@ -263,8 +265,8 @@ static bool sumsColumns(nn::ReduceOp sum, Value base, ArrayRef<int64_t> view,
          view == ArrayRef<int64_t>({whole.offset, columns, 1});
 }
 
-/// Sums of an operand's columns, which is a bias's gradient where the operand
-/// is a cotangent and C the gradient of weights.
+/// Fuses the sums of an operand's columns. If the operand is a cotangent and C
+/// a weight gradient, they are the bias gradient.
 static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
   auto type = cast<RankedTensorType>(sum.getType());
   if (!gemm.getBatch().empty() || gemm.getBias() ||
@@ -274,7 +276,7 @@ static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
       gemm.getDerivativeAt() ||
       type.getElementType() != getElementTypeOrSelf(gemm.getC()))
     return false;
-  // A^T has the rows that B has.
+  // The rows of A^T are those of B: the contracted dimension.
   ArrayRef<int64_t> a = gemm.getAView(), b = gemm.getBView();
   int64_t m = gemm.getM(), n = gemm.getN(), k = gemm.getK();
   rt::SumsOf operand = rt::SumsOf::None;
@@ -284,7 +286,8 @@ static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
     operand = rt::SumsOf::A;
   else
     return false;
-  // It may have to come earlier, and does not need the sums itself.
+  // The product moves before the first reader of the sums, if its operands
+  // allow it.
   Operation *first = gemm;
   for (Operation *user : sum->getUsers())
     if (user->getBlock() != gemm->getBlock())

@@ -1,9 +1,9 @@
-// Contractions as matrix products.
+// Lowers contractions to matrix products.
 //
-// Each label is a dimension of two or three of the tensors. Labels of both
-// operands and the result are batch dimensions, those of the left operand and
-// the result m, those of the right and the result n, those of both operands
-// only k. Neighbours merge into one where every tensor's strides allow it.
+// A label is a dimension of two or three of the tensors. Labels in both
+// operands and the result are batch dimensions; labels of the left operand and
+// the result are m, of the right operand and the result n, of both operands
+// only k. Neighbours are merged if the strides of all tensors allow it.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -11,19 +11,19 @@
 using namespace mlir;
 using namespace cleave;
 
-/// From how many products of vectors with matrices a kernel does them.
+/// From this number of matrix-vector products on, a kernel computes them.
 static constexpr int64_t kManyProducts = 32;
 
 namespace {
 
-/// One label, or several merged: its size and its stride in each tensor.
+/// One label, or several merged ones: size, and stride in each tensor.
 struct Dim {
   int64_t size = 1;
   int64_t a = 0, b = 0, c = 0;
 };
 using Dims = SmallVector<Dim>;
 
-/// A tensor by labels.
+/// A tensor with a label for each dimension.
 struct Labelled {
   StringRef labels;
   StridedView view;
@@ -34,7 +34,7 @@ struct Labelled {
   }
 };
 
-/// The sizes of all labels but those of size 1, which are left out everywhere.
+/// A contraction. Labels of size 1 are left out.
 struct Contraction {
   Labelled a, b, c;
   std::string batch, m, n, k;
@@ -57,7 +57,7 @@ struct Contraction {
 
 } // namespace
 
-/// Merges neighbours that lie end to end in all tensors that have them.
+/// Merges neighbouring dimensions that are contiguous in every tensor.
 static Dims merged(const Dims &dims) {
   Dims result;
   for (const Dim &inner : dims) {
@@ -74,7 +74,7 @@ static Dims merged(const Dims &dims) {
   return result;
 }
 
-/// Labels by decreasing stride in one tensor: the order of its memory.
+/// Labels by decreasing stride in one tensor, which is their order in memory.
 static std::string sortedBy(const Labelled &tensor, std::string labels) {
   llvm::stable_sort(labels, [&](char x, char y) {
     return tensor.stride(x) > tensor.stride(y);
@@ -82,8 +82,8 @@ static std::string sortedBy(const Labelled &tensor, std::string labels) {
   return labels;
 }
 
-/// A dense copy of the tensor with its dimensions in the order of `order`
-/// (labels of size 1, which are not in it, go first).
+/// A dense copy of the tensor with its dimensions in `order`. Labels of size 1,
+/// which `order` does not have, come first.
 static Labelled copied(OpBuilder &b, Location loc, Value value,
                        StringRef labels, StringRef order,
                        std::string &storage) {
@@ -95,18 +95,19 @@ static Labelled copied(OpBuilder &b, Location loc, Value value,
   SmallVector<int64_t> permutation;
   for (char label : storage)
     permutation.push_back(labels.find(label));
-  // Not a no-op even where the order is the same: the copy makes it dense.
+  // Even with an unchanged order, the transpose makes the copy dense.
   Value copy = nn::TransposeOp::create(b, loc, value, permutation);
   return {storage, denseView(copy)};
 }
 
-/// Whether one of the two matrix dimensions has stride 1, as libraries want.
+/// Whether one of the two matrix dimensions has stride 1, as libraries require.
 static bool hasUnitStride(int64_t rows, int64_t rowStride, int64_t columns,
                           int64_t columnStride) {
   return rowStride == 1 || columnStride == 1 || (rows == 1 && columns == 1);
 }
 
-/// The product of operands without a contraction, elementwise.
+/// The elementwise product of the operands, before the sum over contracted
+/// labels.
 static Value elementwise(OpBuilder &b, Location loc, nn::EinsumOp op,
                          StringRef order, RankedTensorType wide) {
   auto spread = [&](Value value, StringRef labels) -> Value {
@@ -144,7 +145,8 @@ void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
   sizes(labels.lhs, lhs);
   sizes(labels.rhs, rhs);
 
-  // The result's innermost label is to be n, a label of the right operand.
+  // The innermost label of the result must be n, a label of the right operand;
+  // else the operands are swapped.
   for (char label : llvm::reverse(labels.result)) {
     if (x.size[label] == 1)
       continue;
@@ -167,11 +169,11 @@ void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
     if (!inC.contains(label) && x.size[label] != 1)
       x.k.push_back(label);
 
-  // Nothing contracted, or one number from each pair of rows: no library call
-  // is worth it, and a kernel can join it with its neighbours.
+  // Without contraction, or with one dot product per batch entry, a library
+  // call is not worth it, and a kernel can be fused with its neighbours.
   bool rows = x.m.empty() && x.n.empty();
-  // Many products of one row or column each: every element of the matrices is
-  // read once, and a library for devices has a tile of its own for each.
+  // Many matrix-vector products read every element once, and a library on a
+  // device would use one tile for each.
   bool vectors = device == program::Device::Cuda &&
                  (x.m.empty() || x.n.empty()) &&
                  x.extent(x.batch) >= kManyProducts;
@@ -199,8 +201,8 @@ void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
     return;
   }
 
-  // One order of k for both operands; else a copy of the smaller one that can
-  // take the other's order.
+  // k needs one order for both operands. Otherwise the smaller operand that can
+  // take the other's order is copied.
   std::string copyA, copyB;
   auto kMerges = [&](bool a, bool bb) {
     Dims dims = x.dims(x.k);
@@ -228,7 +230,7 @@ void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
     }
   }
 
-  // The result in its own order, or densely and transposed afterwards.
+  // The result has its own order, or is dense and transposed afterwards.
   std::string order = labels.result;
   RankedTensorType type = resultType;
   auto setResult = [&] {
@@ -288,7 +290,7 @@ void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
     arrange();
   }
 
-  // A stride of a dimension of size 1 is never used; 1 is what libraries like.
+  // The stride of a dimension of size 1 is never used; libraries expect 1.
   auto view = [&](const Labelled &tensor, int64_t Dim::*stride, const Dim &row,
                   const Dim &column) {
     SmallVector<int64_t> entries = {tensor.view.offset};

@@ -1,6 +1,6 @@
-// Products of rows with the matrices that they choose, as library calls on
-// strided views: a row that is repeated (the token of several slots) is read
-// where it lies. And the order in which they choose them.
+// Lowers grouped products, of rows with the matrices that they choose, to
+// library calls on strided views: a broadcast row (the token of several slots)
+// is read in place. Also lowers the positions of slots in their experts.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -16,8 +16,8 @@ static SmallVector<int64_t> readView(Value &value) {
   return viewEntries(view);
 }
 
-/// Replaces `op`. `left` and `other` are its operands, `ids` those of the rows;
-/// matrices are [e, k, n] in their view.
+/// Replaces `op`. `left` and `other` are its operands, `ids` chooses a matrix
+/// for each row; matrices are [e, k, n] in their view.
 static LogicalResult select(Operation *op, Value left, Value other, Value ids,
                             bool outer, ArrayRef<int64_t> otherView,
                             ArrayRef<int64_t> resultView, int64_t e, int64_t k,
@@ -62,7 +62,7 @@ LogicalResult cleave::selectGroupedOuter(nn::GroupedOuterOp op) {
                 sizes[2]);
 }
 
-/// All numbers of the command are i64.
+/// All integers of the command are i64.
 LogicalResult cleave::selectPositionInExpert(nn::PositionInExpertOp op) {
   OpBuilder b(op);
   Location loc = op.getLoc();

@@ -1,4 +1,4 @@
-// nn-host-to-rt: from host functions to command lists.
+// nn-host-to-rt: converts host functions to command lists.
 
 #include "Views.h"
 #include "cleave/Conversion/ToRT/Passes.h"
@@ -29,7 +29,7 @@ public:
   HostConverter(ModuleOp module, SymbolTable &symbols)
       : module(module), symbols(symbols), b(module.getContext()) {}
 
-  /// What becomes of an operation runs when it would.
+  /// Converts one operation; the new operations get its condition.
   LogicalResult convert(Operation *op) {
     Attribute when = op->getAttr(kWhenAttrName);
     Operation *before = op->getPrevNode(), *after = op->getNextNode();
@@ -106,17 +106,18 @@ private:
     return replace(call, op.getResults());
   }
 
-  /// Of each argument of a kernel, how many elements past its end are read
-  /// (and masked): a tile of a dimension that does not divide may begin or end
-  /// there, a tile of a tile further on.
+  /// The number of elements that a kernel reads (under a mask) beyond the end
+  /// of each argument. If the shard count does not divide a dimension, the
+  /// tiles of the last ranks may end or begin beyond it, and tiles of tiles
+  /// further beyond.
   ArrayRef<int64_t> readBeyond(func::FuncOp kernel) {
     auto [entry, isNew] = beyond.try_emplace(kernel);
     SmallVector<int64_t> &elements = entry->second;
     if (!isNew)
       return elements;
     elements.assign(kernel.getNumArguments(), 0);
-    // By value, the arguments that it is made from, and how far past the end of
-    // each it reads at most.
+    // For each value, the arguments that it depends on and the maximum number
+    // of elements that it reads beyond their ends.
     llvm::DenseMap<Value, llvm::SmallMapVector<unsigned, int64_t, 4>> past;
     for (BlockArgument argument : kernel.getArguments())
       past[argument][argument.getArgNumber()] = 0;
@@ -136,8 +137,8 @@ private:
     return elements;
   }
 
-  /// How many elements of `source` past its end the last tile of a slice that
-  /// is made from it reads at most.
+  /// The number of elements beyond the end of `source` that the last tile of
+  /// the slice reads at most.
   int64_t pastEnd(dist::SliceOp slice, RankedTensorType source) {
     FailureOr<dist::MeshAttr> mesh = meshOf(slice, slice.getMeshAttr());
     if (failed(mesh))
@@ -165,7 +166,8 @@ private:
     return replace(constant, op.getResult());
   }
 
-  /// Reshape, slice, transpose: an alias where the elements lie end to end.
+  /// Converts reshape, slice and transpose: an alias if the elements are
+  /// contiguous, else a copy.
   LogicalResult place(Operation *op) {
     if (auto slice = dyn_cast<nn::SliceOp>(op);
         slice &&
@@ -193,7 +195,7 @@ private:
     return replace(op, copy(op->getLoc(), result.getType(), view, {}));
   }
 
-  /// A dense copy of a strided box.
+  /// Copies a strided box to a dense tensor.
   Value copy(Location loc, Type type, const StridedView &view,
              ArrayRef<int64_t> axisTerms) {
     SmallVector<int64_t> target = {0};
@@ -208,7 +210,7 @@ private:
     return op->emitOpError("refers to no mesh ") << name;
   }
 
-  /// Triples (axis, pre, size).
+  /// The axes of a group as triples (axis, pre, size).
   SmallVector<int64_t> groupOf(dist::MeshAttr mesh,
                                ArrayRef<dist::AxisRefAttr> axes) {
     SmallVector<int64_t> group;
@@ -220,8 +222,8 @@ private:
     return group;
   }
 
-  /// The rank's tile begins index * tile elements into the dimension, and the
-  /// index is a sum over axes.
+  /// The rank's tile begins at index * tile elements in the dimension. The
+  /// index is a sum over mesh axes.
   LogicalResult tile(dist::SliceOp op) {
     FailureOr<dist::MeshAttr> mesh = meshOf(op, op.getMeshAttr());
     if (failed(mesh))
@@ -252,7 +254,7 @@ private:
     return replace(op, copy(op.getLoc(), op.getType(), view, terms));
   }
 
-  /// One command for each element type among the operands.
+  /// Converts a collective to one command per element type.
   LogicalResult collective(dist::CollectiveOpInterface op) {
     FailureOr<dist::MeshAttr> mesh = meshOf(op, op.getMeshAttr());
     if (failed(mesh))
@@ -311,7 +313,7 @@ private:
     return replace(op, results);
   }
 
-  /// The operands, under the results' types.
+  /// The operands with the results' types.
   SmallVector<Value> alike(Operation *op) {
     SmallVector<Value> values;
     for (auto [operand, result] :
@@ -324,7 +326,7 @@ private:
     return values;
   }
 
-  /// What a collective does with each operand.
+  /// The data movement of a collective for each operand.
   struct Pattern {
     rt::CollectiveKind kind;
     rt::Reduce reduce = rt::Reduce::Sum;
@@ -346,7 +348,7 @@ private:
              : kind == dist::ReduceKind::Max ? rt::Reduce::Max
                                              : rt::Reduce::Min;
     };
-    /// [outer, inner] of a tile that joins others along `dim`.
+    /// [outer, inner] of a tile that is concatenated along `dim`.
     auto split = [](Value value, int64_t dim) {
       ArrayRef<int64_t> shape = typeOf(value).getShape();
       return std::pair(product(shape.take_front(dim)),
@@ -375,9 +377,9 @@ private:
     } else if (auto all = dyn_cast<dist::AllToAllOp>(op)) {
       pattern.kind = rt::CollectiveKind::AllToAll;
       for (unsigned i = 0; i < op->getNumOperands(); ++i) {
-        // A block is what one member sends to another: outer runs over the
-        // dimensions before the split one at the sender, and before the
-        // concatenated one at the receiver.
+        // A block is the data that one member sends to another. Its outer
+        // dimensions are those before the split dimension at the sender, and
+        // those before the concatenated one at the receiver.
         int64_t splitDim = all.getSplitDims()[i];
         int64_t concatDim = all.getConcatDims()[i];
         ArrayRef<int64_t> from = typeOf(op->getOperand(i)).getShape();
@@ -410,7 +412,7 @@ private:
         pattern.exchanges.push_back(dist::describeExchange(
             mesh, exchange.getAxes().getAxes(), from, to,
             cast<RankedTensorType>(whole).getShape(), exchange.getRounds()));
-        // All operands of one message are combined alike.
+        // All operands of one command must have the same reduction.
         auto kind = reduce(from.getPartialKind());
         if (!pattern.exchanges.back().partial.empty()) {
           if (reduces && kind != pattern.reduce)
@@ -438,7 +440,7 @@ struct HostToRTPass : cleave::impl::HostToRTPassBase<HostToRTPass> {
     SymbolTable symbols(getOperation());
     HostConverter converter(getOperation(), symbols);
     for (func::FuncOp func : actionsOf(getOperation())) {
-      // Constants first die with their last reader, so they go last.
+      // Constants are converted last, as they are erased only without readers.
       SmallVector<Operation *> ops;
       for (Operation &op : actionBody(func))
         if (!isa<arith::ConstantOp>(op))

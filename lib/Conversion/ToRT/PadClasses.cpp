@@ -1,4 +1,4 @@
-// nn-pad-classes: logits whose rows begin at multiples of 16 bytes.
+// nn-pad-classes: pads logits so that their rows are aligned to 16 bytes.
 
 #include "cleave/Conversion/ToRT/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
@@ -21,7 +21,7 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Bytes at whose multiples rows are to begin, and from how many classes on.
+/// The alignment of rows in bytes, and the least number of classes to pad.
 static constexpr int64_t kRowBytes = 16, kManyClasses = 128;
 
 /// The type with `size` as its last dimension.
@@ -52,7 +52,7 @@ static Value cut(OpBuilder &b, Value value, RankedTensorType type) {
 
 namespace {
 
-/// The logits that one product gives, and what is computed from them.
+/// The logits that a product computes, and their readers.
 class Logits {
 public:
   explicit Logits(nn::EinsumOp product)
@@ -62,7 +62,7 @@ public:
     wide = llvm::alignTo(classes, std::max<int64_t>(1, kRowBytes / bytes));
   }
 
-  /// Whether nothing but losses reads them, and nothing but products their
+  /// Whether only losses read the logits, and only products read their
   /// cotangents.
   bool match() {
     nn::EinsumOp::Labels labels = product.getLabels();
@@ -107,7 +107,8 @@ public:
       rounded->setDiscardableAttrs(op->getDiscardableAttrDictionary());
       wider.try_emplace(op, rounded);
     }
-    // In their order: a matrix that several read is padded before the first.
+    // In program order: a matrix with several readers is padded before the
+    // first.
     auto inOrder = readers.takeVector();
     llvm::sort(inOrder, [](nn::EinsumOp a, nn::EinsumOp b) {
       return a->isBeforeInBlock(b);
@@ -127,7 +128,7 @@ public:
       op.replaceAllUsesWith(result);
       op.erase();
     }
-    // What was replaced, the last first.
+    // Erases the replaced operations, users first.
     for (arith::TruncFOp op : roundings)
       op.erase();
     for (nn::CrossEntropyGradOp op : gradients)
@@ -138,8 +139,8 @@ public:
   }
 
 private:
-  /// Whether the classes of the product come from one operand, and are none of
-  /// its batch.
+  /// Whether the label of the classes is in only one operand, so that it is not
+  /// a batch dimension.
   static bool isOfOne(nn::EinsumOp op, char label) {
     nn::EinsumOp::Labels labels = op.getLabels();
     return StringRef(labels.lhs).contains(label) !=
@@ -166,7 +167,7 @@ private:
     return true;
   }
 
-  /// Products that read a cotangent, perhaps rounded.
+  /// Collects the products that read a cotangent, possibly rounded.
   bool collectReaders(Value cotangent) {
     for (Operation *user : cotangent.getUsers()) {
       if (auto rounding = dyn_cast<arith::TruncFOp>(user)) {
@@ -191,15 +192,16 @@ private:
     return gradient && gradients.contains(gradient);
   }
 
-  /// The product with its classes padded by zeros; `lhs` and `rhs` are operands
-  /// that are so already.
+  /// The product with its classes padded by zeros. `lhs` and `rhs` are operands
+  /// that are already padded, or null.
   Value widened(nn::EinsumOp op, char label, Value lhs, Value rhs) {
     nn::EinsumOp::Labels labels = op.getLabels();
     auto operand = [&](Value value, Value wider, StringRef names) -> Value {
       size_t dim = names.find(label);
       if (wider || dim == StringRef::npos)
         return wider ? wider : value;
-      // The product itself comes first, so that others may read its matrix.
+      // The logits' product is rewritten first, so that others can use its
+      // padded matrix.
       Value &known = matrices[{value, dim}];
       if (!known)
         known = padded(b, value, dim, wide, 0);
@@ -214,19 +216,19 @@ private:
                                 op.getEquationAttr(), a, c);
   }
 
-  /// Classes that there are not have a probability of exactly 0.
+  /// The logits with -inf in padded classes, whose probability is exactly 0.
   Value masked(Value logits, const llvm::DenseMap<Value, Value> &wider) {
     Value own = cut(b, wider.at(logits), typeOf(logits));
     return padded(b, own, typeOf(logits).getRank() - 1, wide,
                   -std::numeric_limits<double>::infinity());
   }
 
-  /// A label beyond the classes stays beyond them.
+  /// The labels, with those beyond the classes moved beyond the padding.
   Value counted(Value labels) {
     Value &known = inRange[labels];
     if (known)
       return known;
-    // One for the loss and its derivative, which may be one kernel.
+    // Shared by the loss and its derivative, which may be fused.
     OpBuilder b(labels.getContext());
     b.setInsertionPointAfterValue(labels);
     Location loc = labels.getLoc();
@@ -248,7 +250,8 @@ private:
   int64_t classes, wide;
   llvm::DenseMap<std::pair<Value, size_t>, Value> matrices;
   llvm::DenseMap<Value, Value> inRange;
-  /// Identities, in order; what reads logits; what reads cotangents.
+  /// Copies of the logits, in order; losses and gradients; roundings and
+  /// readers of cotangents.
   llvm::SetVector<Operation *> copies;
   llvm::SetVector<nn::CrossEntropyOp> losses;
   llvm::SetVector<nn::CrossEntropyGradOp> gradients;
@@ -265,7 +268,8 @@ struct PadClassesPass : cleave::impl::PadClassesPassBase<PadClassesPass> {
         ;
   }
 
-  /// The first that is not padded yet: others may be products of its cotangent.
+  /// Pads one product. The search restarts, as later ones may be products of
+  /// its cotangent.
   static bool padOne(func::FuncOp func) {
     for (auto op : func.getOps<nn::EinsumOp>())
       if (typeOf(op).getRank() > 0)

@@ -1,4 +1,5 @@
-// Operations on a rank's place in the mesh, in the vocabulary of kernels.
+// Rewrites operations on a rank's mesh position into those that kernels
+// support.
 
 #include "SelectLibrary.h"
 

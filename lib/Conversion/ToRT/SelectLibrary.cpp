@@ -1,4 +1,4 @@
-// nn-select-library: which operations become library calls.
+// nn-select-library: selects the operations that become library calls.
 
 #include "SelectLibrary.h"
 #include "cleave/Conversion/ToRT/Passes.h"
@@ -16,8 +16,8 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// The addends of a sum in the type of its result: one of bf16 is computed on
-/// what was widened, and rounded.
+/// The operands of a sum in the type of its result. A bf16 sum is computed on
+/// extended operands and rounded. Empty if `value` is not a sum.
 static SmallVector<Value, 2> addendsOf(Value value) {
   auto rounding = value.getDefiningOp<arith::TruncFOp>();
   Value sum = rounding ? rounding.getIn() : value;
@@ -36,7 +36,7 @@ static SmallVector<Value, 2> addendsOf(Value value) {
   return addends;
 }
 
-/// What `add` gives, rounded if it is a sum of bf16.
+/// The result of `add`, after its rounding if it is a bf16 sum.
 static Value resultOf(arith::AddFOp add) {
   Value sum = add.getResult();
   if (sum.hasOneUse())
@@ -46,7 +46,7 @@ static Value resultOf(arith::AddFOp add) {
   return sum;
 }
 
-/// Whether it is an addend of another sum.
+/// Whether the sum is an operand of another sum.
 static bool isAddend(Value sum) {
   return llvm::any_of(sum.getUsers(), [](Operation *user) {
     if (isa<arith::ExtFOp>(user) && user->hasOneUse())
@@ -55,7 +55,7 @@ static bool isAddend(Value sum) {
   });
 }
 
-/// The pads that `value` is the sum of; false where it is not such a sum.
+/// Collects the pads that `value` is the sum of; false if it is no such sum.
 static bool collectPads(Value value, SmallVectorImpl<nn::PadOp> &pads) {
   if (auto pad = value.getDefiningOp<nn::PadOp>()) {
     pads.push_back(pad);
@@ -73,7 +73,7 @@ void cleave::mergePads(arith::AddFOp add) {
   for (Value addend : addendsOf(sum))
     if (!collectPads(addend, pads))
       return;
-  // The one dimension in which the boxes differ from the sum.
+  // Finds the only dimension in which the boxes are smaller than the sum.
   auto type = cast<RankedTensorType>(sum.getType());
   int64_t dim = -1;
   for (int64_t d = 0; d < type.getRank(); ++d)
@@ -115,7 +115,7 @@ void cleave::mergePads(arith::AddFOp add) {
   }
 }
 
-/// Placements whose readers became strides.
+/// Erases view operations that became strides.
 static void eraseDead(func::FuncOp func) {
   SmallVector<Operation *> ops;
   func.walk([&](Operation *op) { ops.push_back(op); });
@@ -136,7 +136,7 @@ struct SelectLibraryPass
   }
 
   LogicalResult select(func::FuncOp func) {
-    // The last addition of a sum sees all of it, so from the end.
+    // Sums are visited from the end: the last addition covers the whole sum.
     SmallVector<arith::AddFOp> sums(func.getOps<arith::AddFOp>());
     llvm::DenseSet<Operation *> gone;
     for (arith::AddFOp sum : llvm::reverse(sums)) {
@@ -144,7 +144,7 @@ struct SelectLibraryPass
         continue;
       if (isAddend(resultOf(sum)))
         continue;
-      // Additions below may go with it.
+      // Merging may also erase the additions that this one sums.
       SmallVector<Value> below = {resultOf(sum)};
       SmallVector<Operation *> tree = {sum};
       while (!below.empty())

@@ -1,4 +1,4 @@
-// Parts of nn-select-library, one file per family.
+// The parts of nn-select-library, one file per family.
 
 #ifndef CLEAVE_LIB_CONVERSION_TORT_SELECTLIBRARY_H
 #define CLEAVE_LIB_CONVERSION_TORT_SELECTLIBRARY_H
@@ -11,49 +11,53 @@
 
 namespace cleave {
 
-/// Replaces the contraction by a product (and perhaps copies), or by
-/// elementwise work where it contracts nothing or `device` has no good product.
+/// Replaces the contraction by a matrix product (with copies if needed), or by
+/// elementwise operations if nothing is contracted or a library on `device`
+/// would be slow.
 void selectEinsum(nn::EinsumOp op, program::Device device);
 
-/// Joins what follows the product with it: scale, bias, activation, sums. On
-/// CUDA devices it takes along the derivative of gelu as well, and one in bf16
-/// its bias.
+/// Fuses the operations after the product into it: scale, bias, activation,
+/// sums. On CUDA devices also the derivative of gelu, and the bias of a bf16
+/// product.
 void fuseEpilogue(rt::GemmOp op, program::Device device);
 
-/// Joins sums over the rows of an operand with a product that contracts these
-/// rows: the gradient of a bias with that of the weights. For CUDA devices.
+/// Fuses sums over the rows of an operand into a product that contracts these
+/// rows, such as a bias gradient with the weight gradient. For CUDA devices.
 void fuseOperandSums(mlir::func::FuncOp func);
 
-/// Attention and its derivative on strided views.
+/// Lower attention and its derivative to commands on strided views.
 mlir::LogicalResult selectAttention(nn::AttentionOp op);
 mlir::LogicalResult selectAttentionGrad(nn::AttentionGradOp op);
 
-/// Products of rows with chosen matrices, on strided views, and their order.
+/// Lower grouped products, and positions of slots in their experts, to commands
+/// on strided views.
 mlir::LogicalResult selectGroupedDot(nn::GroupedDotOp op);
 mlir::LogicalResult selectGroupedOuter(nn::GroupedOuterOp op);
 
 mlir::LogicalResult selectPositionInExpert(nn::PositionInExpertOp op);
 
-/// A value on the first rank of a group and zeros elsewhere, elementwise.
+/// Expands to elementwise operations: the value on the first rank of a group,
+/// zeros elsewhere.
 void expandKeepFirst(dist::KeepFirstOp op);
 
-/// Convolutions and derivatives of them as one command each, where the runtime
-/// has it on CUDA devices; others stay.
+/// Lowers convolutions and their derivatives to one command each, if the
+/// runtime supports it on CUDA devices; others remain.
 void selectConvolutions(mlir::func::FuncOp func);
 
-/// Convolutions and pools as slices, pads, products and elementwise work.
+/// Expand convolutions and pools to slices, pads, products and elementwise
+/// operations.
 void expandConv(nn::ConvOp op);
 void expandConvInputGrad(nn::ConvInputGradOp op);
 void expandConvFilterGrad(nn::ConvFilterGradOp op);
 void expandPool(nn::PoolOp op);
 void expandPoolGrad(nn::PoolGradOp op);
 
-/// A window of a split dimension as permutations and index arithmetic.
+/// Expands a halo exchange to permutations and index arithmetic.
 mlir::LogicalResult expandWindow(dist::WindowOp op);
 
-/// pad(a) + pad(b) + ... of boxes that lie end to end -> nn.concat, so that the
-/// gradient of a split can be written in place. `add` is the last of the sum;
-/// each sum may be widened and rounded bf16.
+/// Rewrites pad(a) + pad(b) + ... of adjacent boxes to nn.concat, so that the
+/// gradient of a split can be written in place. `add` is the last addition;
+/// each sum may be extended and rounded bf16.
 void mergePads(mlir::arith::AddFOp add);
 
 } // namespace cleave

@@ -35,7 +35,7 @@ cleave::reshapeStrides(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
   SmallVector<int64_t> result(shape.size(), 1);
   size_t from = 0, to = 0;
   while (to < shape.size() || from < sizes.size()) {
-    // The smallest groups of dimensions on both sides that hold equally many.
+    // Finds the smallest groups of dimensions with equal sizes on both sides.
     size_t fromEnd = from, toEnd = to;
     int64_t have = 1, want = 1;
     do {
@@ -47,7 +47,7 @@ cleave::reshapeStrides(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
         break;
     } while (have != want || toEnd == to || fromEnd == from);
     if (have != want) {
-      // Only ones are left on one side.
+      // The remaining dimensions on one side must have size 1.
       while (fromEnd < sizes.size())
         have *= sizes[fromEnd++];
       while (toEnd < shape.size())
@@ -55,7 +55,7 @@ cleave::reshapeStrides(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
       if (have != want)
         return std::nullopt;
     }
-    // Within a group the old dimensions must lie end to end.
+    // Within a group, the old dimensions must be contiguous.
     int64_t stride = 1;
     bool first = true;
     int64_t expected = 0;

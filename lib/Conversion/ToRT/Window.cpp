@@ -1,6 +1,6 @@
-// A window of a split dimension as permutations and index arithmetic: each
-// round sends a run of elements from at most one rank to each, and the window
-// is put together by reading at rank-dependent offsets.
+// Expands a halo exchange of a split dimension to permutations and index
+// arithmetic. In each round, a rank sends a run of elements to at most one
+// other rank, and the window is assembled by gathers at rank-dependent offsets.
 
 #include "SelectLibrary.h"
 
@@ -12,14 +12,14 @@ using namespace cleave::dist;
 
 namespace {
 
-/// Pieces that travel together: no member sends or receives twice.
+/// Pieces that are sent in one permutation: no member sends or receives twice.
 struct Round {
   SmallVector<WindowPiece> pieces;
   bool isLocal = false;
-  int64_t low = 0, high = 0; // of the source's tile, what is sent
+  int64_t low = 0, high = 0; // range of the source's tile that is sent
 };
 
-/// Runs of elements of the source's tile that the pieces read.
+/// Sets the range of the source's tile that the pieces read.
 void bound(Round &round, int64_t stride) {
   round.low = std::numeric_limits<int64_t>::max();
   round.high = 0;
@@ -73,7 +73,7 @@ public:
   }
 
 private:
-  /// This rank's number of a table with one for each member, everywhere.
+  /// The rank's entry of a table with one entry per member, broadcast.
   Value mine(ArrayRef<int64_t> table) {
     auto tableType = RankedTensorType::get({members}, b.getI64Type());
     Value numbers = arith::ConstantOp::create(

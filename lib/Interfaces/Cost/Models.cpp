@@ -1,7 +1,7 @@
-// FLOPs of every operation. A multiply-add counts two, an elementwise
-// operation one per element, a transcendental function one as well: the counts
-// are for comparing plans and for saying how far a run is from the machine's
-// limit, in which contractions dominate.
+// FLOPs of every operation. A multiply-add counts as two, an elementwise
+// operation or transcendental function as one per element. The counts serve to
+// compare plans and to relate a run to the machine's peak, where contractions
+// dominate.
 
 #include "cleave/Interfaces/RowShare.h"
 
@@ -35,7 +35,7 @@ template <typename Op, int count> int64_t perElement(Op op) {
   return count * elements(op->getResult(0));
 }
 
-/// A table is not read as a whole.
+/// A gather reads only the chosen rows of its table.
 struct GatherModel : CostInterface::ExternalModel<GatherModel, nn::GatherOp> {
   int64_t getFlops(Operation *) const { return 0; }
   int64_t getBytesMoved(Operation *op) const {
@@ -66,10 +66,10 @@ int64_t crossEntropy(nn::CrossEntropyOp op) {
   return 4 * elements(op.getLogits());
 }
 
-/// Two for each multiply-add of a pair of a query and a key that masks by
-/// position leave, as the library skips the rest in blocks. That is known of
-/// positions that count up, and of one array of positions for both; elsewhere
-/// it is a mean. Segments and key masks hide nothing.
+/// Two FLOPs for each multiply-add of each (query, key) pair that masks by
+/// position leave, as the library skips masked blocks. The number of pairs is
+/// exact for consecutive positions and for a shared array of positions, else a
+/// mean. Segments and key masks do not reduce it.
 template <typename Op> int64_t attentionFlops(Op op, int64_t perPair) {
   ArrayRef<int64_t> q =
       cast<RankedTensorType>(op.getQuery().getType()).getShape();
@@ -93,20 +93,20 @@ int64_t attention(nn::AttentionOp op) {
 }
 
 int64_t attentionGrad(nn::AttentionGradOp op) {
-  // Scores again, dV, dP, dQ, dK.
+  // Recomputed scores, dV, dP, dQ, dK.
   int64_t d = widthOf(op.getQuery()), e = widthOf(op.getValue());
   return attentionFlops(op, 3 * d + 2 * e);
 }
 
-/// Rows that chose one of the matrices, on average; every matrix that a row
-/// chose is read once.
+/// Costs of grouped products: the mean number of rows that choose one of these
+/// matrices, and one read of each chosen matrix.
 template <typename Op>
 struct GroupedModel : CostInterface::ExternalModel<GroupedModel<Op>, Op> {
   static int64_t rows(Op op) {
     auto share = op->template getAttrOfType<IntegerAttr>(kRowShareAttrName);
     return llvm::divideCeil(elements(op.getIds()), share ? share.getInt() : 1);
   }
-  /// [e, k, n] in either order of the last two.
+  /// The matrices: [e, k, n], or with the last two dimensions swapped.
   static RankedTensorType matrices(Op op) {
     if constexpr (std::is_same_v<Op, nn::GroupedDotOp>)
       return op.getMatrices().getType();
@@ -129,8 +129,7 @@ struct GroupedModel : CostInterface::ExternalModel<GroupedModel<Op>, Op> {
   }
 };
 
-/// Two for each element of the filter and each position of the result, in all
-/// groups.
+/// Two FLOPs for each filter element and each output position, over all groups.
 template <typename Op> int64_t convolution(Op op, Value filter, Value output) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(filter.getType()).getShape();
   int64_t perFeature = 2;
@@ -148,7 +147,7 @@ int64_t convFilterGrad(nn::ConvFilterGradOp op) {
   return convolution(op, op.getResult(), op.getCotangent());
 }
 
-/// One for each element of each window.
+/// One FLOP for each element of each window.
 template <typename Op> int64_t windows(Op op, Value output) {
   int64_t flops = elements(output);
   for (int64_t size : op.getWindow())
@@ -169,7 +168,8 @@ void cleave::registerCostModels(DialectRegistry &registry) {
               math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::SqrtOp,
               math::RsqrtOp, math::SinOp, math::CosOp, math::AbsFOp,
               math::FloorOp, math::CeilOp, math::RoundEvenOp>(c);
-    // Integers, comparisons and casts are no floating-point operations.
+    // Integer operations, comparisons and casts are not floating-point
+    // operations.
     attachAll<0, arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp,
               arith::FloorDivSIOp, arith::RemSIOp, arith::AndIOp, arith::OrIOp,
               arith::XOrIOp, arith::MaxSIOp, arith::MinSIOp, arith::CmpFOp,
@@ -201,7 +201,7 @@ void cleave::registerCostModels(DialectRegistry &registry) {
     nn::GroupedDotOp::attachInterface<GroupedModel<nn::GroupedDotOp>>(*c);
     nn::GroupedOuterOp::attachInterface<GroupedModel<nn::GroupedOuterOp>>(*c);
   });
-  // Between stages, not within one.
+  // Sums between stages cost nothing within a stage.
   registry.addExtension(+[](MLIRContext *c, pipe::PipeDialect *) {
     attachAll<0, pipe::SumStagesOp>(c);
   });

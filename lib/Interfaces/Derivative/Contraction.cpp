@@ -7,8 +7,8 @@ using namespace cleave;
 using namespace cleave::derivative;
 
 static LogicalResult einsum(nn::EinsumOp op, VJPContext &c) {
-  // Each operand's cotangent is the einsum of the result's with the other
-  // operand; the letters keep their meaning.
+  // An operand's cotangent is the einsum of the result's cotangent and the
+  // other operand, with the same labels.
   nn::EinsumOp::Labels labels = op.getLabels();
   if (c.wanted(0)) {
     std::string equation = labels.result + "," + labels.rhs + "->" + labels.lhs;
@@ -37,7 +37,7 @@ static LogicalResult reduce(nn::ReduceOp op, VJPContext &c) {
     c.set(0, spread(c.cotangent(0)));
     return success();
   }
-  // The extreme elements share the cotangent evenly.
+  // All extreme elements share the cotangent evenly.
   Value input = c.residual(op.getInput());
   Value extreme = spread(c.residual(op.getResult()));
   Value hit = arith::CmpFOp::create(b, c.loc(), arith::CmpFPredicate::OEQ,

@@ -1,5 +1,5 @@
-// Derivatives of elementwise operations of arith and math. Values of integer
-// type have none, so casts from integers and comparisons need no rule.
+// Derivatives of elementwise operations of arith and math. Integers have no
+// cotangents, so casts from integers and comparisons need no rule.
 
 #include "Model.h"
 
@@ -9,7 +9,7 @@ using namespace cleave::derivative;
 
 namespace {
 
-/// Builds elementwise expressions at the place of the backward pass.
+/// Builds elementwise expressions in the backward pass.
 struct Expr {
   VJPContext &c;
   Value mul(Value a, Value b) {
@@ -73,7 +73,7 @@ LogicalResult div(arith::DivFOp op, VJPContext &c) {
   return success();
 }
 
-/// x - n y with the whole number n = (x - remainder) / y.
+/// The remainder is x - n y, with the integer n = (x - remainder) / y.
 LogicalResult rem(arith::RemFOp op, VJPContext &c) {
   Expr e{c};
   if (c.wanted(0))
@@ -91,8 +91,8 @@ LogicalResult neg(arith::NegFOp op, VJPContext &c) {
   return success();
 }
 
-/// The larger (smaller) operand gets the cotangent; of equals, the right one,
-/// so that max(x, 0) has the derivative 0 at 0.
+/// The larger (smaller) operand gets the cotangent; if both are equal, the
+/// right one, so that max(x, 0) has the derivative 0 at 0.
 template <typename Op, bool larger>
 LogicalResult extremum(Op op, VJPContext &c) {
   Expr e{c};

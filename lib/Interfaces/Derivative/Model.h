@@ -1,4 +1,4 @@
-// What the derivative files share: attaching a function as an external model.
+// Helpers of the derivative files: attaching a function as an external model.
 
 #ifndef CLEAVE_LIB_INTERFACES_DERIVATIVE_MODEL_H
 #define CLEAVE_LIB_INTERFACES_DERIVATIVE_MODEL_H
@@ -8,7 +8,7 @@
 
 namespace cleave::derivative {
 
-/// DifferentiableInterface for `Op` by a plain function.
+/// Implements DifferentiableInterface for `Op` by a function.
 template <typename Op, mlir::LogicalResult (*Rule)(Op, VJPContext &)>
 struct Model : DifferentiableInterface::ExternalModel<Model<Op, Rule>, Op> {
   mlir::LogicalResult buildVJP(mlir::Operation *op, VJPContext &context) const {
@@ -21,7 +21,8 @@ void attach(mlir::MLIRContext *context) {
   Op::template attachInterface<Model<Op, Rule>>(*context);
 }
 
-/// An error for a result whose cotangent the rule does not propagate.
+/// Reports an error if a result has a cotangent that the rule does not
+/// propagate.
 inline mlir::LogicalResult refuseCotangent(mlir::Operation *op,
                                            VJPContext &context, unsigned result,
                                            llvm::StringRef name) {

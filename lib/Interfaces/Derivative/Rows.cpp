@@ -7,7 +7,7 @@ using namespace cleave;
 using namespace cleave::derivative;
 
 namespace {
-/// Values of shape [..., h] and their rows [...].
+/// Builds expressions of tensors [..., h] and their row statistics [...].
 struct Rows {
   VJPContext &c;
   RankedTensorType type;
@@ -106,7 +106,8 @@ static LogicalResult crossEntropy(nn::CrossEntropyOp op, VJPContext &c) {
 }
 
 static LogicalResult dropout(nn::DropoutOp op, VJPContext &c) {
-  // The same mask: it depends on indices, not on values.
+  // The mask depends on indices, not on values, so the cotangent gets the same
+  // one.
   IRMapping mapping;
   mapping.map(op.getInput(), c.cotangent(0));
   for (Value operand : op->getOperands().drop_front())

@@ -1,4 +1,4 @@
-// Derivatives of movement: the transpose of each placement.
+// Derivatives of data movement: the transpose of each operation.
 
 #include "Model.h"
 
@@ -33,7 +33,7 @@ static LogicalResult transpose(nn::TransposeOp op, VJPContext &c) {
   return success();
 }
 
-/// A box of step 1 that covers dimension `dim` of `value` from `offset` on.
+/// Slices `size` elements of dimension `dim` from `offset` on.
 static Value sliceDim(VJPContext &c, Value value, int64_t dim, int64_t offset,
                       int64_t size, int64_t stride = 1) {
   RankedTensorType type = typeOf(value);
@@ -58,8 +58,8 @@ static Value pad(VJPContext &c, Value value, ArrayRef<int64_t> low,
                            high, llvm::APFloat(0.0));
 }
 
-/// Puts `stride - 1` zeros between neighbours along `dim`: [n] -> [(n-1)*stride
-/// + 1].
+/// Inserts `stride - 1` zeros between neighbours along `dim`: [n] ->
+/// [(n-1)*stride + 1].
 static Value dilate(VJPContext &c, Value value, int64_t dim, int64_t stride) {
   RankedTensorType type = typeOf(value);
   SmallVector<int64_t> split(type.getShape());
@@ -83,7 +83,7 @@ static LogicalResult slice(nn::SliceOp op, VJPContext &c) {
     int64_t size = op.getSizes()[dim], stride = op.getStrides()[dim];
     int64_t first = op.getOffsets()[dim];
     if (size == 0) {
-      // Nothing was read: the cotangent is zero.
+      // The slice is empty: the cotangent is zero.
       c.set(0, nn::createSplat(c.builder(), c.loc(), typeOf(op.getInput()), 0));
       return success();
     }

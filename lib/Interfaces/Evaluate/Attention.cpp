@@ -30,7 +30,7 @@ static void rotary(nn::RotaryOp op, Operands in, Results out) {
 
 namespace {
 
-/// Sizes, operands and masks of one attention; walks (b, n, g, s).
+/// Sizes, operands and masks of one attention; iterates over (b, n, g, s).
 struct Attention {
   const Tensor *query, *key, *value;
   const Tensor *qPositions = nullptr, *kPositions = nullptr;
@@ -50,7 +50,7 @@ struct Attention {
         window(int64_t(op.getWindow())),
         softcap(op.getSoftcap().convertToDouble()),
         dropout(op.getDropout().convertToDouble()) {
-    // The optional operands stand at the end, in the order of the definition.
+    // Optional operands come last, in the order of the operation's definition.
     unsigned next = first + 3;
     if constexpr (std::is_same_v<Op, nn::AttentionGradOp>)
       next += 2; // output, lse
@@ -83,7 +83,7 @@ struct Attention {
   int64_t keyAt(int64_t ib, int64_t j, int64_t in, int64_t width) const {
     return ((ib * t + j) * n + in) * width;
   }
-  /// An entry of positions or segments.
+  /// An element of positions or segments; the index itself without positions.
   static int64_t entry(const Tensor *positions, int64_t ib, int64_t i) {
     if (!positions)
       return i;
@@ -91,8 +91,8 @@ struct Attention {
         ->ints[positions->rank() == 2 ? ib * positions->shape()[1] + i : i];
   }
 
-  /// The masked score of query i and key j; -inf where it is not seen. `slope`
-  /// becomes its derivative by their product.
+  /// The masked score of query i and key j; -inf if the key is masked. `slope`
+  /// is set to the derivative of the score with respect to the dot product.
   double score(int64_t ib, int64_t in, int64_t ig, int64_t i, int64_t j,
                double *slope = nullptr) const {
     constexpr double hidden = -std::numeric_limits<double>::infinity();
@@ -122,7 +122,7 @@ struct Attention {
     return sum;
   }
 
-  /// What dropout multiplies the weight of key j for query i with.
+  /// The factor by which dropout multiplies the weight of key j for query i.
   double kept(int64_t ib, int64_t in, int64_t ig, int64_t i, int64_t j) const {
     if (!dropoutKeys)
       return 1;
@@ -152,7 +152,7 @@ static void attention(nn::AttentionOp op, Operands in, Results out) {
     for (int64_t j = 0; j < a.t; ++j)
       max = std::max(max, p[j] = a.score(b, n, g, i, j));
     double *o = &out[0].floats[a.queryAt(b, i, n, g, a.e)];
-    if (std::isinf(max) && max < 0) { // sees no key
+    if (std::isinf(max) && max < 0) { // all keys are masked
       out[1].floats[row] = max;
       return;
     }
@@ -180,7 +180,7 @@ static void attentionGrad(nn::AttentionGradOp op, Operands in, Results out) {
       delta += cotangent[oAt + x] * output[oAt + x];
     for (int64_t j = 0; j < a.t; ++j) {
       double slope = 0, score = a.score(b, n, g, i, j, &slope);
-      if (std::isinf(score) && score < 0) // unseen: never read
+      if (std::isinf(score) && score < 0) // masked keys contribute nothing
         continue;
       double p = std::exp(score - lse[row]);
       int64_t kAt = a.keyAt(b, j, n, a.d), vAt = a.keyAt(b, j, n, a.e);

@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::evaluate;
 
-/// For each of `labels`, its stride in a row-major operand, or 0 if absent.
+/// The row-major stride of each label in an operand; 0 if it is absent.
 static Index stridesOf(StringRef labels, StringRef operand,
                        ArrayRef<int64_t> shape) {
   Index strides(labels.size(), 0);
@@ -42,7 +42,7 @@ static void einsum(nn::EinsumOp op, Operands in, Results out) {
         rhsOuter = stridesOf(labels.result, labels.rhs, in[1]->shape()),
         lhsInner = stridesOf(contracted, labels.lhs, in[0]->shape()),
         rhsInner = stridesOf(contracted, labels.rhs, in[1]->shape());
-  // The inner index space is walked once and kept as pairs of offsets.
+  // The offsets of the inner index space are computed once, as pairs.
   SmallVector<std::pair<int64_t, int64_t>> inner;
   forEachIndex(sizes, [&](ArrayRef<int64_t> index, int64_t) {
     inner.push_back({dot(index, lhsInner), dot(index, rhsInner)});
@@ -69,7 +69,7 @@ static void reduce(nn::ReduceOp op, Operands in, Results out) {
         into += value;
       break;
     case nn::Combiner::Max:
-      into = value != value ? value : std::max(into, value); // NaN stays
+      into = value != value ? value : std::max(into, value); // propagates NaN
       break;
     case nn::Combiner::Min:
       into = value != value ? value : std::min(into, value);

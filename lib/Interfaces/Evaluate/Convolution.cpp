@@ -11,7 +11,8 @@ using namespace cleave::evaluate;
 
 namespace {
 
-/// The input index of window `o` at element `k`; false where it lies outside.
+/// Computes the input index of element `k` of window `o`; false if it is in the
+/// padding.
 template <typename Op>
 bool inputIndex(Op op, ArrayRef<int64_t> o, ArrayRef<int64_t> k,
                 ArrayRef<int64_t> sizes, MutableArrayRef<int64_t> i) {
@@ -85,7 +86,7 @@ void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> result,
   });
 }
 
-/// The first of the window's elements that is the largest; NaN is.
+/// The first of the window's largest elements; NaN counts as the largest.
 int64_t largest(const Tensor &input, ArrayRef<int64_t> window) {
   int64_t best = window.front();
   for (int64_t at : window)
@@ -97,7 +98,7 @@ int64_t largest(const Tensor &input, ArrayRef<int64_t> window) {
 void pool(nn::PoolOp op, Operands in, Results out) {
   forEachWindow(op, in[0]->shape(), out[0].shape(),
                 [&](int64_t y, ArrayRef<int64_t> window) {
-                  if (window.empty()) // Only in the padding of a tile.
+                  if (window.empty()) // only in the padding of a tile
                     return;
                   if (op.getKind() == nn::PoolKind::Max)
                     out[0].floats[y] = in[0]->floats[largest(*in[0], window)];

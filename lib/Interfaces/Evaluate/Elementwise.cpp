@@ -1,5 +1,5 @@
-// Reference semantics of elementwise operations: one loop each, in double or
-// in 64-bit integers that wrap to the element type.
+// Reference semantics of elementwise operations: one loop each, in double or in
+// 64-bit integers that wrap to the element type.
 
 #include "Model.h"
 
@@ -23,7 +23,7 @@ void binary(Op, Operands in, Results out) {
     out[0].floats[i] = Function(in[0]->floats[i], in[1]->floats[i]);
 }
 
-/// The element as a signed number; an i1 that is true is -1.
+/// The element as a signed number; true of type i1 is -1.
 int64_t signedAt(const Tensor &tensor, int64_t i) {
   return tensor.type.getElementType().isInteger(1) ? -tensor.ints[i]
                                                    : tensor.ints[i];
@@ -50,7 +50,7 @@ void unaryInt(Op op, Operands in, Results out) {
     out[0].ints[i] = wrapInteger(type, Function(in[0]->ints[i]));
 }
 
-/// Of unsigned numbers of the operation's width.
+/// Applies a function to unsigned numbers of the operation's width.
 template <typename Op, uint64_t (*Function)(uint64_t, uint64_t)>
 void binaryUnsigned(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
@@ -59,18 +59,18 @@ void binaryUnsigned(Op op, Operands in, Results out) {
         type, Function(unsignedAt(*in[0], i), unsignedAt(*in[1], i)));
 }
 
-/// Whether a number is of some kind.
+/// Applies a predicate to floats.
 template <typename Op, bool (*Function)(double)>
 void asked(Op, Operands in, Results out) {
   for (int64_t i = 0; i < out[0].size(); ++i)
     out[0].ints[i] = Function(in[0]->floats[i]);
 }
 
-// Additions and products wrap; C++ leaves signed overflow undefined.
+// Sums and products wrap, while signed overflow is undefined in C++.
 int64_t addInt(int64_t a, int64_t b) { return uint64_t(a) + uint64_t(b); }
 int64_t subInt(int64_t a, int64_t b) { return uint64_t(a) - uint64_t(b); }
 int64_t mulInt(int64_t a, int64_t b) { return uint64_t(a) * uint64_t(b); }
-// x / 0 and its remainder are 0 in kernels, too, and x / -1 wraps.
+// As in kernels, x / 0 and its remainder are 0, and x / -1 wraps.
 int64_t divInt(int64_t a, int64_t b) {
   return b == -1 ? subInt(0, a) : b ? a / b : 0;
 }
@@ -95,7 +95,8 @@ uint64_t remUnsigned(uint64_t a, uint64_t b) { return b ? a % b : 0; }
 uint64_t maxUnsigned(uint64_t a, uint64_t b) { return std::max(a, b); }
 uint64_t minUnsigned(uint64_t a, uint64_t b) { return std::min(a, b); }
 int64_t absInt(int64_t a) { return a < 0 ? -uint64_t(a) : a; }
-/// By squaring; a power below 0 is 0 but for 1 and -1.
+/// By repeated squaring. A negative exponent gives 0, except for the bases 1
+/// and -1.
 int64_t powInt(int64_t a, int64_t b) {
   if (b < 0)
     return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
@@ -133,7 +134,7 @@ void powerInt(math::FPowIOp, Operands in, Results out) {
     out[0].floats[i] = std::pow(in[0]->floats[i], double(in[1]->ints[i]));
 }
 
-/// The same bits as another type of the same width.
+/// Reinterprets the bits as another type of the same width.
 void bitcast(arith::BitcastOp op, Operands in, Results out) {
   Type to = getElementTypeOrSelf(op.getType());
   const Tensor &from = *in[0];

@@ -1,5 +1,5 @@
-// Reference semantics of products of rows with the matrices that they choose,
-// and of the order in which they choose them.
+// Reference semantics of grouped products, of rows with the matrices that they
+// choose, and of the positions of slots in their experts.
 
 #include "Model.h"
 
@@ -9,8 +9,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::evaluate;
 
-/// Calls `visit(row, matrix)` for every row whose id is one of `count`
-/// matrices.
+/// Calls `visit(row, matrix)` for every row whose id is in [0, count).
 template <typename Visit>
 static void forEachChosen(const Tensor &ids, int64_t count, Visit visit) {
   for (int64_t row = 0; row < ids.size(); ++row)
@@ -47,7 +46,7 @@ static void groupedOuter(nn::GroupedOuterOp, Operands in, Results out) {
   });
 }
 
-/// Word for word: slots in the order of (position, index), equal ones at once.
+/// As defined: slots in the order of (position, index), equal ones together.
 static void positionInExpert(nn::PositionInExpertOp op, Operands in,
                              Results out) {
   ArrayRef<int64_t> shape = in[0]->shape();

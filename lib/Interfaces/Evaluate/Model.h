@@ -1,5 +1,5 @@
-// What the evaluation files share: attaching a function as an external model,
-// and walking index spaces.
+// Helpers of the evaluation files: attaching a function as an external model,
+// and iterating over index spaces.
 
 #ifndef CLEAVE_LIB_INTERFACES_EVALUATE_MODEL_H
 #define CLEAVE_LIB_INTERFACES_EVALUATE_MODEL_H
@@ -16,7 +16,7 @@ using Operands = llvm::ArrayRef<const Tensor *>;
 using Results = llvm::MutableArrayRef<Tensor>;
 using Index = llvm::SmallVector<int64_t, 6>;
 
-/// EvaluableInterface for `Op` by a plain function.
+/// Implements EvaluableInterface for `Op` by a function.
 template <typename Op, void (*Rule)(Op, Operands, Results)>
 struct Model : EvaluableInterface::ExternalModel<Model<Op, Rule>, Op> {
   mlir::LogicalResult evaluate(mlir::Operation *op, Operands operands,
@@ -48,7 +48,7 @@ void forEachIndex(llvm::ArrayRef<int64_t> shape, Visit visit) {
   }
 }
 
-/// Whether `a` is larger than `b`; NaN is the largest number.
+/// Whether `a` is larger than `b`; NaN is larger than all numbers.
 inline bool isLarger(double a, double b) {
   return a > b || (std::isnan(a) && !std::isnan(b));
 }
@@ -62,8 +62,8 @@ inline int64_t flatten(llvm::ArrayRef<int64_t> shape,
   return flat;
 }
 
-/// Copies element `from` of `source` to element `to` of `target`, which have
-/// the same kind of elements.
+/// Copies element `from` of `source` to element `to` of `target`; both must
+/// have floats or both integers.
 inline void copyElement(Tensor &target, int64_t to, const Tensor &source,
                         int64_t from) {
   if (source.isFloat())
@@ -72,8 +72,7 @@ inline void copyElement(Tensor &target, int64_t to, const Tensor &source,
     target.ints[to] = source.ints[from];
 }
 
-/// One function per family.
-/// Philox-4x32-10 (Salmon et al., 2011): a block of four words.
+/// Philox-4x32-10 (Salmon et al., 2011): returns a block of four words.
 std::array<uint32_t, 4> philox(uint64_t key, std::array<uint32_t, 4> counter);
 
 void attachElementwise(mlir::MLIRContext *context);

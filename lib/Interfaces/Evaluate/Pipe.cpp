@@ -1,4 +1,4 @@
-// Reference semantics of sums over stages, where there is one.
+// Reference semantics of sums over stages in a program with one stage.
 
 #include "Model.h"
 

@@ -1,4 +1,4 @@
-// Reference semantics of movement and indexing.
+// Reference semantics of data movement and indexing.
 
 #include "Model.h"
 
@@ -73,8 +73,8 @@ static void iota(nn::IotaOp op, Operands, Results out) {
   });
 }
 
-/// Calls `visit(table position, gathered position)` for all indices inside the
-/// table.
+/// Calls `visit(table position, gathered position)` for all indices that are in
+/// the table.
 template <typename Visit>
 static void forEachGathered(ArrayRef<int64_t> table, const Tensor &indices,
                             ArrayRef<int64_t> gathered, int64_t dim,
@@ -98,7 +98,7 @@ static void gather(nn::GatherOp op, Operands in, Results out) {
       [&](int64_t from, int64_t to) { copyElement(out[0], to, *in[0], from); });
 }
 
-/// What fails is said where the operation stands.
+/// An index out of range is reported at the operation's location.
 struct CheckIndexModel
     : EvaluableInterface::ExternalModel<CheckIndexModel, nn::CheckIndexOp> {
   LogicalResult evaluate(Operation *op, Operands in, Results out) const {

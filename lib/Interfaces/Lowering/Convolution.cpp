@@ -1,5 +1,5 @@
 // Convolution, pooling and top-k. Convolutions and pools become slices, pads
-// and products before kernels are formed (nn-select-library).
+// and products before fusion (nn-select-library).
 
 #include "Model.h"
 
@@ -9,7 +9,7 @@ using namespace cleave::lowering;
 
 namespace {
 
-/// k times the largest of those not taken, the first of equals.
+/// Selects the largest remaining element k times, the first of equal ones.
 Decomposed topK(nn::TopKOp op, TensorExpr &e) {
   using nn::Combiner;
   Value input = op.getInput();

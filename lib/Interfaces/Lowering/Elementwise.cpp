@@ -13,7 +13,7 @@ constexpr double kSqrtTwoOverPi = 0.79788456080286535588; // sqrt(2/pi)
 constexpr double kInvSqrtTwoPi = 0.39894228040143267794;  // 1/sqrt(2 pi)
 constexpr double kGeluCubic = 0.044715;
 
-/// tanh(sqrt(2/pi) (x + 0.044715 x^3)), with x^2 given.
+/// tanh(sqrt(2/pi) (x + 0.044715 x^3)), with `square` = x^2.
 Value geluTanh(TensorExpr &e, Value x, Value square) {
   Value factor =
       e.add(e.mul(square, kSqrtTwoOverPi * kGeluCubic), kSqrtTwoOverPi);
@@ -86,9 +86,9 @@ void cleave::lowering::attachElementwise(MLIRContext *context) {
       math::RoundOp, math::RoundEvenOp, math::RsqrtOp, math::SinOp,
       math::SinhOp, math::SqrtOp, math::TanOp, math::TanhOp, math::TruncOp>(
       context);
-  // A constant is a placement of known elements: kernels hold it as immediate.
+  // Constants count as views: kernels contain them as immediates.
   attachPlain<KernelClass::View, arith::ConstantOp>(context);
-  // To widen costs nothing: every reader does it as it loads.
+  // Extensions count as views: every reader extends as it loads.
   attachPlain<KernelClass::View, keeps<0>, arith::ExtFOp>(context);
 
   attachPlain<KernelClass::Elementwise, nn::CheckIndexOp>(context);

@@ -1,5 +1,5 @@
-// What the lowering files share: attaching a class and a decomposition as an
-// external model.
+// Helpers of the lowering files: attaching a kernel class and a decomposition
+// as an external model.
 
 #ifndef CLEAVE_LIB_INTERFACES_LOWERING_MODEL_H
 #define CLEAVE_LIB_INTERFACES_LOWERING_MODEL_H
@@ -8,27 +8,27 @@
 
 namespace cleave::lowering {
 
-/// What a model says of precision where its kind of kernel does not say it.
+/// The precision rule of an operation, if it differs from its kernel class's.
 using Precision = PrecisionRule (*)();
 
 /// Reads these operands in bf16 and accumulates in f32.
 template <unsigned... Operands> PrecisionRule multiplies() {
   return {PrecisionRule::Kind::Multiplies, {Operands...}, {}, {}};
 }
-/// Places the elements of these operands.
+/// Only moves the elements of these operands.
 template <unsigned... Operands> PrecisionRule moves() {
   return {PrecisionRule::Kind::Moves, {Operands...}, {}, {}};
 }
-/// Gives these results in f32.
+/// Computes these results in f32.
 template <unsigned... Results> PrecisionRule keeps() {
   return {PrecisionRule::Kind::Computes, {}, {Results...}, {}};
 }
-/// Chooses by this operand.
+/// Chooses by the values of this operand, which must be exact.
 template <unsigned Operand> PrecisionRule choosesBy() {
   return {PrecisionRule::Kind::Computes, {}, {}, {Operand}};
 }
 
-/// That of the operation itself, else that of its class.
+/// The precision rule of the operation, else that of its class.
 template <KernelClass kernelClass, Precision precision> PrecisionRule ruleOf() {
   if constexpr (precision != nullptr)
     return precision();
@@ -36,8 +36,8 @@ template <KernelClass kernelClass, Precision precision> PrecisionRule ruleOf() {
     return PrecisionRule::of(kernelClass);
 }
 
-/// LoweringInterface for an operation that generated kernels speak already, or
-/// that no generated kernel contains.
+/// Implements LoweringInterface for an operation that kernels support directly,
+/// or that is never part of a kernel.
 template <typename Op, KernelClass kernelClass, Precision precision = nullptr>
 struct PlainModel
     : LoweringInterface::ExternalModel<PlainModel<Op, kernelClass, precision>,
@@ -59,7 +59,7 @@ void attachPlain(mlir::MLIRContext *context) {
    ...);
 }
 
-/// LoweringInterface with a decomposition.
+/// Implements LoweringInterface with a decomposition.
 template <typename Op, KernelClass kernelClass,
           Decomposed (*Rule)(Op, TensorExpr &), Precision precision = nullptr>
 struct Model

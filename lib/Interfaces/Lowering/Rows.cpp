@@ -8,7 +8,7 @@ using namespace cleave::lowering;
 
 namespace {
 
-/// The part [offset, offset + size) of the last dimension, by `stride`.
+/// Slices [offset, offset + size) of the last dimension, with `stride`.
 Value lastPart(TensorExpr &e, Value x, int64_t offset, int64_t size,
                int64_t stride = 1) {
   RankedTensorType type = e.typeOf(x);
@@ -44,7 +44,7 @@ Decomposed rotary(nn::RotaryOp op, TensorExpr &e) {
   if (!interleaved)
     return SmallVector<Value>{
         e.make<nn::ConcatOp>(ValueRange{first, second}, rank - 1)};
-  // Pairs side by side: [.., d/2, 2] -> [.., d].
+  // Interleaves the halves: [.., d/2, 2] -> [.., d].
   SmallVector<int64_t> single(halfType.getShape());
   single.push_back(1);
   first = e.make<nn::ReshapeOp>(halfType.clone(single), first);

@@ -1,4 +1,4 @@
-// Movement, contractions and indexing.
+// Data movement, contractions and indexing.
 
 #include "Model.h"
 
@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::lowering;
 
-/// The log-sum-exp stays f32.
+/// As `multiplies`, but the log-sum-exp stays f32.
 template <unsigned... Operands> static PrecisionRule attention() {
   PrecisionRule rule = multiplies<Operands...>();
   rule.wideResults = {1};

@@ -8,7 +8,7 @@ using namespace cleave::lowering;
 
 namespace {
 
-/// Philox-4x32-10 (Salmon et al., 2011) over tensors of i32; the first word.
+/// The first word of Philox-4x32-10 (Salmon et al., 2011) over i32 tensors.
 Value philoxFirstWord(TensorExpr &e, Value counter[4], Value key[2]) {
   RankedTensorType type = e.typeOf(counter[0]);
   Value multiplier0 = e.splatInt(type, int32_t(0xD2511F53u)),
@@ -37,7 +37,7 @@ Value philoxFirstWord(TensorExpr &e, Value counter[4], Value key[2]) {
   return c[0];
 }
 
-/// The low or high word of integers of any width.
+/// The low or high 32-bit word of integers of any width.
 Value word(TensorExpr &e, Value value, bool high = false) {
   RankedTensorType type = e.typeOf(value);
   RankedTensorType words = type.clone(e.builder.getI32Type());
@@ -54,7 +54,7 @@ Decomposed dropout(nn::DropoutOp op, TensorExpr &e) {
   RankedTensorType words = type.clone(e.builder.getI32Type());
   double p = op.getP().convertToDouble();
 
-  // The element's index in its sample, modulo 2^32, from the global indices.
+  // The index of the element in its sample, modulo 2^32, from global indices.
   ArrayRef<int64_t> global = op.getGlobalShape();
   Value index = e.splatInt(words, 0);
   int64_t stride = 1;
@@ -77,8 +77,8 @@ Decomposed dropout(nn::DropoutOp op, TensorExpr &e) {
                   e.everywhere(word(e, op.getSeed(), true), words)};
   Value bits = philoxFirstWord(e, counter, key);
 
-  // bits / 2^32 >= p, in integers: bits >= ceil(p * 2^32). p < 1, but may
-  // round up to 2^32, and then nothing is kept.
+  // The condition bits / 2^32 >= p in integers is bits >= ceil(p * 2^32). For p
+  // close to 1 the right side may be 2^32; then all elements are dropped.
   uint64_t threshold = static_cast<uint64_t>(std::ceil(p * 4294967296.0));
   if (threshold > 0xFFFFFFFFull)
     return SmallVector<Value>{e.splat(x, 0.0)};
@@ -88,8 +88,8 @@ Decomposed dropout(nn::DropoutOp op, TensorExpr &e) {
   return SmallVector<Value>{e.select(keep, scaled, e.splat(x, 0.0))};
 }
 
-/// 1 - beta^step in double, rounded to `type`. Near step 1 the difference is
-/// small, and in single precision would lose half its digits.
+/// 1 - beta^step in double, rounded to `type`. For small steps the difference
+/// is small and would lose half of its digits in single precision.
 Value biasCorrection(TensorExpr &e, double beta, Value step, Type type) {
   auto scalar = RankedTensorType::get({}, e.builder.getF64Type());
   if (beta == 0.0)
@@ -106,7 +106,7 @@ Decomposed adamW(nn::AdamWOp op, TensorExpr &e) {
   Value p = op.getParameter();
   RankedTensorType type = e.typeOf(p);
   Type element = type.getElementType();
-  // Scalars come in the parameters' type or a wider one.
+  // Scalars have the type of the parameters or a wider one.
   auto scalar = [&](Value value) {
     Type have = e.typeOf(value).getElementType();
     auto wanted = RankedTensorType::get({}, element);

@@ -1,6 +1,6 @@
-// Rules of attention and rotary positions. Samples, KV heads and the query
-// heads of a group are independent; queries are where the mask does not count
-// on their index. Keys and features are whole.
+// Sharding rules of attention and rotary positions. Samples, KV heads and the
+// query heads of a group are independent. So are queries, if masks do not
+// depend on their index. Keys and features cannot be split.
 
 #include "Model.h"
 
@@ -26,7 +26,7 @@ ShardingRule rotary(nn::RotaryOp op) {
   return rule;
 }
 
-/// The factors of an attention, and the dimensions of its tensors.
+/// The factors of an attention, for the dimensions of its tensors.
 struct AttentionFactors {
   TensorFactors query, key, value, output, lse;
   TensorFactors qPositions, kPositions, qSegments, kSegments, keyMask, bias;
@@ -36,8 +36,8 @@ struct AttentionFactors {
     ArrayRef<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue());
     // Without positions, masks compare indices in the whole tensor.
     bool anyQuery = op.getQPositions() || (!op.getCausal() && !op.getWindow());
-    // Keys and values sum over the queries of all heads of a group, in the
-    // gradient; the forward results have both factors.
+    // The gradients of keys and values are sums over the queries and the query
+    // heads of a group; the forward results have both factors.
     DimFactors b = {rule.addFactor(q[0])};
     DimFactors s = {rule.addFactor(
         q[1], anyQuery ? FactorKind::PassThrough : FactorKind::NeedReplication,

@@ -1,4 +1,4 @@
-// Rules of products and reductions.
+// Sharding rules of products and reductions.
 
 #include "Joint.h"
 
@@ -10,7 +10,7 @@ using namespace cleave::sharding;
 
 namespace {
 
-/// One factor for each letter; a letter that the result lacks is summed over.
+/// One factor per label; labels that the result does not have are summed over.
 ShardingRule einsum(nn::EinsumOp op) {
   ShardingRule rule;
   nn::EinsumOp::Labels labels = op.getLabels();
@@ -69,7 +69,7 @@ ShardingRule argmax(nn::ArgMaxOp op) {
   return rule;
 }
 
-/// The joint maximum, then the least index of those that have it.
+/// The maximum over ranks, then the smallest index that attains it.
 LogicalResult planArgmax(nn::ArgMaxOp op, LocalPlan &plan) {
   return planJoint<nn::ArgMaxOp, formula::argMax>(
       plan, plan.rule().operands[0][op.getDim()][0], dist::Purpose::Activation);

@@ -1,7 +1,7 @@
-// Rules of convolution, pooling and top-k. Samples and features are
-// independent, channels are summed over, groups are both. A split spatial
-// dimension reads its neighbours' rows: a window of the input, of which each
-// rank's is longer than its tile. A halo may be longer than a tile.
+// Sharding rules of convolution, pooling and top-k. Samples and features are
+// independent, channels are summed over, and groups are both. A split spatial
+// dimension needs a halo exchange: each rank's window of the input is longer
+// than its tile. A halo may be longer than a tile.
 
 #include "Joint.h"
 
@@ -15,12 +15,12 @@ namespace {
 // Factors
 //===----------------------------------------------------------------------===//
 
-/// On the convolution of a tile of groups: unit.
+/// Unit attribute: marks the local convolution of a tile of groups.
 constexpr StringLiteral kGroupedAttrName = "nn.grouped";
 
-/// Dimensions of input, filter and result of a convolution. A spatial
-/// dimension's factor has `sizes`, that of the tensor whose padding may have to
-/// be masked.
+/// Factors of the dimensions of a convolution's input, filter and result.
+/// Factors of spatial dimensions have `sizes`: those of the tensor whose
+/// padding may have to be masked.
 struct ConvFactors {
   TensorFactors input, filter, result;
   std::optional<int64_t> group;
@@ -42,7 +42,7 @@ struct ConvFactors {
     input = {{n}, {}};
     filter = {{}, {c}};
     result = {{n}, {}};
-    // The one group of a tile is a group still.
+    // A tile with only one of the groups still has a group factor.
     if (groups > 1 || op->hasAttr(kGroupedAttrName)) {
       group = rule.addFactor(groups);
       input[1].push_back(*group);
@@ -98,7 +98,7 @@ ShardingRule convFilterGrad(nn::ConvFilterGradOp op) {
   return rule;
 }
 
-/// Samples and channels pass through.
+/// Samples and channels pass through; spatial dimensions need a halo exchange.
 ShardingRule poolRule(ArrayRef<int64_t> x, ArrayRef<int64_t> sizes,
                       unsigned operands) {
   ShardingRule rule;
@@ -129,7 +129,7 @@ ShardingRule poolGrad(nn::PoolGradOp op) {
 // Local forms
 //===----------------------------------------------------------------------===//
 
-/// The attributes of the local operation: padding is in the windows.
+/// The attributes of the local operation, whose windows include the padding.
 struct WindowAttrs {
   SmallVector<int64_t> strides, dilations, low, high;
 
@@ -138,7 +138,7 @@ struct WindowAttrs {
       : strides(op.getStrides()), dilations(op.getDilations()),
         low(op.getLow()), high(op.getHigh()) {}
 
-  /// Over how many elements a window of `kernel` elements reaches.
+  /// The number of elements that a window with `kernel` elements spans.
   int64_t reach(size_t dim, int64_t kernel) const {
     return (kernel - 1) * dilations[dim] + 1;
   }
@@ -149,15 +149,15 @@ int64_t localGroups(LocalPlan &plan, const TensorFactors &input,
   return groups > 1 ? plan.tile(input[1][0]) : groups;
 }
 
-/// The local convolution, which knows that it has groups of a whole.
+/// Marks the local convolution if the global one has several groups.
 template <typename Op> Value grouped(Op local, int64_t groups) {
   if (groups > 1)
     local->setAttr(kGroupedAttrName, UnitAttr::get(local.getContext()));
   return local.getResult();
 }
 
-/// Replaces what lies outside [0, size) of a window of `dim` that begins at
-/// `base` plus `step` times the rank by `identity`.
+/// Replaces the elements outside [0, size) of a window of `dim` by `identity`.
+/// The window begins at `base` plus `step` times the rank.
 Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor,
                   int64_t size, int64_t base, int64_t step,
                   FactorCombiner combiner) {
@@ -175,7 +175,7 @@ Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor,
   Value index = arith::AddIOp::create(
       b, plan.loc(), nn::IotaOp::create(b, plan.loc(), indexType, dim),
       plan.splat(begin, indexType));
-  // Unsigned: what lies before the beginning is large.
+  // The comparison is unsigned: negative indices are large.
   Value inside = arith::CmpIOp::create(b, plan.loc(), arith::CmpIPredicate::ult,
                                        index, plan.constant(indexType, size));
   Value identity =
@@ -183,9 +183,9 @@ Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor,
   return arith::SelectOp::create(b, plan.loc(), inside, window, identity);
 }
 
-/// The input as the windows of a rank's outputs read it, along each split
-/// spatial dimension; `outputs` is the local result's shape, `whole` the
-/// global one's.
+/// Exchanges the input's halos along each split spatial dimension, so that a
+/// rank has all elements that its outputs read. `outputs` is the local result's
+/// shape, `whole` the global result's.
 Value inputWindows(LocalPlan &plan, Value input, ArrayRef<int64_t> global,
                    ArrayRef<int64_t> outputs, ArrayRef<int64_t> whole,
                    ArrayRef<int64_t> kernel, WindowAttrs &attrs,
@@ -198,7 +198,7 @@ Value inputWindows(LocalPlan &plan, Value input, ArrayRef<int64_t> global,
             length = (count - 1) * attrs.strides[s] + attrs.reach(s, kernel[s]);
     input = plan.window(input, dim, factor, global[dim], -attrs.low[s], step, 1,
                         length, whole[dim]);
-    if (outside != FactorCombiner::Sum) // Windows bring zeros.
+    if (outside != FactorCombiner::Sum) // halos beyond the ends are zeros
       input = maskOutside(plan, input, dim, factor, global[dim], -attrs.low[s],
                           step, outside);
     attrs.low[s] = attrs.high[s] = 0;
@@ -247,18 +247,18 @@ LogicalResult planConvFilterGrad(nn::ConvFilterGradOp op, LocalPlan &plan) {
   return success();
 }
 
-/// A rank's tile of an input's cotangent, from all windows that touch it. The
-/// local operation gives what these windows cover, and the tile is a box of it.
+/// A rank's tile of an input gradient, from all outputs whose windows touch it.
+/// The local operation computes all elements that these windows cover.
 struct CoveredTile {
   Value cotangent;
-  /// For each dimension, what the windows cover: from where in the whole, with
-  /// which step per rank, how much; and where the tile begins in it.
+  /// Per dimension, the covered range: its global begin on the first rank, its
+  /// step per rank and its length; and the begin of the tile in it.
   SmallVector<int64_t> base, step, length, begin;
-  /// Where all windows are read, why.
+  /// Per dimension, why all outputs are gathered; empty if they are not.
   SmallVector<std::string> whole;
   bool any = false;
 
-  /// `input` is the local type of the input, `covered` its global shape.
+  /// `input` is the input's local type, `covered` the input's global shape.
   CoveredTile(LocalPlan &plan, Value value, ArrayRef<int64_t> global,
               RankedTensorType input, ArrayRef<int64_t> covered,
               ArrayRef<int64_t> kernel, WindowAttrs &attrs,
@@ -282,7 +282,7 @@ struct CoveredTile {
         count = last - first + 1;
         outputStep = tile / stride;
       } else {
-        // All windows, for all ranks alike; the tile begins elsewhere on each.
+        // Every rank reads all outputs; only the begin of its tile differs.
         whole[dim] = "stride " + std::to_string(stride) +
                      " does not divide the tiles of " + std::to_string(tile) +
                      " elements of its result";
@@ -298,14 +298,14 @@ struct CoveredTile {
     }
   }
 
-  /// `value` is the operand as it is read along `dim`.
+  /// `value` is the gathered operand along `dim`.
   void noteWhole(LocalPlan &plan, unsigned operand, int64_t dim, int64_t factor,
                  Value value) {
     if (!whole[dim].empty())
       plan.noteGather(operand, dim, factor, value, whole[dim]);
   }
 
-  /// The tile out of what the windows cover.
+  /// Extracts the tile from the covered range.
   Value tileOf(LocalPlan &plan, Value covered, RankedTensorType tile,
                const TensorFactors &dims) {
     OpBuilder &b = plan.builder();
@@ -325,8 +325,8 @@ struct CoveredTile {
                                       shape, ones);
         continue;
       }
-      // Elements beyond what is covered have no window: reading there gives
-      // zeros.
+      // No window covers elements beyond the range; the gather reads zeros
+      // there.
       Value index = nn::IotaOp::create(b, plan.loc(), i64, 0);
       index = arith::AddIOp::create(b, plan.loc(), index,
                                     plan.constant(i64, begin[dim]));
@@ -410,7 +410,7 @@ LogicalResult planPoolGrad(nn::PoolGradOp op, LocalPlan &plan) {
 // Top-k
 //===----------------------------------------------------------------------===//
 
-/// On the top-k of a tile, which gives candidates and no result: unit.
+/// Unit attribute: marks the local top-k of a tile, which computes candidates.
 constexpr StringLiteral kCandidatesAttrName = "nn.candidates";
 
 ShardingRule topK(nn::TopKOp op) {
@@ -420,20 +420,20 @@ ShardingRule topK(nn::TopKOp op) {
   if (op->hasAttr(kCandidatesAttrName)) {
     rule.factors.back().kind = FactorKind::Permutation;
     rule.factors.back().combiner =
-        FactorCombiner::Max; // The least is never chosen.
+        FactorCombiner::Max; // padding with the least is never chosen
     rule.results = {input, input};
     return rule;
   }
-  rule.factors.back().kind = FactorKind::Reduction; // Joint.
+  rule.factors.back().kind = FactorKind::Reduction; // combined over ranks
   TensorFactors result(input.begin(), input.end() - 1);
   result.push_back({rule.addFactor(op.getK(), FactorKind::NeedReplication)});
   rule.results = {result, result};
   return rule;
 }
 
-/// The k largest of each tile are candidates; they are gathered, k per rank,
-/// and the k largest of them are the result. Of equal ones the first in the
-/// order of the ranks is the one with the lowest index.
+/// The k largest of each tile are candidates; they are gathered, and the k
+/// largest of all candidates are the result. Of equal candidates, the first in
+/// rank order has the lowest index.
 LogicalResult planTopK(nn::TopKOp op, LocalPlan &plan) {
   const TensorFactors &dims = plan.rule().operands[0];
   int64_t factor = dims.back()[0], k = op.getK();
@@ -466,7 +466,7 @@ LogicalResult planTopK(nn::TopKOp op, LocalPlan &plan) {
                              dist::Purpose::Activation));
   auto best = nn::TopKOp::create(e.builder, e.loc, values, indices,
                                  gather->getResult(0), k);
-  // The index of each chosen candidate: a sum of one.
+  // Selects the index of each chosen candidate: a sum of one nonzero term.
   SmallVector<int64_t> wide(values.getShape()), chosen, candidate;
   wide.push_back(shape.back());
   for (int64_t dim = 0; dim < last; ++dim) {

@@ -1,5 +1,5 @@
-// Rules of elementwise operations of arith and math, of constants, and of the
-// nn operations that work element by element.
+// Sharding rules of elementwise operations of arith and math, of constants, and
+// of elementwise nn operations.
 
 #include "Model.h"
 
@@ -34,8 +34,8 @@ template <typename Op> ShardingRule linear(Op op) {
   return rule;
 }
 
-/// What is made of rounded values by widening and adding alone. Several of
-/// these are as good an addend of a sum as one.
+/// Whether a value is a sum of rounded values, extended before. Rounding each
+/// partial sum of such values is as accurate as rounding each value.
 bool addsRounded(Value value, FloatType narrow, unsigned depth = 0) {
   constexpr unsigned kMaxDepth = 16;
   Operation *op = value.getDefiningOp();
@@ -50,8 +50,8 @@ bool addsRounded(Value value, FloatType narrow, unsigned depth = 0) {
              });
 }
 
-/// Rounding is not linear, but what was rounded for storage addend by addend
-/// before may be so once more where it is added up; other sums are rounded when
+/// Rounding is not linear in general. But a sum of values that were rounded for
+/// storage before may be rounded as partial sums; other sums are rounded when
 /// they are complete.
 ShardingRule rounding(arith::TruncFOp op) {
   auto narrow = dyn_cast<FloatType>(getElementTypeOrSelf(op.getType()));
@@ -76,7 +76,7 @@ ShardingRule constant(arith::ConstantOp op) {
   return rule;
 }
 
-/// A splat shrinks; other values are cut.
+/// A splat changes its shape; other constants are sliced.
 LogicalResult planConstant(arith::ConstantOp op, LocalPlan &plan) {
   auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!dense)
@@ -129,7 +129,7 @@ void cleave::sharding::attachElementwise(MLIRContext *context) {
   attachAdditive<arith::AddFOp, arith::SubFOp, arith::AddIOp, arith::SubIOp>(
       context);
   attachProduct<arith::MulFOp, arith::MulIOp>(context);
-  // Casts of integers are not among them: a sum may wrap before and not after.
+  // Casts of integers are not linear: a sum may wrap in the narrower type only.
   attachLinear<arith::NegFOp, arith::DivFOp, arith::ExtFOp, nn::GeluGradOp>(
       context);
   attachPlain<arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,

@@ -1,8 +1,8 @@
-// Rules of products of rows with the matrices that they choose, and of the
-// order in which they choose them. In products, rows are independent. Along the
-// matrices' first dimension the operand is split as a gather's table: each rank
-// multiplies the rows whose ids, less its tile's offset, are in its tile, and
-// gives zeros for the others, which are addends.
+// Sharding rules of grouped products, of rows with the matrices that they
+// choose, and of the positions of slots in their experts. Rows of a product are
+// independent. Along the first dimension of the matrices, the operand is split
+// like a gather's table: each rank multiplies the rows whose matrix is in its
+// tile, and gives zeros for the others, so results are partial sums.
 
 #include "Lookup.h"
 #include "cleave/Interfaces/RowShare.h"
@@ -20,7 +20,7 @@ ShardingRule groupedDot(nn::GroupedDotOp op) {
   bool transposed = op.getTransposed();
   DimFactors e = {
       rule.addFactor(sizes[0], FactorKind::Reduction, FactorCombiner::Sum)};
-  rule.factors.back().indexed = true; // As of a gather's table.
+  rule.factors.back().indexed = true; // like a gather's table
   DimFactors k = {rule.addFactor(sizes[transposed ? 2 : 1],
                                  FactorKind::Reduction, FactorCombiner::Sum)};
   DimFactors n = {rule.addFactor(sizes[transposed ? 1 : 2])};
@@ -49,8 +49,8 @@ ShardingRule groupedOuter(nn::GroupedOuterOp op) {
   return rule;
 }
 
-/// Which slots come before one is a question to all of its sample: ids are a
-/// few bytes for each slot, and are gathered. So are the loads of samples.
+/// The position of a slot depends on all slots of its sample, so ids, a few
+/// bytes per slot, are gathered. So are the loads of samples.
 ShardingRule positionInExpert(nn::PositionInExpertOp op) {
   ShardingRule rule;
   TensorFactors ids =
@@ -69,8 +69,8 @@ ShardingRule positionInExpert(nn::PositionInExpertOp op) {
   return rule;
 }
 
-/// Ids of which padding chooses nothing: nobody reads what it would give, and
-/// no work, or message, is spent on it.
+/// Sets the ids of padded rows to -1, which chooses no matrix, so that they
+/// cause no work and no communication.
 Value withoutPadding(LocalPlan &plan, Value ids) {
   const TensorFactors &rows = plan.rule().operands[2];
   auto type = cast<RankedTensorType>(ids.getType());
@@ -81,8 +81,8 @@ Value withoutPadding(LocalPlan &plan, Value ids) {
   return ids;
 }
 
-/// Notes on a local form that only rows of its own matrices are multiplied: one
-/// of `ways` on average.
+/// Annotates a local form in which a rank multiplies only the rows of its own
+/// matrices: one of `ways` on average.
 void noteShare(LocalPlan &plan, Operation *local, int64_t factor) {
   if (plan.isSplit(factor))
     local->setAttr(kRowShareAttrName,

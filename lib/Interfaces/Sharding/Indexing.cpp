@@ -1,7 +1,7 @@
-// Rules of gather and scatter. Along the dimension that the indices address,
-// the table is split as any other: each rank reads or adds at indices less its
-// tile's offset, and what lies outside its tile reads zeros or is dropped. So a
-// gather gives addends, and a scatter gives its own tile.
+// Sharding rules of gather and scatter. Along the indexed dimension, the table
+// is split like any other dimension: each rank subtracts its tile's offset from
+// the indices, and indices outside its tile read zeros or are dropped. So a
+// gather computes partial sums, and a scatter its own tile.
 
 #include "Lookup.h"
 
@@ -27,8 +27,8 @@ Value cleave::sharding::inTile(LocalPlan &plan, Value indices, int64_t factor) {
   Value local = shifted(plan, indices, factor);
   if (!plan.isPadded(factor))
     return local;
-  // No index of the whole shifts onto padding; one beyond it may, and goes
-  // where it is outside of every tile.
+  // A valid index never maps to padding, but one that is out of range may; it
+  // is moved outside of all tiles.
   auto type = cast<RankedTensorType>(indices.getType());
   Value inside = arith::CmpIOp::create(
       plan.builder(), plan.loc(), arith::CmpIPredicate::slt, indices,
@@ -46,8 +46,8 @@ ShardingRule gather(nn::GatherOp op) {
   indices = addFactors(rule, shapeOf(op.getIndices()));
   for (auto [dim, size] : llvm::enumerate(shapeOf(op.getTable()))) {
     if (int64_t(dim) == along) {
-      // Addends of local plans alone, which know where their tile begins: the
-      // gather itself adds nothing up.
+      // The sum is over the ranks' masked gathers, which know their tile's
+      // offset; a gather itself adds nothing up.
       table.push_back(
           {rule.addFactor(size, FactorKind::Reduction, FactorCombiner::Sum)});
       rule.factors.back().indexed = true;
@@ -65,7 +65,7 @@ ShardingRule gather(nn::GatherOp op) {
 
 ShardingRule checkIndex(nn::CheckIndexOp op) { return elementwise(op); }
 
-/// Padding holds anything: index 0 is one that passes.
+/// Padding holds arbitrary values; it is replaced by the valid index 0.
 LogicalResult planCheckIndex(nn::CheckIndexOp op, LocalPlan &plan) {
   const TensorFactors &dims = plan.rule().operands[0];
   for (size_t factor = 0; factor < plan.rule().factors.size(); ++factor)

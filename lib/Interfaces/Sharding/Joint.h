@@ -1,6 +1,6 @@
-// Joint reductions: the local form of an operation whose formula reduces along
-// a split dimension. Each rank reduces its tile, padding masked, and the ranks
-// of the split combine the results; the dimension is never gathered.
+// Joint reductions: the local form of an operation that reduces along a split
+// dimension. Each rank reduces its tile with padding masked, and the results
+// are combined across the ranks of the split; the dimension is never gathered.
 
 #ifndef CLEAVE_LIB_INTERFACES_SHARDING_JOINT_H
 #define CLEAVE_LIB_INTERFACES_SHARDING_JOINT_H
@@ -10,7 +10,7 @@
 
 namespace cleave::sharding {
 
-/// A formula along dimensions of which one is a tile of a split factor.
+/// Builds a formula along dimensions of which one is split as `factor`.
 class JointExpr : public TensorExpr {
 public:
   JointExpr(LocalPlan &plan, int64_t factor, dist::Purpose purpose)
@@ -18,8 +18,8 @@ public:
         purpose(purpose) {}
 
   using TensorExpr::splat;
-  /// A number that the element type cannot hold is rounded in the program, so
-  /// that the program has the number itself when it is widened.
+  /// A number that the element type cannot represent is rounded at run time, so
+  /// that an extension of it can still use the exact number.
   mlir::Value splat(mlir::RankedTensorType type, double value) override;
   mlir::Value reduce(nn::Combiner combiner, mlir::Value value,
                      int64_t dim) override;
@@ -36,8 +36,8 @@ private:
   dist::Purpose purpose;
 };
 
-/// The local form by `Formula`, which reduces along `factor` alone; a copy of
-/// the operation where the factor is whole.
+/// Builds the local form by `Formula`, which reduces along `factor` alone. If
+/// `factor` is not split, the operation is cloned.
 template <typename Op, Decomposed (*Formula)(Op, TensorExpr &)>
 mlir::LogicalResult planJoint(LocalPlan &plan, int64_t factor,
                               dist::Purpose purpose) {

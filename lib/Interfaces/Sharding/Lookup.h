@@ -1,5 +1,4 @@
-// Indices into a split dimension: what gathers, scatters and products with
-// chosen matrices share.
+// Indices into a split dimension, for gathers, scatters and grouped products.
 
 #ifndef CLEAVE_LIB_INTERFACES_SHARDING_LOOKUP_H
 #define CLEAVE_LIB_INTERFACES_SHARDING_LOOKUP_H
@@ -8,11 +7,12 @@
 
 namespace cleave::sharding {
 
-/// Indices relative to the tile of `factor`; the indices themselves where it is
-/// whole. Those of other tiles are outside of this one, or on its padding.
+/// Indices relative to the tile of `factor`; unchanged if it is not split.
+/// Indices into other tiles are out of range or in the tile's padding.
 mlir::Value shifted(LocalPlan &plan, mlir::Value indices, int64_t factor);
 
-/// The same for an operation that reads by index: none is on padding.
+/// As `shifted`, for an operation that reads by index: no result is in the
+/// padding.
 mlir::Value inTile(LocalPlan &plan, mlir::Value indices, int64_t factor);
 
 } // namespace cleave::sharding

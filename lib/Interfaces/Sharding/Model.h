@@ -1,5 +1,5 @@
-// What the files of sharding rules share: attaching functions as an external
-// model, and words for common rules.
+// Helpers of the sharding rule files: attaching functions as external models,
+// and common rules.
 
 #ifndef CLEAVE_LIB_INTERFACES_SHARDING_MODEL_H
 #define CLEAVE_LIB_INTERFACES_SHARDING_MODEL_H
@@ -10,7 +10,8 @@
 
 namespace cleave::sharding {
 
-/// ShardingRuleInterface for `Op` by a plain function; the default local form.
+/// Implements ShardingRuleInterface for `Op` by a function, with the default
+/// local form.
 template <typename Op, ShardingRule (*Rule)(Op)>
 struct RuleModel
     : ShardingRuleInterface::ExternalModel<RuleModel<Op, Rule>, Op> {
@@ -19,7 +20,7 @@ struct RuleModel
   }
 };
 
-/// The same with a local form of its own.
+/// The same with a custom local form.
 template <typename Op, ShardingRule (*Rule)(Op),
           mlir::LogicalResult (*Plan)(Op, LocalPlan &)>
 struct PlanModel
@@ -48,13 +49,13 @@ inline FactorCombiner factorCombiner(nn::Combiner combiner) {
                                          : FactorCombiner::Min;
 }
 
-/// One factor for each dimension of `shape`.
+/// Adds one factor for each dimension of `shape`.
 TensorFactors addFactors(ShardingRule &rule, llvm::ArrayRef<int64_t> shape,
                          FactorKind kind = FactorKind::PassThrough,
                          FactorCombiner combiner = FactorCombiner::None);
 
-/// Operands and results of one shape, element by element; operands of rank 0
-/// among others have no factors.
+/// The rule for elementwise operations on tensors of one shape. Operands of
+/// rank 0 among others have no factors.
 ShardingRule elementwise(mlir::Operation *op);
 
 /// One function per family.

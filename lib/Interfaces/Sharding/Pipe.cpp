@@ -1,4 +1,4 @@
-// The rule of sums over stages: element by element, each result from its own
+// Sharding rule of sums over stages: elementwise, each result from its own
 // operand.
 
 #include "Model.h"
@@ -11,9 +11,9 @@ using namespace cleave::sharding;
 
 namespace {
 
-// Linear, and yet no operand is an addend here: each stage is partitioned
-// alone, and a sum taken of addends in one stage and of sums in another is
-// wrong.
+// The operation is linear, but operands must not be partial sums: stages are
+// partitioned separately, and adding partial sums of one stage to complete sums
+// of another would be wrong.
 ShardingRule sumStages(pipe::SumStagesOp op) {
   ShardingRule rule;
   for (Value input : op.getInputs()) {

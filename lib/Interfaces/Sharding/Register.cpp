@@ -23,7 +23,7 @@ void cleave::registerShardingModels(DialectRegistry &registry) {
     attachAttention(context);
     attachExperts(context);
     attachTraining(context);
-    // Local forms are built with operations of the sharding dialect.
+    // Local forms use operations of the dist dialect.
     context->loadDialect<dist::DistDialect>();
   });
   registry.addExtension(+[](MLIRContext *context, pipe::PipeDialect *) {

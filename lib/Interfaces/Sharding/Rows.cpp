@@ -1,5 +1,5 @@
-// Rules of softmax, norms and cross-entropy: rows along the last dimension.
-// Rows may be split: planLocal combines over them by joint reductions.
+// Sharding rules of softmax, norms and cross-entropy, whose rows are the last
+// dimension. Rows may be split: local forms use joint reductions.
 
 #include "Joint.h"
 
@@ -15,9 +15,8 @@ ShardingRule softmax(nn::SoftmaxOp op) {
   return rule;
 }
 
-/// Statistics and gains by position: operands are (input, gain...), results
-/// (output, statistics...); of the gradients (cotangent, input, gain,
-/// statistics...).
+/// Operands are (input, gain...) and results (output, statistics...). Gradients
+/// have the operands (cotangent, input, gain, statistics...).
 template <typename Op> ShardingRule norm(Op op) {
   ShardingRule rule;
   TensorFactors dims = addFactors(rule, shapeOf(op.getInput()));
@@ -67,13 +66,13 @@ ShardingRule crossEntropyGrad(nn::CrossEntropyGradOp op) {
   return rule;
 }
 
-/// The factor of the dimension that all rows run along.
+/// The factor of the row dimension.
 int64_t rowFactor(LocalPlan &plan, unsigned operand) {
   return plan.rule().operands[operand].back()[0];
 }
 
-/// By the formula, with joint reductions where rows are split; `Operand` has
-/// whole rows.
+/// Builds the local form from the formula, with joint reductions if rows are
+/// split. `Operand` is an operand with the row dimension.
 template <typename Op, Decomposed (*Formula)(Op, TensorExpr &),
           unsigned Operand, dist::Purpose Purpose>
 LogicalResult planRows(Op, LocalPlan &plan) {
@@ -98,7 +97,8 @@ void cleave::sharding::attachRows(MLIRContext *context) {
          planRows<nn::RmsNormGradOp, formula::rmsNormGrad, 0, activation>>(
       context);
   // Three joint reductions of [b, s]: the maximum, the sum of exponentials, the
-  // label's logit. In the gradient each rank has the columns of its classes.
+  // label's logit. In the gradient, each rank computes the columns of its
+  // classes.
   attach<nn::CrossEntropyOp, crossEntropy,
          planRows<nn::CrossEntropyOp, formula::crossEntropy, 0, loss>>(context);
   attach<nn::CrossEntropyGradOp, crossEntropyGrad,

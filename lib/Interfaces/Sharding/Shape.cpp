@@ -1,5 +1,5 @@
-// Rules of operations that place elements: broadcast, reshape, transpose,
-// slice, concat, pad, iota, and the identities save and rematerialize.
+// Sharding rules of data movement: broadcast, reshape, transpose, slice,
+// concat, pad, iota, and of the identities save and rematerialize.
 
 #include "Model.h"
 
@@ -29,15 +29,16 @@ ShardingRule broadcast(nn::BroadcastOp op) {
   return moves(std::move(rule), input, result);
 }
 
-/// Both shapes spell one row-major order. What they have in common, major
-/// first, are factors that pass through: [6, 4] -> [24] has 6 and 4. Where
-/// sizes share no divisor the rest up to the next common boundary is whole.
+/// Both shapes describe the same row-major elements. Their common divisors,
+/// major first, are factors that pass through: [6, 4] -> [24] has the factors 6
+/// and 4. If the remaining sizes share no divisor, the dimensions up to the
+/// next common boundary cannot be split.
 ShardingRule reshape(nn::ReshapeOp op) {
   ShardingRule rule;
   ArrayRef<int64_t> from = shapeOf(op.getInput()), to = shapeOf(op.getResult());
   TensorFactors input(from.size()), result(to.size());
   size_t i = 0, j = 0;
-  // What is left of dimensions i and j.
+  // The remaining sizes of dimensions i and j.
   int64_t a = from.empty() ? 1 : from[0], b = to.empty() ? 1 : to[0];
   auto nextInput = [&] { a = ++i < from.size() ? from[i] : 1; };
   auto nextResult = [&] { b = ++j < to.size() ? to[j] : 1; };
@@ -51,7 +52,7 @@ ShardingRule reshape(nn::ReshapeOp op) {
       continue;
     }
     if (i == from.size() || j == to.size())
-      break; // Only with empty tensors.
+      break; // only with empty tensors
     if (int64_t common = std::gcd(a, b); common > 1) {
       int64_t factor = rule.addFactor(common);
       input[i].push_back(factor);
@@ -60,7 +61,8 @@ ShardingRule reshape(nn::ReshapeOp op) {
       b /= common;
       continue;
     }
-    // No common major part: keep whole until the products meet.
+    // No common major part: these dimensions cannot be split until their
+    // products are equal.
     int64_t left = a, right = b;
     input[i].push_back(rule.addFactor(a, FactorKind::NeedReplication));
     result[j].push_back(rule.addFactor(b, FactorKind::NeedReplication));
@@ -89,12 +91,12 @@ ShardingRule transpose(nn::TransposeOp op) {
   return moves(std::move(rule), input, result);
 }
 
-/// The factor of a dimension of which the operation takes or places a part, so
-/// that tiles move. One element is taken to all ranks: the result's dimension
-/// has no factor then.
+/// Adds the factor of a dimension that the operation slices or pads, so that
+/// elements move between tiles. A single element is broadcast to all ranks: the
+/// result's dimension then has no factor.
 void addMoved(ShardingRule &rule, int64_t from, int64_t to,
               TensorFactors &input, TensorFactors &result) {
-  if (from == 0 || to == 0) { // Nothing moves.
+  if (from == 0 || to == 0) { // nothing moves
     input.push_back({rule.addFactor(from, FactorKind::NeedReplication)});
     result.push_back({rule.addFactor(to, FactorKind::NeedReplication)});
     return;
@@ -107,7 +109,7 @@ void addMoved(ShardingRule &rule, int64_t from, int64_t to,
     result.push_back(input.back());
 }
 
-/// Dimensions taken whole pass through.
+/// Dimensions that are not sliced pass through.
 ShardingRule slice(nn::SliceOp op) {
   ShardingRule rule;
   TensorFactors input, result;
@@ -125,8 +127,8 @@ ShardingRule slice(nn::SliceOp op) {
   return moves(std::move(rule), input, result);
 }
 
-/// Split dimensions become windows, which have the offset and the stride in
-/// them; the sizes of the box follow the tile.
+/// Split dimensions become halo exchanges (dist.window) that include the offset
+/// and the stride.
 LogicalResult planSlice(nn::SliceOp op, LocalPlan &plan) {
   Value value = plan.operand(0);
   SmallVector<int64_t> offsets(op.getOffsets()), strides(op.getStrides());
@@ -164,8 +166,8 @@ ShardingRule concat(nn::ConcatOp op) {
   return rule;
 }
 
-/// Whether each element's index along `dim`, split as `factor`, is at least
-/// `bound`.
+/// Whether each element's global index along `dim`, split as `factor`, is at
+/// least `bound`.
 Value isFrom(LocalPlan &plan, RankedTensorType type, int64_t dim,
              int64_t factor, int64_t bound) {
   auto indexType = type.clone(plan.builder().getI64Type());
@@ -175,8 +177,8 @@ Value isFrom(LocalPlan &plan, RankedTensorType type, int64_t dim,
       nn::createSplat(plan.builder(), plan.loc(), indexType, bound));
 }
 
-/// Each operand is moved to where it lies in the result; of the last one that
-/// begins at or before an element, the element is taken.
+/// Each operand is moved to its position in the result. Each element is taken
+/// from the last operand that begins at or before it.
 LogicalResult planConcat(nn::ConcatOp op, LocalPlan &plan) {
   int64_t dim = op.getDim(), factor = plan.rule().results[0][dim][0];
   if (!plan.isSplit(factor)) {
@@ -218,15 +220,15 @@ ShardingRule pad(nn::PadOp op) {
   }
   rule.operands = {input};
   rule.results = {result};
-  // Sums of zeros are zeros; the largest or least of equal numbers is that
-  // number.
+  // Padding with zero is linear. Padding commutes with maximum and minimum for
+  // any value.
   if (op.getValue().isZero())
     rule.linear = {{0}};
   rule.movement = true;
   return rule;
 }
 
-/// Windows bring zeros where a split dimension is padded.
+/// Halo exchanges pad split dimensions with zeros.
 LogicalResult planPad(nn::PadOp op, LocalPlan &plan) {
   Value value = plan.operand(0);
   SmallVector<int64_t> low(op.getLow()), high(op.getHigh());
@@ -273,7 +275,7 @@ ShardingRule iota(nn::IotaOp op) {
   return rule;
 }
 
-/// Counts from where the tile begins.
+/// Adds the offset of the tile.
 LogicalResult planIota(nn::IotaOp op, LocalPlan &plan) {
   plan.setResults(plan.globalIndex(plan.resultType(0), op.getDim(),
                                    plan.rule().results[0][op.getDim()][0]));
@@ -287,7 +289,7 @@ ShardingRule save(nn::SaveOp op) {
   return rule;
 }
 
-/// The cotangent is only waited for; it may lie in any way.
+/// The cotangent is used only for its timing, so its layout is arbitrary.
 ShardingRule rematerialize(nn::RematerializeOp op) {
   ShardingRule rule;
   TensorFactors dims = addFactors(rule, shapeOf(op.getInput()));

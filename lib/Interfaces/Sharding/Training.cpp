@@ -1,4 +1,4 @@
-// Rules of dropout and the optimizers.
+// Sharding rules of dropout and the optimizers.
 
 #include "Model.h"
 
@@ -16,14 +16,14 @@ ShardingRule dropout(nn::DropoutOp op) {
   rule.operands[3] = {dims[0]};
   rule.results = {dims};
   rule.linear = {{0}};
-  // Sample ids stand for the index of the first dimension.
+  // Sample ids replace the index in the first dimension.
   for (const DimFactors &dim : ArrayRef<DimFactors>(dims).drop_front())
     rule.factors[dim[0]].indexed = true;
   return rule;
 }
 
-/// The mask is a function of the global index: the tile's offsets are added for
-/// every dimension but the first, which the sample ids stand for.
+/// The mask is a function of global indices: the tile's offsets are added for
+/// every dimension but the first, for which sample ids are used.
 LogicalResult planDropout(nn::DropoutOp op, LocalPlan &plan) {
   const TensorFactors &dims = plan.rule().results[0];
   bool anySplit = false;

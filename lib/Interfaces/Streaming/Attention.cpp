@@ -1,6 +1,7 @@
-// Attention takes keys and values tile by tile: partial results are weighed by
-// their sums of exponentials (Rabe and Staats, 2021; Liu et al., 2023), and the
-// derivative, which knows the sums over all keys, just adds up.
+// Streams the keys and values of attention tile by tile: partial results are
+// weighted by their sums of exponentials (Rabe and Staats, 2021; Liu et al.,
+// 2023). The derivative knows the sums over all keys, so its partial results
+// are added.
 
 #include "cleave/Interfaces/Models.h"
 #include "cleave/Interfaces/Streaming.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-/// The factor of the keys, which the rule has in dimension 1 of the operand.
+/// The factor of the keys: dimension 1 of the key operand.
 template <typename Op> int64_t keyFactor(Op op) {
   ShardingRule rule = ShardingRule::of(op);
   return rule.operands[op.getKeyMutable().getOperandNumber()][1][0];
@@ -40,7 +41,8 @@ template <typename Op> void maskKeys(Op op, OpBuilder &builder, Value inside) {
   op.getKeyMaskMutable().assign(mask);
 }
 
-/// A causal mask and a window go by indices where no positions are given.
+/// Adds positions to an operation that masks by index, so that tiles can be
+/// masked.
 template <typename Op> void givePositions(Op op, OpBuilder &builder) {
   if (op.getQPositions() || (!op.getCausal() && !op.getWindow()))
     return;
@@ -61,8 +63,7 @@ template <typename Op> std::optional<StreamReach> reachOf(Op op) {
                      op.getCausal() ? 0 : window - 1};
 }
 
-/// Partial results of bf16 are combined in f32, as their statistics are, and
-/// rounded again.
+/// Extends partial results of bf16 to f32, in which they are combined.
 Value widened(TensorExpr &e, Value value) {
   RankedTensorType type = TensorExpr::typeOf(value);
   if (!type.getElementType().isBF16())
@@ -73,7 +74,7 @@ Value rounded(TensorExpr &e, Value value, Type type) {
   return value.getType() == type ? value : e.make<arith::TruncFOp>(type, value);
 }
 
-/// Statistics [b, n, g, s] along results [b, s, n, g, e].
+/// Broadcasts statistics [b, n, g, s] to results [b, s, n, g, e].
 Value alongResult(TensorExpr &e, OpBuilder &builder, Value statistic,
                   RankedTensorType type) {
   Value moved = e.make<nn::TransposeOp>(
@@ -82,7 +83,8 @@ Value alongResult(TensorExpr &e, OpBuilder &builder, Value statistic,
 }
 
 /// o = (o1 w1 + o2 w2) / (w1 + w2) and lse = m + log(w1 + w2), where m is the
-/// larger lse and w = exp(lse - m). A query that saw no key has lse = -inf.
+/// larger lse and w = exp(lse - m). A query with all keys masked has lse =
+/// -inf.
 SmallVector<Value> combineAttention(nn::AttentionOp op, OpBuilder &builder,
                                     ValueRange some, ValueRange others) {
   TensorExpr e(builder, op.getLoc());
@@ -105,7 +107,7 @@ SmallVector<Value> combineAttention(nn::AttentionOp op, OpBuilder &builder,
   return {rounded(e, result, some[0].getType()), lse};
 }
 
-/// The same over ranks: o = sum(o_r w_r) / sum(w_r).
+/// The same across ranks: o = sum(o_r w_r) / sum(w_r).
 SmallVector<Value> combineAttentionOfRanks(nn::AttentionOp op,
                                            OpBuilder &builder, ValueRange own,
                                            RankReduction reduce) {

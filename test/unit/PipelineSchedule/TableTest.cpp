@@ -83,10 +83,10 @@ TEST(Table, FilesAreRefused) {
             "t.csv: stage 1: 1F1 is missing; every stage runs every microbatch "
             "of 0 to 1");
   EXPECT_EQ(readError("0F0,0B0,0F0\n"),
-            "t.csv: stage 0: 0F0 stands twice, on rank 0 and "
+            "t.csv: stage 0: 0F0 appears twice, on rank 0 and "
             "on rank 0; every action runs once");
   EXPECT_EQ(readError("0F0,0B0,0W0\n"),
-            "t.csv: stage 0: 0W0 stands beside 0B0, which is I and W");
+            "t.csv: stage 0: 0W0 repeats part of 0B0, which is I and W");
   EXPECT_EQ(readError("0F0,1F0\n1B0,0B0\n"),
             "t.csv: stage 0: 0B0 is on rank 1, but 0F0 on rank 0; activations "
             "stay where "
@@ -97,7 +97,7 @@ TEST(Table, FilesAreRefused) {
   EXPECT_EQ(readError("0F0,0SEND_F0\n"),
             "t.csv: row 1, cell 2: 0SEND_F0 is a transfer; the table of a "
             "schedule has "
-            "none, they follow from where the stages lie");
+            "none, they follow from the placement of the stages");
   EXPECT_EQ(readError(""),
             "t.csv: the table has no action; expected a row per rank with "
             "cells like 0F0,0B0");
@@ -177,7 +177,7 @@ TEST(Table, AnyTextIsReadOrRefused) {
   EXPECT_GT(read, 300);
   EXPECT_GT(refused, 1000);
   EXPECT_EQ(readError("0F0,0B0,0F1048575,0B1048575\n"),
-            "t.csv: microbatch 1048575 stands in a table of 4 actions; "
+            "t.csv: microbatch 1048575 is in a table of 4 actions; "
             "microbatches are "
             "numbered from 0 without a gap");
   EXPECT_EQ(readError("0F0,0B0,0F3,0B3\n1F0,1B0\n"),
@@ -274,7 +274,7 @@ TEST(Replay, SaysWhoWaits) {
   EXPECT_EQ(result.error(),
             "schedule custom: no rank can go on: rank 0 is at 0B0 (action 1); "
             "rank 1 is at "
-            "1F1 (action 0); each waits for what another has behind it");
+            "1F1 (action 0); each waits for a later action of another rank");
 }
 
 TEST(Replay, WaitsForMessages) {

@@ -136,7 +136,7 @@ TEST(VerifyProgram, SizesAndMissingEnds) {
   fourth.list(0).erase(fourth.list(0).begin());
   EXPECT_NE(fourth.verdict().find(
                 "wait: @step: rank 0, action 0: 0WAIT_SEND_F0 waits for "
-                "what is not started"),
+                "a transfer that is not started"),
             std::string::npos)
       << fourth.verdict();
 }

@@ -49,7 +49,7 @@ TEST(VerifyStep, CallsThatAreMissingOrRepeated) {
   StepProgram missing;
   missing.list(0).erase(missing.list(0).begin() + missing.find(0, "0B1"));
   EXPECT_NE(missing.verdict().find("once: @loss_grad: the list of rank 0 lacks "
-                                   "0B1 (a call) where "),
+                                   "0B1 (a call), but has "),
             std::string::npos)
       << missing.verdict();
   StepProgram twice;
@@ -80,7 +80,7 @@ TEST(VerifyStep, AnotherOrder) {
   StepProgram step;
   std::swap(step.list(0)[step.find(0, "0B1")],
             step.list(0)[step.find(0, "0B2")]);
-  EXPECT_NE(step.verdict().find(": 0B2 stands where the table has 0B1\n"),
+  EXPECT_NE(step.verdict().find(": 0B2 is where the table has 0B1\n"),
             std::string::npos)
       << step.verdict();
   // A pass before its input has come.
@@ -91,7 +91,7 @@ TEST(VerifyStep, AnotherOrder) {
               list.begin() + reader + 1);
   EXPECT_NE(early.verdict().find("order: @loss_grad: rank 1, action " +
                                  std::to_string(start) +
-                                 ": 1F0 stands where the table has 1RECV_F"),
+                                 ": 1F0 is where the table has 1RECV_F"),
             std::string::npos)
       << early.verdict();
 }

@@ -177,7 +177,7 @@ TEST(Verify, WaitBeforeItsStart) {
   EXPECT_EQ(
       verdict("0F0,0WAIT_SEND_F0,0SEND_F0,0RECV_B0,0B0\n"
               "1RECV_F0,1F0,1B0,1SEND_B0\n"),
-      "wait: rank 0, action 1: 0WAIT_SEND_F0 stands before its start\n"
+      "wait: rank 0, action 1: 0WAIT_SEND_F0 precedes its start\n"
       "wait: rank 0, action 2: 0SEND_F0 is started and never waited for\n");
 }
 
@@ -227,9 +227,8 @@ TEST(Verify, CollectiveThatAMemberMisses) {
 // 13
 TEST(Verify, BackwardBeforeForward) {
   EXPECT_EQ(verdict("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1B0,1SEND_B0,1F0\n"),
-            "order: rank 1, action 3: 1F0 stands after 1B0 (rank 1, action 1), "
-            "which reads "
-            "what this computes\n");
+            "order: rank 1, action 3: 1F0 comes after 1B0 (rank 1, action 1), "
+            "which reads its result\n");
 }
 
 // 14
@@ -256,14 +255,14 @@ TEST(Verify, ParametersThatAreNotGathered) {
       verdict("0UNSHARD,0F0,0SEND_F0,0RESHARD,0RECV_B0,0B0\n"
               "1RECV_F0,1F0,1B0,1SEND_B0\n"),
       "shard: rank 0, action 5: 0B0 reads parameters of stage 0 that are not "
-      "gathered; an UNSHARD must stand before it\n");
+      "gathered; an UNSHARD must precede it\n");
 }
 
 TEST(Verify, WeightsReadParameters) {
   const std::string early = "0UNSHARD,0F0,0I0,0RESHARD,0W0\n";
   EXPECT_EQ(verdict(early),
             "shard: rank 0, action 4: 0W0 reads parameters of stage 0 that are "
-            "not gathered; an UNSHARD must stand before it\n");
+            "not gathered; an UNSHARD must precede it\n");
   Program known = parse(early);
   known.traits = {{/*reduces=*/true, /*weightsRead=*/false}};
   EXPECT_EQ(verdict(known), "");
