@@ -40,20 +40,8 @@ static int64_t alignmentOf(Value value) {
       divisor = std::gcd(divisor, terms[3] * width);
     value = alias.getSource();
   }
-  DenseI64ArrayAttr where;
-  size_t index = 0;
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    where = func.getArgAttrOfType<DenseI64ArrayAttr>(argument.getArgNumber(),
-                                                     rt::kBufferAttr);
-  } else {
-    where = value.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(
-        rt::kBuffersAttr);
-    index = cast<OpResult>(value).getResultNumber();
-  }
-  if (!where)
-    return 0;
-  return std::gcd(divisor, where[2 * index + 1] + offset);
+  rt::AddressAttr where = rt::addressOf(value);
+  return where ? std::gcd(divisor, where.getOffset() + offset) : 0;
 }
 
 namespace {

@@ -85,38 +85,36 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
   void annotate(ActionPlan &plan, const BoundaryTable &table) {
     Builder b(&getContext());
     func::FuncOp func = plan.func;
-    auto address = [&](Value value) -> std::pair<int64_t, int64_t> {
+    auto in = [&](int64_t arena, int64_t offset) {
+      return rt::AddressAttr::get(&getContext(), arena, offset);
+    };
+    auto address = [&](Value value) -> rt::AddressAttr {
       Place place = plan.placeOf(value);
       const Storage &storage = plan.storages[place.storage];
-      if (storage.boundary >= 0)
-        return {arenaOf(table.buffers[storage.boundary]),
-                table.buffers[storage.boundary].offset + place.offset};
-      return {rt::kTransientArena, storage.offset + place.offset};
-    };
-    auto pair = [&](std::pair<int64_t, int64_t> where) {
-      return b.getDenseI64ArrayAttr({where.first, where.second});
+      if (storage.boundary < 0)
+        return in(rt::kTransientArena, storage.offset + place.offset);
+      const BoundaryBuffer &buffer = table.buffers[storage.boundary];
+      return in(arenaOf(buffer), buffer.offset + place.offset);
     };
     BoundaryAttrs boundary(func);
     for (BlockArgument argument : func.getArguments())
       boundary.setArgument(argument.getArgNumber(), rt::kBufferAttr,
-                           pair(address(argument)));
+                           address(argument));
     for (unsigned i = 0; i < func.getNumResults(); ++i) {
       const BoundaryBuffer &buffer = table.buffers[table.ofResult(func, i)];
       boundary.setResult(i, rt::kBufferAttr,
-                         pair({arenaOf(buffer), buffer.offset}));
+                         in(arenaOf(buffer), buffer.offset));
     }
     boundary.apply();
     for (Operation &op : actionBody(func)) {
-      SmallVector<int64_t> buffers;
+      SmallVector<Attribute> buffers;
       for (Value result : op.getResults()) {
-        // A token has no address.
-        std::pair<int64_t, int64_t> where = {-1, 0};
-        if (isa<RankedTensorType>(result.getType()))
-          where = address(result);
-        buffers.append({where.first, where.second});
+        bool isToken = !isa<RankedTensorType>(result.getType());
+        buffers.push_back(isToken ? Attribute(b.getUnitAttr())
+                                  : address(result));
       }
       if (!buffers.empty())
-        op.setAttr(rt::kBuffersAttr, b.getDenseI64ArrayAttr(buffers));
+        op.setAttr(rt::kBuffersAttr, b.getArrayAttr(buffers));
     }
     SmallVector<Attribute> lifetimes;
     int64_t commands = plan.numCommands();

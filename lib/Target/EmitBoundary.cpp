@@ -28,13 +28,12 @@ int64_t target::parameterOf(const BoundaryTable &table,
 
 void target::readOffsets(func::FuncOp func, BoundaryTable &table) {
   for (unsigned i = 0; i < func.getNumArguments(); ++i)
-    if (auto where =
-            func.getArgAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
-      table.buffers[table.ofArgument(func, i)].offset = where[1];
+    if (auto where = func.getArgAttrOfType<rt::AddressAttr>(i, rt::kBufferAttr))
+      table.buffers[table.ofArgument(func, i)].offset = where.getOffset();
   for (unsigned i = 0; i < func.getNumResults(); ++i)
     if (auto where =
-            func.getResultAttrOfType<DenseI64ArrayAttr>(i, rt::kBufferAttr))
-      table.buffers[table.ofResult(func, i)].offset = where[1];
+            func.getResultAttrOfType<rt::AddressAttr>(i, rt::kBufferAttr))
+      table.buffers[table.ofResult(func, i)].offset = where.getOffset();
 }
 
 static std::vector<program::SubAxis> subAxes(dist::MeshAttr mesh,

@@ -76,20 +76,10 @@ program::BufferRef CommandEmitter::ref(Value value, int64_t offset) {
     addTerms(source, alias.getAxisTerms(), width);
     return source;
   }
-  DenseI64ArrayAttr where;
-  size_t index = 0;
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    where = func.getArgAttrOfType<DenseI64ArrayAttr>(argument.getArgNumber(),
-                                                     rt::kBufferAttr);
-  } else {
-    where = value.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(
-        rt::kBuffersAttr);
-    index = cast<OpResult>(value).getResultNumber();
-  }
+  rt::AddressAttr where = rt::addressOf(value);
   program::BufferRef result;
-  result.arena = where[2 * index];
-  result.offset = where[2 * index + 1] + offset * width;
+  result.arena = where.getArena();
+  result.offset = where.getOffset() + offset * width;
   return result;
 }
 

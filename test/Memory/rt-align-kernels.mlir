@@ -4,9 +4,9 @@
 
 // CHECK: func.func private @wide(tensor<8xf32>) -> tensor<8xf32>{{$}}
 func.func private @wide(tensor<8xf32>) -> tensor<8xf32>
-func.func @f(%x: tensor<16xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 0>}) {
-  %0 = rt.alias %x offset = 4 {rt.buffers = array<i64: 0, 16>} : (tensor<16xf32>) -> tensor<8xf32>
-  %1 = rt.launch @wide(%0) extent = 8 grain = 1 {rt.buffers = array<i64: 1, 64>} : (tensor<8xf32>) -> tensor<8xf32>
+func.func @f(%x: tensor<16xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = #rt.address<0, 0>}) {
+  %0 = rt.alias %x offset = 4 {rt.buffers = [#rt.address<0, 16>]} : (tensor<16xf32>) -> tensor<8xf32>
+  %1 = rt.launch @wide(%0) extent = 8 grain = 1 {rt.buffers = [#rt.address<1, 64>]} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
 
@@ -16,10 +16,10 @@ func.func @f(%x: tensor<16xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.bu
 
 // CHECK: func.func private @narrow(tensor<8xf32>) -> tensor<8xf32> attributes {nn.align = array<i64: 8, 16>}
 func.func private @narrow(tensor<8xf32>) -> tensor<8xf32>
-func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 0>}) {
-  %0 = rt.alias %x offset = 2 {rt.buffers = array<i64: 0, 8>} : (tensor<20xf32>) -> tensor<8xf32>
+func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = #rt.address<0, 0>}) {
+  %0 = rt.alias %x offset = 2 {rt.buffers = [#rt.address<0, 8>]} : (tensor<20xf32>) -> tensor<8xf32>
   // CHECK: rt.launch @narrow
-  %1 = rt.launch @narrow(%0) extent = 8 grain = 1 {rt.buffers = array<i64: 1, 64>} : (tensor<8xf32>) -> tensor<8xf32>
+  %1 = rt.launch @narrow(%0) extent = 8 grain = 1 {rt.buffers = [#rt.address<1, 64>]} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
 
@@ -31,17 +31,17 @@ func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.bu
 // CHECK: func.func private @both(tensor<8xf32>) -> tensor<8xf32> attributes {nn.extent = 8 : i64}
 // CHECK: func.func private @both_unaligned(tensor<8xf32>) -> tensor<8xf32> attributes {nn.align = array<i64: 4, 16>, nn.extent = 8 : i64}
 func.func private @both(tensor<8xf32>) -> tensor<8xf32> attributes {nn.extent = 8 : i64}
-func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 0>}) {
-  %0 = rt.alias %x offset = 2 {rt.buffers = array<i64: 0, 8>} : (tensor<20xf32>) -> tensor<16xf32>
-  %1 = rt.alias %0 offset = 1 {rt.buffers = array<i64: 0, 12>} : (tensor<16xf32>) -> tensor<8xf32>
-  %2 = rt.alias %0 offset = 2 {rt.buffers = array<i64: 0, 16>} : (tensor<16xf32>) -> tensor<8xf32>
-  %3 = rt.alias %x offset = 6 {rt.buffers = array<i64: 0, 24>} : (tensor<20xf32>) -> tensor<8xf32>
+func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = #rt.address<0, 0>}) {
+  %0 = rt.alias %x offset = 2 {rt.buffers = [#rt.address<0, 8>]} : (tensor<20xf32>) -> tensor<16xf32>
+  %1 = rt.alias %0 offset = 1 {rt.buffers = [#rt.address<0, 12>]} : (tensor<16xf32>) -> tensor<8xf32>
+  %2 = rt.alias %0 offset = 2 {rt.buffers = [#rt.address<0, 16>]} : (tensor<16xf32>) -> tensor<8xf32>
+  %3 = rt.alias %x offset = 6 {rt.buffers = [#rt.address<0, 24>]} : (tensor<20xf32>) -> tensor<8xf32>
   // CHECK: rt.launch @both_unaligned(
-  %4 = rt.launch @both(%1) extent = 8 grain = 1 {rt.buffers = array<i64: 1, 64>} : (tensor<8xf32>) -> tensor<8xf32>
+  %4 = rt.launch @both(%1) extent = 8 grain = 1 {rt.buffers = [#rt.address<1, 64>]} : (tensor<8xf32>) -> tensor<8xf32>
   // CHECK: rt.launch @both(
-  %5 = rt.launch @both(%2) extent = 8 grain = 1 {rt.buffers = array<i64: 1, 64>} : (tensor<8xf32>) -> tensor<8xf32>
+  %5 = rt.launch @both(%2) extent = 8 grain = 1 {rt.buffers = [#rt.address<1, 64>]} : (tensor<8xf32>) -> tensor<8xf32>
   // CHECK: rt.launch @both_unaligned(
-  %6 = rt.launch @both(%3) extent = 8 grain = 1 {rt.buffers = array<i64: 1, 64>} : (tensor<8xf32>) -> tensor<8xf32>
+  %6 = rt.launch @both(%3) extent = 8 grain = 1 {rt.buffers = [#rt.address<1, 64>]} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
 
@@ -51,9 +51,9 @@ func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.bu
 
 // CHECK: func.func private @tile(tensor<5xf32>) -> tensor<5xf32> attributes {nn.align = array<i64: 4, 16>}
 func.func private @tile(tensor<5xf32>) -> tensor<5xf32>
-func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 0>}) {
-  %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 4, 5] reach = 20 {rt.buffers = array<i64: 0, 0>} : (tensor<20xf32>) -> tensor<5xf32>
-  %1 = rt.launch @tile(%0) extent = 5 grain = 1 {rt.buffers = array<i64: 1, 64>} : (tensor<5xf32>) -> tensor<5xf32>
+func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = #rt.address<0, 0>}) {
+  %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 4, 5] reach = 20 {rt.buffers = [#rt.address<0, 0>]} : (tensor<20xf32>) -> tensor<5xf32>
+  %1 = rt.launch @tile(%0) extent = 5 grain = 1 {rt.buffers = [#rt.address<1, 64>]} : (tensor<5xf32>) -> tensor<5xf32>
   return
 }
 
@@ -64,11 +64,11 @@ func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.bu
 // CHECK: func.func private @scalar(tensor<1xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {nn.align = array<i64: 4, 16, 16>}
 // CHECK-NOT: _unaligned
 func.func private @scalar(tensor<1xf32>, tensor<8xf32>) -> tensor<8xf32>
-func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 0>},
-             %y: tensor<8xf32> {nn.name = "y", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 128>}) {
-  %0 = rt.alias %x offset = 3 {rt.buffers = array<i64: 0, 12>} : (tensor<20xf32>) -> tensor<1xf32>
-  %1 = rt.alias %x offset = 0 {rt.buffers = array<i64: 0, 0>} : (tensor<20xf32>) -> tensor<1xf32>
-  %2 = rt.launch @scalar(%0, %y) extent = 8 grain = 1 {rt.buffers = array<i64: 1, 64>} : (tensor<1xf32>, tensor<8xf32>) -> tensor<8xf32>
-  %3 = rt.launch @scalar(%1, %y) extent = 8 grain = 1 {rt.buffers = array<i64: 1, 64>} : (tensor<1xf32>, tensor<8xf32>) -> tensor<8xf32>
+func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = #rt.address<0, 0>},
+             %y: tensor<8xf32> {nn.name = "y", nn.role = #nn.role<input>, rt.buffer = #rt.address<0, 128>}) {
+  %0 = rt.alias %x offset = 3 {rt.buffers = [#rt.address<0, 12>]} : (tensor<20xf32>) -> tensor<1xf32>
+  %1 = rt.alias %x offset = 0 {rt.buffers = [#rt.address<0, 0>]} : (tensor<20xf32>) -> tensor<1xf32>
+  %2 = rt.launch @scalar(%0, %y) extent = 8 grain = 1 {rt.buffers = [#rt.address<1, 64>]} : (tensor<1xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %3 = rt.launch @scalar(%1, %y) extent = 8 grain = 1 {rt.buffers = [#rt.address<1, 64>]} : (tensor<1xf32>, tensor<8xf32>) -> tensor<8xf32>
   return
 }

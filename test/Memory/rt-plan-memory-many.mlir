@@ -4,7 +4,7 @@
 // grow while they are filled. (Freed memory is filled with a pattern.)
 
 // CHECK:           rt.arenas = array<i64: 128, 0>
-// CHECK-COUNT-100: rt.copy {{.*}} {rt.buffers = array<i64: 0, 64>}
+// CHECK-COUNT-100: rt.copy {{.*}} {rt.buffers = [#rt.address<0, 64>]}
 func.func @chain(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
     -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.copy %x [0, 1] to [0, 1] shape = [8] : (tensor<8xf32>) -> tensor<8xf32>

@@ -6,12 +6,12 @@ func.func private @two(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
 // Two values are alive at once, so two places are enough for three.
 // CHECK:       rt.arenas = array<i64: 128, 128>
 // CHECK-LABEL: func @places
-// CHECK-SAME:    rt.buffer = array<i64: 0, 0>
-// CHECK-SAME:    rt.buffer = array<i64: 0, 64>
-// CHECK:         rt.launch @one{{.*}} {rt.buffers = array<i64: 1, 0>}
-// CHECK:         rt.launch @one{{.*}} {rt.buffers = array<i64: 1, 64>}
-// CHECK:         rt.launch @one{{.*}} {rt.buffers = array<i64: 1, 0>}
-// CHECK:         rt.launch @one{{.*}} {rt.buffers = array<i64: 0, 64>}
+// CHECK-SAME:    rt.buffer = #rt.address<0, 0>
+// CHECK-SAME:    rt.buffer = #rt.address<0, 64>
+// CHECK:         rt.launch @one{{.*}} {rt.buffers = [#rt.address<1, 0>]}
+// CHECK:         rt.launch @one{{.*}} {rt.buffers = [#rt.address<1, 64>]}
+// CHECK:         rt.launch @one{{.*}} {rt.buffers = [#rt.address<1, 0>]}
+// CHECK:         rt.launch @one{{.*}} {rt.buffers = [#rt.address<0, 64>]}
 func.func @places(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
     -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.launch @one(%x) extent = 8 grain = 1 : (tensor<8xf32>) -> tensor<8xf32>
@@ -30,10 +30,10 @@ func.func private @two(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
 // later, and never over an argument that stays.
 // CHECK:       rt.arenas = array<i64: 128, 128>
 // CHECK-LABEL: func @in_place
-// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
-// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 64>}
-// CHECK:         rt.launch @two(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
-// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
+// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<1, 0>]}
+// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<1, 64>]}
+// CHECK:         rt.launch @two(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<1, 0>]}
+// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<0, 64>]}
 func.func @in_place(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
     -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.launch @one(%x) extent = 8 grain = 1 inplace = [0, 0] : (tensor<8xf32>) -> tensor<8xf32>
@@ -51,7 +51,7 @@ func.func private @step(tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> (tensor<
 // the parameter of its name.
 // CHECK:       rt.arenas = array<i64: 192, 0>
 // CHECK-LABEL: func @update
-// CHECK:         rt.launch @step{{.*}} {rt.buffers = array<i64: 0, 0, 0, 64>}
+// CHECK:         rt.launch @step{{.*}} {rt.buffers = [#rt.address<0, 0>, #rt.address<0, 64>]}
 // CHECK-NEXT:    return
 func.func @update(%p: tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                   %m: tensor<8xf32> {nn.name = "w.m", nn.role = #nn.role<state>},
@@ -69,9 +69,9 @@ func.func private @two(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
 
 // Not in place: the old content is still read when the new one is made.
 // CHECK-LABEL: func @negative_donation
-// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
-// CHECK:         rt.launch @two(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
-// CHECK:         rt.copy {{.*}} {rt.buffers = array<i64: 0, 0>}
+// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<1, 0>]}
+// CHECK:         rt.launch @two(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<0, 64>]}
+// CHECK:         rt.copy {{.*}} {rt.buffers = [#rt.address<0, 0>]}
 func.func @negative_donation(%p: tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
     -> (tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.launch @one(%p) extent = 8 grain = 1 inplace = [0, 0] : (tensor<8xf32>) -> tensor<8xf32>
@@ -84,10 +84,10 @@ func.func @negative_donation(%p: tensor<8xf32> {nn.name = "w", nn.role = #nn.rol
 // Exchanged buffers go through temporary memory.
 // CHECK-LABEL: func @swap
 // CHECK-SAME:    (%[[P:[a-z0-9]+]]: {{.*}}, %[[Q:[a-z0-9]+]]: {{.*}}) ->
-// CHECK:         %[[A:.+]] = rt.copy %[[Q]] {{.*}} {rt.buffers = array<i64: 1, 0>}
-// CHECK-NEXT:    %[[B:.+]] = rt.copy %[[P]] {{.*}} {rt.buffers = array<i64: 1, 64>}
-// CHECK-NEXT:    %[[C:.+]] = rt.copy %[[A]] {{.*}} {rt.buffers = array<i64: 0, 0>}
-// CHECK-NEXT:    %[[D:.+]] = rt.copy %[[B]] {{.*}} {rt.buffers = array<i64: 0, 64>}
+// CHECK:         %[[A:.+]] = rt.copy %[[Q]] {{.*}} {rt.buffers = [#rt.address<1, 0>]}
+// CHECK-NEXT:    %[[B:.+]] = rt.copy %[[P]] {{.*}} {rt.buffers = [#rt.address<1, 64>]}
+// CHECK-NEXT:    %[[C:.+]] = rt.copy %[[A]] {{.*}} {rt.buffers = [#rt.address<0, 0>]}
+// CHECK-NEXT:    %[[D:.+]] = rt.copy %[[B]] {{.*}} {rt.buffers = [#rt.address<0, 64>]}
 // CHECK-NEXT:    return %[[C]], %[[D]]
 func.func @swap(%p: tensor<8xf32> {nn.name = "p", nn.role = #nn.role<state>}, %q: tensor<8xf32> {nn.name = "q", nn.role = #nn.role<state>})
     -> (tensor<8xf32> {nn.name = "p", nn.role = #nn.role<state>}, tensor<8xf32> {nn.name = "q", nn.role = #nn.role<state>}) {
@@ -98,9 +98,9 @@ func.func @swap(%p: tensor<8xf32> {nn.name = "p", nn.role = #nn.role<state>}, %q
 
 // A product adds to its accumulator; one that is read again is copied first.
 // CHECK-LABEL: func @accumulate
-// CHECK:         rt.gemm {{.*}} accumulate(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
-// CHECK-NEXT:    %[[A:.+]] = rt.copy %{{.*}} {rt.buffers = array<i64: 0, 128>}
-// CHECK-NEXT:    rt.gemm {{.*}} accumulate(%[[A]]) {{.*}} {rt.buffers = array<i64: 0, 128>}
+// CHECK:         rt.gemm {{.*}} accumulate(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<0, 64>]}
+// CHECK-NEXT:    %[[A:.+]] = rt.copy %{{.*}} {rt.buffers = [#rt.address<0, 128>]}
+// CHECK-NEXT:    rt.gemm {{.*}} accumulate(%[[A]]) {{.*}} {rt.buffers = [#rt.address<0, 128>]}
 func.func @accumulate(%x: tensor<4x4xf32> {nn.name = "x", nn.role = #nn.role<input>}, %g: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
     -> (tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}, tensor<4x4xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   %0 = rt.gemm a(%x [0, 4, 1]) b(%x [0, 4, 1]) accumulate(%g) c [0, 4, 1] m = 4 n = 4 k = 4
@@ -118,12 +118,12 @@ func.func private @one(tensor<8xf32>) -> tensor<8xf32>
 // nobody else reads meanwhile is made in place.
 // CHECK:       rt.arenas = array<i64: 256, 128>
 // CHECK-LABEL: func @in_flight
-// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
-// CHECK-NEXT:    rt.collective {{.*}} {rt.buffers = array<i64: 1, 0, -1, 0>}
-// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 64>}
-// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
-// CHECK-NEXT:    rt.wait {{.*}} {rt.buffers = array<i64: 1, 0>}
-// CHECK-NEXT:    rt.alias {{.*}} {rt.buffers = array<i64: 1, 16>}
+// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<1, 0>]}
+// CHECK-NEXT:    rt.collective {{.*}} {rt.buffers = [#rt.address<1, 0>, unit]}
+// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<1, 64>]}
+// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<0, 64>]}
+// CHECK-NEXT:    rt.wait {{.*}} {rt.buffers = [#rt.address<1, 0>]}
+// CHECK-NEXT:    rt.alias {{.*}} {rt.buffers = [#rt.address<1, 16>]}
 func.func @in_flight(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
     -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<4xf32> {nn.name = "z", nn.role = #nn.role<output>},
         tensor<8xf32> {nn.name = "u", nn.role = #nn.role<output>}) {
@@ -145,12 +145,12 @@ func.func private @one(tensor<8xf32>) -> tensor<8xf32>
 // Here another command reads the operand meanwhile.
 // CHECK:       rt.arenas = array<i64: 256, 192>
 // CHECK-LABEL: func @read_meanwhile
-// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
-// CHECK-NEXT:    rt.collective {{.*}} {rt.buffers = array<i64: 1, 64, -1, 0>}
-// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 128>}
-// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
-// CHECK-NEXT:    rt.wait {{.*}} {rt.buffers = array<i64: 1, 64>}
-// CHECK-NEXT:    rt.alias {{.*}} {rt.buffers = array<i64: 1, 80>}
+// CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<1, 0>]}
+// CHECK-NEXT:    rt.collective {{.*}} {rt.buffers = [#rt.address<1, 64>, unit]}
+// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<1, 128>]}
+// CHECK-NEXT:    rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = [#rt.address<0, 64>]}
+// CHECK-NEXT:    rt.wait {{.*}} {rt.buffers = [#rt.address<1, 64>]}
+// CHECK-NEXT:    rt.alias {{.*}} {rt.buffers = [#rt.address<1, 80>]}
 func.func @read_meanwhile(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
     -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<4xf32> {nn.name = "z", nn.role = #nn.role<output>},
         tensor<8xf32> {nn.name = "u", nn.role = #nn.role<output>}) {

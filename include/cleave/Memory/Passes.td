@@ -81,10 +81,10 @@ def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
     ```mlir
     module attributes {rt.arenas = array<i64: 128, 64>} {
       func.func private @k(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
-      func.func @f(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 0>})
-          -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>, rt.buffer = array<i64: 0, 64>}) {
-        %0 = rt.launch @k(%x, %x) extent = 8 grain = 1 {rt.buffers = array<i64: 1, 0>} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
-        %1 = rt.launch @k(%x, %0) extent = 8 grain = 1 {rt.buffers = array<i64: 0, 64>} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+      func.func @f(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = #rt.address<0, 0>})
+          -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>, rt.buffer = #rt.address<0, 64>}) {
+        %0 = rt.launch @k(%x, %x) extent = 8 grain = 1 {rt.buffers = [#rt.address<1, 0>]} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+        %1 = rt.launch @k(%x, %0) extent = 8 grain = 1 {rt.buffers = [#rt.address<0, 64>]} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
         return %1 : tensor<8xf32>
       }
     }
@@ -109,10 +109,10 @@ def AlignKernelsPass : Pass<"rt-align-kernels", "::mlir::ModuleOp"> {
     Before:
     ```mlir
     func.func private @k(tensor<8xf32>) -> tensor<8xf32>
-    func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 0>})
-        -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>, rt.buffer = array<i64: 0, 128>}) {
-      %0 = rt.alias %x offset = 2 {rt.buffers = array<i64: 0, 8>} : (tensor<20xf32>) -> tensor<8xf32>
-      %1 = rt.launch @k(%0) extent = 8 grain = 1 {rt.buffers = array<i64: 0, 128>} : (tensor<8xf32>) -> tensor<8xf32>
+    func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = #rt.address<0, 0>})
+        -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>, rt.buffer = #rt.address<0, 128>}) {
+      %0 = rt.alias %x offset = 2 {rt.buffers = [#rt.address<0, 8>]} : (tensor<20xf32>) -> tensor<8xf32>
+      %1 = rt.launch @k(%0) extent = 8 grain = 1 {rt.buffers = [#rt.address<0, 128>]} : (tensor<8xf32>) -> tensor<8xf32>
       return %1 : tensor<8xf32>
     }
     ```
@@ -120,10 +120,10 @@ def AlignKernelsPass : Pass<"rt-align-kernels", "::mlir::ModuleOp"> {
     After:
     ```mlir
     func.func private @k(tensor<8xf32>) -> tensor<8xf32> attributes {nn.align = array<i64: 8, 16>}
-    func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 0>})
-        -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>, rt.buffer = array<i64: 0, 128>}) {
-      %0 = rt.alias %x offset = 2 {rt.buffers = array<i64: 0, 8>} : (tensor<20xf32>) -> tensor<8xf32>
-      %1 = rt.launch @k(%0) extent = 8 grain = 1 {rt.buffers = array<i64: 0, 128>} : (tensor<8xf32>) -> tensor<8xf32>
+    func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = #rt.address<0, 0>})
+        -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>, rt.buffer = #rt.address<0, 128>}) {
+      %0 = rt.alias %x offset = 2 {rt.buffers = [#rt.address<0, 8>]} : (tensor<20xf32>) -> tensor<8xf32>
+      %1 = rt.launch @k(%0) extent = 8 grain = 1 {rt.buffers = [#rt.address<0, 128>]} : (tensor<8xf32>) -> tensor<8xf32>
       return %1 : tensor<8xf32>
     }
     ```

@@ -185,7 +185,7 @@ protected:
     auto place = [&](Value value) {
       next += 4096;
       addresses[value] = next;
-      return builder.getDenseI64ArrayAttr({0, next});
+      return rt::AddressAttr::get(&context, 0, next);
     };
     for (auto func : module->getOps<func::FuncOp>()) {
       if (func->hasAttr("nn.kernel"))
@@ -211,7 +211,7 @@ protected:
 
   template <class Place> Attribute planResults(Operation *op, Place place) {
     auto command = cast<rt::CommandOpInterface>(op);
-    SmallVector<int64_t> buffers;
+    SmallVector<Attribute> buffers;
     for (OpResult result : op->getResults()) {
       place(result);
       if (auto alias = command.getAlias(result.getResultNumber()))
@@ -219,9 +219,9 @@ protected:
       for (rt::Reuse reuse : command.getReuse())
         if (reuse.required && reuse.result == result.getResultNumber())
           addresses[result] = addresses[op->getOperand(reuse.operand)];
-      buffers.append({0, addresses[result]});
+      buffers.push_back(rt::AddressAttr::get(&context, 0, addresses[result]));
     }
-    return DenseI64ArrayAttr::get(&context, buffers);
+    return ArrayAttr::get(&context, buffers);
   }
 
   /// What the operation says: operands are read, results are written.

@@ -78,11 +78,11 @@ std::string planned(int64_t offset) {
         %0 = arith.negf %x : tensor<8xf32>
         return %0 : tensor<8xf32>
       }
-      func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = array<i64: 0, 0>})
-          -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>, rt.buffer = array<i64: 0, 128>})
+      func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.buffer = #rt.address<0, 0>})
+          -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>, rt.buffer = #rt.address<0, 128>})
           attributes {rt.lifetimes = []} {
-        %0 = rt.alias %x offset = OFFSET {rt.buffers = array<i64: 0, BYTES>} : (tensor<20xf32>) -> tensor<8xf32>
-        %1 = rt.launch @k(%0) extent = 8 grain = 1 {rt.beyond = array<i64: 2>, rt.buffers = array<i64: 0, 128>}
+        %0 = rt.alias %x offset = OFFSET {rt.buffers = [#rt.address<0, BYTES>]} : (tensor<20xf32>) -> tensor<8xf32>
+        %1 = rt.launch @k(%0) extent = 8 grain = 1 {rt.beyond = array<i64: 2>, rt.buffers = [#rt.address<0, 128>]}
           : (tensor<8xf32>) -> tensor<8xf32>
         return %1 : tensor<8xf32>
       }

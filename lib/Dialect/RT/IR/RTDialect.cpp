@@ -14,6 +14,9 @@ using namespace cleave::rt;
 #include "cleave/Dialect/RT/IR/RTEnums.cpp.inc"
 #include "cleave/Dialect/RT/IR/RTInterfaces.cpp.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "cleave/Dialect/RT/IR/RTAttrs.cpp.inc"
+
 #define GET_TYPEDEF_CLASSES
 #include "cleave/Dialect/RT/IR/RTTypes.cpp.inc"
 
@@ -21,6 +24,10 @@ using namespace cleave::rt;
 #include "cleave/Dialect/RT/IR/RTOps.cpp.inc"
 
 void RTDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "cleave/Dialect/RT/IR/RTAttrs.cpp.inc"
+      >();
   addTypes<
 #define GET_TYPEDEF_LIST
 #include "cleave/Dialect/RT/IR/RTTypes.cpp.inc"
@@ -35,9 +42,29 @@ void RTDialect::initialize() {
 // Discardable attributes
 //===----------------------------------------------------------------------===//
 
-static bool isAddress(Attribute value) {
-  auto pair = dyn_cast<DenseI64ArrayAttr>(value);
-  return pair && pair.size() == 2;
+LogicalResult
+AddressAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                    int64_t arena, int64_t offset) {
+  if (arena < 0 || offset < 0)
+    return emitError() << "#rt.address has arena " << arena << " and offset "
+                       << offset << "; expected no negative number";
+  return success();
+}
+
+AddressAttr rt::addressOf(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return cast<FunctionOpInterface>(argument.getOwner()->getParentOp())
+        .getArgAttrOfType<AddressAttr>(argument.getArgNumber(), kBufferAttr);
+  auto result = cast<OpResult>(value);
+  auto all = result.getOwner()->getAttrOfType<ArrayAttr>(kBuffersAttr);
+  return all ? dyn_cast<AddressAttr>(all[result.getResultNumber()])
+             : AddressAttr();
+}
+
+/// Of results: a token has no address.
+static bool isAddresses(Attribute value) {
+  auto list = dyn_cast<ArrayAttr>(value);
+  return list && llvm::all_of(list, llvm::IsaPred<AddressAttr, UnitAttr>);
 }
 
 static bool isSeconds(Attribute value) {
@@ -68,8 +95,7 @@ static bool isStageList(Attribute value) {
 }
 
 static constexpr KnownAttr kOperationAttrs[] = {
-    {kBuffersAttr, isAttr<DenseI64ArrayAttr>,
-     "an array<i64>, arena and offset of each result"},
+    {kBuffersAttr, isAddresses, "a list of #rt.address<arena, offset>"},
     {kBeyondAttr, isAttr<DenseI64ArrayAttr>, "an array<i64>"},
     {kArenasAttr, isAttr<DenseI64ArrayAttr>, "an array<i64>"},
     {kLifetimesAttr, isLifetimes,
@@ -79,7 +105,7 @@ static constexpr KnownAttr kOperationAttrs[] = {
 };
 
 static constexpr KnownAttr kPortAttrs[] = {
-    {kBufferAttr, isAddress, "array<i64: arena, offset>"},
+    {kBufferAttr, isAttr<AddressAttr>, "#rt.address<arena, offset>"},
 };
 
 LogicalResult RTDialect::verifyOperationAttribute(Operation *op,
@@ -87,11 +113,10 @@ LogicalResult RTDialect::verifyOperationAttribute(Operation *op,
   auto emit = [&] { return op->emitError(); };
   if (failed(verifyKnown(emit, attr, kOperationAttrs, "an operation")))
     return failure();
-  auto buffers = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
-  if (attr.getName() == kBuffersAttr &&
-      buffers.size() != 2 * int64_t(op->getNumResults()))
+  auto buffers = dyn_cast<ArrayAttr>(attr.getValue());
+  if (attr.getName() == kBuffersAttr && buffers.size() != op->getNumResults())
     return emit() << "'" << kBuffersAttr << "' has " << buffers.size()
-                  << " numbers; expected arena and offset of each of "
+                  << " addresses; expected one for each of "
                   << op->getNumResults() << " results";
   return success();
 }

@@ -67,10 +67,21 @@ inline constexpr int64_t kStateArena = 0, kTransientArena = 1, kSlotArena = 2;
 
 #include "cleave/Dialect/RT/IR/RTInterfaces.h.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "cleave/Dialect/RT/IR/RTAttrs.h.inc"
+
 #define GET_TYPEDEF_CLASSES
 #include "cleave/Dialect/RT/IR/RTTypes.h.inc"
 
 #define GET_OP_CLASSES
 #include "cleave/Dialect/RT/IR/RTOps.h.inc"
+
+namespace cleave::rt {
+
+/// The address that memory planning gave to an argument of a function or to a
+/// result of an operation; null where it gave none.
+AddressAttr addressOf(mlir::Value value);
+
+} // namespace cleave::rt
 
 #endif

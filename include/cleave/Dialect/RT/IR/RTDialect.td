@@ -21,16 +21,16 @@ def RT_Dialect : Dialect {
     operand's or result's buffer; what the strides stand for is said by each
     operation. Transposes and slices that feed a library call live in its views.
 
-    Memory planning adds `rt.buffer = [arena, offset]` (bytes) to arguments, and
-    `rt.buffers`, such pairs for all results, to operations. Arena 0 is "state",
-    which outlives actions, arena 1 "transient".
+    Memory planning adds `rt.buffer`, an address, to arguments and results of
+    functions, and `rt.buffers`, addresses of all results, to operations. Arena 0
+    is "state", which outlives actions, arena 1 "transient".
 
     Discardable attributes:
 
     | attribute | on | meaning |
     |---|---|---|
-    | `rt.buffer` | arguments and results | `array<i64: arena, offset>`, in bytes |
-    | `rt.buffers` | operations | such pairs for all results; -1 for a token's arena |
+    | `rt.buffer` | arguments and results | the address, `#rt.address<arena, offset>` |
+    | `rt.buffers` | operations | a list with the address of each result; `unit` for a token |
     | `rt.beyond` | launches | of each operand, how many elements past its end are read, and masked |
     | `rt.arenas` | a module | bytes of each arena |
     | `rt.stages` | a module of pipeline stages, in place of `rt.arenas` | by stage, `{arenas, slots}`: sizes, and the slot class of each arena from 2 on |
@@ -38,6 +38,7 @@ def RT_Dialect : Dialect {
     | `rt.overlap` | functions | modelled seconds: of what computes, of collectives, and of these what is exposed |
   }];
   let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
@@ -48,6 +49,18 @@ class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic,
 def RT_TokenType : TypeDef<RT_Dialect, "Token"> {
   let mnemonic = "token";
   let summary = "A collective that has started and not ended";
+}
+
+def RT_AddressAttr : AttrDef<RT_Dialect, "Address"> {
+  let mnemonic = "address";
+  let summary = "Where a buffer is stored";
+  let description = [{
+    `#rt.address<1, 64>`: 64 bytes from the beginning of arena 1. What depends on
+    the rank is added by `rt.alias`.
+  }];
+  let parameters = (ins "int64_t":$arena, "int64_t":$offset);
+  let assemblyFormat = "`<` $arena `,` $offset `>`";
+  let genVerifyDecl = 1;
 }
 
 def RT_ActivationAttr : I32EnumAttr<"Activation", "function applied to a product's elements", [
