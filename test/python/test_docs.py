@@ -16,6 +16,17 @@ class Docs(unittest.TestCase):
                                "--cleave", support.CLEAVE], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_the_picture_has_every_folder(self):
+        sys.path.insert(0, str(support.ROOT / "tools" / "lib"))
+        import draw_architecture
+        self.assertEqual(draw_architecture.FILE.read_text(), draw_architecture.draw())
+        lib = support.ROOT / "lib"
+        there = {path.name for path in lib.iterdir() if path.is_dir()}
+        drawn = draw_architecture.folders()
+        self.assertEqual({name.split("/")[0] for name in drawn}, there)
+        for name in drawn:
+            self.assertTrue((lib / name).is_dir(), name)
+
     def test_every_key_has_a_line(self):
         """The page is of the same table as `cleave config`."""
         page = (support.ROOT / "docs" / "configuration.md").read_text()

@@ -27,10 +27,10 @@ struct Port {
   std::optional<nn::Role> role;
   std::string name;
   /// Of the whole tensor.
-  mlir::RankedTensorType type;
-  mlir::DictionaryAttr attrs;
+  mlir::RankedTensorType type = {};
+  mlir::DictionaryAttr attrs = {};
   /// The argument, or what is returned.
-  mlir::Value value;
+  mlir::Value value = {};
 
   std::string key() const { return (nn::spell(role) + " " + name).str(); }
   /// For people: "parameter 'w'".
