@@ -6,15 +6,15 @@
 include "mlir/Pass/PassBase.td"
 
 def MarkActionsPass : Pass<"pipe-mark-actions", "::mlir::ModuleOp"> {
-  let summary = "Note on collectives which action of their stage they belong to";
+  let summary = "Mark each collective with the action of its stage that it belongs to";
   let description = [{
-    Runs on the local program of a stage, before messages are merged: `pipe.action`
-    keeps `dist-bucket` from joining a message of the forward pass, of the input
+    Runs on the per-rank program of a stage, before collectives are merged into buckets.
+    `pipe.action` keeps `dist-bucket` from merging collectives of the forward pass, of the input
     gradient and of the weight gradients (F, I, W), which run at different times.
 
-    By reachability: F is what the values that leave the stage forward and the
-    saved ones need; I what the outgoing cotangents need, less F; W the rest.
-    `weights-apart = false` makes no difference between I and W (B).
+    Reachability decides: F is what the activations that leave the stage and the saved values depend
+    on. I is what the outgoing cotangents depend on, less F. W is the rest. `weights-apart = false`
+    does not distinguish I from W (B).
 
     Before:
     ```mlir
@@ -37,21 +37,20 @@ def MarkActionsPass : Pass<"pipe-mark-actions", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"weightsApart", "weights-apart", "bool", "true", "I and W are actions of their own">,
+    Option<"weightsApart", "weights-apart", "bool", "true", "I and W are separate actions">,
   ];
 }
 
 def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
-  let summary = "Cut what data parallelism gathers and reduces out of the functions of a stage";
+  let summary = "Move the gathers and reductions of data parallelism from the functions of a stage into actions";
   let description = [{
-    Runs on the local program of a stage, before `pipe-split-actions`. Collectives
-    over `axes` of `@loss_grad` that depend on parameters and constants alone, and
-    what they read, become `@unshard`, which the action UNSHARD calls; what they
-    give lies in the slot `unshard`, one for all microbatches. Collectives of
-    `@update` for gradients that depend on gradients alone become `@reduce_grad`, which
-    REDUCE_GRAD calls. Which those are is a question of reachability. Parameters
-    should be gathered once in `@loss_grad` (see `keep-parameters` of
-    `nn-choose-residuals`): what waits for the backward pass stays there.
+    Runs on the per-rank program of a stage, before `pipe-split-actions`. Collectives of
+    `@loss_grad` over `axes` that depend on parameters and constants alone become `@unshard`, with
+    the operations that they depend on. The action UNSHARD calls it; its results are stored in the
+    slot `unshard`, one for all microbatches. Collectives of `@update` for gradients that depend on
+    gradients alone become `@reduce_grad`, which the action REDUCE_GRAD calls. Parameters should be
+    gathered once in `@loss_grad` (see `keep-parameters` of `nn-choose-residuals`): a gather that
+    waits for the backward pass stays in `@loss_grad`.
 
     Before:
     ```mlir
@@ -84,7 +83,7 @@ def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
   let options = [
     Option<"unshard", "unshard", "bool", "true", "Gathers of parameters are an action.">,
     Option<"reduce", "reduce", "bool", "true", "Reductions of gradients are an action.">,
-    ListOption<"axes", "axes", "std::string", "The axes over which parameters are gathered there.">,
+    ListOption<"axes", "axes", "std::string", "Mesh axes over which UNSHARD gathers parameters.">,
   ];
   let dependentDialects = ["::mlir::func::FuncDialect", "::cleave::pipe::PipeDialect"];
 }
@@ -92,14 +91,13 @@ def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
 def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
   let summary = "Cut the functions of a stage into the actions of a schedule";
   let description = [{
-    Runs on the local program of a stage. `@loss_grad` becomes `@F`, `@I` and `@W` (see
-    `pipe-mark-actions`; with `weights-apart = false`, `@F` and `@B`), and `@load`, which
-    keeps the inputs of a microbatch until its turn comes. `@update` is cut behind
-    each `pipe.sum_stages` into `@update.0`, `@update.1`, ... What one action computes
-    and another reads becomes a result and an argument of role `residual`. Whatever
-    lives between actions, once for every microbatch that is under way, has
-    `pipe.slot = #pipe.slot<"first:last">`: the events between which it must be kept. Constants
-    are made again where they are read.
+    Runs on the per-rank program of a stage. `@loss_grad` becomes `@F`, `@I` and `@W` (see
+    `pipe-mark-actions`; with `weights-apart = false`, `@F` and `@B`), and `@load`, which stores the
+    inputs of a microbatch until its turn comes. `@update` is cut after each `pipe.sum_stages` into
+    `@update.0`, `@update.1`, ... A value that one action computes and another reads becomes a
+    result and an argument of role `residual`. A value that lives between actions, once for every
+    microbatch in flight, has `pipe.slot = #pipe.slot<"first:last">`: the events between which it
+    must be stored. Constants are materialised again where they are read.
 
     Before:
     ```mlir
@@ -139,11 +137,11 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"weightsApart", "weights-apart", "bool", "true", "I and W are actions of their own">,
+    Option<"weightsApart", "weights-apart", "bool", "true", "I and W are separate actions">,
     Option<"chained", "chained", "bool", "false",
-           "A rank has several stages: each adds what it gives to a sum over stages to what the one before gave">,
+           "A rank has several stages: each adds its term of a sum over stages to the sum of the previous one">,
     Option<"versions", "versions", "bool", "false",
-           "Parameters lie in slots of class `version`: microbatches that are under way read different ones">,
+           "Parameters are in slots of class `version`: microbatches in flight read different versions">,
   ];
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::arith::ArithDialect",
                            "::cleave::pipe::PipeDialect"];

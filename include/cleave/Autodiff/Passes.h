@@ -11,7 +11,7 @@ namespace cleave {
 #include "cleave/Autodiff/Passes.h.inc"
 
 /// Warns of patterns of train.no_decay that match no parameter of the function;
-/// `nn-add-optimizer` does not, of a single stage of a pipeline.
+/// `nn-add-optimizer` does not warn about a single stage of a pipeline.
 mlir::LogicalResult checkNoDecay(mlir::func::FuncOp func,
                                  llvm::ArrayRef<std::string> patterns);
 } // namespace cleave

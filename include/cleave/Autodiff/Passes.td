@@ -6,30 +6,28 @@
 include "mlir/Pass/PassBase.td"
 
 def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
-  let summary = "Derive @loss, a sum and a weight, from @forward";
+  let summary = "Derive @loss (a loss sum and its weight) from @forward";
   let description = [{
-    `@forward` gives outputs. Training needs the sum of the losses of all counted
-    labels, and their count: sums and counts add over microbatches and ranks,
-    and `@update` divides once. `cross_entropy` adds an argument `labels` with
-    one class index for each row of the logits; `mse` an argument `labels` of
-    the output's shape; `output:NAME` takes a scalar output, and splits it into
-    sum and weight if it ends in a mean, over a number or over a count of the
-    inputs.
+    `@forward` returns outputs. Training needs the sum of the losses of all counted labels, and the number
+    of these labels (the weight): sums and weights add up over microbatches and ranks, and `@update`
+    divides once. The loss `cross_entropy` adds an argument `labels` with one class index for each row of
+    the logits. `mse` adds an argument `labels` of the output's shape. `output:NAME` reads a scalar
+    output. If this output ends in a mean, over a constant number or over a count of the inputs, the pass
+    splits it into sum and weight.
 
-    With several microbatches that scalar must be the loss of all samples of the step.
-    `@forward_step`, `@forward` of all of them, says how each value depends on samples
-    (`@forward_other`, of yet another number, tells numbers of samples from other
-    constants where a microbatch has one). What adds over samples is a partial sum; what is
-    linear in partial sums is one; what depends on inputs alone (counts, their
-    roots and bounds, weights of classes) is computed from inputs of the whole
-    step, which become arguments marked `nn.whole_step`. A loss that is not such a sum
-    is an error that names the node; so is an output that mixes samples, for `cross_entropy` and
-    `mse`. Without `@forward_step` a microbatch is what `@forward` says, and only sums over
-    numbers and counts are split.
+    With several microbatches, the scalar output must be the loss of all samples of the step.
+    `@forward_step` is `@forward` for all of these samples; it shows how each value depends on samples.
+    (`@forward_other`, for a third number of samples, tells numbers of samples from other constants if a
+    microbatch has one sample.) A value that adds over samples is a partial sum, and so is a value that is
+    linear in partial sums. A value that depends on inputs alone (counts, their roots and bounds, class
+    weights) is computed from the inputs of the whole step, which become arguments marked `nn.whole_step`.
+    A loss that is not such a sum is an error that names the node. With `cross_entropy` and `mse`, an
+    output that mixes samples is an error, too. Without `@forward_step` the pass reads these dependences
+    from `@forward` alone, and splits only sums over numbers and counts.
 
-    Parameters that `trainable` does not match, or `frozen`
-    does, become constants marked `nn.frozen`; so do, with a warning, those that the
-    loss does not reach through floats. `@forward` stays.
+    Parameters that `trainable` does not match, or that `frozen` matches, become constants marked
+    `nn.frozen`. So do, with a warning, parameters that the loss does not depend on through floats.
+    `@forward` stays.
 
     Before:
     ```mlir
@@ -64,9 +62,9 @@ def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
     Option<"logits", "logits", "std::string", "\"\"",
            "Name of the output that the loss reads; needed where several could be meant">,
     Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "Label that is not counted">,
-    Option<"microbatches", "microbatches", "int64_t", "1", "Microbatches of a step, whose losses are one">,
+    Option<"microbatches", "microbatches", "int64_t", "1", "Microbatches of a step, whose losses add up">,
     Option<"sharedSlots", "shared-slots", "bool", "false",
-           "Samples of a microbatch share room, as was asked for: outputs may mix them">,
+           "Samples of a microbatch share the experts' capacity, as configured: outputs may mix them">,
     ListOption<"trainable", "trainable", "std::string", "Patterns of parameters to train; none: all">,
     ListOption<"frozen", "frozen", "std::string", "Patterns of parameters not to train">,
   ];
@@ -76,24 +74,23 @@ def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
 def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
   let summary = "Derive @loss_train, with dropout, from @loss";
   let description = [{
-    Exporters remove dropout. Where the configuration asks for it, it comes back
-    where it usually stands: on what joins the residual stream, on the embedding that
-    the stream begins with, or the sum of several, and on the weights of attention
-    (`nn.attention`; what was not told to be one, with a bias that is trained for
-    example, has none). A remark counts them.
+    Exporters remove dropout. If the configuration asks for it, this pass inserts dropout where models
+    usually have it: on branches that are added to the residual stream, on the embedding that the stream
+    begins with (or the sum of several embeddings), and on attention weights. Only `nn.attention` gets it,
+    not attention that was not recognised (because of a trained bias, for example). A remark counts the
+    dropouts.
 
-    An addend joins the stream if it is computed from the other side of its sum, or an
-    addend of that, through a contraction with a weight, frozen or not, and not through
-    the sum of another branch: so the terms of a rotation, gates, scores, biases and masks are
-    left alone, streams that are summed, and the two sides of a projected shortcut, of
-    which neither is the other's stream. Sums that no such contraction reads are
-    predictions. Places are numbered in program order. What does not belong to samples that are
-    a dimension, or the outer part of one, is refused.
+    An operand of a sum is a branch if it is computed from the other operand, or from a term of that
+    operand, through a contraction with a weight (frozen or not) and not through the sum of another
+    branch. So the terms of a rotary embedding, gates, scores, biases and masks are no branches; neither
+    are streams that are added to each other, nor the two sides of a projected shortcut, of which neither
+    is the other's stream. Sums that no such contraction reads are predictions and get no dropout. The
+    dropouts are numbered in program order. It is an error if samples are neither a dimension of the value
+    nor the outer part of one.
 
-    The masks depend on seed, step
-    and the global index of the sample, which become arguments; attention gets keys that
-    are hashes of these, of its number and of the head, and indices of its queries and
-    keys. `@loss`, without dropout, stays for validation;
+    The masks depend on the seed, the step and the global index of the sample, which become arguments.
+    `nn.attention` gets dropout keys (hashes of these arguments, of the dropout's number and of the head)
+    and the indices of its queries and keys. `@loss`, without dropout, stays for validation;
     `nn-differentiate` then starts from `@loss_train`.
 
     Before:
@@ -109,26 +106,25 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
     %2 = arith.addf %x, %d : tensor<2x3xf32>
     ```
   }];
-  let options = [Option<"p", "p", "double", "0.0", "Share of elements that become zero; 0: do nothing">];
+  let options = [Option<"p", "p", "double", "0.0", "Probability that an element becomes zero; 0: no dropout">];
   let dependentDialects = ["::cleave::nn::NNDialect"];
 }
 
 def AddRouterLossesPass : Pass<"nn-add-router-losses", "::mlir::ModuleOp"> {
-  let summary = "Derive @loss_train, with losses of routers, from @loss";
+  let summary = "Derive @loss_train, with router losses, from @loss";
   let description = [{
-    A router that sends all tokens to a few experts trains those alone. `balance` is the
-    factor of a loss that is 1 where all experts have equal loads: experts times the sum over
-    them of load share times mean score share (softmax, or sigmoid over its sum), by
-    tokens of one sample (scope `sequence`), or of the microbatch over all ranks (scope
-    `microbatch`). `squares` is the factor of the mean over tokens of logsumexp(logits)^2, which
-    keeps logits small.
+    A router that sends all tokens to a few experts trains only these experts. `balance` is the factor of
+    the load balancing loss, which is 1 if all experts have equal loads: the number of experts times the
+    sum over experts of (share of load * mean share of score). The score is the softmax, or the sigmoid
+    divided by its sum. Loads and scores are taken over the tokens of one sample (scope `sequence`), or of
+    the microbatch on all ranks (scope `microbatch`). `squares` is the factor of the z-loss: the mean over
+    tokens of logsumexp(logits)^2, which keeps logits small.
 
-    Both are means over samples, as the loss is over labels: a sample counts by
-    its counted labels, so that sums add over microbatches and ranks, and `@update`
-    divides once. With scope `sequence` they are the same for any split of samples.
-    A bias that moves choices alone is no part of scores. `@loss`, without
-    them, stays for validation. Before, `@loss` has products of slots whose ids are those of
-    `nn.top_k` or `nn.argmax`.
+    Both losses are means over samples, as the loss is a mean over labels. A sample is weighted by its
+    counted labels, so that sums add up over microbatches and ranks, and `@update` divides once. With
+    scope `sequence` the losses are the same however samples are distributed. A bias that only affects the
+    choice of experts is not part of the scores. `@loss`, without router losses, stays for validation. The
+    grouped products of `@loss` must read ids from `nn.top_k` or `nn.argmax`.
 
     Before:
     ```mlir
@@ -158,8 +154,8 @@ def AddRouterLossesPass : Pass<"nn-add-router-losses", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"balance", "balance", "double", "0.0", "Factor of the balance loss">,
-    Option<"squares", "squares", "double", "0.0", "Factor of the loss of squared logsumexps">,
+    Option<"balance", "balance", "double", "0.0", "Factor of the load balancing loss">,
+    Option<"squares", "squares", "double", "0.0", "Factor of the z-loss, the squared logsumexp of logits">,
     Option<"scope", "scope", "std::string", "\"sequence\"", "sequence or microbatch">,
     Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "Label that is not counted">,
   ];
@@ -169,20 +165,21 @@ def AddRouterLossesPass : Pass<"nn-add-router-losses", "::mlir::ModuleOp"> {
 def CountChoicesPass : Pass<"nn-count-choices", "::mlir::ModuleOp"> {
   let summary = "Derive @loss_train, which counts the slots that chose each expert, from @loss";
   let description = [{
-    For each choice of experts (the ids of an `nn.grouped_dot`) the slots that
-    chose each expert become a result of role `accumulator`, named
-    `ROUTER.chosen`; where slots may have been dropped since (`nn-limit-choices`), the
-    number of those that were not is another, `ROUTER.taken`. A router is called as its matrix,
-    without `.weight`, or as the node that chooses. Results have `nn.router` with its name.
+    For each choice of experts (the ids of an `nn.grouped_dot`), the number of slots that chose each
+    expert becomes a result of role `accumulator`, named `ROUTER.chosen`. If `nn-limit-choices` may have
+    dropped slots, another result, `ROUTER.taken`, counts the slots that were not dropped. ROUTER is the
+    name of the router's matrix without `.weight`, or of the node that chooses. The results carry it in
+    `nn.router`.
 
-    Accumulators are sums over samples, as loss and weight are: they add up over microbatches
-    and ranks, and samples that only pad a rank's part count nothing. Nothing is computed from them
-    that the loss reads. A module without experts stays as it is.
+    Accumulators are sums over samples, like loss and weight: they add up over microbatches and ranks, and
+    samples that only pad a rank's part do not count. The loss does not depend on them. A module without
+    experts stays as it is.
 
-    With `update-biases`, one number for each expert that is added to the scores of a choice, and
-    enters nothing else, becomes a buffer: it has no gradient, and
-    `nn-update-router-biases` moves it by these counts. A router without is an error. In a pipeline the pass comes
-    between marking and cutting: what counts has the stage of what is counted.
+    With `update-biases`, the bias of each router becomes a buffer: the tensor with one number for each
+    expert that is added to the scores of a choice and has no other use. It gets no gradient;
+    `nn-update-router-biases` moves it by these counts. A router without such a bias is an error. In a
+    pipeline the pass runs between `pipe-mark-stages` and `pipe-cut-stages`: counting belongs to the stage
+    that chooses.
 
     Before:
     ```mlir
@@ -210,27 +207,22 @@ def CountChoicesPass : Pass<"nn-count-choices", "::mlir::ModuleOp"> {
 def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
   let summary = "Derive @loss_grad from @loss by reverse-mode differentiation";
   let description = [{
-    The gradient of the loss *sum* with respect to each argument of role
-    `parameter` joins the results. Each operation answers for itself through
-    DifferentiableInterface; one that is reached and has no derivative is an
-    error. What crosses from the forward to the backward pass goes through
-    `nn.save`; placements (broadcast, transpose, ...) are made again instead.
-    Starts from `@loss_train` where `nn-add-dropout` made one.
-    With `accumulate`, each result is added to an argument of its name and role,
-    so that sums, weights and gradients add up over microbatches.
-    `@loss` stays, for validation.
+    The gradient of the loss *sum* with respect to each argument of role `parameter` becomes a result.
+    Each operation gives its derivative through DifferentiableInterface; an operation that a gradient
+    reaches and that has no derivative is an error. Values of the forward pass that the backward pass
+    reads go through `nn.save`; data movement (broadcast, transpose, ...) is recomputed instead. The pass
+    starts from `@loss_train` if there is one. With `accumulate`, each result is added to an argument of
+    its name and role, so that sums, weights and gradients add up over microbatches. `@loss` stays, for
+    validation.
 
-    In a stage of a pipeline (a module with `pipe.stage`) the backward pass begins at
-    the loss, which only the last stage has, and at cotangents of the
-    activations that the stage sends; those that are `pipe.differentiable` get an
-    argument each, of role `cotangent` and named like the activation with `.grad`
-    behind. The results are the activations sent, loss and
-    weight, the cotangents of the activations received, and the
-    gradients. Activations and cotangents do not accumulate.
+    In a pipeline stage (a module with `pipe.stage`) the backward pass begins at the loss, which only the
+    last stage has, and at the cotangents of the activations that the stage sends. Each sent activation
+    that is `pipe.differentiable` gets an argument of role `cotangent`, named like the activation with
+    `.grad` appended. The results are the activations sent, loss and weight, the cotangents of the
+    activations received, and the gradients. Activations and cotangents do not accumulate.
 
-    With `apart`, each call gives the gradient of its own mean, for an update of its own:
-    the loss sum's cotangent is 1/weight (0 where the weight is 0), and gradients do not
-    accumulate.
+    With `apart`, each call returns the gradient of its own mean loss, for an update of its own: the
+    cotangent of the loss sum is 1/weight (0 where the weight is 0), and gradients do not accumulate.
 
     Before:
     ```mlir
@@ -264,20 +256,19 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
 }
 
 def DropZeroSumsPass : Pass<"nn-drop-zero-sums", "::mlir::func::FuncOp"> {
-  let summary = "Make gradients exactly zero that are so by the structure of attention";
+  let summary = "Replace gradients that are zero by the structure of attention by exact zeros";
   let description = [{
-    A constant that is added to all scores of a query changes no softmax, so the cotangents of
-    all keys of `nn.attention` add up to zero. Where keys have a bias, and nothing but
-    placements and scales lies between it and attention (no rotation, no norm), its
-    gradient is that sum: rounding alone, which AdamW divides by its own size, so that
-    the bias would drift another way on every mesh. In a sum over all positions
-    these cotangents are left out; of a fused bias the part of keys gets zeros.
-    A softcap depends on the constant, so its sums stay.
+    Adding a constant to all scores of a query does not change the softmax, so the cotangents of all keys
+    of `nn.attention` add up to zero. If keys have a bias, and only data movement and scales are between the
+    bias and attention (no rotary embedding, no norm), the bias gradient is this sum: nothing but rounding
+    noise. AdamW divides it by its own magnitude, so the bias would drift differently on every mesh. The
+    pass removes these cotangents from sums over all positions; the part of a fused bias that belongs to
+    keys gets zeros. A softcap between scores and softmax breaks this, so its sums stay.
 
-    Where attention is spelled out, the cotangents of a row of scores are y * (g - sum(g * y)) with
-    the softmax y, as `nn-differentiate` builds them: they add up to zero, too. The gradient
-    of keys is one product with them, and between the two may be scales that are the same for all keys,
-    and the derivative of a mask that replaced scores by -inf (or products by the lowest number).
+    If attention is spelled out, the cotangents of a row of scores are y * (g - sum(g * y)) with the
+    softmax y, as `nn-differentiate` builds them: they add up to zero, too. The gradient of keys is one
+    product with these cotangents. Between the two there may be scales that are the same for all keys, and
+    the derivative of a mask that replaced scores by -inf (or products by the lowest number).
 
     Before:
     ```mlir
@@ -301,29 +292,29 @@ def DropZeroSumsPass : Pass<"nn-drop-zero-sums", "::mlir::func::FuncOp"> {
 def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
   let summary = "Derive @update and @init_state from the gradients of @loss_grad";
   let description = [{
-    `@update(parameters, state, counts, gradients, loss, weight, lr)` gives the
-    new parameters, state and counts and the metrics `loss` (the sum), `weight`,
-    `grad_norm` and `finite`. Gradients are of the loss sum, so each is scaled by
-    1/weight, times min(1, clip/(norm + 1e-6)) where `clip-norm` is not 0. The norm adds
-    the squares of all gradients in the order of the parameters. One `nn.adamw`
-    or `nn.sgd` per parameter follows. Weight decay is for parameters of two or
-    more dimensions (in the file, not in a view) that no pattern of `no-decay` matches.
-    `@init_state` gives zeros. A loss or a gradient norm that is not finite selects the old
-    parameters, state and counts, and the metric `finite` is 0.
+    `@update(parameters, state, counts, gradients, loss, weight, lr)` returns the new parameters, state
+    and counts and the metrics `loss` (the sum), `weight`, `grad_norm` and `finite`. Gradients are of the
+    loss sum, so each is scaled by 1/weight, and by min(1, clip/(norm + 1e-6)) if `clip-norm` is not 0.
+    The norm adds the squares of all gradients in the order of the parameters. One `nn.adamw` or `nn.sgd`
+    per parameter follows. Weight decay applies to parameters of two or more dimensions (in the file, not
+    in a view) that no pattern of `no-decay` matches. `@init_state` returns zeros. If the loss or the
+    gradient norm is not finite, `@update` returns the old parameters, state and counts, and the metric
+    `finite` is 0.
 
-    `nn.adamw` corrects the bias of its moments by the number of updates that they have seen, which is
-    state of role `count`: one for each set of parameters that began to train together, named by `nn.count` of
-    their moments. `began` has `SET:NAME` for each parameter that began later than the rest, which are set 0.
+    `nn.adamw` corrects the bias of its moments by the number of updates that they have seen. This number
+    is state of role `count`, one for each set of parameters that began to train together; `nn.count` of
+    the moments names it. `began` has `SET:NAME` for each parameter that began later than the rest; the
+    rest is set 0.
 
-    In a stage of a pipeline (a module with `pipe.stage`) only the last has
-    loss and weight as arguments. The gradient of a parameter of several stages
-    (`pipe.stages`) is summed over these, and the first of them counts its squares; squares, loss
-    and weight are summed over all stages, so that every stage has all metrics.
+    In a pipeline stage (a module with `pipe.stage`), only the last stage has loss and weight as
+    arguments. The gradient of a parameter of several stages (`pipe.stages`) is summed over these stages,
+    and the first of them counts its squares. Squares, loss and weight are summed over all stages, so that
+    every stage has all metrics.
 
-    With `apart`, an update follows each microbatch, whose gradient is that of its own mean
+    With `apart`, an update follows each microbatch, whose gradient is that of its own mean loss
     (`nn-differentiate` with `apart`). Nothing is summed over stages, so there are no norm, no clipping
-    and no metrics, and no stage knows what others found: nothing is kept. A parameter of several stages is an
-    error.
+    and no metrics. No stage knows whether values are finite on other stages, so no update is skipped. A
+    parameter of several stages is an error.
 
     Before: a `@loss_grad` with a parameter `w` as above. After (beside it):
     ```mlir
@@ -346,7 +337,7 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
       return %w2, %v2 : tensor<3xf32>, tensor<3xf32>
     }
     ```
-    (The metrics are left out here, and that `%finite` is also of the norm.)
+    (The example leaves out the metrics, and the part of `%finite` that checks the norm.)
   }];
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "adamw or sgd">,
@@ -369,25 +360,28 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
 def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
   let summary = "Store and multiply in bf16, sum in f32";
   let description = [{
-    Before, all is f32. After, trained parameters are bf16 at the boundary, so that one that lies split is gathered
-    in bf16. `@update` has them as state, `NAME.master`, in f32, which lies as the parameter's other
-    state does, and gives both: the new state, and its rounded value. What a rounded value leads to is bf16 wherever it
-    crosses from one operation to another; each operation says what it does (`LoweringInterface::getPrecision`):
+    Before, all values are f32. After, trained parameters are bf16 at the boundary, so that a sharded
+    parameter is gathered in bf16. `@update` has them as f32 state `NAME.master` (master weights), sharded
+    like the parameter's other state, and returns both the new state and its rounded value. Values that
+    depend on a rounded value are bf16 between operations; each operation says how it handles that
+    (`LoweringInterface::getPrecision`):
 
-    - *products* (contractions, attention, experts) read bf16, accumulate in f32, and give bf16, or f32 where that is wanted;
-    - *placements* (reshapes, gathers, `nn.save`) have the type of what they place;
-    - *everything else* computes in f32, widening what it reads and rounding what it gives. Kernels
-      do both in registers; what one widens again was rounded for storage alone (`nn.storage`), and is read as it was.
+    - *products* (contractions, attention, experts) read bf16, accumulate in f32, and give bf16, or f32 where
+      readers need it;
+    - *data movement* (reshapes, gathers, `nn.save`) keeps the type of its operand;
+    - *everything else* computes in f32: it widens operands and rounds results. Kernels do both in registers.
+      A rounding marked `nn.storage` only serves storage: a kernel that widens the value again reads the
+      unrounded one.
 
-    f32 stay: scalars; what no parameter leads to (positions, masks, angles); statistics of norms, the
-    log-sum-exp of attention, sums over dimensions, losses per position; and what leads from a product
-    to a gradient, a loss, an accumulator or a buffer, or to a choice (`nn.argmax`, `nn.top_k`), so that rounding
-    does not choose another expert. Outputs are widened to the type that the graph gives them. Activations and cotangents that cross
-    from one stage of a pipeline to another are bf16.
+    These values stay f32: scalars; values that depend on no parameter (positions, masks, angles);
+    statistics of norms, the log-sum-exp of attention, sums over dimensions, losses per position; and
+    values between a product and a gradient, a loss, an accumulator, a buffer or a choice (`nn.argmax`,
+    `nn.top_k`), so that rounding does not choose another expert. Outputs are widened to the type that the
+    graph gives them. Activations and cotangents that cross pipeline stages are bf16.
 
-    Parameters that are not trained stay f32 at the boundary and are rounded where they are read first.
-    Runs behind the strategies, whose constraints (`dist.constrain`) are placements. Values that are not
-    f32 are left alone. Loops and branches are refused.
+    Parameters that are not trained stay f32 at the boundary and are rounded where they are first read.
+    The pass runs after the strategies; their constraints (`dist.constrain`) count as data movement. Values
+    that are not f32 do not change. Loops and branches are refused.
 
     Before:
     ```mlir
@@ -427,14 +421,13 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
 }
 
 def UpdateRouterBiasesPass : Pass<"nn-update-router-biases", "::mlir::ModuleOp"> {
-  let summary = "Move the biases of routers towards even loads in @update";
+  let summary = "Move router biases towards equal loads in @update";
   let description = [{
     Balances experts without a loss (Wang et al., 2024, arXiv 2408.15664; DeepSeek-V3): after each step
-    the bias of each expert becomes bias + rate * sign(mean load - load), by the slots that chose the
-    experts in all microbatches and on all ranks. `nn-count-choices` with `update-biases` has
-    counted them and made the biases buffers. Loads are compared as integers, so that every
-    mesh gives the same biases. Where `@update` has the metric `finite` and it is 0, the bias
-    stays.
+    the bias of each expert becomes bias + rate * sign(mean load - load). The load is the number of slots
+    that chose the expert in all microbatches and on all ranks; `nn-count-choices` with `update-biases`
+    has counted it and has made the biases buffers. Loads are compared as integers, so that every mesh
+    gives the same biases. If `@update` has the metric `finite` and it is 0, the bias does not change.
 
     Before: a `@loss_grad` with the buffer `b` and a result that counts, and its `@update`.
     After:

@@ -1,12 +1,12 @@
-// Comparing tensors: the relative error of the contract, and its verdict.
+// Compares tensors by their relative error.
 //
 //     error = max|a - b| / max(max|b|, floor)
 //
 // where floor is a share of the largest magnitude among all tensors of b's
-// kind, so that a tensor that is zero in theory is not judged by its noise.
-// What cancels may have noise of larger terms than any gradient is: `noise`
-// says how much rounding alone moved a tensor of b. That is allowed as far as
-// it is below a cap: an error could pass for more.
+// kind, so that a tensor that is zero in theory is not judged by its rounding
+// noise. If large terms cancel, the noise can be larger than any gradient:
+// `noise` says how much rounding alone changes a tensor of b. A difference of
+// that size is allowed up to a cap, beyond which it could hide an error.
 
 #ifndef CLEAVE_CHECK_COMPARE_H
 #define CLEAVE_CHECK_COMPARE_H
@@ -37,7 +37,7 @@ llvm::StringRef spell(TensorKind kind);
 enum class Part { Exact, Rounding };
 llvm::StringRef spell(Part part);
 
-/// What the contract allows.
+/// The tolerances of a check.
 struct Tolerances {
   double exact = 1e-9;         // f64, one step
   double steps = 1e-8;         // f64, several steps
@@ -47,12 +47,12 @@ struct Tolerances {
   double exactFloor = 1e-6;    // of the largest magnitude of the kind
   double roundingFloor = 1e-3;
   double noiseFactor = 64; // times the noise of a tensor that cancels
-  /// The largest that may be, of the largest gradient: under a larger one an
-  /// error could hide.
+  /// The most noise that is allowed, as a share of the largest gradient: more
+  /// could hide an error.
   double noiseCap = 1e-8;
 };
 
-/// A tensor of one run by its name at the boundary.
+/// A tensor of one run, with its name at the boundary of the program.
 struct Named {
   std::string name;
   TensorKind kind = TensorKind::Output;
@@ -61,8 +61,8 @@ struct Named {
   double replicaDifference = 0;
   /// The first rank that holds the element, by row-major index; empty: rank 0.
   std::function<int64_t(int64_t)> rankOf;
-  /// Of a reference in f64: max|b - b'|, where b' is b from values that differ
-  /// in their last digits; 0: not known.
+  /// For a reference in f64: max|b - b'|, where b' is computed like b, from
+  /// values perturbed in their last digits; 0: not known.
   double noise = 0;
 };
 using NamedTensors = std::vector<Named>;
@@ -78,10 +78,10 @@ Difference difference(const Tensor &a, const Tensor &b);
 /// The largest finite magnitude of each kind.
 std::array<double, kNumKinds> largestMagnitudes(const NamedTensors &tensors);
 
-/// "[2, 0, 5]" of a row-major index.
+/// The index in each dimension, such as [2, 0, 5], of a row-major index.
 std::vector<int64_t> unflatten(int64_t index, llvm::ArrayRef<int64_t> shape);
 
-/// The verdict on one tensor; the names are those of `check --json`.
+/// The verdict on one tensor, an entry of `check --json`.
 struct TensorReport {
   std::string name;
   TensorKind kind = TensorKind::Output;
@@ -90,9 +90,9 @@ struct TensorReport {
   double limit = 0;
   std::vector<int64_t> worstIndex;
   int64_t rank = 0;
-  /// Nothing in the tensor is larger than the floor.
+  /// Whether no element of the tensor is larger than the floor.
   bool belowFloor = false;
-  /// What rounding may move it by is above the cap, so none of it is allowed.
+  /// The noise of the tensor is above the cap, so none of it is allowed.
   bool aboveNoiseCap = false;
   /// Steps taken before the comparison.
   int64_t steps = 1;
@@ -100,19 +100,21 @@ struct TensorReport {
   bool pass() const { return relError <= limit; }
 };
 
-/// f64 against f64, after `steps` steps.
+/// Compares results in f64 after `steps` steps.
 std::vector<TensorReport> compareExact(const NamedTensors &sharded,
                                        const NamedTensors &reference,
                                        int64_t steps, const Tolerances &);
 
-/// The real precision of the sharded and of the unsharded program, each against
-/// the same f64 reference. `epsilon` is that of the real type.
+/// Compares the sharded and the unsharded program in the real precision, each
+/// with the same f64 reference. `epsilon` is the machine epsilon of the real
+/// type.
 std::vector<TensorReport> compareRounding(const NamedTensors &sharded,
                                           const NamedTensors &unsharded,
                                           const NamedTensors &reference,
                                           double epsilon, const Tolerances &);
 
-/// The largest difference between replicas, and where; NaN where one copy is.
+/// The largest difference between replicas, and the tensor that has it; NaN if
+/// one copy is NaN.
 struct ReplicaReport {
   double largest = 0;
   std::string name;

@@ -1,6 +1,6 @@
-// What a check needs of a running program: named whole tensors in, functions
-// run, named whole tensors out. One program behind it may be interpreted or
-// compiled, sharded or not, in real precision or in f64.
+// The interface of a check to a running program: it sets named unsharded
+// tensors, runs functions, and gets named unsharded tensors. The program may be
+// interpreted or compiled, sharded or not, in real precision or in f64.
 
 #ifndef CLEAVE_CHECK_ENGINE_H
 #define CLEAVE_CHECK_ENGINE_H
@@ -26,14 +26,14 @@ class Recording;
 struct Port {
   std::optional<nn::Role> role;
   std::string name;
-  /// Of the whole tensor.
+  /// The type of the unsharded tensor.
   mlir::RankedTensorType type = {};
   mlir::DictionaryAttr attrs = {};
-  /// The argument, or what is returned.
+  /// The argument, or the returned value.
   mlir::Value value = {};
 
   std::string key() const { return (nn::spell(role) + " " + name).str(); }
-  /// For people: "parameter 'w'".
+  /// For messages: "parameter 'w'".
   std::string describe() const {
     return (nn::spell(role) + " '" + name + "'").str();
   }
@@ -41,7 +41,7 @@ struct Port {
 std::vector<Port> argumentsOf(mlir::func::FuncOp func);
 std::vector<Port> resultsOf(mlir::func::FuncOp func);
 
-/// A whole tensor put together from what all ranks hold.
+/// An unsharded tensor, assembled from the tiles of all ranks.
 struct Gathered {
   Tensor whole;
   /// The largest difference between two ranks' copies of one element.
@@ -62,53 +62,55 @@ public:
   virtual mlir::LogicalResult run(llvm::StringRef function) = 0;
   virtual mlir::FailureOr<Gathered> get(const Port &port) = 0;
 
-  /// What the calls that follow are for, to who records them: "stirred", of
-  /// values that differ in their last digits, or "steps".
+  /// Tells a recording what the following calls are for: "stirred" (with values
+  /// perturbed in their last digits) or "steps".
   virtual void begin(llvm::StringRef what) {}
 
-  /// Whether `getTap` knows more than the last microbatch of a step.
+  /// Whether `getTap` can return the values of all microbatches of a step, not
+  /// only of the last.
   virtual bool keepsTaps() const { return false; }
-  /// A value of role `tap` as `microbatch` left it.
+  /// A value of role `tap` after `microbatch`.
   virtual mlir::FailureOr<Gathered> getTap(const Port &port,
                                            int64_t microbatch) {
     return get(port);
   }
 };
 
-/// Interprets a global or a local program, or the stages of a pipeline as their
-/// schedule says. The module must outlive it.
+/// Interprets a global or a per-rank program, or the stages of a pipeline as
+/// their schedule says. The module must outlive the engine.
 mlir::FailureOr<std::unique_ptr<Engine>>
 makeInterpreterEngine(mlir::ModuleOp module);
 
 struct CompiledOptions {
   program::Device device = program::Device::Cpu;
-  /// Of CUDA devices, as in target::KernelOptions.
+  /// For CUDA devices, as in target::KernelOptions.
   std::vector<std::string> architectures;
   /// Threads of each rank.
   int64_t threads = 1;
-  /// Data that is on its way arrives as early as it may, from a thread of the
-  /// rank, or else as late as it may, when it is waited for.
+  /// Whether transferred data arrives as early as possible, written by a thread
+  /// of the rank. If not, it arrives as late as possible, at the wait.
   bool arrivesEarly = false;
   /// As in BackendOptions.
   bool overlap = true;
   std::string cluster;
   bool tf32 = false;
-  /// How ranks talk: local | mpi | nccl | auto (of devices).
+  /// How ranks communicate: local | mpi | nccl | auto (for devices).
   std::string transport = "local";
-  /// How hard kernels are optimised, 0 to 3.
+  /// Optimisation level of kernels, 0 to 3.
   unsigned optLevel = 3;
-  /// Where the calls are written down, with a program for CUDA devices, while a
-  /// CPU answers them.
+  /// If not null: records the calls, with a program for CUDA devices, while a
+  /// CPU executes them.
   Recording *recording = nullptr;
   std::string recordingName;
-  /// Changes the command lists before they run, where it is given.
+  /// If given, changes the command lists before they run.
   std::function<mlir::LogicalResult(program::Program &)> change;
-  /// Set, where it is given, if the program is one that cannot be compiled, or
-  /// not served by this machine: the fault is not of what compiles or runs it.
+  /// If given: set to true if the program is refused, by the compiler or
+  /// because this machine cannot run it, which is no fault of compiler or
+  /// runtime.
   bool *refused = nullptr;
 };
 
-/// Compiles a local program and runs it, its ranks threads of this process or,
+/// Compiles and runs a per-rank program. Ranks are threads of this process or,
 /// with mpi, processes. Memory that is not live is poisoned.
 mlir::FailureOr<std::unique_ptr<Engine>>
 makeCompiledEngine(mlir::ModuleOp local, const CompiledOptions &options);

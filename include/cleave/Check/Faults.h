@@ -1,4 +1,4 @@
-// Deliberate faults: the kinds, and how to make one.
+// Injected faults: their kinds, and how to inject one.
 
 #ifndef CLEAVE_CHECK_FAULTS_H
 #define CLEAVE_CHECK_FAULTS_H
@@ -15,22 +15,22 @@ namespace cleave::check {
 /// The names of all kinds, in the order of the documentation.
 const std::vector<std::string> &faultKinds();
 
-/// The places of a local program that could have a fault of the kind, as
+/// The places of a per-rank program that could have a fault of the kind, as
 /// `injectFault` names them, by index.
 std::vector<std::string> faultPlaces(mlir::ModuleOp module,
                                      llvm::StringRef kind);
 
-/// Breaks the local program. On success `where` is the place (an operation and
-/// its function) for people; on failure it says why there is no such fault.
-/// `index` counts the places; a negative one stands for the middle.
+/// Injects a fault into the per-rank program. On success `where` describes the
+/// place (an operation and its function); on failure it says why the fault is
+/// not possible. `index` selects the place; a negative one selects the middle.
 mlir::LogicalResult injectFault(mlir::ModuleOp module, llvm::StringRef kind,
                                 int64_t index, std::string &where);
 
-/// Whether the kind is a mistake in the order of commands, so that a program of
-/// values cannot show it.
+/// Whether the kind is a mistake in command lists, which SSA form cannot
+/// express.
 bool isFaultOfCommands(llvm::StringRef kind);
 
-/// Breaks command lists; otherwise as above. For the kinds of commands.
+/// The same for command lists and the kinds of `isFaultOfCommands`.
 mlir::LogicalResult injectFault(program::Program &program, llvm::StringRef kind,
                                 int64_t index, std::string &where);
 

@@ -1,4 +1,4 @@
-// Passes of `cleave check`: widening and deliberate faults.
+// Passes of `cleave check`: widening to f64 and injected faults.
 
 #ifndef CLEAVE_CHECK_PASSES_H
 #define CLEAVE_CHECK_PASSES_H

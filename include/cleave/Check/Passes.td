@@ -8,13 +8,12 @@ include "mlir/Pass/PassBase.td"
 def WidenPass : Pass<"nn-widen", "::mlir::ModuleOp"> {
   let summary = "Turn every floating type into f64";
   let description = [{
-    Arguments, results, values and constants of any floating type become f64, and
-    casts between floating types vanish. Constants keep the value that they had
-    in their own type. Attributes that say where bytes of a file lie stay: their
-    reader converts. It works before and after partitioning, so that both programs that
-    `cleave check` compares have the operations that run in the real precision,
-    with rounding far below what a wrong program shows. A `bitcast` from
-    or to a float has no wide form and is an error.
+    Arguments, results, values and constants of any floating type become f64, and casts between
+    floating types vanish. Constants keep the value that they had in their own type. Attributes
+    that say where a file stores bytes do not change: their reader converts. The pass works
+    before and after partitioning, so that the two programs that `cleave check` compares have
+    the operations of the real precision, with rounding errors far below the errors of a wrong
+    program. A `bitcast` from or to a float has no f64 form and is an error.
 
     Before:
     ```mlir
@@ -39,32 +38,30 @@ def WidenPass : Pass<"nn-widen", "::mlir::ModuleOp"> {
 }
 
 def InjectFaultPass : Pass<"check-inject-fault", "::mlir::ModuleOp"> {
-  let summary = "Break a partitioned program on purpose";
+  let summary = "Inject a fault into a partitioned program";
   let description = [{
-    Makes one mistake of the kind asked for in a local program, so that a test
-    can see that `cleave check` finds it. Among the places that could have the
-    mistake it takes the middle one in program order, or the one that `index`
-    names. A kind that the program cannot have is an error, and so is one that
-    does not exist. The result is valid IR; the passes that prove placements
-    (`dist-verify-variance`) must not run after it.
+    Makes one mistake of the given kind in a per-rank program, so that a test can see that
+    `cleave check` finds it. Of the places that could have the mistake, it takes the middle one
+    in program order, or the one that `index` names. A kind that the program cannot have is an
+    error, and so is one that does not exist. The result is valid IR; the passes that prove
+    shardings (`dist-verify-variance`) must not run after it.
 
     | kind | the mistake |
     |---|---|
     | `drop-collective` | a sum over ranks is left out |
     | `sum-for-mean` | a reduced gradient, or loss, is multiplied by the size of its group |
     | `wrong-group` | a collective works over another axis of the mesh |
-    | `swapped-axes` | a place on the mesh is computed over another axis, or over its axes in reverse |
-    | `pad-identity` | padding is masked by a value that is no identity of the reduction |
+    | `swapped-axes` | a rank's position on the mesh is computed over another axis, or over its axes in reverse |
+    | `pad-identity` | padding is masked by a value that is not the identity of the reduction |
     | `bias-twice` | a value that is added once to a sum over ranks is added on every rank before it |
     | `norm-twice` | the first shard counts twice in the gradient norm |
-    | `random-offset` | the random numbers of a tile are those of its neighbour |
+    | `random-offset` | a tile gets the random numbers of its neighbour |
     | `gradient-off` | a gradient is wrong by a millionth of itself |
-    | `stale-buffer` | a parameter, or a reader of a gathered value, keeps what was there before |
+    | `stale-buffer` | a parameter, or a reader of a gathered value, keeps the old content of its buffer |
     | `missing-wait` | a transfer is read before it is complete |
 
-    `slot-reused`, `microbatch-swapped` and `gradient-twice` are kinds, too, but
-    only the command lists of a pipeline can have them (`cleave check --inject`):
-    here they are an error.
+    `slot-reused`, `microbatch-swapped` and `gradient-twice` are kinds, too, but only the
+    command lists of a pipeline can have them (`cleave check --inject`): here they are an error.
 
     Before (`kind=drop-collective`):
     ```mlir

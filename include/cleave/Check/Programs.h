@@ -1,5 +1,5 @@
-// The programs that `cleave check` compares, as engines: the partitioned one,
-// with a fault where one is asked for, and the one that it is compared with.
+// The programs that `cleave check` compares, as engines: the partitioned
+// program, with an injected fault if requested, and its reference.
 
 #ifndef CLEAVE_CHECK_PROGRAMS_H
 #define CLEAVE_CHECK_PROGRAMS_H
@@ -18,20 +18,20 @@
 
 namespace cleave::check {
 
-/// What the flags of `cleave check` say of its programs.
+/// The flags of `cleave check` that concern its programs.
 struct CheckedPrograms {
   std::string inject;               ///< a kind of fault; empty: none
   std::string against = "compiled"; ///< or "interpreter"
-  std::string record;               ///< a folder for what devices repeat
+  std::string record;               ///< a folder for calls that devices replay
   bool interpret = false;           ///< compiles nothing
   int64_t injectIndex = -1;         ///< the place of the fault; -1: the middle
 };
 
-/// What stages give beside what a step needs.
+/// The additional results of stages, for comparisons.
 enum class Taps { None, Gradients, Values };
 
-/// Makes the engines of a check and keeps what they refer to. What fails is
-/// reported on the context of the module.
+/// Makes the engines of a check and owns the modules that they refer to.
+/// Failures are reported on the context of the module.
 class Programs {
 public:
   using Module = mlir::OwningOpRef<mlir::ModuleOp>;
@@ -40,10 +40,10 @@ public:
   Programs(const CheckedPrograms &programs, const Config &config,
            const Mesh &mesh, std::string transport);
 
-  /// What was written down, where that was asked for.
+  /// The recorded calls, if requested.
   std::unique_ptr<Recording> recording;
 
-  /// The fault that was made, for people; empty: none.
+  /// A description of the injected fault; empty: none.
   std::string fault;
 
   /// The model as it was loaded, which pipeline stages are cut from; empty
@@ -54,18 +54,18 @@ public:
   /// gradients alone.
   mlir::FailureOr<Module> stages(const Mesh &mesh, Taps taps);
 
-  /// The partitioned program, with the fault that was asked for. Taps in the
-  /// stages of a pipeline; those of other programs are in `global`.
+  /// The partitioned program, with the requested fault. `taps` are for the
+  /// stages of a pipeline; other programs have their taps in `global`.
   mlir::FailureOr<Module> partition(mlir::ModuleOp global,
                                     Taps taps = Taps::Gradients);
 
-  /// What runs a partitioned program, in f64 if `wide`.
+  /// An engine for a partitioned program, in f64 if `wide`.
   mlir::FailureOr<Engine *> sharded(mlir::ModuleOp local, bool wide);
 
-  /// `global` before partitioning.
+  /// An engine for the unpartitioned program `global`.
   mlir::FailureOr<Engine *> reference(mlir::ModuleOp global, bool wide);
 
-  /// What interprets a program, in double.
+  /// An engine that interprets a program, in f64.
   mlir::FailureOr<Engine *> interpret(mlir::ModuleOp module);
 
 private:
@@ -76,7 +76,8 @@ private:
                                     const Mesh &mesh, bool isBroken,
                                     const std::string &transport);
 
-  // The fault that was made first, and places of the same name before it.
+  // The place of the first injected fault, and the number of places of the same
+  // name before it.
   std::optional<std::string> brokenName;
   int64_t before = 0;
 

@@ -1,6 +1,6 @@
-// The calls that a check makes of its programs, written to a folder, so that a
-// machine with a device but without the compiler can make them again and
-// compare (test/gpu/replay).
+// Records the calls that a check makes to its programs in a folder, so that a
+// machine with a device but without the compiler can replay them and compare
+// the results (test/gpu/replay).
 //
 //     check.txt                     "epsilon E": of the real precision
 //     data.bin                      all arrays, equal ones once
@@ -11,8 +11,8 @@
 //     run ACTION
 //     gather TYPE COUNT ROLE OFFSET SAMPLES BUFFER
 //
-// A gather has some elements as a CPU computed them, f64, evenly spaced from
-// the first on: element i * COUNT / SAMPLES is sample i.
+// A gather has samples of the elements that a CPU computed, in f64, evenly
+// spaced: sample i is element i * COUNT / SAMPLES.
 
 #ifndef CLEAVE_CHECK_RECORDING_H
 #define CLEAVE_CHECK_RECORDING_H
@@ -33,7 +33,7 @@ class Recording {
 public:
   explicit Recording(llvm::StringRef folder) : folder(folder.str()) {}
 
-  /// Of one program. Calls may come from one program at a time.
+  /// The calls of one program. Only one program may record at a time.
   class Calls {
   public:
     Calls(Recording &all, std::string folder)
@@ -51,16 +51,16 @@ public:
     std::string path, text;
   };
 
-  /// The program `name`; its folder is made. Null, with what is wrong in
-  /// `error`, where that is not possible.
+  /// Adds the program `name` and makes its folder. Returns null on failure,
+  /// with a message in `error`.
   Calls *add(llvm::StringRef name, std::string &error);
 
-  /// Writes calls and data; what is wrong, or an empty string. `epsilon` is
-  /// that of CheckOptions.
+  /// Writes calls and data. Returns an error message, or an empty string.
+  /// `epsilon` is that of CheckOptions.
   std::string write(double epsilon) const;
 
 private:
-  /// Where the bytes lie in data.bin.
+  /// Stores the bytes in data.bin, if they are new, and returns their offset.
   int64_t keep(llvm::StringRef bytes);
 
   std::string folder, data;

@@ -1,4 +1,4 @@
-// What a check found: as JSON with the contract's keys, and as text.
+// The report of a check, as JSON and as text.
 
 #ifndef CLEAVE_CHECK_REPORT_H
 #define CLEAVE_CHECK_REPORT_H
@@ -12,24 +12,24 @@ namespace cleave::check {
 struct CheckReport {
   /// The mean loss of each step.
   std::vector<double> shardedLosses, referenceLosses;
-  /// What the reference has first that is not defined, for people, "the loss of
-  /// step 2 is not finite"; empty: none. Such values are equal, and spread.
+  /// The first undefined value of the reference, such as "the loss of step 2 is
+  /// not finite"; empty: none. NaN values compare as equal, and propagate.
   std::string undefined;
   std::vector<TensorReport> tensors;
   ReplicaReport replicas;
   uint64_t seed = 0;
   double tolerance = 0;
-  /// The fault that was made on purpose, and where; empty: none.
+  /// The injected fault, and its place; empty: none.
   std::string fault;
-  /// The sharded program did not come to the end of a step.
+  /// Whether the sharded program failed to finish a step.
   bool stopped = false;
-  /// The first operation whose value differs, where that was asked for.
+  /// The first operation whose value differs, if requested.
   std::string firstDifference;
-  /// What was not done, and why.
+  /// Parts of the check that were skipped, and why.
   std::vector<std::string> notes;
 
   bool pass() const;
-  /// Over the tensors of the exact part, after one step.
+  /// The largest relative error in the exact part, after one step.
   double maxRelError() const;
 };
 

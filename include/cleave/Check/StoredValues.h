@@ -1,4 +1,4 @@
-// The values of a check: those of files, and gradients written to one.
+// Values of a check that are read from files, and gradients written to a file.
 
 #ifndef CLEAVE_CHECK_STOREDVALUES_H
 #define CLEAVE_CHECK_STOREDVALUES_H
@@ -13,8 +13,9 @@ namespace cleave::check {
 
 /// The stored weights of `model` and the arrays of `inputs` (an .npz, or
 /// empty), in f64 and int64. Weights that hold NaN are refused when they are
-/// read: NaN equals NaN in a comparison, and spreads. `weights`: a checkpoint
-/// or .safetensors file to read instead, which must fit `module`; or empty.
+/// read: a comparison takes NaN as equal to NaN, and NaN propagates. `weights`:
+/// a checkpoint or .safetensors file to read instead, which must fit `module`;
+/// or empty.
 mlir::FailureOr<ValueOptions> storedValues(const std::string &model,
                                            const std::string &inputs,
                                            const std::string &weights,

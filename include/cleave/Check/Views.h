@@ -10,8 +10,8 @@ namespace cleave::check {
 /// Attributes of the parameter of `module` with that name; null without one.
 mlir::DictionaryAttr parameterOf(mlir::ModuleOp module, llvm::StringRef name);
 
-/// The view of a port: its own, or that of the parameter of `module` which its
-/// gradient, tap or state belongs to. Null where both are the same.
+/// The view of a port: its own, or, for a gradient, tap or state, that of its
+/// parameter in `module`. Null if file and program see the same shape.
 nn::ViewAttr viewOf(mlir::ModuleOp module, const Port &port);
 
 /// The file's tensor as the program sees it, and the inverse. The identity

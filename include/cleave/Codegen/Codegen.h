@@ -1,4 +1,4 @@
-// Kernel functions to a shared library.
+// Compiles kernel functions to a shared library.
 //
 // Each function marked `nn.kernel` becomes one symbol of the library, with the
 // interface that the runtime calls (`cleave_kernel` in cleave/runtime.h); its
@@ -24,7 +24,8 @@ struct CodegenOptions {
   unsigned threads = 0;
 };
 
-/// Name, features and vector width of this machine, for what is not given.
+/// Fills in the name, features and vector width of this machine where options
+/// do not give them.
 CodegenOptions resolveOptions(CodegenOptions options);
 
 /// Compiles all kernel functions of `module` into the shared library

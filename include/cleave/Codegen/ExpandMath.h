@@ -1,4 +1,4 @@
-// Mathematical functions of kernels as arithmetic.
+// Expands mathematical functions of kernels into arithmetic.
 
 #ifndef CLEAVE_CODEGEN_EXPANDMATH_H
 #define CLEAVE_CODEGEN_EXPANDMATH_H

@@ -1,10 +1,10 @@
-// Writes the values of one kernel plan, whatever loops surround them.
+// Emits the values of one kernel plan, whatever loops surround them.
 //
-// A value is written once, in the outermost scope in which all that it depends
-// on is known. Innermost, values are vectors along consecutive columns
-// ("lanes"), several of them at once ("copies") where that hides latency.
-// Which loops there are, and what a loop variable is, subclasses say: a CPU
-// counts (Emitter.h), a GPU has threads (GPU/GpuEmitter.h).
+// A value is emitted once, in the outermost scope in which its operands are
+// known. Innermost, values are vectors along consecutive columns ("lanes"),
+// several of them at once ("copies") where that hides latency. Subclasses
+// define the loops and their variables: a CPU counts (Emitter.h), a GPU has
+// threads (GPU/GpuEmitter.h).
 
 #ifndef CLEAVE_CODEGEN_NODEEMITTER_H
 #define CLEAVE_CODEGEN_NODEEMITTER_H
@@ -32,25 +32,25 @@ protected:
   using IndexExpr = kernels::IndexExpr;
   using IndexVar = kernels::IndexVar;
 
-  /// A block that is being written, nested in the one before it, or a part of
-  /// that block whose values later parts must not see.
+  /// A block that is being emitted, nested in the previous scope's block, or a
+  /// part of that block whose values later parts must not see.
   struct Scope {
     Scope(uint64_t loops, mlir::Block *block, mlir::Operation *op)
         : loops(loops), block(block), op(op) {}
     uint64_t loops; ///< whose variables are known here
     mlir::Block *block;
-    /// The operation whose body it is, in the outer block; null for a part of
-    /// the outer block.
+    /// The operation in the outer block whose body `block` is; null if the
+    /// scope is a part of the outer block.
     mlir::Operation *op;
     llvm::DenseMap<std::pair<const Node *, int>, Value> values;
     llvm::DenseMap<std::pair<const IndexVar *, int>, Value> indices;
     llvm::DenseMap<std::pair<const IndexVar *, int>, Value> laneIndices;
   };
 
-  // What depends on the machine.
+  // Functions that depend on the target.
 
-  /// The value of a loop variable; of the lane, the first element's, less
-  /// `laneOffset`.
+  /// The value of a loop variable; for the lane variable, the index of the
+  /// first element, less `laneOffset`.
   virtual Value loopValue(const IndexVar *var, int copy) = 0;
   /// Elements between the lane variable's value and the first of a copy.
   virtual int64_t laneOffset(int copy) const { return copy * lanes; }
@@ -60,49 +60,50 @@ protected:
   }
   /// The address of this rank's indices along the axes of the mesh.
   virtual Value axisIndices() = 0;
-  /// Tells the runtime of an index that is `beyond` the rows of its table; both
-  /// are of lanes, or neither. Devices do not.
+  /// Reports to the runtime an index that is `beyond` the rows of its table.
+  /// Both values are vectors of lanes, or neither is. Devices do not report.
   virtual void reportIndex(Value index, Value beyond, int64_t rows) {}
-  /// A vector of elements, stored as `type`, of which `node` says where.
+  /// Loads a vector of elements, stored as `type`, at the index of `node`.
   virtual Value createLaneLoad(const Node *node, int copy, Value base,
                                mlir::VectorType type) = 0;
   virtual Value loadBuffer(const kernels::RowBuffer &buffer, int copy);
-  /// The sums so far with the addends at `index`.
+  /// Combines the sums so far with the terms at `index`.
   using SequenceStep = llvm::function_ref<llvm::SmallVector<Value>(
       Value index, llvm::ArrayRef<Value> sums)>;
   using SequenceJoin = llvm::function_ref<llvm::SmallVector<Value>(
       llvm::ArrayRef<Value> sums, llvm::ArrayRef<Value> others)>;
-  /// Loops over all of what is reduced that is this thread's.
+  /// Loops over this thread's part of the elements that are reduced.
   virtual llvm::SmallVector<Value> runSequence(const IndexVar *sequence,
                                                llvm::ArrayRef<Value> start,
                                                SequenceStep step,
                                                SequenceJoin join);
-  /// Combines the results of the threads that share it.
+  /// Combines the results of the threads that share a reduction.
   virtual void joinSequence(llvm::ArrayRef<const kernels::Reduction *> group,
                             int copies, llvm::SmallVector<Value> &totals) {}
-  /// Whether scalar indices that fit into 32 bits are divided as such.
+  /// Whether scalar indices that fit into 32 bits are divided in 32 bits.
   virtual bool dividesNarrow() const { return false; }
   /// Whether a variable is the same in all lanes of a vector.
   virtual bool isUniform(const IndexVar *var) const {
     return !(var->loops & lane->loops);
   }
 
-  // EmitNodes.cpp
+  // Defined in EmitNodes.cpp.
   bool isLane(const Node *node) const {
     return lane && node->loops & lane->loops;
   }
   bool isLane(const IndexExpr &index) const {
     return lane && index.loops() & lane->loops;
   }
-  /// Where an earlier loop of the row has kept the node; null where none has.
+  /// The buffer in which an earlier loop of the row has stored the node, or
+  /// null.
   const kernels::RowBuffer *bufferOf(const Node *node) const;
-  /// The value of a node; of a lane node, its vector number `copy`.
+  /// The value of a node; for a lane node, the vector of copy number `copy`.
   Value emit(const Node *node, int copy = 0);
   Value create(const Node *node, int copy);
   Value createCompute(const Node *node, int copy);
   Value createLoad(const Node *node, int copy);
   Value createRankOffset(const Node *node);
-  /// As a vector, whether the node is one or not.
+  /// The node's value as a vector; a scalar is splat.
   Value emitLanes(const Node *node, int copy);
   Value splat(Value scalar);
   Value emitIndex(const IndexExpr &index, int copy = 0);
@@ -130,14 +131,14 @@ protected:
   unsigned bytesOf(mlir::Type element) {
     return std::max(1u, storageOf(element).getIntOrFloatBitWidth() / 8);
   }
-  /// Where something that depends on `loops` is written.
+  /// The scope in which a value that depends on `loops` is emitted.
   Scope &scopeOf(uint64_t loops);
   void moveTo(const Scope &scope);
   mlir::scf::ForOp beginFor(Value begin, Value end, Value step, uint64_t loops,
                             mlir::ValueRange carried);
   void endFor(mlir::scf::ForOp loop, mlir::ValueRange carried);
 
-  // EmitReductions.cpp
+  // Defined in EmitReductions.cpp.
   void emitSequential(const kernels::Reduction *reduction);
   void
   collectSequential(const Node *node, llvm::SmallPtrSetImpl<const Node *> &seen,

@@ -1,4 +1,4 @@
-// LLVM's optimiser, as kernels of all targets want it.
+// LLVM's optimiser with the settings for kernels of all targets.
 
 #ifndef CLEAVE_CODEGEN_OPTIMIZE_H
 #define CLEAVE_CODEGEN_OPTIMIZE_H

@@ -6,16 +6,16 @@
 include "mlir/Pass/PassBase.td"
 
 def KernelsToGPUPass : Pass<"kernels-to-gpu", "::mlir::ModuleOp"> {
-  let summary = "Write kernel functions as GPU kernels";
+  let summary = "Lower kernel functions to GPU kernels";
   let description = [{
-    Adds one `gpu.module` with a kernel for each function marked `nn.kernel`,
-    written from the same plan as a CPU's loops. Its arguments are the addresses
-    of operands and results, then that of the rank's indices along the mesh's
-    axes. Grid and block are static, and so is workgroup memory. The functions
-    become declarations, which calls go on to name: launching is the runtime's.
+    Adds one `gpu.module` with a kernel for each function marked `nn.kernel`, generated from the
+    same plan as a CPU's loops. The kernel's arguments are the addresses of operands and
+    results, and last the address of the rank's indices along the mesh axes. Grid and block
+    sizes are static, and so is workgroup memory. The functions become declarations, which calls
+    still refer to: the runtime launches the kernels.
 
-    With `expand` mathematical functions and arithmetic on bf16 become what every
-    GPU has. With `arch` the result is PTX: an attribute `nn.ptx` of the
+    With `expand`, mathematical functions and arithmetic on bf16 are expanded into operations
+    that every GPU has. With `arch`, the result is PTX, in the attribute `nn.ptx` of the
     `gpu.module`, whose body stays.
 
     Before:
@@ -49,7 +49,7 @@ def KernelsToGPUPass : Pass<"kernels-to-gpu", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"expand", "expand", "bool", "false",
-           "Write mathematical functions as arithmetic">,
+           "Expand mathematical functions and bf16 into arithmetic">,
     Option<"arch", "arch", "std::string", "\"\"",
            "Compile for this processor, such as sm_90">,
   ];

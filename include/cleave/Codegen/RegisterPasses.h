@@ -1,5 +1,5 @@
-// Makes the passes of this folder known by name, for tools and tests that run
-// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+// Registers the passes of this folder by name, for tools and tests that run
+// pipelines from text. Apart from Passes.h, because it is slow to compile.
 
 #ifndef CLEAVE_CODEGEN_REGISTERPASSES_H
 #define CLEAVE_CODEGEN_REGISTERPASSES_H

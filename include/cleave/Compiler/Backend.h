@@ -1,4 +1,4 @@
-// The second half of the compiler: from the program of one rank to an artifact.
+// The second half of the compiler: from the per-rank program to an artifact.
 
 #ifndef CLEAVE_COMPILER_BACKEND_H
 #define CLEAVE_COMPILER_BACKEND_H
@@ -18,24 +18,24 @@ struct BackendOptions {
   /// Bytes of memory of a rank; 0: no limit.
   int64_t memoryLimit = 0;
   int64_t batch = 0; // samples of a step, for messages; 0: not known
-  /// Collectives run while others compute, by the times of a cluster.toml ("":
-  /// the defaults).
+  /// Whether collectives overlap with compute, by the times of a cluster.toml
+  /// ("": the defaults).
   bool overlap = true;
   std::string cluster;
-  /// CUDA devices may round operands of products of f32 to TF32.
+  /// Whether CUDA devices may round the operands of f32 products to TF32.
   bool tf32 = false;
 };
 
-/// How a module that was lowered so is emitted.
+/// The options to emit a module that was lowered with `options`.
 target::ProgramOptions programOptions(const BackendOptions &options);
 
-/// Library calls and kernels.
+/// Adds the passes that select library calls and fuse kernels.
 void buildKernelPhase(mlir::OpPassManager &passes,
                       const BackendOptions &options);
-/// Command lists in their final order.
+/// Adds the passes that make command lists in their final order.
 void buildSchedulePhase(mlir::OpPassManager &passes,
                         const BackendOptions &options);
-/// Addresses.
+/// Adds the passes that assign addresses.
 void buildMemoryPhase(mlir::OpPassManager &passes,
                       const BackendOptions &options);
 
@@ -45,8 +45,8 @@ void registerBackendPhases();
 
 enum class BackendPhase { Kernels, Schedule, Memory };
 
-/// Runs them on a local program up to and including `last`: after Memory its
-/// addresses are known.
+/// Runs these phases on a per-rank program, up to and including `last`. After
+/// Memory its addresses are known.
 mlir::LogicalResult lowerToCommands(mlir::ModuleOp local,
                                     const BackendOptions &options,
                                     BackendPhase last = BackendPhase::Memory);

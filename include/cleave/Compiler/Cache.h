@@ -1,11 +1,11 @@
 // The folder of compiled programs, which many processes and users may share.
 //
-// An entry is a folder KEY that appears whole, with a file `lock`: who runs an
-// entry holds it shared, and only who holds it alone may remove the entry. An
-// entry that is damaged and in use is left to those who use it; the next one is
-// KEY.2, and so on.
+// An entry is a folder KEY that appears atomically, with a file `lock`. A
+// process that runs the entry holds a shared lock; only a process with an
+// exclusive lock may remove the entry. A damaged entry that is in use stays for
+// the processes that use it; its replacement is KEY.2, and so on.
 //
-// What is given wrongly throws InputError, what the machine refuses RunError;
+// Wrong input throws InputError, a failure of the machine throws RunError;
 // Compiler::compileCached reports them.
 
 #ifndef CLEAVE_COMPILER_CACHE_H
@@ -25,8 +25,8 @@ namespace cleave::compiler {
 // below TMPDIR.
 std::string defaultCacheFolder();
 
-// What CLEAVE_CACHE_GIB says, in bytes; 5 GiB where it is not set. Throws
-// InputError where it is no number.
+// The value of CLEAVE_CACHE_GIB in bytes; 5 GiB if it is not set. Throws
+// InputError if it is no number.
 int64_t cacheLimit();
 
 // One compiled program.
@@ -34,16 +34,16 @@ struct CacheEntry {
   std::filesystem::path folder;
   int64_t bytes = 0;
   std::filesystem::file_time_type used; // the last time
-  // By a process, now.
+  // Whether a process uses the entry now.
   bool isUsed() const;
 };
 
 class Cache {
 public:
-  // What a user should know now.
+  // Receives messages for the user.
   struct Listener {
     std::function<void(const std::string &warning)> warn = [](auto &) {};
-    // Another process compiles the same, and is waited for.
+    // Called when another process compiles the same and this one waits for it.
     std::function<void()> wait = [] {};
   };
 
@@ -51,23 +51,23 @@ public:
   Cache(std::string folder, Listener listener)
       : root(std::move(folder)), listener(std::move(listener)) {}
 
-  // Writes a program into the folder, which is not there yet; returns what it
-  // warned of, a line each.
+  // Writes a program into `folder`, which does not exist yet; returns its
+  // warnings, a line each.
   using Compile = std::function<std::string(const std::string &folder)>;
 
-  // The folder of the program `key`, compiled now where there is none that is
-  // whole; nobody removes it before this process has ended and what it
-  // executes. What compiling it warned of is said again.
+  // The folder of the program `key`, compiled now if there is no intact entry.
+  // No process removes it before this process, and what it executes, has ended.
+  // Repeats the warnings of the compilation.
   std::string find(const std::string &key, const Compile &compile);
 
-  // All entries, the one that was used last first.
+  // All entries, most recently used first.
   std::vector<CacheEntry> entries() const;
-  // Whether no process uses it, and it is gone now.
+  // Removes the entry unless a process uses it; returns whether it is gone.
   bool remove(const CacheEntry &entry) const;
-  // Removes entries that nobody uses, the one whose last use is oldest first,
-  // until all together have at most so many bytes.
+  // Removes unused entries, least recently used first, until all together have
+  // at most `limit` bytes.
   void shrink(int64_t limit) const;
-  // Removes what processes of this machine that have ended left unfinished.
+  // Removes unfinished entries of processes of this machine that have ended.
   void sweep() const;
 
 private:

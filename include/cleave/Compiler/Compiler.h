@@ -2,8 +2,8 @@
 // the ranks of a mesh.
 //
 // It prints nothing and never exits: errors, warnings and remarks are
-// diagnostics of the context (Support/Messages.h makes lines of them). Several
-// may run at once, each with a context of its own.
+// diagnostics of the context (Support/Messages.h turns them into lines).
+// Several compilers may run at once, each with a context of its own.
 
 #ifndef CLEAVE_COMPILER_COMPILER_H
 #define CLEAVE_COMPILER_COMPILER_H
@@ -22,7 +22,7 @@ namespace cleave::compiler {
 enum class Phase {
   Import,   ///< the model
   Train,    ///< with the backward pass and the optimizer
-  Shard,    ///< as the program of each rank
+  Shard,    ///< the per-rank program
   Kernels,  ///< library calls and fused kernels
   Schedule, ///< command lists in their final order
   Memory,   ///< with an address for every value
@@ -33,16 +33,16 @@ struct CompilerOptions {
   Purpose purpose = Purpose::Compile;
   bool readWeights = false; ///< missing bytes of weights are an error
   bool allRemarks = false; ///< remarks also say where every sharding comes from
-  /// Bytes that a rank can have where target.memory does not say so; 0: any. A
-  /// pipeline that needs more than that with overlapped messages gets the plain
-  /// order, if it fits then.
+  /// Bytes of memory of a rank, if target.memory does not say it; 0: no limit.
+  /// A pipeline that needs more with overlapped collectives gets the order
+  /// without overlap, if that fits.
   int64_t memoryLimit = 0;
-  /// Asked once @loss is there, before the work of deriving and partitioning:
-  /// an error, which it reports, ends the compilation.
+  /// Called once @loss is derived, before differentiation and partitioning. An
+  /// error, which it reports, ends the compilation.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> afterLoss;
 };
 
-/// A planned program, and what its manifest says beside it.
+/// A planned program, and the other contents of its manifest.
 struct Lowered {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   target::ManifestInfo info;
@@ -54,8 +54,8 @@ class Compiler {
 public:
   using Module = mlir::OwningOpRef<mlir::ModuleOp>;
 
-  /// `context` gets all dialects that are needed. `mesh`: of the ranks; a model
-  /// in .mlir that has one is compiled for its own.
+  /// Loads all needed dialects into `context`. `mesh` is the mesh of ranks; a
+  /// model in .mlir with a mesh of its own is compiled for that one.
   Compiler(mlir::MLIRContext &context, Config config, Mesh mesh,
            CompilerOptions options = {});
 
@@ -67,25 +67,25 @@ public:
   /// @stage1, ...
   mlir::LogicalResult train(mlir::ModuleOp model);
 
-  /// The local program of each rank: tiles and collectives. `trained` is what
-  /// `train` has made.
+  /// The per-rank program, with tiles and collectives. `trained` is the result
+  /// of `train`.
   mlir::FailureOr<Module> shard(Module trained);
 
   /// The phases from `load` up to and including `last`.
   mlir::FailureOr<Module> runUpTo(const std::string &path, Phase last);
 
-  /// All phases but the writing of files.
+  /// All phases except writing files.
   mlir::FailureOr<Lowered> lower(const std::string &path);
 
   /// All phases; writes the artifact into `folder`, which appears whole or not
   /// at all and replaces only another artifact. For other purposes than
-  /// Compile, memoryLimit is what this machine has for each rank of a CPU.
+  /// Compile, the memoryLimit of CPU ranks is what this machine has for each.
   mlir::LogicalResult compile(const std::string &path,
                               const std::string &folder);
 
   /// The folder of the compiled model in the cache `cache`, compiled now if it
-  /// is not there. `onWait`: told once, where another process compiles the same
-  /// and is waited for.
+  /// is not there. `onWait` is called once if another process compiles the same
+  /// and this one waits for it.
   mlir::FailureOr<std::string>
   compileCached(const std::string &path, const std::string &cache,
                 const std::function<void()> &onWait = {});
@@ -105,20 +105,20 @@ private:
   CompilerOptions options;
 };
 
-/// What target.kind names.
+/// The device that target.kind names.
 program::Device deviceOf(const Config &config);
 
-/// Bytes of the machine that a rank can have: all ranks run on it. 0: not
+/// Bytes of this machine's memory for each rank, with all ranks on it; 0: not
 /// known.
 int64_t memoryOfRank(const Mesh &mesh);
 
-/// Threads of a rank: as configured, else the cores shared among the ranks, and
-/// one where a device computes.
+/// Threads of a rank: as configured, else the number of cores over that of
+/// ranks, or one if a device computes.
 int64_t threadsPerRank(const Config &config, const Mesh &mesh);
 
 /// An error where a rank needs more than `limit` bytes (0: any) for its share
-/// of parameters, gradients and optimizer state alone, if they are split as far
-/// as the mesh and ZeRO can. `model`: with @loss.
+/// of parameters, gradients and optimizer state alone, if they are sharded as
+/// far as the mesh and ZeRO allow. `model`: with @loss.
 mlir::LogicalResult checkMemoryFloor(mlir::ModuleOp model, const Config &config,
                                      const Mesh &mesh, int64_t limit);
 

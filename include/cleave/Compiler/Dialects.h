@@ -1,4 +1,4 @@
-// What a context needs before it holds programs of any phase.
+// The dialects that a context needs for programs of any phase.
 
 #ifndef CLEAVE_COMPILER_DIALECTS_H
 #define CLEAVE_COMPILER_DIALECTS_H

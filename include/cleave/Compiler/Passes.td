@@ -10,7 +10,7 @@ class CleavePhase<string flag> : Pass<flag, "::mlir::ModuleOp"> {
     Option<"config", "config", "std::string", /*default=*/"",
            "The configuration, a file such as parallel.toml; default: none">,
     ListOption<"set", "set", "std::string",
-               "Keys over those of the file, e.g. set=mesh.data=2,train.loss=cross_entropy">,
+               "Keys that override those of the file, e.g. set=mesh.data=2,train.loss=cross_entropy">,
     Option<"infers", "infer", "bool", /*default=*/"false",
            "The program is for inference: @forward alone">
   ];
@@ -19,12 +19,11 @@ class CleavePhase<string flag> : Pass<flag, "::mlir::ModuleOp"> {
 def CleaveTrainPass : CleavePhase<"cleave-train"> {
   let summary = "Derive the training program that a configuration asks for";
   let description = [{
-    What `cleave compile --emit train` does with a model in nn IR, as one pass: the
-    model is checked, its samples are marked, `@loss` joins `@forward`, then
-    `@loss_grad`, `@update` and `@init_state` are derived. With a pipeline in
-    the mesh the result is a module of modules `@stage0`, `@stage1`, ...
-    A model with a `dist.mesh` of its own is not trained and stays as it is.
-    The keys of the configuration are those of
+    Does what `cleave compile --emit train` does with a model in nn IR, as one pass: it checks
+    the model, marks its samples, adds `@loss` beside `@forward`, and derives `@loss_grad`,
+    `@update` and `@init_state`. With a pipeline in the mesh the result is a module of modules
+    `@stage0`, `@stage1`, ... A model with a `dist.mesh` of its own is not trained and stays as
+    it is. The keys of the configuration are those of
     [docs/configuration.md](../configuration.md).
 
     Before:
@@ -62,12 +61,11 @@ def CleaveTrainPass : CleavePhase<"cleave-train"> {
 def CleaveShardPass : CleavePhase<"cleave-shard"> {
   let summary = "Partition a program as a configuration asks for";
   let description = [{
-    What `cleave compile --emit shard` does with the result of `cleave-train`, or with
-    a model of one function with shardings of its own: the strategies of the
-    configuration place parameters and inputs on the mesh, placements are
-    propagated, and every function becomes the local program of each rank, with
-    collectives. The stages of a pipeline become one module of their actions,
-    with the schedule.
+    Does what `cleave compile --emit shard` does with the result of `cleave-train`, or with a
+    model of one function with shardings of its own: the strategies of the configuration shard
+    parameters and inputs over the mesh, shardings propagate, and every function becomes the
+    per-rank program, with collectives. The stages of a pipeline become one module of their
+    actions, with the schedule.
 
     Before:
     ```mlir

@@ -20,30 +20,30 @@ mlir::FailureOr<target::PipelineSchedule>
 makeSchedule(const Config &config, const Mesh &mesh,
              mlir::MLIRContext *context);
 
-/// What the derivation of a training program is asked for.
+/// Options of the derivation of a training program.
 struct TrainPhaseOptions {
   Purpose purpose = Purpose::Compile;
   bool tapGradients = false; ///< gradients are results, for checks
-  /// Asked once @loss is there, before the work of deriving and partitioning:
-  /// an error, which it reports, ends the compilation.
+  /// Called once @loss is derived, before differentiation and partitioning. An
+  /// error, which it reports, ends the compilation.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> afterLoss;
 };
 
-/// A model as it was loaded becomes a module of modules @stage0, @stage1, ...
+/// Turns a loaded model into a module of modules @stage0, @stage1, ...
 mlir::LogicalResult cutPipeline(mlir::ModuleOp model, const Config &config,
                                 const Mesh &mesh,
                                 const TrainPhaseOptions &options);
 
-/// How stages are partitioned.
+/// Options of partitioning stages.
 struct ShardPhaseOptions {
-  bool allRemarks = false; ///< also where every sharding comes from
+  bool allRemarks = false; ///< also say where every sharding is from
   bool infers = false;     ///< @forward alone
   /// Changes each stage before it is partitioned, e.g. adds taps to it.
   std::function<void(mlir::ModuleOp)> prepareStage;
 };
 
-/// What cutPipeline gave becomes one module of the actions of all stages, with
-/// the schedule; `model` is left empty.
+/// Turns the result of cutPipeline into one module with the actions of all
+/// stages and the schedule; `model` is left empty.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 shardPipeline(mlir::ModuleOp model, const Config &config, const Mesh &mesh,
               const ShardPhaseOptions &options);

@@ -1,5 +1,4 @@
-// What a user would want to know of a plan before it runs: ranks that are idle,
-// a pipeline that waits, sizes that are padded.
+// Warnings about a plan before it runs: idle ranks, pipeline bubbles, padding.
 
 #ifndef CLEAVE_COMPILER_PLANWARNINGS_H
 #define CLEAVE_COMPILER_PLANWARNINGS_H
@@ -19,8 +18,8 @@ void warnOfPlan(mlir::ModuleOp model, const Config &config, const Mesh &mesh);
 void warnOfEmptyStages(
     llvm::ArrayRef<mlir::OwningOpRef<mlir::ModuleOp>> stages);
 
-// Warns where more than 10 % of a parameter is padding, but for what tensor
-// parallelism pads, which its pass says. `module`: of local functions.
+// Warns where more than 10 % of a parameter is padding, except for padding by
+// tensor parallelism, which its pass reports. `module`: per-rank programs.
 void warnOfPadding(mlir::ModuleOp module, const Config &config);
 
 } // namespace cleave::compiler

@@ -15,20 +15,20 @@ namespace cleave::compiler {
 
 bool isSharded(mlir::ModuleOp module);
 
-// Makes the one function of the module @forward, with names and roles where it
-// has none. An error says what does not fit.
+// Renames the only function of the module to @forward, and adds names and roles
+// where they are missing. Reports an error if the module does not fit.
 mlir::LogicalResult prepareSharded(mlir::ModuleOp module,
                                    const std::string &path,
                                    const Config &config);
 
-// The mesh of a .mlir file; none where it has none, or cannot be read (which is
-// told when it is loaded).
+// The mesh of a .mlir file; none if it has none, or cannot be read (which is
+// reported when it is loaded).
 std::optional<Mesh> meshInFile(const std::string &path);
 
 // The mesh of the module; `other` where it has none.
 Mesh meshOf(mlir::ModuleOp module, const Mesh &other);
 
-// Leaves one rank: no axes, no shardings, no constraints.
+// Makes it a program for one rank: removes axes, shardings and constraints.
 void removeShardings(mlir::ModuleOp module);
 
 } // namespace cleave::compiler

@@ -14,25 +14,26 @@
 namespace cleave::compiler {
 
 // Decides which stages gather parameters and reduce gradients as actions of the
-// schedule, and puts these in the table once the stages are there.
+// schedule, and adds these actions to the table once the stages are
+// partitioned.
 class StageShards {
 public:
-  // `mesh`: that of a stage.
+  // `mesh`: the mesh of one stage.
   StageShards(const pipeline::Table &table, const Config &config,
               const Mesh &mesh);
 
   // Axes over which the stage gathers parameters in UNSHARD; none: each action
-  // gathers what it reads.
+  // gathers the parameters that it reads.
   std::vector<std::string> gatheredAxes(int stage) const;
-  // Whether REDUCE_GRAD reduces its gradients; else @update does.
+  // Whether REDUCE_GRAD reduces the stage's gradients; else @update does.
   bool reduces(int stage) const { return wanted[stage].reduce; }
 
-  // What the stage has become: a module of its actions. An error where the
-  // table cannot be kept.
+  // Takes note of a partitioned stage, a module of its actions. An error if it
+  // cannot follow the table.
   mlir::LogicalResult note(int stage, mlir::ModuleOp actions);
 
-  // The table with the actions. One that has any of them stays as it is, as
-  // does every table of one's own.
+  // The table with these actions. A table that has any of them already, or that
+  // the user gave, is returned as it is.
   mlir::FailureOr<pipeline::Table> place(mlir::MLIRContext *context) const;
 
 private:

@@ -1,4 +1,4 @@
-// From the model with its loss to one module for each stage of a pipeline.
+// Turns a model with its loss into one module for each stage of a pipeline.
 
 #ifndef CLEAVE_COMPILER_STAGES_H
 #define CLEAVE_COMPILER_STAGES_H

@@ -16,8 +16,8 @@
 
 namespace cleave {
 
-// A class of links. A rank that has n messages under way at once waits
-// latency + (n - 1) * message + bytes / bandwidth.
+// A class of links. A rank that has n messages in flight at once waits latency
+// + (n - 1) * message + bytes / bandwidth.
 struct LinkClass {
   double latency = 10e-6;       // seconds until the first byte has arrived
   double message = 0.2e-6;      // seconds for every further message
@@ -26,7 +26,7 @@ struct LinkClass {
 };
 
 struct Cluster {
-  std::string name = "a CPU (defaults)"; // or the file, or what is built in
+  std::string name = "a CPU (defaults)"; // or the file, or a built-in name
   // By name. The compiler gives a mesh axis the class "intra" where its groups
   // stay on a node and "inter" where they leave it.
   std::map<std::string, LinkClass> links = {{"inter", {30e-6, 1e-6, 2.5e9}},
@@ -36,22 +36,24 @@ struct Cluster {
   std::vector<std::pair<double, double>> matmul = {
       {1e5, 2e9}, {1e7, 20e9}, {1e9, 50e9}};
   double memoryBytesPerSecond = 10e9; // of local copies
-  // By which share of its time computing takes longer while messages travel:
-  // they take cores, or multiprocessors, and bandwidth of memory.
+  // How much longer compute takes while messages are in flight, as a share of
+  // its time: they use cores, or multiprocessors, and memory bandwidth.
   double contention = 0;
 
-  // The class of that name, or "intra" where there is none.
+  // The class with that name, or "intra" if there is none.
   const LinkClass &link(const std::string &name) const;
-  // Seconds of a matrix product, the rate interpolated on logarithms.
+  // Seconds of a matrix product. Between two entries of `matmul` the rate is
+  // interpolated on a logarithmic scale.
   double matmulSeconds(double flops) const;
 };
 
-// Descriptions that need no file: "h100-fp32", "h100-tf32", "h100-bf16", by the
-// type of products. Nothing for other names.
+// Built-in descriptions: "h100-fp32", "h100-tf32", "h100-bf16", by the type of
+// matrix products. Nothing for other names.
 std::optional<Cluster> builtInCluster(const std::string &name);
 
-// Reads what is built in, else a file, or the text of one; `name` stands for it
-// in messages. What the file leaves out has its default.
+// Loads the built-in description of that name, else the file; or the text of a
+// file, which messages call `name`. Keys that the file leaves out have their
+// defaults.
 ConfigResult<Cluster> loadCluster(const std::string &path);
 ConfigResult<Cluster> loadClusterText(const std::string &text,
                                       const std::string &name);

@@ -1,6 +1,6 @@
-// The configuration of a run: what parallel.toml and --set can say, as plain
+// The configuration of a run, which parallel.toml and --set give, as plain
 // values. Every member's initializer is the key's default; lib/Config/Keys.cpp
-// gives each key its name, its help, its checks and whether it is served.
+// gives each key its name, its help, its checks and whether it is supported.
 //
 // Plain C++: no TOML, no LLVM, no exceptions.
 
@@ -35,7 +35,7 @@ struct DataConfig {
   int64_t seed = 0;
   double validation = 0.1;
   std::string shuffleSplit = "auto"; // "auto" | "true" | "false"
-  std::string evalPath;              // data of their own for validation
+  std::string evalPath;              // separate data for validation
 };
 
 // [train]
@@ -58,7 +58,7 @@ struct TrainConfig {
   std::string gradDtype; // "": follows precision
   std::string reduceDtype = "fp32";
   std::string masterDtype = "fp32";
-  double saveMinutes = 10; // between checkpoints, at most; 0: any
+  double saveMinutes = 10; // most between checkpoints; 0: no limit
   int64_t keep = 3;        // checkpoints of a run; 0: all
   std::string onNan = "stop";
   std::string logits; // "": the only candidate
@@ -72,8 +72,8 @@ struct TrainConfig {
   std::vector<std::vector<std::string>> began;
 };
 
-// [parallel]. A strategy with `enabled` works on its axis where the mesh has
-// that axis; `data = false` in the file clears `enabled`.
+// [parallel]. A strategy with `enabled` works on its axis if the mesh has that
+// axis; `data = false` in the file clears `enabled`.
 struct DataParallelConfig {
   bool enabled = true;
   std::string axis = "data";
@@ -94,7 +94,7 @@ struct SequenceParallelConfig {
   std::string kind; // "megatron" | "ulysses" | "ring"
   std::string axis;
   std::string savedInput = "shard";
-  // Of kind ring: "auto" | "ring" | "gather", and "zigzag" | "plain".
+  // For kind ring: "auto" | "ring" | "gather", and "zigzag" | "plain".
   std::string plan = "auto";
   std::string order = "zigzag";
   bool operator==(const SequenceParallelConfig &) const = default;
@@ -105,13 +105,13 @@ struct ExpertParallelConfig {
   std::string axis = "expert";
   std::string tensorAxis;
   std::string exchange = "auto"; // "auto" | "direct" | "hierarchical"
-  double maxLoad = 2.0;          // room of a buffer, in balanced shares
+  double maxLoad = 2.0;          // buffer size, in balanced loads
   double capacity = 0.0;         // 0: dropless
   std::string capacityScope = "sequence";
   double auxLoss = 0.0;
   double zLoss = 0.0;
   std::string auxScope = "sequence";
-  double biasUpdate = 0.0; // of a router's bias, in a step; 0: off
+  double biasUpdate = 0.0; // change of a router's bias per step
 };
 
 struct PipelineConfig {
@@ -133,7 +133,7 @@ struct ParallelConfig {
   std::string offloadOptimizer = "device";
 };
 
-// [[shard]]: dims[i] are the mesh axes that split dimension i, major first.
+// [[shard]]: dims[i] are the mesh axes that shard dimension i, major first.
 struct ShardConfig {
   std::string match;
   std::vector<std::vector<std::string>> dims;
@@ -148,8 +148,8 @@ struct TargetConfig {
   std::string transport = "auto";
   int64_t threadsPerRank = 0; // 0: cores / local ranks
   std::string cluster;
-  bool overlap = true; // collectives run while others compute
-  double memory = 0;   // GiB that a rank may have; 0: what there is
+  bool overlap = true; // of collectives with compute
+  double memory = 0;   // GiB that a rank may use; 0: all there is
 };
 
 // [import]

@@ -1,4 +1,4 @@
-// The names of keys, for what completes a command line.
+// The names of configuration keys, for shell completion.
 
 #ifndef CLEAVE_CONFIG_KEYNAMES_H
 #define CLEAVE_CONFIG_KEYNAMES_H
@@ -8,7 +8,8 @@
 
 namespace cleave {
 
-// "train.lr"; of a map what stands before the user's name, "mesh.".
+// All keys, such as "train.lr". For a map with names of the user, the part
+// before the name: "mesh.".
 std::vector<std::string> keyNames();
 
 } // namespace cleave

@@ -1,6 +1,6 @@
-// Reads, checks and writes the configuration. Nothing here throws: what can
-// fail returns a ConfigResult, whose message says what was found, what was
-// expected, where, and what to do.
+// Reads, checks and writes the configuration. Nothing here throws: functions
+// that can fail return a ConfigResult, whose message says what was found, what
+// was expected, where, and what to do.
 
 #ifndef CLEAVE_CONFIG_LOAD_H
 #define CLEAVE_CONFIG_LOAD_H
@@ -24,7 +24,7 @@ struct ConfigError {
   std::string message;
 };
 
-// A value or the reason why there is none.
+// A value or an error.
 template <typename T> class ConfigResult {
 public:
   ConfigResult(T value) : state(std::move(value)) {}
@@ -41,8 +41,8 @@ private:
   std::variant<T, ConfigError> state;
 };
 
-// One key given outside the file. `value` is parsed as TOML and, where it is
-// none, taken as a string. `origin` is what the user typed it as: "--set".
+// One key given outside the file. `value` is parsed as TOML; if it is not valid
+// TOML, it is a string. `origin` is the flag that gave it.
 struct ConfigOverride {
   std::string key;
   std::string value;
@@ -53,9 +53,9 @@ struct ConfigOverride {
 ConfigResult<ConfigOverride> parseOverride(const std::string &text);
 
 struct ConfigSources {
-  // Below all others, as TOML, and what messages call it: what a run was made
-  // with that goes on. Where sizes of mesh axes are given on top of it, those
-  // of its mesh that are not named have one rank.
+  // The configuration of a run that is resumed, as TOML, and its name in
+  // messages. File and overrides replace its keys. If they give sizes of mesh
+  // axes, the other axes of its mesh get size 1.
   std::string base, baseName;
   std::string file; // "": none
   std::vector<ConfigOverride> overrides;
@@ -68,12 +68,12 @@ struct LoadedConfig {
   std::map<std::string, std::string> origins;
 };
 
-// Defaults, then the base, the file, and the overrides in order. Refuses
-// unknown keys, wrong types, values out of range and values that are not served
-// yet.
+// Loads the configuration: defaults, then the base, the file, and the overrides
+// in order. Refuses unknown keys, wrong types, values out of range and values
+// that are not supported yet.
 ConfigResult<LoadedConfig> loadConfig(const ConfigSources &sources);
 
-// The same for the text of a file; `name` stands for it in messages.
+// The same for the text of a file, which messages call `name`.
 ConfigResult<LoadedConfig>
 loadConfigText(const std::string &text, const std::string &name,
                const std::vector<ConfigOverride> &overrides = {});
@@ -86,47 +86,48 @@ std::string describe(const Mesh &mesh);
 ConfigResult<Mesh> resolveMesh(const Config &config,
                                std::optional<int64_t> ranks);
 
-// Every axis larger than 1 must be used by a strategy that is on, or by a
-// [[shard]]; an axis that a strategy names must exist. For models that bring no
+// An error if no enabled strategy and no [[shard]] uses an axis larger than 1,
+// or if an axis that a strategy names does not exist. For models without
 // shardings of their own.
 std::optional<ConfigError> checkMeshUse(const Config &config, const Mesh &mesh);
 
-// The axes larger than 1 over which samples and positions are split, slowest
-// first. Every rank has its own, so that gradients are sums over all of them.
+// The axes larger than 1 that shard samples and positions, slowest first.
+// Gradients are sums over all these axes.
 struct BoundaryAxes {
   std::vector<std::string> samples, positions;
-  // Those of the samples over which ZeRO keeps replicas; it splits over the
-  // others, and over the positions'.
+  // The axes of `samples` over which ZeRO replicates. It shards over the
+  // others, and over those of `positions`.
   std::vector<std::string> replicas;
   std::vector<std::string> all() const;     // samples, then positions
   std::vector<std::string> sharded() const; // all but the replicas
 };
 BoundaryAxes boundaryAxes(const Config &config, const Mesh &mesh);
 
-// The axis of the sequence strategy of that kind, where it is larger than 1;
-// else "".
+// The axis of the sequence strategy of that kind if it is larger than 1, else
+// "".
 std::string sequenceAxis(const Config &config, const Mesh &mesh,
                          const std::string &kind);
 
-// Types that memory and communication are booked in, but that no program
-// computes in yet.
+// An error for types that `cleave explain` can count memory and communication
+// in, but that no program computes in yet.
 std::optional<ConfigError> checkTypes(const Config &config);
 
-// Puts resolved sizes and order back, so that what is written names them.
+// Stores resolved sizes and order in the configuration, so that writeConfig
+// writes them.
 void applyMesh(Config &config, const Mesh &mesh);
 
-// What a user should know of keys that were set and do nothing on this mesh, a
-// sentence each.
+// Keys that were set but have no effect on this mesh: a sentence for the user
+// about each.
 std::vector<std::string> idleKeys(const LoadedConfig &loaded, const Mesh &mesh);
 
 // The number of ranks that a launcher (mpirun, srun, torchrun) has started;
 // none outside a launcher.
 std::optional<int64_t> launcherWorldSize();
 
-// TOML that reads back to the same configuration: what a run folder keeps.
+// TOML that reads back to the same configuration, for a run folder.
 std::string writeConfig(const Config &config);
 
-// The same as JSON, nested like the file, on one line: what a manifest keeps.
+// The same as JSON, nested like the file, on one line, for a manifest.
 std::string writeConfigJson(const Config &config);
 
 // Every key with its value, where it came from and a line of help, as TOML with
@@ -136,14 +137,14 @@ std::string describeConfig(const LoadedConfig &loaded);
 // Every key as a page of Markdown: docs/configuration.md.
 std::string describeKeys();
 
-// What other trainers call something that has another name here.
+// A name of other trainers for a key that has another name here.
 struct Meaning {
-  const char *name;      // theirs, in small letters with underscores
+  const char *name;      // theirs, in lower case with underscores
   const char *key;       // ours: "train.lr"
   const char *note = ""; // what is different
 };
 const std::vector<Meaning> &meanings();
-// That of a key's last part or of a flag, however it is spelt; null: none.
+// The meaning of a key's last part or of a flag, in any spelling; or null.
 const Meaning *meaningOf(const std::string &name);
 // "'train.lr'", "'dims.batch' (the global batch)".
 std::string describe(const Meaning &meaning);

@@ -3,16 +3,18 @@
 // The time of a collective over a group of ranks, from the classes of the links
 // that the group's axes cross.
 //
-// A group whose axes cross links of several classes is worked level by level.
-// Gathers go over the slowest links first, with the smallest pieces; reductions
-// mirror that. Over a level of n ranks a gather or a scatter moves (n - 1)
-// pieces, in ceil(log2 n) rounds or all at once, whichever is faster. A sum on
-// all ranks is a scatter and a gather, or everybody's value to everybody where
-// it is small. All-to-all and exchange have all messages under way at once: one
-// latency of the slowest level, `message` for every further one, and the bytes
-// for the peers behind each level over its links (an exchange spreads its bytes
-// evenly over them). An exchange waits for one latency more, as its boxes are
-// packed: where a collective does the same, that is what one wants.
+// A group whose axes cross links of several classes works level by level.
+// Gathers use the slowest links first, with the smallest pieces;
+// reduce-scatters mirror that. Over a level of n ranks a gather or
+// reduce-scatter moves (n - 1) pieces, in ceil(log2 n) rounds or all at once,
+// whichever is faster. An all-reduce is a reduce-scatter and a gather; over one
+// level it may instead send every value to every rank, which is faster for
+// small values. All-to-all and exchange have all messages in flight at once:
+// they take one latency of the slowest level, `message` for every further
+// message, and the bytes for the peers across each level over its links (an
+// exchange spreads its bytes evenly over the peers). An exchange takes one more
+// latency, as its boxes are packed, so that an equivalent collective is
+// preferred.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,18 +28,18 @@
 
 namespace cleave::cost {
 
-/// What the file says, "": the defaults. Errors are reported on the module.
+/// Loads the file; "": the defaults. Errors are reported on the module.
 mlir::FailureOr<Cluster> loadCluster(mlir::Operation *module,
                                      const std::string &file);
 
 class LinkModel {
 public:
-  /// `links` has the class of each atom of the mesh; missing: "intra".
+  /// `links` has the link class of each axis atom of `mesh`; missing: "intra".
   LinkModel(const dist::MeshAxes &mesh, llvm::ArrayRef<std::string> links,
             const Cluster &cluster);
   /// The same link everywhere.
   LinkModel(const dist::MeshAxes &mesh, const LinkClass &link);
-  /// Link classes as the dist.mesh of the module has them.
+  /// Takes link classes from the dist.mesh of the module.
   static LinkModel of(mlir::Operation *module, const dist::MeshAxes &mesh,
                       const Cluster &cluster);
   /// The same for a cluster.toml.
@@ -45,8 +47,8 @@ public:
                                          const dist::MeshAxes &mesh,
                                          const std::string &file);
 
-  // Seconds. `bytes` as in the operations' payload: the whole of what a rank
-  // has after a gather, before a scatter.
+  // Seconds of each collective. `bytes` is the payload of the operation: all
+  // bytes that a rank has after a gather, or before a reduce-scatter.
   double allGather(dist::AxisSet group, double bytes) const;
   double reduceScatter(dist::AxisSet group, double bytes) const {
     return allGather(group, bytes);
@@ -54,11 +56,11 @@ public:
   double allReduce(dist::AxisSet group, double bytes) const;
   double allToAll(dist::AxisSet group, double bytes) const;
   double permute(dist::AxisSet group, double bytes) const;
-  /// `bytes`: what the rank receives that receives most; `peers`: from how
-  /// many.
+  /// `bytes`: received by the rank that receives most; `peers`: the number of
+  /// ranks that it receives from.
   double exchange(dist::AxisSet group, double bytes, double peers) const;
 
-  /// The least that any message and any byte take.
+  /// The lowest latency of a message and time of a byte over all links.
   double leastLatency() const { return minLatency; }
   double leastSecondsPerByte() const { return minPerByte; }
 
@@ -81,14 +83,14 @@ private:
   double minLatency = 0, minPerByte = 0;
 };
 
-/// What passes that weigh messages against computing know: the mesh of a
-/// module, and the times of a cluster.toml.
+/// The machine, for passes that weigh communication against compute: the mesh
+/// of a module, and the times of a cluster.toml.
 struct Machine {
   dist::MeshAxes mesh;
   Cluster cluster;
   LinkModel links;
-  /// Errors of the file, and a module with other than one mesh, are reported
-  /// there.
+  /// Errors of the file, and a module with other than one mesh, are reported on
+  /// the module.
   static mlir::FailureOr<Machine> load(mlir::ModuleOp module,
                                        const std::string &file);
 };

@@ -20,22 +20,22 @@ inline constexpr llvm::StringLiteral kGrainAttr = "nn.grain";
 /// Pairs (result, operand) of which the result may take the operand's memory.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "nn.inplace";
 
-/// Bytes of which the addresses of operands, then of results are multiples: on
-/// GPUs, 16 where the attribute is absent.
+/// The alignment in bytes of the addresses of operands, then of results. On
+/// GPUs it is 16 if the attribute is absent.
 inline constexpr llvm::StringLiteral kAlignAttr = "nn.align";
-/// Where kernels are not told otherwise, and the bytes of their widest access.
+/// The alignment without that attribute, and the bytes of the widest access.
 inline constexpr int64_t kKernelAlignment = 16;
 
-/// The bytes of the widest access to a tensor of so many: none is longer than
-/// the tensor.
+/// The bytes of the widest access to a tensor of `bytes`: no access is longer
+/// than the tensor.
 inline int64_t widestAccess(int64_t bytes) {
   return std::min<int64_t>(
       kKernelAlignment, llvm::bit_floor<uint64_t>(std::max<int64_t>(bytes, 1)));
 }
 
 /// Rewrites everything under `root` into the kernel vocabulary, by
-/// LoweringInterface::decompose. `rewritten` sees each operation and what
-/// replaces it before it is erased.
+/// LoweringInterface::decompose. `rewritten` is called with each operation and
+/// its replacement, before the operation is erased.
 void decomposeAll(mlir::Operation *root,
                   llvm::function_ref<void(mlir::Operation *,
                                           llvm::ArrayRef<mlir::Operation *>)>

@@ -2,9 +2,9 @@
 //
 // Views (reshape, transpose, slice, broadcast, ...) cost nothing in a kernel:
 // they change the expressions by which their operand is read. Divisions and
-// remainders by constants, which reshapes ask for, are simplified with the
-// ranges of the variables; what cannot be simplified becomes a variable of its
-// own, and splitting an index and putting it together again gives the index.
+// remainders by constants, which come from reshapes, are simplified with the
+// ranges of the variables. One that cannot be simplified becomes a variable of
+// its own. Splitting an index and recombining it gives the index again.
 
 #ifndef CLEAVE_FUSION_INDEXEXPR_H
 #define CLEAVE_FUSION_INDEXEXPR_H
@@ -22,8 +22,8 @@ namespace cleave::kernels {
 struct IndexVar;
 struct Node;
 
-/// constant + sum of coefficient * variable. Equal expressions are spelled
-/// equally as far as the simplifier sees.
+/// constant + sum of coefficient * variable. Expressions that the simplifier
+/// recognises as equal have equal terms.
 class IndexExpr {
 public:
   using Term = std::pair<const IndexVar *, int64_t>;
@@ -74,17 +74,18 @@ struct IndexVar {
   Node *node = nullptr;
 };
 
-/// Whether an element at `index` is one of a tensor of this shape, whatever
-/// guards say. Data is only in range where its guards hold, so it never is.
+/// Whether `index` is within a tensor of this shape even where guards do not
+/// hold. An index that is data never is: it is only in range where its guards
+/// hold.
 bool isInBounds(llvm::ArrayRef<IndexExpr> index, llvm::ArrayRef<int64_t> shape);
 
-/// Owns variables and knows the algebra.
+/// Owns variables and simplifies expressions.
 class IndexSpace {
 public:
   /// A loop of `size` iterations. Its number is less than 64.
   const IndexVar *addLoop(int64_t size);
   unsigned numLoops() const { return loopCount; }
-  /// A variable of one loop as an expression: 0 where the loop runs once.
+  /// The index of a loop as an expression; 0 if the loop runs once.
   static IndexExpr indexOf(const IndexVar *loop) {
     return loop->size == 1 ? IndexExpr(0) : IndexExpr::of(loop);
   }

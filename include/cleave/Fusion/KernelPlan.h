@@ -1,4 +1,5 @@
-// The loops of one kernel: which values are computed in which loop, from what.
+// The loops of one kernel: which values each loop computes, from which
+// operands.
 //
 // A kernel is a set of operations of the kernel vocabulary (elementwise arith
 // and math, views, nn.reduce, nn.gather, nn.scatter_add). Its plan is found by
@@ -9,7 +10,7 @@
 //   Flat       all results have N elements, computed in one loop
 //   Rows       a loop over rows, shared by all results; in each row, loops
 //              over columns that reduce or store, and scalars between them
-//   Scatter    a loop over the rows of a table that others are added to
+//   Scatter    a loop over the rows of a table to which others are added
 //
 // The loop over rows (blocks of elements in Flat) is the parallel one.
 
@@ -59,8 +60,8 @@ struct Node {
   Reduction *reduction = nullptr;
 };
 
-/// Columns of a row: `outer` times `lane` of them, `lane` being the loop that
-/// becomes vectors. In a flat plan, all elements.
+/// The columns of a row: a loop `outer` around a loop `lane`, which becomes
+/// vectors. In a flat plan, all elements.
 struct Columns {
   int64_t count = 1;
   const IndexVar *outer = nullptr, *lane = nullptr;
@@ -73,8 +74,8 @@ struct Reduction {
   nn::ReduceOp op;
   Node *input = nullptr;
   Node *outcome = nullptr;
-  /// Of a row: reduces over `columns`, once per row. Otherwise sequential, over
-  /// `sequence`, wherever the outcome is needed.
+  /// A row reduction reduces over `columns`, once per row. Any other is a
+  /// sequential loop over `sequence`, wherever the outcome is needed.
   Columns *columns = nullptr;
   const IndexVar *sequence = nullptr;
   bool perRow() const { return columns != nullptr; }
@@ -87,7 +88,7 @@ struct Store {
 };
 
 /// A value that an early loop computes and later loops of the same row read
-/// again, because that costs less than to compute it again.
+/// again, because that costs less than recomputing it.
 struct RowBuffer {
   Node *value;
   Columns *columns;
@@ -141,8 +142,8 @@ public:
                                                                 : nullptr;
   }
 
-  /// Scatter: for each `update`, in order, the row `target` of the table is
-  /// added `value` along the columns; `before` repeats it all.
+  /// Scatter: for each `update`, in order, adds `value` along the columns to
+  /// the row `target` of the table. The loop `before` surrounds it.
   struct Scatter {
     const IndexVar *update = nullptr, *before = nullptr;
     Columns columns;
@@ -158,7 +159,7 @@ public:
   int64_t block = 1;
   /// Estimated work, in elementary operations; memory traffic included.
   double cost = 0;
-  /// How many vector accesses or indices are not linear.
+  /// Number of vector accesses or indices that are not linear.
   int irregular = 0;
 
   /// Pairs (result, argument) of which the result may take the argument's

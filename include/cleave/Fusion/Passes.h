@@ -1,4 +1,4 @@
-// Passes that turn local programs into kernels.
+// Passes that turn per-rank programs into kernels.
 
 #ifndef CLEAVE_FUSION_PASSES_H
 #define CLEAVE_FUSION_PASSES_H

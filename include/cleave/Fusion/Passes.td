@@ -1,4 +1,4 @@
-// Passes that turn local programs into kernels.
+// Passes that turn per-rank programs into kernels.
 
 #ifndef CLEAVE_KERNELS_PASSES_TD
 #define CLEAVE_KERNELS_PASSES_TD
@@ -6,27 +6,26 @@
 include "mlir/Pass/PassBase.td"
 
 def FormKernelsPass : Pass<"nn-form-kernels", "::mlir::ModuleOp"> {
-  let summary = "Outline everything that no library does into kernel functions";
+  let summary = "Fuse all operations that no library computes into kernel functions";
   let description = [{
-    Runs on local programs after library calls are selected. What remains of each
-    host function is library calls, collectives, placements that cost nothing
-    (reshapes, contiguous slices), splat constants, and calls of private functions
-    marked `nn.kernel`, whose bodies are in the vocabulary of generated kernels:
-    elementwise `arith` and `math`, views, `nn.reduce`, `nn.gather`,
-    `nn.scatter_add`. `nn.save` and `nn.rematerialize` have done their work and go.
+    Runs on per-rank programs after library calls are selected. After it, each host function
+    consists of library calls, collectives, views that cost nothing (reshapes, contiguous
+    slices), splat constants, and calls of private functions marked `nn.kernel`. The bodies of these
+    kernels are in the vocabulary of generated kernels: elementwise `arith` and `math`, views,
+    `nn.reduce`, `nn.gather`, `nn.scatter_add`. `nn.save` and `nn.rematerialize` are no longer
+    needed and are removed.
 
-    Each operation starts as a kernel of its own (decomposed, where it has to
-    be), and kernels are merged along the edges between them as long as a plan
-    of the merged loops exists, no cycle arises, and the estimated cost falls.
-    Then kernels are merged that read the same kernel or command, each with few
-    others of each kind, so that the time is proportional to the model's layers.
-    Index grids, masks, broadcasts and constants are never stored: every kernel
-    computes them again. Long reductions are first split in two, in a way that
-    depends on shapes only, so that results do not depend on threads.
+    Each operation starts as a kernel of its own (decomposed, if necessary). Kernels are fused along
+    the edges between them as long as a plan of the fused loops exists, no cycle arises, and the
+    estimated cost falls. Then kernels that read the same kernel or command are fused, each with few
+    others of each kind, so that the compile time is proportional to the model's layers. Index
+    grids, masks, broadcasts and constants are never stored: every kernel recomputes them. Long
+    reductions are first split in two, in a way that depends on shapes only, so that results do not
+    depend on threads.
 
-    A kernel carries `nn.extent` (its parallel iterations are [0, extent)),
-    `nn.grain` (how many are worth a thread) and `nn.inplace`: pairs (result,
-    operand) of which the result may take the operand's memory.
+    A kernel carries `nn.extent` (its parallel iterations are [0, extent)), `nn.grain` (how many
+    iterations are worth a thread) and `nn.inplace`: pairs (result, operand) of which the result may
+    reuse the operand's memory.
 
     Before:
     ```mlir
@@ -58,16 +57,15 @@ def FormKernelsPass : Pass<"nn-form-kernels", "::mlir::ModuleOp"> {
 }
 
 def RecomputeResidualsPass : Pass<"nn-recompute-residuals", "::mlir::ModuleOp"> {
-  let summary = "Compute again what takes less than to store and read it";
+  let summary = "Recompute residuals where that takes less time than to store and read them";
   let description = [{
-    Runs on local programs for CUDA devices, where arithmetic costs less than memory.
-    A residual (the operand of an `nn.save`) that is elementwise work on other
-    residuals, 16 operations at most, is computed again from these where the
-    backward pass first reads it, unless something other than elementwise work
-    reads it there: that would have to be stored, too. Residuals that are
-    computed from the same ones share what they have in common. So of a gated layer,
-    silu(gate) * up, gate and up stay, and neither the sigmoid nor its product
-    with the gate.
+    Runs on per-rank programs for CUDA devices, where arithmetic costs less than memory traffic. If
+    a residual (the operand of an `nn.save`) can be computed from other residuals by at most 16
+    elementwise operations, it is recomputed from these where the backward pass first reads it. It
+    stays saved if an operation that is not elementwise reads it there: for that, it would have to
+    be stored anyway. Residuals that are recomputed from the same ones share common operations. So
+    of a gated layer, silu(gate) * up, gate and up are saved, and neither the sigmoid nor its
+    product with the gate.
 
     Before:
     ```mlir
@@ -98,12 +96,12 @@ def RecomputeResidualsPass : Pass<"nn-recompute-residuals", "::mlir::ModuleOp"> 
 }
 
 def DedupeKernelsPass : Pass<"nn-dedupe-kernels", "::mlir::ModuleOp"> {
-  let summary = "Merge kernels that compute the same";
+  let summary = "Merge identical kernels";
   let description = [{
-    Runs after `nn-form-kernels`. Of kernels whose functions are equal but for
-    their names, the first stays, and all calls go to it. The rest are numbered again, by
-    first appearance, so that the layers of a deep model call the same few
-    kernels as those of a shallow one.
+    Runs after `nn-form-kernels`. Of kernels whose functions are equal except for their names, the
+    first stays, and all calls refer to it. The remaining kernels are renumbered by first
+    appearance, so that the layers of a deep model call the same few kernels as those of a shallow
+    one.
 
     Before:
     ```mlir

@@ -1,6 +1,6 @@
 // The reference interpreter: executes functions of nn and dist operations with
-// plain loops in double, all ranks of a mesh in lockstep inside one process.
-// Slow, obviously right, the oracle of every test.
+// plain loops in double, all ranks of a mesh in lockstep inside one process. It
+// is slow and simple, and the oracle of every test.
 
 #ifndef CLEAVE_INTERPRETER_INTERPRETER_H
 #define CLEAVE_INTERPRETER_INTERPRETER_H
@@ -15,8 +15,8 @@ namespace cleave {
 /// One tensor per rank; a program without a mesh has one rank.
 using RankTensors = std::vector<Tensor>;
 
-/// Called with every value as it is computed, arguments included; with those of
-/// loops once per trip.
+/// Called with every value as it is computed, arguments included; with values
+/// of loops once per iteration.
 using Observer = llvm::function_ref<void(mlir::Value, const Tensor &)>;
 
 /// Runs `func` on one device. Argument types must be the function's. Errors are
@@ -25,22 +25,24 @@ mlir::FailureOr<std::vector<Tensor>> interpret(mlir::func::FuncOp func,
                                                llvm::ArrayRef<Tensor> arguments,
                                                Observer observe = nullptr);
 
-/// Whether the operation can be executed, regions and what is in them aside.
+/// Whether the interpreter can execute the operation, apart from the operations
+/// in its regions.
 bool hasReferenceSemantics(mlir::Operation *op);
 
-/// Runs the local program `func` on all ranks of `mesh` at once:
+/// Runs the per-rank program `func` on all ranks of `mesh` at once:
 /// `arguments[i][rank]`, and the results alike.
 mlir::FailureOr<std::vector<RankTensors>>
 interpretRanks(mlir::func::FuncOp func, dist::MeshAttr mesh,
                llvm::ArrayRef<RankTensors> arguments);
 
 /// The tiles of `whole` on every rank. Padding is NaN (integers: a value far
-/// out of range), so that a program that reads it shows. Of a partial sharding
-/// the first rank of each group holds the value, the others the identity.
+/// out of range), so that reading it shows in the result. With a partial
+/// sharding the first rank of each group holds the value, the others the
+/// identity.
 RankTensors shardTensor(const Tensor &whole, dist::MeshAttr mesh,
                         dist::ShardingAttr sharding);
 
-/// A tensor put together from the tiles of all ranks.
+/// A tensor assembled from the tiles of all ranks.
 struct Assembled {
   Tensor whole;
   /// The largest difference between two copies of one element; replicas of a

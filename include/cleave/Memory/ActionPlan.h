@@ -10,33 +10,34 @@
 
 namespace cleave::memory {
 
-/// Memory that one value, or several that share it, occupy.
+/// Memory of one value, or of several values that share it.
 struct Storage {
   int64_t bytes = 0;
-  /// Bytes of the value that it was made for; views may reach further.
+  /// Bytes of the value that it was made for; `bytes` is larger if views of the
+  /// value reach beyond it.
   int64_t ownBytes = 0;
   /// Positions in the block; -1: before the first operation.
   int64_t first = -1, last = -1;
-  /// The last one at which it is read before `last`.
+  /// The position of the last read before `last`.
   int64_t beforeLast = -1;
-  /// The buffer of the boundary that it is, or -1.
+  /// Index of its boundary buffer, or -1.
   int64_t boundary = -1;
   /// Read-only: an argument that no result replaces.
   bool constant = false;
   bool argument = false;
   bool scratch = false;
   int64_t offset = -1;
-  /// What a person knows it by.
+  /// Its name in messages.
   std::string name;
 };
 
-/// Where a value lies.
+/// Where a value is stored.
 struct Place {
   int64_t storage = -1;
   int64_t offset = 0; // bytes into the storage
-  /// The same on all ranks.
+  /// Whether the offset is the same on all ranks.
   bool fixed = true;
-  /// Bytes into the storage on the rank where it begins last.
+  /// The largest offset that a rank has.
   int64_t lastOffset = 0;
 };
 
@@ -45,24 +46,25 @@ inline int64_t alignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class ActionPlan {
 public:
-  /// Analyses the function; inserts copies where a result cannot lie where it
-  /// must.
+  /// Analyses the function. Inserts a copy where a result cannot be written to
+  /// its buffer directly.
   static mlir::FailureOr<ActionPlan> create(mlir::func::FuncOp func,
                                             const BoundaryTable &table);
 
-  /// All storages; those that gave way to another have no place of their own.
+  /// All storages. A storage that was merged into another one has no offset of
+  /// its own.
   std::vector<Storage> storages;
   bool isRoot(int64_t storage) const { return parent[storage] == storage; }
   mlir::func::FuncOp func;
 
-  /// The place of a value: storage index and byte offset.
+  /// The storage index and byte offset of a value.
   Place placeOf(mlir::Value value) const;
   /// Index of the command at a position (or of the next one): positions count
   /// all operations, commands only those that do something.
   int64_t commandAt(int64_t position) const { return commands[position]; }
   int64_t numCommands() const { return commands.back(); }
 
-  /// Places transient storages; returns the bytes needed.
+  /// Assigns offsets to transient storages; returns the bytes needed.
   int64_t pack();
 
 private:

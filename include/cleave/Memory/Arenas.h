@@ -10,10 +10,10 @@ namespace cleave {
 /// Bytes of the arenas of a program without stages.
 struct PlannedArenas {
   int64_t state = 0, transient = 0;
-  /// What a rank needs at most.
+  /// The most memory that a rank needs.
   int64_t peak() const { return state + transient; }
 };
-/// Reports a module without them, which rt-plan-memory has not seen.
+/// Reports a module that rt-plan-memory has not planned.
 mlir::FailureOr<PlannedArenas> plannedArenas(mlir::ModuleOp module);
 
 } // namespace cleave

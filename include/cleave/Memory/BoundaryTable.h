@@ -1,4 +1,4 @@
-// The boundary table: what has a name outside of the program.
+// The boundary table: the buffers that have a name outside of the program.
 //
 // Functions of the logical program name their arguments and results with
 // `nn.name` and `nn.role`. A name and role mean one buffer in all functions.
@@ -18,23 +18,24 @@
 namespace cleave {
 
 struct BoundaryBuffer {
-  /// Unique among all; what a host program calls it. The name where it can be:
-  /// a gradient is called `NAME.grad`, a metric `metric.NAME`, a tap
+  /// The name of the buffer in host programs, unique among all. It is `name` if
+  /// possible; a gradient is called `NAME.grad`, a metric `metric.NAME`, a tap
   /// `tap.NAME`.
   std::string buffer;
   std::string name;
   nn::Role role;
   mlir::RankedTensorType type;
-  /// Of the whole tensor; `type` where nothing is split.
+  /// The type of the unsharded tensor; `type` if it is not sharded.
   mlir::RankedTensorType globalType;
   /// Attributes of the argument or result, from all functions together.
   mlir::DictionaryAttr attrs;
   /// Size and place in arena 0, or in a slot of its class, once planned.
   int64_t bytes = 0, offset = -1;
-  /// What lives between actions: its slot class ("recv_f:W"); else empty.
+  /// The slot class of a value that lives between actions ("recv_f:W"); else
+  /// empty.
   llvm::StringRef slot() const;
-  /// Whether a host reads or writes it. A parameter may have slots all the
-  /// same: the first one is what the host sees.
+  /// Whether a host reads or writes the buffer. Of a parameter with slots the
+  /// host sees the first slot.
   bool isVisible() const {
     return slot().empty() || role == nn::Role::Parameter;
   }
@@ -43,13 +44,13 @@ struct BoundaryBuffer {
 class BoundaryTable {
 public:
   /// Reports, on the function, an argument or result without name and role, and
-  /// one whose type or sharding differs from another function's.
-  /// `stage`: of the functions of this stage alone.
+  /// one whose type or sharding differs from another function's. `stage`:
+  /// collects the functions of this stage alone.
   static mlir::FailureOr<BoundaryTable> collect(mlir::ModuleOp module,
                                                 int64_t stage = -1);
 
-  /// What a host sees: of all stages, each name and role once, without what
-  /// only actions hand to each other.
+  /// The buffers that a host sees: of all stages, each name and role once,
+  /// without values that only actions pass to each other.
   static mlir::FailureOr<BoundaryTable> visible(mlir::ModuleOp module);
 
   std::vector<BoundaryBuffer> buffers;

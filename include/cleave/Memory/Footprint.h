@@ -1,4 +1,4 @@
-// What a planned program takes of a rank's memory, by category and by tensor.
+// The memory of a rank that a planned program takes, by category and by tensor.
 
 #ifndef CLEAVE_MEMORY_FOOTPRINT_H
 #define CLEAVE_MEMORY_FOOTPRINT_H
@@ -11,9 +11,9 @@
 namespace cleave {
 
 struct Footprint {
-  /// Each category's own maximum, in bytes. Activations are what commands
-  /// leave for others, workspace is scratch memory of library calls, other the
-  /// inputs, outputs and scalars of the boundary.
+  /// Each category's own maximum, in bytes. Activations are values that one
+  /// command computes for others, workspace is scratch memory of library calls,
+  /// other is inputs, outputs and scalars of the boundary.
   int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0,
           workspace = 0, other = 0;
   /// Bytes of the arenas.
@@ -26,7 +26,7 @@ struct Footprint {
     std::string tensor, kind, source;
     int64_t bytes = 0;
   };
-  /// What is alive then, largest first; adds up to `peak`.
+  /// The tensors that are live then, largest first; they add up to `peak`.
   std::vector<Entry> atPeak;
 };
 
@@ -47,36 +47,36 @@ std::string readableBytes(double bytes);
 /// categories.
 std::string largestGroups(const Footprint &footprint);
 
-/// What would make it fit into `limit` bytes: a number of samples, where the
-/// `batch` (0: not known) is what is too large, or strategies.
+/// What would make the program fit into `limit` bytes: a number of samples, if
+/// the `batch` (0: not known) is too large, or strategies.
 std::string whatWouldFit(const Footprint &footprint, int64_t limit,
                          int64_t batch);
 
-/// Bytes of an element in which parameters, gradients and the optimizer's copy
-/// of the parameters (0: it keeps none) are booked where the program has f32.
+/// Bytes per element that are counted for parameters, gradients and master
+/// weights (0: there are none) where the program has f32.
 struct Booking {
   int64_t parameter = 4, gradient = 4, master = 4;
 };
 
-/// Reads what `rt-plan-memory` has written. Reports a module without it.
+/// Reads the attributes of `rt-plan-memory`. Reports a module without them.
 mlir::FailureOr<Footprint> footprintOf(mlir::ModuleOp module,
                                        const Booking &booking = {});
 
-/// Memory that a rank of a pipeline has.
+/// An arena of a pipeline's rank.
 struct RankArena {
   std::string name;
   int64_t bytes = 0;
   enum {
     Planned,     ///< named buffers, or values of one action: by stage
-    Activations, ///< of the microbatches that are under way
+    Activations, ///< of the microbatches in flight
     Inputs,      ///< of all microbatches of a step
-    Versions,    ///< `count` of the parameters, the first of which is named
+    Versions,    ///< `count` versions of parameters; the first is named
     Gathered,    ///< parameters, from UNSHARD to RESHARD
   } holds = Planned;
   int64_t count = 1;
 };
 
-/// Of a rank that holds these stages of a module of stages.
+/// The footprint of a rank that holds `stages` of a module of stages.
 mlir::FailureOr<Footprint> footprintOfStages(mlir::ModuleOp module,
                                              llvm::ArrayRef<int64_t> stages,
                                              llvm::ArrayRef<RankArena> arenas,

@@ -1,4 +1,4 @@
-// Library commands as the runtime sees them, all but their addresses.
+// Library commands as the runtime's descriptors, without addresses.
 
 #ifndef CLEAVE_MEMORY_LIBRARYCALLS_H
 #define CLEAVE_MEMORY_LIBRARYCALLS_H
@@ -8,7 +8,8 @@
 
 namespace cleave {
 
-/// The runtime's name of an element type; failure for what it does not have.
+/// The runtime's name of an element type; failure for types that it does not
+/// have.
 mlir::FailureOr<program::DType> dtypeOf(mlir::Type element);
 
 /// Sizes, strides and epilogue. Offsets of views are left to the caller.

@@ -6,12 +6,12 @@
 include "mlir/Pass/PassBase.td"
 
 def AddScratchPass : Pass<"rt-add-scratch", "::mlir::ModuleOp"> {
-  let summary = "Give library calls the scratch memory they ask for";
+  let summary = "Give library calls the scratch memory that they need";
   let description = [{
-    Asks the runtime's library (`cleave/workspace.h`) how many bytes each product, attention
-    and convolution needs, and adds them as a last result of i8, whose memory is then
-    planned like any other. A call that the library refuses is an error. The library
-    is that of `device`; no device need be there.
+    Asks the runtime's library (`cleave/workspace.h`) how many bytes of scratch memory each product,
+    attention and convolution needs. The pass adds this memory to the call as a last result of i8,
+    which is planned like any other value. A call that the library refuses is an error. `device`
+    chooses the library; the device need not be present.
 
     Before:
     ```mlir
@@ -31,7 +31,7 @@ def AddScratchPass : Pass<"rt-add-scratch", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"threads", "threads", "int64_t", "1",
-           "Threads of a rank that a call may use; of a CPU">,
+           "CPU: threads of a rank that a call may use">,
     Option<"device", "device", "::cleave::program::Device", "::cleave::program::Device::Cpu",
            "What runs the calls", [{::llvm::cl::values(
              clEnumValN(::cleave::program::Device::Cpu, "cpu", "The host's library"),
@@ -43,28 +43,28 @@ def AddScratchPass : Pass<"rt-add-scratch", "::mlir::ModuleOp"> {
 def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Give every value of the command lists an address";
   let description = [{
-    Works on SSA values, after commands have their final order. A value lives
-    from its command to its last reader; a collective's operands and results
-    from start to wait. Views share their source's memory.
+    Works on SSA values, after commands have their final order. A value is live from its command to
+    its last reader; a collective's operands and results are live from its start to its wait. Views
+    share their source's memory.
 
-    Everything with a name at the boundary (`nn.name` with `nn.role`) has one
-    buffer in arena 0, "state", in all actions. A result with the name and role of an
-    argument takes the argument's buffer: it is computed in place where a command
-    allows it, written there directly where the old content is dead by then, and
-    copied there otherwise. Arguments that no result replaces are never written.
+    Every argument or result (it has `nn.name` and `nn.role`) has one buffer in arena 0, "state", in
+    all actions. A result with the name and role of an argument takes the argument's buffer: it is
+    computed in place if the command allows it, written there directly if the old content is dead by
+    then, and copied there otherwise. Arguments that no result replaces are never written.
 
-    All other values lie in arena 1, "transient", which the actions share:
-    largest first, each in the tightest gap between those alive at the same time,
-    at multiples of 64 bytes. A result of a command that allows it
-    (`nn.inplace` of kernels, all-reduce) takes the memory of an operand that dies there.
+    All other values are in arena 1, "transient", which the actions share. They are placed largest
+    first, each in the tightest gap between the values that are live at the same time, at multiples
+    of 64 bytes. The result of a command that allows it (`nn.inplace` of kernels, all-reduce) takes
+    the memory of an operand that dies there.
 
-    Where the functions of pipeline stages share the module (`pipe.stage`), each
-    stage has arenas of its own, and names are those of the stage. What lives
-    between actions (`pipe.slot`) has a place in a slot of its class; arenas from 2
-    on are one slot each. How many slots there are is for the schedule to say.
+    If the functions of pipeline stages share the module (`pipe.stage`), each stage has arenas and
+    names of its own. A value that lives between actions (`pipe.slot`) has an offset in a slot of
+    its class; each arena from 2 on is one such slot. The schedule decides how many slots a class
+    has.
 
-    Arguments get `rt.buffer = [arena, offset]`, operations `rt.buffers`, the
-    module `rt.arenas`, the sizes (with stages `rt.stages`, by stage, and the classes); functions `rt.lifetimes` of transient memory.
+    Arguments get `rt.buffer = [arena, offset]`, operations get `rt.buffers`. The module gets
+    `rt.arenas`, the sizes (with stages `rt.stages`, by stage, and the classes of slots). Functions
+    get `rt.lifetimes` of their transient memory.
 
     Before:
     ```mlir
@@ -94,17 +94,16 @@ def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
 }
 
 def AlignKernelsPass : Pass<"rt-align-kernels", "::mlir::ModuleOp"> {
-  let summary = "Tell kernels which addresses are less aligned";
+  let summary = "Mark kernels that are launched on less aligned addresses";
   let description = [{
-    Kernels of GPUs read and write 16 bytes at once where an address is a multiple of
-    16, which they take for granted. Planned buffers begin at multiples of 64, but
-    views need not: they lie in other values, and where may depend on the rank. This
-    pass sets `nn.align` on kernels that are launched on such addresses, to what holds
-    for all launches and all ranks.
+    GPU kernels read and write 16 bytes at once, and assume that all addresses are multiples of 16.
+    Planned buffers begin at multiples of 64, but views need not: they begin inside other values, at
+    an offset that may depend on the rank. This pass sets `nn.align` on kernels that are launched on
+    such addresses, to the alignment that holds for all launches and all ranks.
 
-    A kernel that other launches call with aligned addresses is copied, so that those
-    do not become slower: then there are two, whatever the number of launches.
-    Addresses that matter to no wide access (a scalar's) make no copy. Runs after `rt-plan-memory`.
+    If other launches call the kernel with aligned addresses, the kernel is copied, so that these do
+    not become slower. Then there are two kernels, whatever the number of launches. An address that
+    no wide access uses (a scalar's) causes no copy. Runs after `rt-plan-memory`.
 
     Before:
     ```mlir
@@ -132,12 +131,12 @@ def AlignKernelsPass : Pass<"rt-align-kernels", "::mlir::ModuleOp"> {
 }
 
 def CheckFitPass : Pass<"rt-check-fit", "::mlir::ModuleOp"> {
-  let summary = "Refuse a program that needs more memory than there is";
+  let summary = "Refuse a program that needs more memory than a rank has";
   let description = [{
-    Compares the planned arenas with `limit`, and, where they are larger, fails with the
-    largest categories, what would fit, and the largest tensors that are alive at the peak. The IR does not change. Runs
-    after `rt-plan-memory`. Modules of pipeline stages pass: their memory is
-    known once the schedule is laid over them.
+    Compares the planned arenas with `limit`. If they are larger, the pass fails with the largest
+    categories, what would fit, and the largest tensors that are live at the peak. The IR does not
+    change. Runs after `rt-plan-memory`. Modules of pipeline stages pass: their memory is only known
+    together with the schedule.
 
     Before and After:
     ```mlir
@@ -147,7 +146,7 @@ def CheckFitPass : Pass<"rt-check-fit", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"limit", "limit", "int64_t", "0", "Bytes of memory of a rank; 0: no limit">,
-    Option<"batch", "batch", "int64_t", "0", "Samples of a step, for what is said; 0: not known">,
+    Option<"batch", "batch", "int64_t", "0", "Samples of a step, for the message; 0: not known">,
   ];
 }
 

@@ -1,4 +1,4 @@
-// What a person knows an operation by.
+// Names of operations for messages.
 
 #ifndef CLEAVE_MEMORY_SOURCE_H
 #define CLEAVE_MEMORY_SOURCE_H
@@ -10,12 +10,12 @@
 namespace cleave {
 
 /// The first name in the operation's location (a node of the model's graph as
-/// describeLocation says it, a parameter); else the operation's own name. The
-/// model's path is none.
+/// describeLocation says it, or a parameter), without the path of the model;
+/// else the name of the operation, such as "rt.gemm".
 std::string sourceOf(mlir::Operation *op);
 
-/// The same for an operation that does the same to several things: "a", "a, b",
-/// "a and 5 others".
+/// The sources of an operation that was merged from several: "a", "a, b", "a
+/// and 5 others".
 std::string sourcesOf(mlir::Operation *op);
 
 } // namespace cleave

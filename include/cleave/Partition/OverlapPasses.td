@@ -1,4 +1,4 @@
-//===- OverlapPasses.td - what hides messages behind computing -----*- tablegen -*-===//
+//===- OverlapPasses.td - overlap of communication and compute ----*- tablegen -*-===//
 
 #ifndef CLEAVE_PARTITION_OVERLAPPASSES_TD
 #define CLEAVE_PARTITION_OVERLAPPASSES_TD
@@ -6,16 +6,18 @@
 include "mlir/Pass/PassBase.td"
 
 def DistChunkProductsPass : Pass<"dist-chunk-products", "::mlir::ModuleOp"> {
-  let summary = "Cut products that are waited for, or that wait, into pieces";
+  let summary = "Decompose exposed collectives and their products into chunks that overlap";
   let description = [{
-    On local programs: where products read what is gathered, or give what is summed over
-    ranks, and a rank has nothing else to compute meanwhile, collective and products are cut
-    along a dimension that both leave alone: while one piece is computed, the next one is gathered, or
-    the last one is summed (Wang et al., "Overlap Communication with Dependent Computation via
-    Decomposition in Large Deep Learning Models", ASPLOS 2023, for rings). Into two or four pieces, by the
-    model of links and products in `cluster`, where that saves a tenth of the collective's time, the pieces' latencies
-    add no more than half of it, and they lie contiguously. Gradients of matrices, which can be computed while later
-    collectives are waited for, are set against these.
+    Runs on per-rank programs. It decomposes an exposed collective (a gather that products read, or a
+    reduction of a product) and its products into chunks, along a dimension that all of them leave alone.
+    While one chunk is computed, the next chunk is gathered, or the previous one is reduced (Wang et al.,
+    "Overlap Communication with Dependent Computation via Decomposition in Large Deep Learning Models",
+    ASPLOS 2023, for rings). Products that lead only to weight gradients can hide a later collective; a
+    collective that they hide is not decomposed.
+
+    The pass uses two or four chunks if the cost model of `cluster` says that this saves a tenth of the
+    collective's time, the latencies of the chunks add no more than half of it, and chunks are contiguous in
+    memory.
 
     Before:
     ```mlir
@@ -49,14 +51,13 @@ def DistChunkProductsPass : Pass<"dist-chunk-products", "::mlir::ModuleOp"> {
 }
 
 def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
-  let summary = "Compute what needs no rows while rows travel to experts and back";
+  let summary = "Move independent compute into the exchange of rows with experts";
   let description = [{
-    On local programs: in front of the first reader of rows that `dist.all_to_all_v`
-    brings, what comes later and does not need them is computed: experts that all
-    tokens share, and gradients of matrices on the way back. So much of it as takes, by
-    the model of links and of products, as long as the exchange; only library
-    calls, and what they need, move. `rt-split-async` then starts the exchange in
-    front of it and ends it behind.
+    Runs on per-rank programs. It moves later operations that do not depend on an exchange of rows
+    (`dist.all_to_all_v`) to before the first reader of the exchange: shared experts, and weight gradients
+    in the backward pass. Only library calls and the operations that they need move, until they take as long
+    as the exchange by the models of links and products. `rt-split-async` then starts the exchange before
+    them and waits for it after them.
 
     Before:
     ```mlir
@@ -87,14 +88,13 @@ def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
 }
 
 def DistBucketPass : Pass<"dist-bucket", "::mlir::ModuleOp"> {
-  let summary = "Send fewer messages";
+  let summary = "Merge collectives into buckets";
   let description = [{
-    On local programs: independent collectives of one kind, group and purpose
-    become one message where nothing has to wait for it longer than for the last of
-    them. A bucket has at most `bucket` bytes; 0: as many as take 20 times the
-    latency of the group's links, by `cluster`, but 256 KiB to 25 MiB, so that the
-    next one can be under way while others compute. Order of collectives is the same
-    on all ranks, before and after.
+    Runs on per-rank programs. Independent collectives of one kind, group and purpose become one, unless an
+    operation that reads one of them would have to wait for a later one. A bucket has at most `bucket`
+    bytes. With 0 it has as many bytes as take 20 times the start-up latency of the group's links, by
+    `cluster`, but at least 256 KiB and at most 25 MiB: while one bucket is sent, the next is computed. The
+    order of collectives is the same on all ranks, before and after.
 
     Before:
     ```mlir
@@ -108,7 +108,7 @@ def DistBucketPass : Pass<"dist-bucket", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"bucket", "bucket", "int64_t", "0", "Largest message in bytes; 0: by the links.">,
+    Option<"bucket", "bucket", "int64_t", "0", "Largest bucket in bytes; 0: chosen by the links.">,
     Option<"cluster", "cluster", "std::string", "\"\"", "cluster.toml; empty: the defaults.">
   ];
   // The rules of arith and math come with nn.

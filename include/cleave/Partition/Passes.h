@@ -1,4 +1,4 @@
-//===- Passes.h - from shardings to the program of one rank -----*- C++ -*-===//
+//===- Passes.h - from shardings to per-rank programs -----------*- C++ -*-===//
 
 #ifndef CLEAVE_PARTITION_PASSES_H
 #define CLEAVE_PARTITION_PASSES_H
@@ -15,34 +15,33 @@ namespace cleave {
 #include "cleave/Partition/Passes.h.inc"
 
 struct PartitionOptions {
-  /// Tell where every sharding came from.
+  /// Report where every sharding came from.
   bool remarks = false;
-  /// Axes over which gathered parameters, and activations, stay from the
+  /// Axes over which parameters, and activations, stay gathered from the
   /// forward to the backward pass.
   llvm::SmallVector<std::string> keepParameters, keepActivations;
-  /// Axes along which gathered dimensions go round tile by tile where
-  /// operations can take them so.
+  /// Axes over which dist-decompose replaces gathers by rings.
   llvm::SmallVector<std::string> rings;
   /// auto | ring | gather: see dist-decompose.
   std::string ringPlan = "auto";
-  /// The axis over which experts lie: rows go to them where they would be
-  /// gathered.
+  /// The axis over which experts are sharded: instead of gathering their
+  /// matrices, rows are dispatched to them.
   std::string experts;
-  /// Room for rows there: see dist-dispatch-experts.
+  /// Size of buffers for these rows: see dist-dispatch-experts.
   double maxLoad = 2.0;
   /// auto | direct | hierarchical: see dist-dispatch-experts.
   std::string exchange = "auto";
-  /// Whether products that are waited for, or wait, are cut: see
+  /// Whether exposed collectives and their products are cut into chunks: see
   /// dist-chunk-products.
   bool chunks = false;
   /// A cluster.toml that reshards are planned for; "": the defaults.
   std::string cluster;
-  /// Adds passes behind the propagation of shardings, and before messages are
-  /// merged.
+  /// Add passes after the propagation of shardings, and before collectives are
+  /// merged into buckets.
   std::function<void(mlir::OpPassManager &)> afterPropagation, beforeBuckets;
 };
 
-/// From constraints to verified local programs: propagate, plan, partition,
+/// From constraints to verified per-rank programs: propagate, plan, partition,
 /// combine, choose residuals, bucket, verify.
 void buildPartitionPipeline(mlir::OpPassManager &passes,
                             const PartitionOptions &options = {});

@@ -1,4 +1,4 @@
-//===- Passes.td - from shardings to the program of one rank -----*- tablegen -*-===//
+//===- Passes.td - from shardings to per-rank programs ----------*- tablegen -*-===//
 
 #ifndef CLEAVE_PARTITION_PASSES_TD
 #define CLEAVE_PARTITION_PASSES_TD
@@ -6,20 +6,20 @@
 include "mlir/Pass/PassBase.td"
 
 def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
-  let summary = "Spread shardings to all values, to a fixed point";
+  let summary = "Propagate shardings to all values, to a fixed point";
   let description = [{
-    Before: some arguments, results and `dist.constrain` carry shardings. After:
-    every argument, result and operation has a closed `dist.sharding`, the same for
-    one name in all functions.
+    Before: some arguments, results and `dist.constrain` operations carry shardings. After: every
+    argument, result and operation has a closed `dist.sharding`. Ports of the same name and role have the
+    same sharding in all functions.
 
-    Works on factors (see ShardingRule.h): a factor that is split in one tensor of
-    an operation is split in all of them, as far as their dimensions are open
-    and the axis is free there. What keeps tensors alike goes first, then what moves
-    elements, then contractions; shardings of priority 0 go before those of 1. Where
-    two tensors disagree, each keeps its own, and what is spread further is what makes
-    the operation's tensors move the fewest bytes. The order of operations does not matter.
-    Constants and index grids take no part: they are emitted anew for each layout.
-    Which axes are gathered or left partial is decided by `dist-plan-ops`.
+    The pass works on the factors of sharding rules (ShardingRule.h). If a factor is sharded in one tensor
+    of an operation, it becomes sharded in the operation's other tensors, as far as their dimensions are
+    open and do not use the axis already. Elementwise operations propagate first, then operations that
+    move elements, then contractions. Shardings of priority 0 propagate before those of priority 1. If two
+    tensors disagree, each keeps its own sharding; the one that makes the operation's tensors move the
+    fewest bytes propagates further. The result does not depend on the order of operations. Constants and
+    index grids take no part: they are emitted again for each layout. `dist-plan-ops` decides which axes
+    are gathered or left partial.
 
     Before:
     ```mlir
@@ -42,28 +42,28 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"remarks", "remarks", "bool", "false",
-           "Tell for every split dimension where its sharding came from.">
+           "Report for every sharded dimension where its sharding came from.">
   ];
   // The rules of arith and math come with nn.
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
 def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
-  let summary = "Hand values from stage to stage in tiles where that is cheaper";
+  let summary = "Send values between pipeline stages in tiles where that is cheaper";
   let description = [{
-    On a stage of a pipeline, between `dist-propagate` and `dist-plan-ops`. A value
-    that crosses stages (roles activation and cotangent) and is the same on several
-    ranks of a stage would be sent whole by each. Instead each can send a tile,
-    which the receivers gather. That is chosen where the model of docs/cluster.md
-    gives it less time: the tile over the link between the stages and the gather
-    over the links of its axes, against the whole over the link between the stages.
-    Tiles never need padding; of the dimensions that divide, the outermost is split.
+    Runs on a stage of a pipeline, between `dist-propagate` and `dist-plan-ops`. Activations and
+    cotangents cross stages. If such a value is replicated over several ranks of a stage, each rank would
+    send all of it. Instead, each rank can send a tile, and the receivers gather the tiles. The pass
+    chooses tiles where the model of docs/cluster.md says that this takes less time: the tile over the
+    link between the stages plus the gather over the links of its axes, against the unsharded value over
+    the link between the stages. Tiles never need padding; the outermost dimension that divides evenly is
+    sharded.
 
-    After: the argument or result has the sharding of the tiles, and `pipe.inside`
-    says how it lies inside the stage. One constraint gathers an argument for all
-    that read it; what only passes through, or is added to what leaves, stays in
-    tiles. What nothing else reads is asked for in tiles, so that its sum can be
-    scattered at once. Both stages decide alike. A remark tells of each value sent.
+    After: the argument or result has the sharding of the tiles, and `pipe.inside` is its sharding inside
+    the stage. One constraint gathers an argument for all its readers. A value that the stage only passes
+    on, or adds to a result in tiles, stays in tiles. A result without other readers is computed in tiles,
+    so that its all-reduce can become a reduce-scatter. Both stages make the same choice. A remark reports
+    each result that is sent in tiles.
 
     Before, with slow links between the stages:
     ```mlir
@@ -93,9 +93,9 @@ def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"previous", "previous", "std::string", "\"\"",
-           "Class of the link to the stage before; none: it is on the same rank.">,
+           "Class of the link to the previous stage; empty: that stage is on the same rank.">,
     Option<"next", "next", "std::string", "\"\"",
-           "Class of the link to the stage after; none: it is on the same rank.">,
+           "Class of the link to the next stage; empty: that stage is on the same rank.">,
     Option<"cluster", "cluster", "std::string", "\"\"",
            "A cluster.toml with the links; none: defaults.">
   ];
@@ -103,19 +103,18 @@ def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
 }
 
 def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
-  let summary = "Choose for each operation the axes of its factors";
+  let summary = "Choose the mesh axes of the factors of each operation";
   let description = [{
-    Before: every value has a sharding. After: every operation has a `dist.plan`:
-    `factors` lists the axes of each factor of its rule, from which follow the
-    layouts that its operands must have and those in which results appear;
-    `carry` lists the axes over which it takes operands partial and gives
-    results partial. The `dist.sharding` of a result that stays partial says so.
+    Before: every value has a sharding. After: every operation has a `dist.plan`. Its `factors` lists the
+    axes of each factor of the operation's sharding rule; they determine the layouts that the operands
+    must have and the layouts in which results are computed. `carry` lists the axes over which the
+    operation reads partial operands and gives partial results; the `dist.sharding` of such a result says
+    so.
 
-    Where the tensors of an operation agree there is one choice. Elsewhere all
-    assignments of axes to factors are weighed: bytes that the operands' and
-    results' reshards send, against the work that is not divided. Addends pass
-    through linear operations as long as no one else reads them, so that sums of
-    several partial values are reduced once.
+    If the tensors of an operation agree, there is one choice. Otherwise the pass weighs all assignments
+    of axes to factors: the bytes sent to reshard operands and results, against the compute that is
+    replicated. Partial sums pass through linear operations if nothing else reads them: a sum of several
+    is reduced once.
 
     Before:
     ```mlir
@@ -131,7 +130,7 @@ def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"remarks", "remarks", "bool", "false",
-           "Tell of every result that is a sum (maximum, minimum) of parts where that comes from, "
+           "Report for every partial result (sum, maximum, minimum) why it is partial, "
            "and where it is reduced.">,
     Option<"cluster", "cluster", "std::string", "\"\"",
            "A cluster.toml with the links that reshards are planned for; none: defaults.">
@@ -141,18 +140,17 @@ def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
 }
 
 def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
-  let summary = "Rewrite functions into the program of one rank";
+  let summary = "Rewrite functions into per-rank (SPMD) programs";
   let description = [{
-    Before: plans and shardings on every operation, values of logical shape. After:
-    values have the shapes of tiles, and every movement of data is an
-    explicit collective. Arguments and results keep `dist.sharding` and gain
-    `dist.global_type`, the type of the whole tensor. `dist.constrain` is gone.
+    Before: every operation has a plan and a sharding, and values have their global shapes. After: values
+    have the shapes of tiles, and every movement of data is an explicit collective. Arguments and results
+    keep `dist.sharding` and gain `dist.global_type`, the type of the unsharded tensor. `dist.constrain`
+    is gone.
 
-    Each operation emits its own local form (ShardingRuleInterface::planLocal).
-    Between the layout that a value has and the one that a reader needs stands a
-    reshard, shared by readers of the same layout. Reshards are planned by a search
-    over layouts under the cost model of docs/cluster.md. A gather of an activation
-    that no constraint asked for is reported as a remark with size and source.
+    Each operation emits its own per-rank form (ShardingRuleInterface::planLocal). If a reader needs
+    another layout than its operand has, a reshard precedes it; readers that need the same layout share
+    the reshard. A search over layouts plans reshards under the cost model of docs/cluster.md. A remark
+    reports each gather of an activation that no constraint asked for, with its size and source.
 
     Before:
     ```mlir
@@ -177,55 +175,49 @@ def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
     Option<"cluster", "cluster", "std::string", "\"\"",
            "A cluster.toml with the links that reshards are planned for; none: defaults.">,
     Option<"largerTiles", "larger-tiles", "bool", "false",
-           "Reshards may pass through tiles larger than the larger of source and target.">
+           "Allow reshards through layouts whose tiles are larger than those of source and target.">
   ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect",
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
 
 def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
-  let summary = "Prove that a local program treats every value as what it is";
+  let summary = "Prove that a per-rank program treats partial, sharded and replicated values correctly";
   let description = [{
-    Knows for every value and mesh axis whether the ranks along it hold the same
-    value, tiles of one dimension, addends (or candidates of a maximum or
-    minimum), or simply different values; and of axes that split one dimension,
-    which comes first. Changes nothing; runs after `dist-partition`, and again
-    after the passes that change communication.
+    The analysis knows for every value and mesh axis whether the ranks along the axis hold the same value,
+    tiles of one dimension, partial sums (or candidates of a maximum or minimum), or simply different
+    values. If several axes shard one dimension, it knows their order. It runs after `dist-partition` and
+    after passes that change communication, and changes nothing.
 
-    Errors: a partial value read by an operation that is not linear in it, or added
-    to one that is not partial; a reduction over an axis on which its operand is not
-    partial, or of another kind; operands split on different dimensions by one
-    axis, or by axes in different orders; tiles combined with what is whole; tiles
-    gathered in another order than they were cut; a result that is not as its
-    `dist.sharding` says.
+    Errors: a partial value is read by an operation that is not linear in it, or added to a value that is
+    not partial; a reduction over an axis over which its operand is not partial, or is partial by another
+    kind of reduction; operands sharded on different dimensions by one axis, or by axes in different
+    orders; tiles combined with an unsharded value; tiles gathered in another order than they were sliced;
+    a result that differs from its `dist.sharding`.
 
-    Of each dimension whose tiles do not cut it evenly it knows how many elements
-    the whole has, which axes number the tiles, and what the padding of the last
-    tiles holds. Errors: padding that is combined (summed, searched for a maximum,
-    read by index, read as part of a row) and does not hold the identity of that
-    combination; padding that a concatenation, a pad, a reshape or a reversal would
-    put between elements; a mask of another size, tile, dimension or order of axes
-    than the tensor has; a mask where there is no padding; wholes of two sizes in
-    one operation, at a result, or from one trip of a loop to the next.
+    For each dimension that tiles do not divide evenly, the analysis knows the global size, the axes that
+    number the tiles, and the value of the padding in the last tiles. Errors: padding that is combined
+    (summed, searched for a maximum, read by index, read as part of a row) and is not the identity of that
+    combination; padding that a concatenation, a pad, a reshape or a reversal would put between elements;
+    a mask of another size, tile, dimension or order of axes than the tensor has; a mask where there is no
+    padding; two global sizes in one operation, at a result, or between two iterations of a loop.
 
-    Not proved, but found by execution (`cleave check`): that a window begins where
-    it should and that its `whole` is the size of what is computed from it; that a
-    collective-permute sends each tile to the rank that wants it, where no padding
-    tells; that what is computed from a tile's offset (other than masks and indices
-    into padded tables) is right; and whether a constant is a tile or the whole.
+    Not proved, but found by execution (`cleave check`): that a window begins where it should and that its
+    `whole` is the size of the result computed from it; that a collective-permute sends each tile to the
+    rank that needs it, unless padding gives a mistake away; that values computed from a tile's offset
+    (other than masks and indices into padded tables) are right; and whether a constant is a tile or
+    unsharded.
 
-    Nothing is claimed of padding where the program does not tell the size: of
-    scatters into a table, of reshapes of tiles of one element, of dimensions that
-    merge such tiles with others, of a `dist.slice` of tiles that do not nest in
-    those that they are cut of, of arguments without `dist.global_type`, and of what
-    is computed from one of these. What padding holds is forgotten by all that
-    computes with it, and where a loop or a branch carries it. Of a product with a
-    masked operand the other one must be masked as well if it is padded there;
-    where it is not known to be, its elements are taken to be finite.
+    Nothing is claimed of padding where the program does not tell the size: for scatters into a table,
+    reshapes of tiles of one element, dimensions that merge such tiles with others, a `dist.slice` whose
+    tiles do not nest in the tiles that it slices, arguments without `dist.global_type`, and values
+    computed from one of these. The value of padding becomes unknown when it is computed with, and when a
+    loop or a branch carries it. If one operand of a product is masked, the other one must be, too, where
+    it is known to be padded; otherwise its elements are assumed finite.
 
     Before and After are the same. With the first dimension of %x split:
     ```mlir
-    // Refused: exp of addends.
+    // Refused: exp of partial sums.
     %0 = nn.reduce sum %x dims = [0] : tensor<2x6xf32> -> tensor<6xf32>
     %1 = math.exp %0 : tensor<6xf32>
     ```
@@ -235,13 +227,13 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
 }
 
 def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
-  let summary = "Send smaller messages, and none twice";
+  let summary = "Shrink collectives, and remove redundant ones";
   let description = [{
-    On local programs: an all-reduce of which only this rank's tile is read becomes
-    a reduce-scatter; a gather of which a rank reads its own tile, and
-    tiles of a whole that are gathered again, are gone; equal collectives of a
-    block are shared. In loops and branches, too. What is gathered in the forward pass is not kept for the
-    backward pass by that: there the operand is another one (a saved value).
+    Runs on per-rank programs, in loops and branches, too. An all-reduce of which a rank reads only its
+    own tile becomes a reduce-scatter. A gather of which a rank reads only its own tile is removed, and so
+    is a slice into tiles that are gathered again. Equal collectives of a block are merged. That does not
+    keep a value gathered in the forward pass alive for the backward pass: the gather there has another
+    operand (a saved value).
 
     Before:
     ```mlir
@@ -258,17 +250,16 @@ def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
 }
 
 def DistSplitStreamPass : Pass<"dist-split-stream", "::mlir::ModuleOp"> {
-  let summary = "Compute with the tile that a rank has instead of gathering the tiles";
+  let summary = "Compute on the local tile of a dimension instead of gathering it (split-KV)";
   let description = [{
-    On local programs that are proved: an operation that can take a dimension tile
-    by tile (StreamingInterface: attention and its derivative, along the keys),
-    reads it gathered, and is given the same otherwise on all ranks that gathered
-    it: few queries, which every rank has, and many keys. Each rank computes with its
-    own tile, and partial results are combined over the ranks (split-KV, as in
-    Flash-Decoding; Dao et al., 2023). What the operation reads whole beside them is cut to
-    the part of the tile. A result that has the dimension, of which each rank took
-    its tile, is that tile. Ranks send the results twice in place of the tiles, and
-    compute a P-th; where that is modelled to be slower, tiles are gathered.
+    Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites an operation that can
+    process a dimension tile by tile (StreamingInterface: attention and its derivative, along the keys) if
+    the operation reads that dimension gathered and its other operands are the same on all ranks of the
+    gather: few queries, replicated, and many keys, sharded. Each rank computes with its own tile, and the
+    partial results are combined over the ranks (split-KV, as in Flash-Decoding; Dao et al., 2023). Other
+    operands that have the dimension unsharded are sliced to the tile. A result with that dimension, of
+    which each rank read only its tile, is computed as that tile. With P ranks, each computes 1/P of the
+    operation and sends the results twice instead of the tiles, unless gathering is modelled to be faster.
 
     Before:
     ```mlir
@@ -280,7 +271,7 @@ def DistSplitStreamPass : Pass<"dist-split-stream", "::mlir::ModuleOp"> {
     }
     ```
 
-    After, in short (elementwise operations stand as formulas):
+    After, in short (elementwise operations as formulas):
     ```
     %o, %lse = nn.attention %q, %k, %k
     %m = dist.all_reduce max %lse over @m {"r"} purpose activation
@@ -297,25 +288,23 @@ def DistSplitStreamPass : Pass<"dist-split-stream", "::mlir::ModuleOp"> {
 }
 
 def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
-  let summary = "Send the tiles of a gathered dimension round instead of gathering them";
+  let summary = "Pass tiles round a ring of ranks instead of gathering them (ring attention)";
   let description = [{
-    On local programs that are proved: an operation that can take a dimension tile
-    by tile (StreamingInterface: attention and its derivative, along the keys) and
-    reads it gathered gets the tiles one after the other: in every round each rank
-    computes with the tile that it has and passes it on to the next rank (Liu et
-    al., 2023, ring attention). The tile for the next round is sent before the round
-    is computed, so that it can be on its way meanwhile; no rank holds more than
-    two. What the operation reads whole beside them (positions, segments, masks,
-    bias) is cut to the part of the tile's owner. Partial results are combined as
-    they come. A result that has the dimension and was scattered goes round with the
-    tiles and is added up; every rank keeps its own first part, so that it moves
-    one round less. With P ranks and tiles of K bytes a rank sends (P - 1) K forward,
-    and 2 (P - 1) K backward. Where positions are indices and a window ends before
-    some tiles, these rounds are left out.
+    Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites an operation that can
+    process a dimension tile by tile (StreamingInterface: attention and its derivative, along the keys)
+    and reads that dimension gathered. In every round each rank computes with the tile that it has and
+    passes the tile on to the next rank (ring attention; Liu et al., 2023). The tile for the next round is
+    sent before the round is computed, so that the transfer overlaps with it; no rank holds more than two
+    tiles. Other operands that have the dimension unsharded (positions, segments, masks, bias) are sliced
+    to the part of the tile's owner. Partial results are combined in each round. A result that has the
+    dimension and was reduce-scattered accumulates while it travels round the ring; each rank keeps its
+    own contribution and adds it last, which saves one round. With P ranks and tiles of K bytes a rank
+    sends (P - 1) K bytes in the forward and 2 (P - 1) K in the backward pass. If positions are indices
+    and a window does not reach some tiles, their rounds are left out.
 
-    `plan` = auto leaves a dimension gathered where that is modelled to be faster
-    (short messages, whose latency the computation of a round does not hide) and what is
-    gathered takes no more memory than the operation's other operands and results.
+    `plan` = auto keeps the gather if it is modelled to be faster (short messages, whose latency the
+    compute of a round does not hide) and the gathered operand takes no more memory than the operation's
+    other operands and results.
 
     Before:
     ```mlir
@@ -337,42 +326,39 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    ListOption<"axes", "axes", "std::string", "Mesh axes along which tiles go round; none: all.">,
-    Option<"plan", "plan", "std::string", "\"ring\"", "auto | ring | gather: round, gathered, or what is better.">,
+    ListOption<"axes", "axes", "std::string", "Mesh axes along which tiles may go round a ring; none: all.">,
+    Option<"plan", "plan", "std::string", "\"ring\"", "auto | ring | gather; auto: what is modelled to be faster.">,
     Option<"cluster", "cluster", "std::string", "\"\"", "A cluster.toml with the links; none: defaults.">,
   ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
 def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> {
-  let summary = "Send rows to the ranks of the matrices that they choose";
+  let summary = "Dispatch rows to the ranks of the experts that they choose (expert parallelism)";
   let description = [{
-    On local programs that are proved: `nn.grouped_dot` whose matrices are gathered
-    over `axis`, and `nn.grouped_outer` whose result is scattered over it. Instead
-    of the matrices, rows move: each rank sends its rows to the ranks of the
-    matrices that they choose (`dist.plan_rows`, `dist.all_to_all_v`, counts first), the
-    product is computed there with the tile of matrices, and the result comes back
-    to the rows' places (expert parallelism; Lepikhin et al., 2020). What is sent
-    are the rows alone.
+    Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites each `nn.grouped_dot`
+    whose matrices are gathered over `axis`, and each `nn.grouped_outer` whose result is scattered over
+    it. Instead of the matrices, the slots' rows move (expert parallelism; Lepikhin et al., 2020): each
+    rank dispatches its rows to the ranks of the experts that they chose (`dist.plan_rows`, then
+    `dist.all_to_all_v`, the counts first). The product is computed there with the tile of matrices, and
+    its results return to the slots of the rows' owners. Only rows are sent, no padding.
 
-    A buffer has places for `max-load` times the rows that one rank sends another
-    where rows choose ranks alike. What is beyond goes in further rounds, as many
-    as can be needed, written out: none is ever dropped. Ranks tell each other all
-    counts, so that all know which rounds nobody needs. What the backward pass reads
-    of the first round is kept there; of further rounds it is sent and computed again.
+    A buffer holds `max-load` times the rows that one rank sends another when routing is balanced. Rows
+    beyond that are sent in further rounds. The program has as many rounds as any routing can need, so no
+    row is ever dropped. Ranks exchange all counts, so that they agree on which rounds to skip. Rows of
+    the first round that the backward pass reads are saved at the expert; rows of further rounds are sent
+    and recomputed in the backward pass.
 
-    Rows stay where they are between products: what is computed from results element
-    by element, and read by another product of the same choice, is computed
-    there; sums of results come back as one; what the backward pass reads is kept
-    there. So a gated layer of experts exchanges rows twice forward (in front of
-    the first products, behind the last) and twice backward. Rows of padding, whose
-    ids a mask has replaced by -1, are not sent.
+    Rows stay at the experts between products: elementwise operations on results are computed there if
+    another product with the same choice reads them, sums of results are combined as one, and residuals
+    are saved there. So a gated layer of experts exchanges rows twice in the forward pass (before the
+    first products and after the last one) and twice in the backward pass. Rows of padding, whose ids a
+    mask has replaced by -1, are not sent.
 
-    Where `axis` has links of two classes (`within` of the mesh), `exchange` says
-    whether rows go to each rank directly or in two steps, between nodes and then
-    within one; `auto` takes the one that the links of `cluster` make faster. For two
-    steps the collectives are written over the two parts of the axis, and what the
-    first step makes is dispatched by the second.
+    If `axis` has links of two classes (`within` of the mesh), `exchange` says whether rows are sent
+    directly to each rank or in two steps, between nodes and then within the node; `auto` takes what is
+    faster by the links of `cluster`. With two steps, the collectives are over the two parts of the axis:
+    the second step dispatches the rows of the products that the first step has created.
 
     Before:
     ```mlir
@@ -397,26 +383,26 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
     ```
   }];
   let options = [
-    Option<"axis", "axis", "std::string", "\"expert\"", "Mesh axis over which matrices lie">,
-    Option<"maxLoad", "max-load", "double", "2.0", "Room for rows, in balanced shares">,
+    Option<"axis", "axis", "std::string", "\"expert\"", "Mesh axis over which the experts' matrices are sharded">,
+    Option<"maxLoad", "max-load", "double", "2.0", "Rows that a buffer holds, as a multiple of the rows of balanced routing">,
     Option<"exchange", "exchange", "std::string", "\"auto\"",
            "Over links of two classes: auto, direct or hierarchical">,
     Option<"cluster", "cluster", "std::string", "\"\"",
-           "A cluster.toml that `auto` weighs; empty: the defaults">,
+           "A cluster.toml with the links, for `auto`; empty: the defaults">,
   ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
 def DistSortRowsPass : Pass<"dist-sort-rows", "::mlir::ModuleOp"> {
-  let summary = "Put rows in the order of the matrices that they choose";
+  let summary = "Sort rows by the matrices that they choose";
   let description = [{
-    On local programs: rows that `nn.grouped_dot` and `nn.grouped_outer` read are put in
-    the order of their ids once for all products with the same ids (`dist.sort_rows`), so
-    that the rows of a matrix lie together. What is computed between products, element by
-    element, is computed in that order, and only what is read elsewhere is put back.
-    Rows of slots that share a token's values are read from the token. No number
-    changes: a row is computed as before, and sums over the rows of a matrix keep their
-    order (the permutation of Megablocks; Gale et al., 2022).
+    Runs on per-rank programs. The rows that `nn.grouped_dot` and `nn.grouped_outer` read are sorted by
+    their ids, so that the rows of one matrix are adjacent (the permutation of MegaBlocks; Gale et al.,
+    2022). All products with the same ids share one sort (`dist.sort_rows`). Elementwise operations
+    between the products work in sorted order; only values with other readers are put back in the original
+    order. If several slots of a token have the same row, the rows are gathered from the token. Numerical
+    results do not change: rows are computed as before, and sums over the rows of a matrix keep their
+    order.
 
     Before:
     ```mlir
@@ -450,21 +436,19 @@ def DistSortRowsPass : Pass<"dist-sort-rows", "::mlir::ModuleOp"> {
 def ChooseResidualsPass : Pass<"nn-choose-residuals", "::mlir::ModuleOp"> {
   let summary = "Decide how long gathered values live";
   let description = [{
-    On local programs. A parameter (or constant) that lies split is gathered right
-    before the first operation that reads it, with the placements that lie
-    between. One that is read in the forward and in the backward pass is
-    gathered twice, and dropped in between: the first gather serves the readers
-    before the longest time in which nobody reads it, the second those
-    after it. Its operand is an `nn.rematerialize` that waits for what its first reader
-    waits for. A parameter whose value the backward pass does not read (a bias) is
-    gathered once.
+    Runs on per-rank programs. A sharded parameter (or constant) is gathered right before the first
+    operation that reads it; views of it are moved there, too. A parameter that both the forward and the
+    backward pass read is gathered twice and freed in between. The second gather serves the readers after
+    the longest interval without a reader, the first gather those before it. The operand of the second
+    gather is an `nn.rematerialize` that waits for a value that its first reader also needs. A parameter
+    that the backward pass does not read (a bias) is gathered once.
 
-    `keep-parameters` names axes over which parameters are gathered once and stay
-    (FSDP without resharding after the forward pass). `keep-activations` names axes
-    over which a gathered activation is saved whole, instead of the tile that the
-    backward pass would gather again.
+    `keep-parameters` names axes over which parameters are gathered once and stay gathered (FSDP without
+    resharding after the forward pass). `keep-activations` names axes over which an activation is saved
+    gathered, instead of as a tile that the backward pass would gather again.
 
-    Forward is what the saved values and the results other than gradients need.
+    The forward pass is all that the saved values, and the results other than gradients and cotangents,
+    depend on.
 
     Before:
     ```mlir
@@ -490,7 +474,7 @@ def ChooseResidualsPass : Pass<"nn-choose-residuals", "::mlir::ModuleOp"> {
     ListOption<"keepParameters", "keep-parameters", "std::string",
                "Axes over which parameters are gathered once.">,
     ListOption<"keepActivations", "keep-activations", "std::string",
-               "Axes over which activations are saved as they were gathered.">,
+               "Axes over which activations are saved gathered.">,
   ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }

@@ -1,7 +1,7 @@
-// What a rank of a pipeline does at one place of its list, in the grammar of
-// the CSV files of torch.distributed.pipelining: `0F3` is the forward pass of
-// stage 0 on microbatch 3, `1SEND_F3` sends its result on, `0UNSHARD` gathers
-// the parameters of stage 0.
+// One entry in the list of a pipeline's rank, in the grammar of the CSV files
+// of torch.distributed.pipelining: `0F3` is the forward pass of stage 0 on
+// microbatch 3, `1SEND_F3` sends its result on, `0UNSHARD` gathers the
+// parameters of stage 0.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -17,7 +17,7 @@
 
 namespace cleave::pipeline {
 
-// What can fail returns a value or the reason why there is none.
+// Functions that can fail return a value or an error.
 using Error = ConfigError;
 template <typename T> using Result = ConfigResult<T>;
 
@@ -25,7 +25,7 @@ enum class ActionKind {
   F, // forward
   I, // gradient of the stage's input
   W, // gradients of its weights
-  B, // I and W in one
+  B, // I and W as one action
   SendF,
   RecvF,
   SendB, // sent by the stage whose input's gradient it is
@@ -61,7 +61,7 @@ bool hasMicrobatch(ActionKind kind);
 std::string print(const Action &action);
 Result<Action> parseAction(std::string_view text);
 
-// What a cell of a table can say: one action, nothing (empty), or a group that
+// The content of a table's cell: one action, nothing (empty), or a group that
 // runs as one, `(0F3;7B2)OVERLAP_F_B`, whose members are returned in order.
 Result<std::vector<Action>> parseCell(std::string_view text);
 

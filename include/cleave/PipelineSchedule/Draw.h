@@ -11,12 +11,13 @@
 
 namespace cleave::pipeline {
 
-// A line per rank. Where all times are multiples of one of them, a column is
-// that unit of time and a dot is an idle one; otherwise the actions in order.
+// A line per rank. If all times are multiples of one of them, a column is that
+// unit of time and a dot is an idle unit. Otherwise a line lists the actions in
+// order.
 std::string drawText(const Table &table, const Replay &replay);
 
 // A row per rank, a box per action with its microbatch, coloured by kind and
-// shaded by the stage's place on its rank. Needs nothing beside itself.
+// shaded by the stage's place on its rank. The file is self-contained.
 std::string drawSvg(const Table &table, const Replay &replay);
 
 } // namespace cleave::pipeline

@@ -1,5 +1,5 @@
-// Adds the transfers to a table, as starts and waits that overlap with what is
-// computed, and gives values slots.
+// Adds the transfers to a table, as starts and waits that overlap with compute,
+// and assigns slots to values.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -15,8 +15,8 @@
 
 namespace cleave::pipeline {
 
-// How a transfer or a collective stands in a list: started and waited for
-// later, or both at once (Run). What computes is always Run.
+// How a transfer or a collective appears in a list: as a start and a later
+// wait, or as both at once (Run). An action that computes is always Run.
 enum class Phase { Run, Start, Wait };
 
 struct LoweredAction {
@@ -44,21 +44,21 @@ struct LoweredTable {
 struct LowerOptions {
   // How many actions ahead of its reader a receive is started; at least 0.
   int lookahead = 1;
-  // Decides how many messages of a stage and direction are under way at most:
-  // as many as it takes that with these times nobody waits for a send, and
-  // `spareSends` more, so that nobody does where times vary.
+  // Determine the limit of messages in flight of a stage and direction: the
+  // fewest with which no rank waits for a send under these times, and
+  // `spareSends` more for times that vary.
   Times times;
   int spareSends = 1;
 };
 
 // One message per boundary between stages on different ranks, microbatch and
-// direction. A send starts right after what computes its value and is waited
-// for as late as the number of messages under way allows.
+// direction. A send starts right after the action that computes its value, and
+// its wait is as late as the limit of messages in flight allows.
 Result<LoweredTable> lower(const Table &table,
                            const LowerOptions &options = {});
 
-// As readTable, with transfers. A transfer whose wait stands in the row is a
-// start; without one it blocks.
+// As readTable, with transfers. A transfer whose wait is in the same row is a
+// start; without a wait it blocks.
 Result<LoweredTable> readLoweredText(std::string_view text,
                                      const std::string &name);
 std::string writeLowered(const LoweredTable &table);
@@ -67,7 +67,7 @@ std::string writeLowered(const LoweredTable &table);
 // Slots
 //===----------------------------------------------------------------------===//
 
-// A place in a list. B stands for I and for W, and a transfer that blocks for
+// A position in a list. B counts as I and as W; a blocking transfer counts as
 // its start and its wait.
 struct Event {
   ActionKind kind = ActionKind::F;
@@ -77,9 +77,9 @@ struct Event {
 };
 
 // Values of a stage, one per microbatch. A value lives from the beginning of
-// the first of `first` that the rank has for its microbatch to the end of the
-// latest of `last`; where the rank has none of `first`, or none of `last`, the
-// microbatch has no such value. Examples:
+// the first event in `first` that the rank has for its microbatch to the end of
+// the latest event in `last`. If the rank has no event of `first`, or none of
+// `last`, the microbatch has no such value. Examples:
 //   input of a stage   {RecvF Start} to {W}
 //   residuals          {F} to {W}, or {F} to {I} and {I} to {W}
 //   output             {F} to {SendF Wait}

@@ -1,6 +1,6 @@
-// Runs a table on paper: when every action starts and ends, how long ranks are
-// idle and how many activations they hold. A rank does its actions in order,
-// each as soon as what it reads is there.
+// Simulates a table: when every action starts and ends, how long ranks are idle
+// and how many activations they hold. A rank runs its actions in order, each as
+// soon as its inputs have arrived.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -23,8 +23,8 @@ struct StageTimes {
 struct Times {
   std::vector<StageTimes> stage; // by stage; a missing one has the defaults
   double transfer = 0;           // of one message between ranks
-  // By the stage that receives it, instead: from the stage before, and from the
-  // one behind.
+  // Replace `transfer` by the time of a message from the previous and from the
+  // next stage, by the stage that receives it.
   std::vector<double> fromBefore, fromBehind;
 
   static Times uniform(int stages, double f, double i, double w,
@@ -39,14 +39,14 @@ struct Span {
 
 struct RankReplay {
   double busy = 0;
-  double messages = 0;     // until what others sent it had arrived, in total
-  double waits = 0;        // of that, what it waited for: less idle without it
+  double messages = 0;     // until messages from others arrived, in total
+  double waits = 0;        // of these, the time that the rank was idle
   double spanIdle = 0;     // between its first and its last action
   double makespanIdle = 0; // from the start of the step to its end
   // Most activations held at once, in units of one stage and microbatch:
   int peakInputs = 0;       // from F to the end of I (M_B)
   int peak = 0;             // from F to the end of W (M_B before I, M_W after)
-  int peakB = 0, peakW = 0; // what of each makes up `peak`
+  int peakB = 0, peakW = 0; // parts of `peak`
 };
 
 struct Replay {
@@ -59,14 +59,14 @@ struct Replay {
   std::vector<std::vector<Span>> spans; // as Table::actions
 };
 
-// Fails where a rank waits for something that never comes; the message names
-// the actions. Only F, I, W and B take time; a transfer joins neighbouring
-// stages that lie on different ranks.
+// Fails if a rank waits for a message that is never sent; the error names the
+// actions. Only F, I, W and B take time, and transfers between neighbouring
+// stages on different ranks.
 Result<Replay> replay(const Table &table, const Times &times = {});
 
-// What a step takes where many follow each other without a barrier: ranks that
-// are done begin the next one. With a barrier (the norm of all gradients, which
-// no rank has before all have computed) it takes the makespan.
+// The time of a step when many steps follow each other without a barrier: a
+// rank that is done begins the next one. With a barrier (the global gradient
+// norm, which no rank has before all have computed) a step takes the makespan.
 Result<double> stepWithoutBarrier(const Table &table, const Times &times = {});
 
 } // namespace cleave::pipeline

@@ -1,6 +1,6 @@
-// A schedule: for every rank of a pipeline the list of what it computes, in
-// order; the generators that write such tables, and the files that hold them.
-// docs/pipeline.md describes the schedules.
+// A schedule: for every rank of a pipeline the ordered list of its actions; the
+// generators of such tables, and the files that hold them. docs/pipeline.md
+// describes the schedules.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -19,10 +19,11 @@ struct Table {
   std::string schedule;
   int ranks = 0, stages = 0, microbatches = 0;
   // Every backward pass is followed by an update of its stage, and later
-  // forward passes read the new weights: not the mathematics of one step.
+  // forward passes read the new weights, so the result differs from that of
+  // synchronous steps.
   bool asynchronous = false;
-  // Ascending. A stage lies on one rank, but on two under Chimera, which then
-  // divide the microbatches.
+  // Ascending. A stage is on one rank; under Chimera it is on two, which divide
+  // the microbatches.
   std::vector<std::vector<int>> stagesOfRank;
   std::vector<std::vector<Action>> actions; // by rank; no transfers
 
@@ -32,8 +33,8 @@ struct Table {
   int chunks() const;
 };
 
-// Which rank computes what, looked up once: rank[stage][microbatch], -1 where
-// the table has no F of it.
+// Which rank computes each pass, as a lookup table: rank[stage][microbatch], -1
+// where the table has no F of it.
 struct Placement {
   explicit Placement(const Table &table);
   std::vector<std::vector<int>> rank;
@@ -54,36 +55,37 @@ std::vector<std::string> scheduleNames();
 // a number that the schedule cannot have.
 Result<int> chunksOf(const std::string &schedule, int chunks);
 
-// Refuses what a schedule cannot do; the message names schedule, rule and
-// numbers.
+// Generates the table of a schedule. Refuses numbers that the schedule cannot
+// have; the message names schedule, rule and numbers.
 Result<Table> generate(const ScheduleSpec &spec);
 
 // Collectives of data parallelism as actions of a table.
 struct ShardActions {
   bool reduce = true;               // REDUCE_GRAD after the last W of a stage
   bool reducePerMicrobatch = false; // after every W instead
-  // UNSHARD before parameters are read, RESHARD when others need their place
-  // and after the last reader. Every pass reads them, W where it says so.
+  // UNSHARD before parameters are read, RESHARD when other stages need the
+  // memory and after the last reader. F, I and B read parameters; W does if
+  // `weightsRead`.
   bool unshard = false;
   int gathered = 0; // stages of a rank gathered at once; 0: all that it holds
-  // What a stage has of that, and whether W reads what was gathered, too.
-  // Empty: all stages have what is asked for above, and W reads parameters, as
-  // the first stage's whole backward pass is in its W.
+  // Which of these actions a stage has, and whether its W also reads gathered
+  // parameters. Empty: all stages have the actions requested above, and W reads
+  // parameters, as the first stage's whole backward pass is in its W.
   struct Stage {
     bool reduce = true, unshard = true, weightsRead = true;
   };
   std::vector<Stage> stages;
 };
 
-// The reductions of a stage that lies on two ranks stand at the end of both, in
-// the order of stages, as the ranks reduce them together.
+// The reductions of a stage on two ranks are at the end of both lists, in the
+// order of stages, as both ranks take part in them.
 Result<Table> withShardActions(const Table &table, const ShardActions &options);
 
-// The table `steps` times, one after the other without a barrier; microbatches
-// of later steps are numbered on.
+// The table `steps` times, one after the other without a barrier; later steps
+// continue the numbering of microbatches.
 Table repeated(const Table &table, int steps);
 
-// Versions of its weights that a rank keeps: 1 unless the table is
+// The number of weight versions that each rank stores: 1 unless the table is
 // asynchronous.
 std::vector<int> weightVersions(const Table &table);
 

@@ -1,6 +1,6 @@
-// The verifier: proves that a program of transfers, collectives and what is
-// computed between them cannot deadlock and computes every pass once, or names
-// the actions at fault. docs/pipeline.md lists its rules.
+// The verifier: proves that a program of transfers, collectives and
+// computations cannot deadlock and computes every pass once, or names the
+// actions at fault. docs/pipeline.md lists its rules.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -14,20 +14,20 @@
 
 namespace cleave::pipeline {
 
-// One entry of a rank's list. Where `communicator` is set it is a collective of
-// that group: `action` says what it does to a stage (UNSHARD, RESHARD,
-// REDUCE_GRAD) or, if it computes, nothing; its phase is that of the
-// collective.
+// One entry of a rank's list. If `communicator` is set, it is a collective of
+// that group: `action` is the UNSHARD, RESHARD or REDUCE_GRAD of a stage that
+// it performs; an `action` that computes has no meaning. The phase of `action`
+// is that of the collective.
 struct Item {
   LoweredAction action;
   int communicator = -1; // index into Program::communicators
   std::string what;      // "all_gather of wte"; equal on all members
   std::string label;     // what messages call it; "": like `what`
-  // Joins the wait of a collective to its start on this rank; not needed where
-  // waits come in the order of starts.
+  // Matches the wait of a collective with its start on this rank; not needed if
+  // waits are in the order of starts.
   int ticket = -1;
-  // What is started on one stream of a rank runs in that order; -1: transfers
-  // and collectives of different groups run beside each other.
+  // Items of one stream of a rank run in the order of their starts; -1:
+  // transfers and collectives of different groups run concurrently.
   int stream = -1;
 
   bool isCollective() const { return communicator >= 0; }
@@ -45,13 +45,13 @@ struct Communicator {
   bool channel = false;
 };
 
-// What a stage does, where it is known from more than a table.
+// Properties of a stage that are not in a table, where they are known.
 struct StageTraits {
   bool reduces = true;     // has gradients for REDUCE_GRAD
   bool weightsRead = true; // its W reads what UNSHARD gathers
 };
 
-// All ranks, those of every pipeline and every other axis.
+// The lists of all ranks, along the pipeline axis and all other axes.
 struct Program {
   struct Rank {
     int pipeline = 0; // index on the pipeline axis
@@ -65,7 +65,8 @@ struct Program {
   std::vector<StageTraits> traits; // by stage; a missing one has the defaults
 };
 
-// The program of one pipeline alone; with the peaks of its table's replay.
+// The program of one pipeline alone; with a replay, also the peaks of
+// activations.
 Program programOf(const LoweredTable &table);
 Program programOf(const LoweredTable &table, const Replay &replay);
 
@@ -77,7 +78,7 @@ struct Place {
 
 struct Finding {
   // "range", "once", "order", "transfer", "wait", "reduction", "shard",
-  // "collective", "replicas", "peak", "deadlock"; of commands also "slot"
+  // "collective", "replicas", "peak", "deadlock"; of command lists also "slot"
   std::string rule;
   std::string message; // a sentence; names the actions at fault
   std::vector<Place> places;

@@ -1,9 +1,9 @@
 //===- Reduce.h - makes a failing program small -----------------*- C++ -*-===//
 //
-// Fewer functions, results, operations, shardings and mesh axes, smaller sizes,
-// as long as the program still fails. It knows what MLIR's own reducer does
-// not: names and shardings at the boundary of functions, and dimensions that
-// have one size because a sharding rule says so.
+// Reduces a failing program to fewer functions, results, operations, shardings
+// and mesh axes, and to smaller sizes, as long as it still fails. Unlike MLIR's
+// own reducer it knows names and shardings at function boundaries, and
+// dimensions that must have one size by a sharding rule.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,29 +6,28 @@
 include "mlir/Pass/PassBase.td"
 
 def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
-  let summary = "Start collectives early and end them late, so that computing hides them";
+  let summary = "Overlap collectives with compute";
   let description = [{
-    Where collectives would be waited for, commands that neither lead to them nor read
-    them move in between, from near the reader (list scheduling with the order of the program as
-    priority): the gradient of a matrix behind that of the input, which is sent; a branch that reads
-    something else before the reader. They stay where that would not make the function faster, or would
-    take more memory than below.
+    First, the pass moves independent commands to where the function would wait for a collective: commands
+    that neither lead to the collective nor read it, from near its reader (list scheduling with program
+    order as priority). For example, a weight gradient moves after the input gradient whose all-reduce it
+    then hides. Commands are moved back if the function does not become faster, or if it takes more memory
+    than allowed below.
 
-    Then it replays the commands of a function by the times of `cluster` with two resources,
-    one that computes, in the order of the list, and one that communicates. A
-    collective starts as soon as its operands are known and its turn has come: first
-    those that are read soonest (parameters that ZeRO has to gather), but no earlier
-    than what is still to be sent asks for; then those that nobody waits for (sums of
-    gradients). It ends before its first reader, or when it is done, so that the memory
-    of its operands becomes free. All ranks run one list, so they start collectives in
+    Then it simulates the commands of a function by the times of `cluster` with two resources: one
+    computes, in the order of the list, and one communicates. A collective starts when its operands are
+    known and its turn has come. Collectives that are read soonest come first (parameters that ZeRO has to
+    gather), but not earlier than the collectives still to be sent require. Collectives that no command
+    waits for (sums of gradients) come last. A collective ends before its first reader, or as soon as it
+    is done if that frees the memory of its operands. All ranks run one list, so they start collectives in
     one order.
 
-    Memory: what is planned for the functions that share memory does not grow by more than
-    `buffers` of a function's largest results of a collective, nor beyond `limit`; where it would, less
-    is started early. What stands under a condition, tiles of a ring and rows of experts
-    stay (`rt-split-async`). The `rt.overlap` of a function, also of one of a pipeline's stages that sends nothing, says what it comes to:
-    modelled seconds that it computes, that it communicates, and of the latter those that
-    nothing hides.
+    Memory: the planned memory of functions that share it grows by at most `buffers` times the largest
+    result of a collective in the function, and not beyond `limit`; otherwise fewer collectives start
+    early. Collectives under a condition, tiles of a ring and rows of experts are not moved (see
+    `rt-split-async`). The attribute `rt.overlap` of a function has the modelled seconds of compute, of
+    communication, and of exposed communication; functions of a pipeline stage have it even without
+    collectives.
 
     Before:
     ```mlir
@@ -59,19 +58,19 @@ def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"cluster", "cluster", "std::string", "\"\"", "cluster.toml; empty: the defaults.">,
-    Option<"buffers", "buffers", "int64_t", "2", "Results of collectives by which planned memory may grow.">,
-    Option<"limit", "limit", "int64_t", "0", "Bytes of memory of a rank, beyond which nothing may grow; 0: any.">
+    Option<"buffers", "buffers", "int64_t", "2", "How many times the largest result of a collective planned memory may grow by.">,
+    Option<"limit", "limit", "int64_t", "0", "Bytes of a rank's memory, beyond which nothing grows; 0: no limit.">
   ];
 }
 
 def SplitAsyncPass : Pass<"rt-split-async", "::mlir::ModuleOp"> {
-  let summary = "Start transfers where their data is ready and end them where it is read";
+  let summary = "Make permutations and exchanges of rows asynchronous";
   let description = [{
-    A permutation of tiles, or an exchange of rows, whose first reader comes after
-    some computation only starts where it stands, and a `rt.wait` before that reader
-    ends it: so the next tile of a ring is on its way while attention on this one is
-    computed. Memory of both ends stays untouched in between. Other collectives, and
-    those under a condition, end where they begin.
+    A permutation of tiles, or an exchange of rows, becomes asynchronous if commands that compute precede
+    its first reader: it starts at its place, and an `rt.wait` before that reader ends it. So the next
+    tile of a ring is transferred while attention on the current tile is computed. Its source and
+    destination memory are not touched in between. Other collectives, and those under a condition, stay
+    blocking.
 
     Before:
     ```mlir
@@ -101,12 +100,11 @@ def SplitAsyncPass : Pass<"rt-split-async", "::mlir::ModuleOp"> {
 }
 
 def SchedulePass : Pass<"rt-schedule", "::mlir::ModuleOp"> {
-  let summary = "Order commands so that memory is taken late";
+  let summary = "Order commands so that memory is allocated late";
   let description = [{
-    Keeps the order of the program, which is that of the model and then of its
-    derivative, but moves commands that extend no operand's life (fills, views and
-    copies of arguments) down to their first reader. Collectives keep
-    their order, so that all ranks, which share the list, meet in the same one.
+    Keeps program order (the order of the model, then that of its derivative), but moves commands that do
+    not extend an operand's lifetime (fills, views and copies of arguments) down to their first reader.
+    Collectives keep their order, so that all ranks, which share the list, issue them in the same order.
 
     Before:
     ```mlir
@@ -133,12 +131,11 @@ def SchedulePass : Pass<"rt-schedule", "::mlir::ModuleOp"> {
 }
 
 def VerifyOrderPass : Pass<"rt-verify-order", "::mlir::ModuleOp"> {
-  let summary = "Prove that collectives meet and end";
+  let summary = "Prove that asynchronous collectives are waited for before their data is used";
   let description = [{
-    All ranks run one list, so they issue collectives in one order. What is left
-    to prove, and is an error otherwise: each collective that only starts is
-    ended by exactly one `rt.wait`, and nothing reads its results, or overwrites
-    them or its operands, before.
+    All ranks run one list, so they issue collectives in one order. The pass proves the rest, and reports
+    an error otherwise: exactly one `rt.wait` ends each asynchronous collective, and before it no command
+    reads the collective's results, or overwrites its results or operands.
 
     Before:
     ```mlir

@@ -6,36 +6,33 @@
 include "mlir/Pass/PassBase.td"
 
 def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
-  let summary = "Say of each operation which stage of the pipeline computes it";
+  let summary = "Assign operations to the stages of a pipeline";
   let description = [{
-    What parameters and inputs make together belongs to a stage: `pipe.stage` says
-    to which. What inputs alone make (masks, position ids, rotary
-    tables), what parameters alone make (views of weights), and constants
-    belong to none, and are computed in every stage that reads them. What nothing
-    reads is removed.
+    An operation that depends on parameters and on inputs belongs to a stage, whose number is its
+    `pipe.stage`. Operations that depend on inputs alone (masks, position ids, rotary tables) or on
+    parameters alone (views of weights), and constants, belong to no stage: every stage that reads them
+    computes them. Operations without readers are removed.
 
-    The training function (`@loss_train`, else `@loss`; `@forward` in a module that only infers) is put in a line, in the
-    order of the program or as late as possible, whichever serves better. Every
-    place between two operations at which time passes on both sides is a cut point. The stages are the
-    consecutive pieces that
+    The operations of the training function (`@loss_train`, else `@loss`; `@forward` in a module for
+    inference) are put in a line, in program order or as late as possible, whichever gives better stages.
+    A cut point is a place between two operations with compute time on both sides of it. The stages are
+    the consecutive pieces that
 
-    1. take the least time in the slowest stage: the time of the forward pass,
-       by the cost interface and the rates of the `cluster`, twice that for the
-       gradients of operands that need one, and the traffic of the gradients of
-       parameters, give or take 20 %;
+    1. take the least time in the slowest stage, within 20 %: the time of the forward pass, by the
+       cost interface and the rates of the `cluster`, twice that for the gradients of operands that
+       need one, and the memory traffic of parameter gradients;
     2. among these, send the fewest bytes;
     3. among these, take the least time in the slowest stage;
     4. among these, spread the bytes of the parameters evenly.
 
-    With `patterns`, one regular expression for each stage, an operation belongs to the
-    stage whose pattern matches its name or the name of a parameter that it reads: the whole name, or
-    a leading part that ends at a `.` or `/` (`h\.[0-3]` matches `h.2.mlp.weight`, and not
-    `h.20`). Operations that no pattern matches lie where the
-    fewest bytes are sent; the order of the line may also be that of the patterns. A parameter that several stages read belongs to all of
-    them.
+    With `patterns`, one regular expression for each stage, an operation belongs to the stage whose
+    pattern matches its name or the name of a parameter that it reads. A pattern matches a whole name, or
+    a leading part that ends at a `.` or `/` (`h\.[0-3]` matches `h.2.mlp.weight`, and not `h.20`).
+    Operations that no pattern matches are placed where the fewest bytes are sent; the order of the line
+    may also be that of the patterns. A parameter that several stages read belongs to all of them.
 
-    In the other functions an operation belongs to the stage of its operands, or to the next that has
-    the parameters that it reads.
+    In the other functions, an operation belongs to the stage of its operands, or to the next stage that
+    has the parameters that it reads.
 
     Before:
     ```mlir
@@ -68,9 +65,9 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"stages", "stages", "int64_t", "1", "How many stages">,
+    Option<"stages", "stages", "int64_t", "1", "Number of stages">,
     ListOption<"patterns", "patterns", "std::string",
-               "A pattern of names for each stage; none: by time and bytes">,
+               "A pattern of names for each stage; none: stages are balanced by time and bytes">,
     Option<"cluster", "cluster", "std::string", "\"\"",
            "A cluster.toml with the rates of the machine; none: defaults">,
   ];
@@ -78,23 +75,21 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
 }
 
 def CutStagesPass : Pass<"pipe-cut-stages", "::mlir::ModuleOp"> {
-  let summary = "One module for each stage, with its part of every function";
+  let summary = "Cut a model into one module for each pipeline stage";
   let description = [{
-    Takes the stages that `pipe-mark-stages` gave. Each function becomes one function of the
-    same name in each stage, with the arguments that the stage reads. A value
-    that a later stage reads is a result of each stage from its own on and an
-    argument of each after it, named `cut.S.K`: the K-th value that crosses
-    from stage S to the next, in the order of the program; in functions other than the
-    training function `FUNCTION.cut.S.K`. Its role is `activation`. `nn.batch_dim` and
-    `nn.whole_call` are said of it as of inputs and outputs, `nn.position_dim` where a
-    dimension counts the positions of the sequence, and
-    `pipe.differentiable` where it lies on a way from a trained parameter to the
-    loss.
+    Takes the stages that `pipe-mark-stages` has assigned. Each function becomes one function of the same
+    name in each stage, with the arguments that the stage reads. A value that a later stage reads is
+    handed on from stage to stage, up to its last reader: it is a result of each stage from its own on, and
+    an argument of each stage after its own. It is named `cut.S.K`: the K-th value that crosses from stage
+    S to the next, in program order; in functions other than the training function, `FUNCTION.cut.S.K`. Its role is
+    `activation`. It has `nn.batch_dim` and `nn.whole_call` like inputs and outputs, `nn.position_dim` if
+    a dimension counts the positions of the sequence, and `pipe.differentiable` if the loss depends on a
+    trained parameter through it.
 
-    Results of `@loss` and `@loss_train` are results of the last stage, those of other functions
-    of the stage that computes them. A stage that would have no result of a function does not have it; the training
-    function, with all parameters of the stage, is in every one. A trained parameter of several stages says so in
-    `pipe.stages`.
+    Results of `@loss` and `@loss_train` are results of the last stage; results of other functions are
+    results of the stage that computes them. A stage that would have no result of a function does not have
+    the function. Every stage has the training function, with all parameters of the stage. A trained
+    parameter of several stages lists them in `pipe.stages`.
 
     Before:
     ```mlir

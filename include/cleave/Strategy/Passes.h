@@ -10,12 +10,12 @@ namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Strategy/Passes.h.inc"
 
-/// On a module, until `strategy-shard`: shardings of parameters by hand, each
-/// a #nn.shard.
+/// On a module, until `strategy-shard` removes it: the shardings of parameters
+/// that the user gives, each a #nn.shard.
 inline constexpr llvm::StringLiteral kShardAttr = "nn.shard";
 
 /// Reports the first pattern of [[shard]] that no parameter of a whole model
-/// matches; a stage of a pipeline need not have what a pattern means.
+/// matches; a stage of a pipeline need not have the parameter of a pattern.
 mlir::LogicalResult checkShardMatches(mlir::ModuleOp module,
                                       llvm::ArrayRef<std::string> matches);
 } // namespace cleave

@@ -6,40 +6,36 @@
 include "mlir/Pass/PassBase.td"
 
 def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
-  let summary = "Split every contraction with a parameter once, at the least communication";
+  let summary = "Shard every contraction with a parameter once, at the least communication (tensor parallelism)";
   let description = [{
-    Tensor parallelism in one dimension (Shoeybi et al., 2019), found from the
-    graph. Dimensions that factors of operations connect are one class: the
-    heads of a layer, the width of an MLP, the vocabulary, the hidden size of
-    all layers. A class is a candidate if it stands in a parameter, in no input,
-    at most once in any tensor, and no operation needs it whole. Candidates are taken by
-    the contraction FLOPs that they newly divide per byte that they make the ranks
-    send, until every contraction with a parameter is divided, or what is left costs more
-    than 32 times as much per FLOP as the first. In a transformer this gives heads, MLP width and vocabulary; the hidden size
-    stays whole. A class whose padding would waste more than half is not taken
-    (2 KV heads on 4 ranks: the query heads of a group are split instead, and the remark
-    says what stays replicated).
+    Tensor parallelism in one dimension (Shoeybi et al., 2019), found from the graph. Dimensions that
+    factors of operations connect form one class: the heads of a layer, the width of an MLP, the
+    vocabulary, the hidden size of all layers. A class is a candidate if it occurs in a parameter, in no
+    input, at most once in any tensor, and if no operation needs it unsharded. The pass takes candidates
+    by the contraction FLOPs that they newly divide per byte that they make the ranks send, until every
+    contraction with a parameter is divided, or the rest costs more than 32 times as much per FLOP as the
+    first. In a transformer this gives heads, MLP width and vocabulary; the hidden size stays unsharded. A
+    class that padding would enlarge by more than half is not taken (with 2 KV heads on 4 ranks, the query
+    heads of a group are sharded instead, and the remark says what stays replicated).
 
-    Layouts of more axes split what stands across from the chosen dimensions too
-    (the hidden size), and the batch of all values. A product with a parameter is
-    pinned by constraints on operands and results; `q` ranks an axis:
+    The dimensions of the classes taken are the chosen ones below; the dimensions opposite them in
+    parameters (the hidden size) are the hidden ones. Layouts of more axes shard these, too, and the batch
+    of all values. Constraints on operands and results fix the layout of each product with a parameter:
 
-    | layout | between products | a parameter [in, out] is stored as | while multiplied |
+    | layout | between products | a parameter [in, out] is stored as | during a product |
     |---|---|---|---|
-    | 1d | hidden size whole, chosen by `axis` | chosen by `axis` | the same |
-    | 1d, sequence | positions by `axis` where no chosen dimension is | chosen by `axis` | positions gathered |
+    | 1d | hidden size unsharded, chosen dimensions by `axis` | chosen by `axis` | the same |
+    | 1d, sequence | as 1d, and positions by `axis` in values without a chosen dimension | chosen by `axis` | positions gathered |
     | 2d [row, col] | batch by row, features by col | in by row, out by col | in gathered |
-    | 2.5d [depth, row, col] | batch by depth and row, features by col | as 2d, whole over depth | as 2d |
+    | 2.5d [depth, row, col] | batch by depth and row, features by col | as 2d, replicated over depth | as 2d |
     | 3d [i, j, k] | batch by i, j and hidden by k, or batch by i, k and chosen by j | hidden by k, chosen by j, in by i too | batch by i, in not by i |
 
-    In 2d and 2.5d parameters, and inputs of products, are gathered again in the
-    backward pass; in 3d what was gathered is kept; in 1d with sequence, as
-    `saved-input` says. Vectors lie as the features that they meet. Gradients over
-    axes that split samples or positions and not the parameter stay partial
-    between `@loss_grad` and `@update`.
+    In 2d and 2.5d, parameters and inputs of products are gathered again in the backward pass. In 3d the
+    gathered tensors are saved. In 1d with sequence, `saved-input` decides. Vectors are sharded like the
+    features that they are combined with. Gradients stay partial between `@loss_grad` and `@update` over
+    axes that shard samples or positions but not the parameter.
 
-    In 1d without sequence only shardings of parameter arguments are placed, in all
-    functions alike.
+    In 1d without sequence, the pass only shards parameter arguments, in all functions alike.
 
     Before:
     ```mlir
@@ -60,30 +56,29 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
     ListOption<"axes", "axes", "std::string",
                "Mesh axes of the other layouts: 2d row,col; 2.5d depth,row,col; 3d i,j,k">,
     ListOption<"batchAxes", "batch-axes", "std::string",
-               "Mesh axes that split the batch before those of the layout">,
+               "Mesh axes that shard the batch before those of the layout">,
     ListOption<"sequenceAxes", "sequence-axes", "std::string",
-               "Mesh axes that split the positions before the layout does, and while products are computed">,
+               "Mesh axes that shard the positions before those of the layout, and also during products">,
     Option<"sequence", "sequence", "bool", "false",
-           "1d: split the positions between products, too (Megatron's sequence parallelism)">,
+           "1d: shard the positions between products, too (Megatron's sequence parallelism)">,
     Option<"savedInput", "saved-input", "std::string", "\"shard\"",
-           "1d with sequence: `shard`, gather inputs of products again in the backward pass; `full`, keep them">,
+           "1d with sequence: `shard`: gather inputs of products again in the backward pass; `full`: save them gathered">,
   ];
   let dependentDialects = ["::cleave::dist::DistDialect"];
 }
 
 def StrategyShardPass : Pass<"strategy-shard", "::mlir::ModuleOp"> {
-  let summary = "Split parameters as a person asks";
+  let summary = "Apply the shardings of parameters that the user gives";
   let description = [{
-    Reads the module's `nn.shard`, a list of overrides, and removes it. Each has
-    `match`, a pattern of whole parameter names, `dims`, the axes of each
-    dimension, and perhaps `view`, the dimensions that `dims` speaks of where they
-    are not those of the file. It wins over what other strategies placed, for the
-    parameter, its gradient and its state; `strategy-data` comes after and goes on
-    from there.
+    Reads the module's `nn.shard`, a list of overrides, and removes it. Each override has `match` (a
+    pattern of whole parameter names), `dims` (the axes of each dimension) and optionally `view` (the
+    dimensions that `dims` refers to, if they are not those of the file). An override replaces the
+    sharding by other strategies, for the parameter, its gradient and its state. `strategy-data` runs
+    afterwards and shards further.
 
-    Errors: a pattern that matches nothing, two that disagree, an axis that is
-    unknown or used twice, a sub-axis that does not divide, a wrong rank, a
-    dimension that the program sees in parts which the axes do not split.
+    Errors: a pattern that matches nothing; two overrides that disagree; an axis that is unknown or used
+    twice; a sub-axis that does not divide; a wrong rank; a dimension that the program views as several
+    parts, if the axes do not divide the parts.
 
     Before:
     ```mlir
@@ -104,27 +99,25 @@ def StrategyShardPass : Pass<"strategy-shard", "::mlir::ModuleOp"> {
 }
 
 def StrategyZigzagPass : Pass<"strategy-zigzag", "::mlir::ModuleOp"> {
-  let summary = "Put positions into an order in which causal attention costs all ranks of a ring the same";
+  let summary = "Reorder positions so that causal attention costs all ranks of a ring the same (zig-zag)";
   let description = [{
-    In their own order the last of `ranks` tiles of positions sees all keys and
-    the first one only its own. Here a tile has two runs, one from each half of
-    the sequence, that see as many together as those of any other tile: the early
-    runs go from the last rank to the first, the late ones from the first to the
-    last (Llama 3, 2024, section 3.3.2, has it the other way round; so padding
-    stays at the very end).
+    In their own order, the last of `ranks` tiles of positions attends to all keys and the first one only
+    to its own. In zig-zag order a tile has two runs of positions, one from each half of the sequence;
+    together they attend to as many keys as those of any other tile. The early runs go from the last rank
+    to the first, the late ones from the first to the last (Llama 3, 2024, section 3.3.2, has it the other
+    way round; here padding stays at the very end).
 
         8 positions, 2 ranks:   2 3 4 5 | 0 1 6 7
 
-    All values that causal attention reads positions of, and all that they are computed
-    from, are in that order. Arguments, index grids and constants are put into it
-    where they enter, by `nn.gather` with computed indices, labels among them;
-    results are put back where they leave. Causal attention gets positions, if it
-    went by indices. So the function computes what it did before, and sums over
-    positions are the same sums.
+    All values whose positions causal attention reads, and all values that they are computed from, are in
+    that order. Arguments (labels among them), index grids and constants are reordered where they enter,
+    by `nn.gather` with computed indices; results are put back in their own order. Causal attention that
+    used indices as positions gets positions as operands. So the function computes what it did before, and
+    sums over positions have the same terms.
 
-    A remark says why nothing is done: an operation that depends on the order of
-    positions in another way (a slice, a convolution, dropout), or too few of them.
-    Functions without causal attention, or with windows alone, stay as they are.
+    If the pass does nothing, a remark says why: an operation depends on the order of positions in another
+    way (a slice, a convolution, dropout), or there are too few positions. Functions without causal
+    attention, or with sliding windows only, stay as they are.
 
     Before:
     ```mlir
@@ -149,28 +142,27 @@ def StrategyZigzagPass : Pass<"strategy-zigzag", "::mlir::ModuleOp"> {
 }
 
 def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
-  let summary = "Split the positions of attention: heads inside, or a ring";
+  let summary = "Shard attention whose positions are sharded: by heads inside (Ulysses), or as a ring";
   let description = [{
-    `strategy-data` splits the positions of all values over `ring` and then `ulysses`;
-    attention, in which positions meet, is what is left to say. With
-    `ulysses` (Jacobs et al., 2023), positions are whole over that axis inside every
-    `nn.attention` and `nn.attention_grad` and heads are split instead: constraints
-    before and behind the operation, between which partitioning finds the
-    all-to-alls. What the backward pass reads is saved as it lies inside. The ranks
-    share the KV heads and the query heads of each, (a ways) x (b ways), so that
-    padding is least, then a the largest: with fewer KV heads than ranks, keys and
-    values are copied b times. Heads that `feature-axes` split already are
-    split further.
+    `strategy-data` shards the positions of all values over `ring` and then `ulysses`. Only attention
+    combines positions with each other, and this pass decides how. With `ulysses` (Jacobs et al., 2023),
+    positions are unsharded over that axis inside every `nn.attention` and `nn.attention_grad`, and heads
+    are sharded instead: the pass places constraints before and after the operation, between which
+    partitioning finds the all-to-alls. Residuals are saved in the layout inside. The ranks shard the KV
+    heads a ways and the query heads of each KV head b ways. Of all splits with a * b ranks, the pass
+    takes one with the least padding, and of these the one with the largest a: with fewer KV heads than
+    ranks, keys and values are replicated b times. Heads that `feature-axes` shard already are sharded
+    further.
 
-    With `ring`, attention that compares positions gets them as operands, so that no
-    mask counts on the index in a tile; positions of queries and keys stay split by
-    that axis, and the rule of attention finds the ring (Liu et al., 2023).
+    With `ring`, attention that compares positions gets them as operands, so that no mask depends on the
+    index within a tile. Positions of queries and keys stay sharded by that axis, and the sharding rule of
+    attention leads to a ring (Liu et al., 2023; `dist-decompose`).
 
-    The gradient of a table with a row for each position is made a sum over positions
-    (`nn.scatter_add`), as that of other tables is: each rank has its addend.
+    The gradient of a table with a row for each position is made a sum over positions (`nn.scatter_add`),
+    like that of other tables: each rank has a partial sum.
 
-    Errors: no positions to split; fewer heads than ranks of `ulysses`; attention
-    whose scores are a tensor of their own.
+    Errors: no positions to shard; fewer heads than ranks of `ulysses`; attention whose scores are a
+    tensor of their own.
 
     Before:
     ```mlir
@@ -206,30 +198,29 @@ def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
     Option<"ulysses", "ulysses", "std::string", "\"\"", "Mesh axis of Ulysses, inside the ring">,
     Option<"ring", "ring", "std::string", "\"\"", "Mesh axis of the ring">,
     ListOption<"featureAxes", "feature-axes", "std::string",
-               "Mesh axes of tensor parallelism that split heads">,
+               "Mesh axes of tensor parallelism that shard heads">,
   ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
 def StrategyExpertPass : Pass<"strategy-expert", "::mlir::ModuleOp"> {
-  let summary = "Lay experts over an axis";
+  let summary = "Shard experts over a mesh axis";
   let description = [{
-    The matrices that rows choose (`nn.grouped_dot`), and tables that are read by
-    the same choice (biases of experts, by `nn.gather`), are split along the experts
-    over `axis`, in front of what other strategies split there, with their
-    gradients and state. The axis splits samples as well (`strategy-data` comes
-    after), and a rank's gradient of its experts is complete over it.
+    Shards the experts' matrices (operands of `nn.grouped_dot`), and tables that the same choice of
+    experts reads (biases of experts, by `nn.gather`), along the experts over `axis`, together with their
+    gradients and state. The axis precedes the axes of other strategies on that dimension. It shards
+    samples as well (`strategy-data` runs later), and a rank's gradient of its experts is complete over
+    it.
 
-    Products read the matrices whole over the axis, by a constraint in front of
-    each: exact by itself. `dist-dispatch-experts` sends rows to the matrices instead
-    when programs are local.
+    A constraint on each product's operand makes it read the matrices unsharded over the axis, which is
+    correct by itself. `dist-dispatch-experts` later sends rows to the matrices instead.
 
-    With `tensor-axis` the inner width of experts (the dimension of matrices and biases
-    that only experts have) is split over that axis, and nothing else of them over
-    the axes that other strategies have chosen. `axis` may be absent then.
+    With `tensor-axis`, the inner width of experts (the dimension of matrices and biases that only experts
+    have) is sharded over that axis, and no other dimension of theirs is sharded over the axes of other
+    strategies. `axis` may be absent then.
 
-    Errors: fewer experts than ranks, a width that cannot be split, matrices that
-    something reads whole, and, with `required`, a program without experts.
+    Errors: fewer experts than ranks; a width that cannot be sharded; matrices that an operation reads as
+    a whole; and, with `required`, a program without experts.
 
     Before:
     ```mlir
@@ -254,45 +245,42 @@ def StrategyExpertPass : Pass<"strategy-expert", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"axis", "axis", "std::string", "\"expert\"", "Mesh axis to lay experts over">,
+    Option<"axis", "axis", "std::string", "\"expert\"", "Mesh axis over which experts are sharded">,
     Option<"tensorAxis", "tensor-axis", "std::string", "\"\"",
-           "Mesh axis of the experts' inner width; empty: as other strategies split it">,
+           "Mesh axis of the experts' inner width; empty: as other strategies shard it">,
     Option<"required", "required", "bool", "false", "A program without experts is an error">,
   ];
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
 def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
-  let summary = "Split the batch, and the positions";
+  let summary = "Shard the batch and the positions (data parallelism, ZeRO)";
   let description = [{
-    The batch dimension (`nn.batch_dim`) of the inputs of a microbatch lies over
-    `batch-axes`, and the dimension that counts positions (of the tokens the one
-    beside the batch, of others what factors connect with it) over `sequence-axes`;
-    an input without either is whole on every rank. Each rank adds
-    up the gradients, the loss and the weight of its samples and positions: at the boundary
-    between `@loss_grad` and `@update` they are partial sums over all these axes, so
-    that they are reduced once per step, whatever the number of microbatches. (With one
-    microbatch and without ZeRO, `@loss_grad` reduces each gradient where it is complete,
-    so that it travels while the next ones are computed.) In `@update` a constraint asks for the reduced gradient, in the parameter's sharding
-    or, from `zero` 1 on, in the optimizer state's: there the reduction is a
-    reduce-scatter, and the new parameter is gathered (Rajbhandari et al.,
-    2020). State is then split further along the dimension that pads least
-    (the first of equals); one that another axis splits already must divide.
-    A parameter of which no dimension qualifies stays as it is, with all that
-    belongs to it.
+    The batch dimension (`nn.batch_dim`) of a microbatch's inputs is sharded over `batch-axes`. The
+    dimension of positions is sharded over `sequence-axes`: of the tokens, the dimension beside the batch;
+    of other inputs, the one that factors connect with it. An input without either is replicated. Each
+    rank adds up the gradients, the loss and the weight of its samples and positions. At the boundary
+    between `@loss_grad` and `@update` they are partial sums over all these axes, so that they are reduced
+    once per step, whatever the number of microbatches. (With one microbatch and without ZeRO,
+    `@loss_grad` reduces each gradient where it is complete, so that the reduction overlaps with the
+    computation of the next ones.)
 
-    With `zero` 2, gradients lie like the state: `@loss_grad` reduces and scatters
-    each where it is complete, and adds up tiles over microbatches. That costs a
-    reduce-scatter per microbatch; with several, `zero2-reduce` = per_step adds
-    up whole gradients instead and reduces once, which is what `zero` 1 does.
-    With `zero` 3, parameters lie like the state, too, frozen ones included;
-    constraints ask for them whole where they are read, and nothing is gathered
-    after the update. `nn-choose-residuals` decides how long gathered
-    parameters live.
+    In `@update` a constraint asks for the reduced gradient, in the parameter's sharding or, from `zero` 1
+    on, in the optimizer state's sharding. Then the reduction is a reduce-scatter, and the new parameter
+    is gathered (Rajbhandari et al., 2020). The state is sharded further along the dimension that needs
+    the least padding (the first of equals); a dimension that another axis shards already must divide
+    evenly. A parameter without such a dimension stays as it is, with its gradient and state.
 
-    ZeRO splits over all these axes together but those of `replicate`, over which
-    gradients stay partial sums until `@update`: hybrid sharding. A parameter that
-    lies over one of them already is split over the others.
+    With `zero` 2, gradients are sharded like the state: `@loss_grad` reduce-scatters each where it is
+    complete, and accumulates tiles over microbatches. That costs a reduce-scatter per microbatch; with
+    several, `zero2-reduce` = per_step accumulates unsharded gradients instead and reduces once, which is
+    what `zero` 1 does. With `zero` 3, parameters are sharded like the state, too, frozen ones included.
+    Constraints gather them where they are read, and nothing is gathered after the update.
+    `nn-choose-residuals` decides how long gathered parameters live.
+
+    ZeRO shards over all these axes except those of `replicate`, over which gradients stay partial sums
+    until `@update` (hybrid sharding). A parameter that one of the axes shards already is sharded over the
+    others.
 
     Before:
     ```mlir
@@ -328,13 +316,13 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
   }];
   let options = [
     ListOption<"batchAxes", "batch-axes", "std::string",
-               "Mesh axes that split the samples, slowest first; without any, and without sequence axes, `data`">,
+               "Mesh axes that shard the samples, slowest first; without any, and without sequence axes, `data`">,
     ListOption<"sequenceAxes", "sequence-axes", "std::string",
-               "Mesh axes that split the positions, slowest first">,
+               "Mesh axes that shard the positions, slowest first">,
     ListOption<"replicate", "replicate", "std::string",
-               "Those of them over which ZeRO keeps replicas: hybrid sharding">,
+               "Those of these axes over which ZeRO replicates: hybrid sharding">,
     Option<"zero", "zero", "int64_t", "0",
-           "0: all is replicated; 1: state is split; 2: and gradients; 3: and parameters">,
+           "0: all is replicated; 1: state is sharded; 2: gradients, too; 3: parameters, too">,
     Option<"zero2Reduce", "zero2-reduce", "std::string", "\"per_step\"",
            "When ZeRO 2 reduces: per_step | per_microbatch">,
   ];

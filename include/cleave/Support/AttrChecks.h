@@ -1,5 +1,4 @@
-// Tables of the discardable attributes that a dialect knows, by which its
-// verifier tells them from others.
+// Tables of the discardable attributes that a dialect's verifier accepts.
 
 #ifndef CLEAVE_SUPPORT_ATTRCHECKS_H
 #define CLEAVE_SUPPORT_ATTRCHECKS_H
@@ -31,7 +30,8 @@ inline bool isI64(mlir::Attribute value) {
   return number && number.getType().isInteger(64);
 }
 
-/// Reports an attribute that is not in the table, or not what it says there.
+/// Reports an attribute that is not in the table, or whose value the table does
+/// not accept.
 inline mlir::LogicalResult
 verifyKnown(llvm::function_ref<mlir::InFlightDiagnostic()> emit,
             mlir::NamedAttribute attr, llvm::ArrayRef<KnownAttr> table,

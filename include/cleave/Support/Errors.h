@@ -1,5 +1,5 @@
-// Errors of the configuration, or of a file that it names: they are of no place
-// in the model.
+// Errors of the configuration, or of a file that it names: they have no
+// location in the model.
 
 #ifndef CLEAVE_SUPPORT_ERRORS_H
 #define CLEAVE_SUPPORT_ERRORS_H
@@ -12,19 +12,19 @@
 
 namespace cleave {
 
-/// "TEXT", without a place before it.
+/// An error "TEXT", without a location before it.
 inline mlir::InFlightDiagnostic configError(mlir::MLIRContext *context) {
   return mlir::emitError(mlir::UnknownLoc::get(context));
 }
 
-/// The same, of what the machine refuses though the input is sound.
+/// The same, for an error that is due to the machine, not to the input.
 inline mlir::InFlightDiagnostic machineError(mlir::MLIRContext *context) {
   mlir::InFlightDiagnostic error = configError(context);
   markAsMachineFault(*error.getUnderlyingDiagnostic());
   return error;
 }
 
-/// What a reader or writer of files has thrown.
+/// Reports an error that a reader or writer of files has thrown.
 inline mlir::LogicalResult report(mlir::MLIRContext *context,
                                   const Error &error) {
   mlir::InFlightDiagnostic reported = configError(context);

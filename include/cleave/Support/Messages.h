@@ -1,4 +1,5 @@
-// What a context reports, as lines for people: place first, equal ones folded.
+// The diagnostics of a context as lines of text: location first, equal ones
+// folded.
 
 #ifndef CLEAVE_SUPPORT_MESSAGES_H
 #define CLEAVE_SUPPORT_MESSAGES_H
@@ -12,8 +13,8 @@
 
 namespace cleave {
 
-/// Messages of one kind, in the order in which they came. Those of equal words
-/// are one line, which counts them and names the first places.
+/// Messages of one severity, in order of arrival. Messages of equal text become
+/// one line, which counts them and names the first locations.
 class FoldedMessages {
 public:
   void add(mlir::Diagnostic &diagnostic);
@@ -32,8 +33,8 @@ private:
   std::vector<Message> messages;
 };
 
-/// Collects what a context reports while it lives; nothing reaches handlers
-/// that were there before, but for what is no error under `onlyErrors`.
+/// Collects the diagnostics of a context while this object lives. Earlier
+/// handlers do not see them; with `onlyErrors` they still get all but errors.
 class Messages {
 public:
   explicit Messages(mlir::MLIRContext &context, bool onlyErrors = false);
@@ -42,10 +43,10 @@ public:
   Messages &operator=(const Messages &) = delete;
 
   FoldedMessages errors, warnings, remarks;
-  /// Whether an error is of the machine (a full disk, a device that refuses),
-  /// not of what was given.
+  /// Whether an error is due to the machine (a full disk, a device that
+  /// refuses), not to the input.
   bool isMachineFault = false;
-  /// Whether an error is of what was given, wherever it was found.
+  /// Whether an error is due to the input, wherever it was found.
   bool isInputFault = false;
 
 private:
@@ -53,9 +54,9 @@ private:
   mlir::DiagnosticEngine::HandlerID handler;
 };
 
-/// Keeps what a context reports from handlers that were there before, until it
-/// is known whether it counts: what is neither passed on nor dropped is passed
-/// on at the end.
+/// Holds the diagnostics of a context back from earlier handlers until it is
+/// known whether they count: those that were not dropped are passed on when
+/// this object is destroyed.
 class HeldMessages {
 public:
   explicit HeldMessages(mlir::MLIRContext &context);
@@ -64,7 +65,7 @@ public:
   HeldMessages &operator=(const HeldMessages &) = delete;
 
   void drop() { held.clear(); }
-  /// The errors among them are of the machine.
+  /// Marks the held errors as due to the machine.
   void markErrors();
 
 private:
@@ -73,7 +74,7 @@ private:
   std::vector<mlir::Diagnostic> held;
 };
 
-/// Say whose fault an error is.
+/// Mark an error as due to the machine, or to the input.
 void markAsMachineFault(mlir::Diagnostic &diagnostic);
 void markAsInputFault(mlir::Diagnostic &diagnostic);
 

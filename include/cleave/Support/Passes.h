@@ -1,5 +1,5 @@
-// How passes are run: by one function, so that what a user asks of one pass
-// manager (IR after each pass, times, a reproducer) holds for all.
+// Runs passes. All pass managers run by one function, so that the user's
+// settings (IR after each pass, times, a reproducer) apply to all.
 
 #ifndef CLEAVE_SUPPORT_PASSES_H
 #define CLEAVE_SUPPORT_PASSES_H
@@ -16,16 +16,16 @@
 
 namespace cleave {
 
-/// Runs what `build` adds on the operation, a module as a rule. `phase` names
-/// it in reports of times and in dumped files, e.g. "shard". `dumps`: the
-/// result is one to dump, which a single kernel is not.
+/// Runs the passes that `build` adds on the operation, usually a module.
+/// `phase` names them in reports of times and in dumped files, e.g. "shard".
+/// `dumps`: whether the result is dumped; that of a single kernel is not.
 mlir::LogicalResult
 runPasses(mlir::Operation *op, llvm::StringRef phase,
           llvm::function_ref<void(mlir::OpPassManager &)> build,
           bool dumps = true);
 
-/// What a process asks of all passes that it runs, in all threads. One object
-/// at a time; without one, passes run silently.
+/// The settings of a process for all passes that it runs, in all threads. There
+/// may be one object at a time; without one, passes run silently.
 class PassFlags {
 public:
   PassFlags();
@@ -35,10 +35,10 @@ public:
 
   /// Takes MLIR's flags of passes (`--mlir-print-ir-after-all`,
   /// `--mlir-timing`, `--mlir-pass-pipeline-crash-reproducer=FILE`, ...).
-  /// Returns what is wrong with them, or "". `program` begins messages.
+  /// Returns an error message, or "". `program` begins messages.
   std::string parse(const char *program, const std::vector<std::string> &flags);
 
-  /// Prints times, where they were asked for; once, when all passes have run.
+  /// Prints times, if requested. Called once, when all passes have run.
   void report();
 
   /// Writes the module after each phase into this folder, which exists, as

@@ -1,4 +1,4 @@
-// What passes ask of values and attributes everywhere.
+// Accessors of values and attributes that all passes use.
 
 #ifndef CLEAVE_SUPPORT_VALUEUTILS_H
 #define CLEAVE_SUPPORT_VALUEUTILS_H
@@ -9,18 +9,18 @@
 
 namespace cleave {
 
-/// The type of a value that is a ranked tensor, as nearly all are.
+/// The type of a value, which must be a ranked tensor.
 inline mlir::RankedTensorType typeOf(mlir::Value value) {
   return llvm::cast<mlir::RankedTensorType>(value.getType());
 }
 
-/// Its sizes.
+/// The shape of a value that is a ranked tensor.
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
   return typeOf(value).getShape();
 }
 
-/// The string of that name among attributes, which may be null; empty where
-/// there is none.
+/// The string attribute `key` of `attrs`, which may be null; empty if there is
+/// none.
 inline llvm::StringRef textOf(mlir::DictionaryAttr attrs, llvm::StringRef key) {
   auto value = attrs ? attrs.getAs<mlir::StringAttr>(key) : mlir::StringAttr();
   return value ? value.getValue() : llvm::StringRef();

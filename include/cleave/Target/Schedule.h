@@ -1,5 +1,5 @@
 // The schedule of a module whose functions are those of pipeline stages, as an
-// attribute, so that the module is all that its emission needs.
+// attribute, so that emission needs only the module.
 
 #ifndef CLEAVE_TARGET_SCHEDULE_H
 #define CLEAVE_TARGET_SCHEDULE_H
@@ -13,11 +13,12 @@
 
 namespace cleave::target {
 
-/// On the module: {axis, link, position, name, table}, and asynchronous.
+/// On the module: {axis, link, position, name, table}, and the unit attribute
+/// asynchronous if the schedule is.
 inline constexpr llvm::StringLiteral kScheduleAttr = "pipe.schedule";
 
 struct PipelineSchedule {
-  /// The mesh axis, its link class, and its place among the axes.
+  /// The mesh axis, its link class, and its position among the axes.
   std::string axis = "pipeline", link = "inter";
   int64_t position = 0;
   pipeline::Table table;
@@ -25,21 +26,21 @@ struct PipelineSchedule {
 
 void setSchedule(mlir::ModuleOp module, const PipelineSchedule &schedule);
 
-/// Whether its functions are those of pipeline stages.
+/// Whether the module's functions are those of pipeline stages.
 bool isPipelined(mlir::ModuleOp module);
 
 /// Nothing where the module has no stages. Reports a malformed attribute.
 mlir::FailureOr<std::optional<PipelineSchedule>>
 scheduleOf(mlir::ModuleOp module);
 
-/// What runs: the table with transfers, and, where neighbouring stages share a
-/// rank, the hand-over from one to the other right behind what computes the
-/// value, as a send and a receive with the rank itself as peer.
+/// The executed schedule: the table with transfers. If neighbouring stages
+/// share a rank, a send and a receive with the rank itself as peer hand a value
+/// over, right after the action that computes it.
 pipeline::Result<pipeline::LoweredTable>
 lowerSchedule(const PipelineSchedule &schedule);
 
-/// A class of slots (`pipe.slot`) in the schedule's words, such as
-/// "recv_f:send_f,W". Nothing for what no schedule moves.
+/// The value class of a class of slots (`pipe.slot`), such as
+/// "recv_f:send_f,W". Nothing for slots whose events are not in a schedule.
 std::optional<pipeline::ValueClass> valueClassOf(int stage,
                                                  llvm::StringRef slot);
 

@@ -1,4 +1,4 @@
-// Kernel functions to PTX and machine code of GPUs.
+// Compiles kernel functions to PTX and machine code of GPUs.
 //
 // Each function marked `nn.kernel` becomes one kernel of a `gpu.module`, with a
 // grid and a block that depend on shapes only. Its arguments are the addresses
@@ -35,19 +35,19 @@ struct GpuKernel {
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 emitGpuKernels(mlir::ModuleOp module);
 
-/// Writes mathematical functions and arithmetic on bf16 as what every GPU has,
-/// as for CPUs: the same formulas, the same bits. What is left are functions in
-/// double precision.
+/// Expands mathematical functions and arithmetic on bf16 into operations that
+/// every GPU has, by the same formulas as for CPUs, with the same bits. Only
+/// functions in double precision are left.
 mlir::LogicalResult expandGpuMath(mlir::ModuleOp kernels);
 
-/// The kernels of a module that `emitGpuKernels` gave, in order.
+/// The kernels of a module that `emitGpuKernels` returned, in order.
 std::vector<GpuKernel> gpuKernels(mlir::ModuleOp kernels);
 
 /// Rewrites the output of `emitGpuKernels` into the LLVM and NVVM dialects.
 mlir::LogicalResult lowerToNVVM(mlir::ModuleOp kernels);
 
-/// PTX of the output of `emitGpuKernels`, which is used up, for a processor:
-/// sm_80, sm_90, sm_100. Equal modules give equal text.
+/// Compiles the output of `emitGpuKernels`, which is consumed, to PTX for a
+/// processor: sm_80, sm_90, sm_100. Equal modules give equal text.
 mlir::FailureOr<std::string> compileToPtx(mlir::ModuleOp kernels,
                                           llvm::StringRef arch);
 
@@ -56,8 +56,8 @@ mlir::FailureOr<std::vector<std::string>>
 compileAllToPtx(mlir::ModuleOp kernels, llvm::ArrayRef<std::string> archs);
 
 /// Where the CUDA toolkit's assembler is: below CUDA_HOME, on the PATH, or
-/// where it was when this was configured. Nothing where there is none, and
-/// where CUDA_HOME is set to nothing.
+/// where it was when the build was configured. Nothing if there is none, or if
+/// CUDA_HOME is empty.
 std::optional<std::string> findPtxas();
 
 /// Assembles PTX for a processor into the file `cubinPath`. Errors are reported
@@ -67,9 +67,9 @@ mlir::LogicalResult assemblePtx(llvm::StringRef ptx, llvm::StringRef arch,
 
 /// Compiles all kernel functions of `module`, which is left as it is, into
 /// files of `folder`, and returns their names: kernels.sm_80.ptx, which any
-/// device can compile, and kernels.ARCH.cubin for each architecture. Where the
-/// assembler is missing or does not know one there is kernels.ARCH.ptx instead,
-/// with a remark. Equal modules give equal bytes.
+/// device can compile, and kernels.ARCH.cubin for each architecture. If the
+/// assembler is missing or does not know an architecture, the file is
+/// kernels.ARCH.ptx instead, with a remark. Equal modules give equal bytes.
 mlir::FailureOr<std::vector<std::string>>
 compileGpuKernels(mlir::ModuleOp module,
                   llvm::ArrayRef<std::string> architectures,

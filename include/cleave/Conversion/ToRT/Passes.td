@@ -8,27 +8,29 @@ include "mlir/Pass/PassBase.td"
 def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
   let summary = "Turn contractions and attention into library calls";
   let description = [{
-    Runs on local programs, before kernels are formed from what is left.
-    `nn.einsum` becomes `rt.gemm`: labels are batch, m, n or k, neighbours merge
-    where their strides allow it, and the operands are ordered so that the result's
-    innermost label is n. Transposes, slices and reshapes of operands become
-    strides; a copy is made only of an operand whose contracted labels have no
-    common order. Products without a contraction become elementwise work. A bias
-    along the last dimensions and a following gelu, relu or silu join the
-    product (which keeps the pre-activation where the backward pass reads it), as
-    do sums of products and the addition to an accumulator of gradients.
-    `nn.attention` and its derivative become library calls on strided views, so
-    that query, key and value may be slices of one projection, and their gradients
-    pieces of one buffer. Convolutions and their derivatives become slices and products;
-    with `device=cuda`, those that the runtime has a command for become `rt.conv`,
-    in bf16 where the operands are bf16 that is widened and the result is rounded;
-    many products of a vector with a matrix each (what tokens take of their
-    experts) become elementwise work and sums; a bias in bf16 joins the product,
-    which is rounded after it and not before as well, as does the derivative of gelu
-    (tanh) in any type; and the gradient of a bias joins the product for the gradient
-    of the weights, where both are of one cotangent and one type.
-    `dist.keep_first` becomes elementwise work. Kernels and
-    collectives are left alone.
+    Runs on per-rank programs, before the other operations are fused into kernels. `nn.einsum`
+    becomes `rt.gemm`: each label is batch, m, n or k, adjacent labels merge if their strides allow
+    it, and the operands are ordered so that the result's innermost label is n. Transposes, slices
+    and reshapes of operands become strides; an operand is copied only if its contracted labels have
+    no common order. Products without a contraction become elementwise operations. A bias along the
+    last dimensions and a following gelu, relu or silu are fused into the product (which also stores
+    the pre-activation if the backward pass reads it), and so are sums of products and the addition
+    to a gradient accumulator. `nn.attention` and its derivative become library calls on strided
+    views, so that query, key and value may be slices of one projection, and their gradients slices
+    of one buffer. Convolutions and their derivatives become slices and products.
+
+    With `device=cuda`, additionally:
+
+    - Convolutions that the runtime has a command for become `rt.conv`, in bf16 if the operands are bf16 that
+      is widened and the result is rounded.
+    - Many products of one vector with a matrix each (tokens with matrices of their experts) become elementwise operations
+      and sums.
+    - A bias in bf16 is fused into the product, which is then rounded once, after the addition. The derivative of gelu
+      (tanh) is fused in any type.
+    - The gradient of a bias is fused into the product for the weight gradient, if both read one cotangent in
+      one type.
+
+    `dist.keep_first` becomes elementwise operations. Kernels and collectives do not change.
 
     Before:
     ```mlir
@@ -60,21 +62,21 @@ def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
 }
 
 def PadClassesPass : Pass<"nn-pad-classes", "::mlir::ModuleOp"> {
-  let summary = "Let rows of logits begin where libraries for devices want them";
+  let summary = "Pad the classes of logits so that rows are aligned for device libraries";
   let description = [{
-    Runs on local programs for CUDA devices, before library calls are selected.
-    A vocabulary of 50257 gives logits in bf16 whose rows begin at any even
-    address, and products that read or write such rows are slow, as are kernels
-    that load one element at a time.
+    Runs on per-rank programs for CUDA devices, before library calls are selected. A vocabulary of
+    50257 gives logits in bf16 whose rows begin at any even address. Products that read or write
+    such rows are slow, and so are kernels, which then load one element at a time.
 
-    The product that gives logits gets zeros for more classes, so that a row has a
-    multiple of 16 bytes. `nn.cross_entropy` and its derivative read minus infinity
-    there: the probability of such a class is exactly 0, and so is its cotangent.
-    Products that read the cotangent take it as it is, with a matrix of zeros for
-    those classes, or give rows of zeros that are cut off. A label that is no class stays none.
+    The product that computes the logits gets zeros for additional classes, so that the bytes of a
+    row are a multiple of 16. `nn.cross_entropy` and its derivative read minus infinity there: the
+    probability of such a class is exactly 0, and so is its cotangent. Products that read the
+    cotangent read it padded: either their matrix gets zeros for the additional classes, or their
+    result has additional rows of zeros, which are sliced off. A label that is no class remains no
+    class.
 
-    It is done where nothing but losses reads the logits and nothing but products the
-    cotangent, and with 128 classes or more.
+    The pass pads only if losses alone read the logits, products alone read the cotangent, and there
+    are 128 classes or more.
 
     Before:
     ```mlir
@@ -111,12 +113,11 @@ def PadClassesPass : Pass<"nn-pad-classes", "::mlir::ModuleOp"> {
 def HostToRTPass : Pass<"nn-host-to-rt", "::mlir::ModuleOp"> {
   let summary = "Turn host functions into command lists";
   let description = [{
-    Runs after kernels are formed. A host function (any but kernels) then holds
-    calls of kernels, library calls, collectives, constants and placements. Calls
-    become `rt.launch`, collectives `rt.collective`, constants `rt.fill`;
-    reshapes and contiguous slices become `rt.alias`, other slices, transposes
-    and `dist.slice` of an inner dimension `rt.copy`. `nn.save` and `nn.rematerialize`
-    have done their work and go. Anything else is an error.
+    Runs after kernel fusion. A host function (any function but kernels) then holds kernel calls,
+    library calls, collectives, constants and data movement. Kernel calls become `rt.launch`,
+    collectives `rt.collective`, constants `rt.fill`; reshapes and contiguous slices become
+    `rt.alias`, other slices, transposes and `dist.slice` of an inner dimension `rt.copy`. `nn.save`
+    and `nn.rematerialize` are no longer needed and are removed. Anything else is an error.
 
     Before:
     ```mlir

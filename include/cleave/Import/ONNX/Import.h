@@ -1,9 +1,10 @@
-// From an ONNX file to the nn dialect. The result is a module with one function
+// Imports an ONNX file into the nn dialect. The result is a module with one
+// function
 //
 //     @forward(parameters..., constants..., inputs...) -> (outputs...)
 //
 // whose arguments carry `nn.name`, `nn.role` and, for tensors of the file,
-// `nn.data`: where their bytes lie. Bytes of weights are not read.
+// `nn.data`: where their bytes are stored. Bytes of weights are not read.
 
 #ifndef CLEAVE_IMPORT_ONNX_IMPORT_H
 #define CLEAVE_IMPORT_ONNX_IMPORT_H
@@ -24,39 +25,40 @@ class OpPassManager;
 
 namespace cleave {
 
-/// Of the module: [name]: inputs of the graph that no node reads, and that the
-/// function lacks.
+/// On the module, a list of names: inputs of the graph that no node reads, and
+/// that the function lacks.
 inline constexpr llvm::StringLiteral kUnreadAttr = "nn.unread_inputs";
-/// Of the module: what the graph computes, whatever its weights and sizes are.
+/// On the module: a digest of what the graph computes, independent of its
+/// weights and sizes.
 inline constexpr llvm::StringLiteral kGraphDigestAttr = "nn.graph_digest";
-/// Begins such a digest: what is made otherwise says nothing.
+/// The prefix of such a digest; one with another prefix cannot be compared.
 inline const std::string kGraphDigestVersion = "1:";
 
-/// What stands for a graph input.
+/// The source of a graph input.
 enum class InputBinding { Data, Ones, Zeros, Arange };
 
-/// What an input is bound to: the same for each sample and step.
+/// A value that an input is bound to, the same for each sample and step.
 struct BoundInput {
   std::string text; ///< as given: a number, or the name of a file
   bool isNumber = false;
   double number = 0;
-  std::optional<int64_t> integer; ///< where the number is one
+  std::optional<int64_t> integer; ///< if the number is one
   std::string dtype;              ///< of the array: "f32", as in Array
   std::vector<int64_t> shape;
   std::string bytes; ///< little-endian, row-major
 };
 
-/// Two initializers that are one parameter. With `transposed`, `copy` is the
+/// Two initializers that hold one parameter. With `transposed`, `copy` is the
 /// matrix transpose of `primary`.
 struct Tie {
   std::string primary, copy;
   bool transposed = false;
 };
 
-/// What a file may make the importer do: a few bytes can stand for any amount
-/// of work. Zero or less is refused by the configuration.
+/// Limits of the work that a file may cause: a few bytes can cause any amount.
+/// The configuration refuses zero or less.
 struct ImportLimits {
-  /// Elements of constants that evaluation stores, in all.
+  /// Elements of constants that evaluation during import stores, in total.
   int64_t evaluatedElements = int64_t(1) << 27;
   /// Nodes that calls of functions expand to.
   int64_t inlinedNodes = 200'000;
@@ -68,26 +70,26 @@ struct ImportOptions {
   std::map<std::string, int64_t> dims;
   /// Inputs that are not data; names that the graph lacks are ignored.
   std::map<std::string, InputBinding> inputs;
-  /// Inputs that are constants; each is one of the graph.
+  /// Inputs that are bound to constants; each must be an input of the graph.
   std::map<std::string, BoundInput> bound;
-  /// How many calls see a batch; `dims.batch` is that of one.
+  /// The number of calls that share a batch; `dims.batch` is the size of one.
   int64_t microbatches = 1;
   /// The tokens input; empty: the only integer [batch, sequence] input.
   std::string tokens;
   /// The graph input that is the labels, if there is one.
   std::string labels;
-  /// Initializers that are tied beyond what the file says.
+  /// Ties of initializers in addition to those in the file.
   std::vector<Tie> ties;
-  /// Initializers that are parameters though their elements or uses speak for
-  /// constants; other names are ignored.
+  /// Initializers that are parameters although their elements or uses look like
+  /// those of constants; other names are ignored.
   std::set<std::string> trainable;
-  /// Patterns of initializers of which each use is a parameter of its own; they
-  /// are tied to nothing. One that matches none is an error.
+  /// Patterns of initializers whose uses become separate parameters, tied to
+  /// nothing. One that matches none is an error.
   std::vector<std::string> untie;
-  /// Whether a parameter is not trained, so that nothing need be said of it.
+  /// Whether a parameter is frozen, so that it needs no messages.
   std::function<bool(llvm::StringRef)> isFrozen;
-  /// Vectors that no gradient reaches, such as a bias that moves what TopK
-  /// chooses, are buffers instead of constants: training may move them.
+  /// Vectors that no gradient reaches, such as a bias that affects only what
+  /// TopK chooses, are buffers instead of constants: training may change them.
   bool keepBuffers = false;
   ImportLimits limits;
   /// Outputs to keep; empty: all.
@@ -118,19 +120,19 @@ struct DimSummary {
 
 struct FileSummary {
   std::vector<TensorSummary> inputs, outputs, parameters;
-  /// Float tensors that are never trained; of those of one element only the
-  /// ones that are named like parameters.
+  /// Float tensors that are never trained. Tensors of one element are listed
+  /// only if they are named like parameters.
   std::vector<TensorSummary> constants;
   std::vector<DimSummary> dims;
   /// Operators that are not supported and the version of the operators, as
-  /// importOnnx reports them; "": all are.
+  /// importOnnx reports them; "": all are supported.
   std::string unsupported;
   int64_t nodes = 0;    ///< model-local functions inlined
   int64_t elements = 0; ///< of all parameters
 };
 
-/// What a file declares; nothing need be bound. Emits errors for a file that is
-/// no model.
+/// Summarises the declarations of a file; no dimension or input need be bound.
+/// Emits errors for a file that is no model.
 mlir::FailureOr<FileSummary> summarizeOnnx(llvm::StringRef path,
                                            mlir::MLIRContext &context,
                                            const ImportOptions &options);
@@ -139,8 +141,8 @@ mlir::FailureOr<FileSummary> summarizeOnnx(llvm::StringRef path,
 /// names, or "?".
 bool isDimensionName(llvm::StringRef text);
 
-/// The shapes of the initializers, by name, those that train.untie made
-/// (options.untie) among them. Emits errors for a file that is no model.
+/// The shapes of the initializers by name, including copies due to train.untie
+/// (options.untie). Emits errors for a file that is no model.
 mlir::FailureOr<std::map<std::string, std::vector<int64_t>>>
 initializersOf(llvm::StringRef path, mlir::MLIRContext &context,
                const ImportOptions &options);
@@ -152,10 +154,10 @@ mlir::FailureOr<std::vector<std::string>>
 externalFilesOf(llvm::StringRef path, mlir::MLIRContext &context,
                 const ImportOptions &options);
 
-/// Finds the tables of embeddings that heads hold a second time, transposed or
-/// not: the one case in which equal elements are a tie. Reads bytes of weights.
-/// Emits an error where two tables could be meant, and no tie in `options` says
-/// which; leaves out what these ties name.
+/// Finds embedding tables that output heads store a second time, transposed or
+/// not: the only case in which equal elements are a tie. Reads bytes of
+/// weights. Emits an error if two tables match and no tie in `options` says
+/// which is meant; skips initializers that these ties name.
 mlir::FailureOr<std::vector<Tie>>
 findTiesByContent(llvm::StringRef path, mlir::MLIRContext &context,
                   const ImportOptions &options);

@@ -18,20 +18,21 @@ class Node;
 }
 
 struct OnnxOp {
-  /// Behind its domain, if that is not the default one.
+  /// With its domain in front, if that is not the default one.
   llvm::StringRef name;
-  /// Versions of its operator set whose meaning the lowering follows.
+  /// The range of opset versions whose semantics the lowering implements.
   int64_t first, last;
   /// 1: language models of today need it; 2: common elsewhere.
   int tier;
-  /// Operations that it becomes, separated by blanks; empty where it is always
-  /// evaluated while importing or only moves shapes.
+  /// Operations that it is lowered to, separated by blanks; empty if there are
+  /// none: it is evaluated during import, or only passes on its operand or a
+  /// shape.
   llvm::StringRef becomes;
   llvm::Error (*lower)(importer::Node &);
-  /// The operands from this one on are weights, whatever their shape; -1: none
-  /// are by their place.
+  /// Operands from this index on are weights, whatever their shape; -1: no
+  /// position implies a weight.
   int weightsFrom = -1;
-  /// Takes a sequence of tensors; the others are refused one.
+  /// Whether it takes a sequence of tensors; other operators refuse one.
   bool readsSequence = false;
 };
 

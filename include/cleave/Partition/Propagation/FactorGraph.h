@@ -1,9 +1,9 @@
 //===- FactorGraph.h - values, rules and layouts of a module ----*- C++ -*-===//
 //
-// The side table on which shardings are propagated and strategies look for
-// dimensions that belong together. Nodes are the tensors of all functions (and
-// one for each function result); edges are operations with their sharding
-// rules, and ties between ports of one name.
+// The side table on which shardings are propagated, and in which strategies
+// look for dimensions that sharding rules connect. Nodes are the tensors of all
+// functions (and one for each function result); edges are operations with their
+// sharding rules, and ties between ports of one name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,14 +25,14 @@ struct Node {
   mlir::RankedTensorType type;
   Port port; // of function arguments and results
   bool isPort = false;
-  /// An operation without operands: emitted anew in any layout, so it ties its
-  /// users in no way.
+  /// An operation without operands: it is emitted again for each layout, so it
+  /// does not tie its users.
   bool isGenerator = false;
-  /// What was asked for, by an attribute or a constraint.
+  /// The sharding that an attribute or a constraint asks for.
   dist::ShardingAttr asked;
 };
 
-/// An operation, or a tie that keeps tensors alike.
+/// An operation, or a tie between tensors that must have one sharding.
 struct Edge {
   mlir::Operation *op = nullptr; // null for ties
   ShardingRule rule;
@@ -41,9 +41,9 @@ struct Edge {
 
 class FactorGraph {
 public:
-  /// Reads the module. Operations without a rule get the one that keeps all
-  /// whole, with a remark. Fails on regions other than those of
-  /// scf.for and scf.if, and on tensors of dynamic shape.
+  /// Reads the module. Operations without a rule get one that replicates all
+  /// tensors, with a remark. Fails on regions other than those of scf.for and
+  /// scf.if, and on tensors of dynamic shape.
   static mlir::FailureOr<FactorGraph> of(mlir::ModuleOp module);
 
   llvm::SmallVector<Node, 0> nodes;
@@ -63,30 +63,31 @@ private:
   /// The node of a new value; kNoNode for scalars.
   mlir::FailureOr<NodeId> addValue(mlir::Value value);
   mlir::LogicalResult addBlock(mlir::Block &block);
-  /// What a loop carries, or the branches give, is tied.
+  /// Ties the values that a loop carries, or that branches return.
   mlir::LogicalResult addRegions(mlir::Operation *op);
   mlir::LogicalResult addFunction(mlir::func::FuncOp func);
   llvm::DenseMap<mlir::Value, NodeId> ids;
 };
 
-/// The rule of an operation; the one that keeps all whole where it has none.
+/// The rule of an operation; one that replicates all tensors if it has none.
 ShardingRule ruleOf(mlir::Operation *op);
 
 /// Whether the operation can be emitted again in any layout.
 bool isGenerator(mlir::Operation *op);
 
-/// Whether the value is a constant of zeros, which are addends of zero.
+/// Whether the value is a constant of zeros, which is also a partial sum of
+/// zero.
 bool isZeroConstant(mlir::Value value);
 
-/// The layout in which result `index` appears when the factors are split by
-/// `factorAxes` and addends (or candidates) over `carry` pass through.
+/// The layout of result `index` when the factors are sharded by `factorAxes`
+/// and partial sums (or candidates) over `carry` pass through.
 dist::Layout producedLayout(const ShardingRule &rule,
                             llvm::ArrayRef<dist::Axes> factorAxes,
                             dist::AxisSet carry, dist::ReduceKind carryKind,
                             unsigned index);
 
 /// Spreads the axes of a dimension over its factors, major first: `result[i]`
-/// is the axes of factor `dim[i]`. Axes that do not fit are left out.
+/// has the axes of factor `dim[i]`. Axes that do not fit are left out.
 llvm::SmallVector<dist::Axes, 2> axesOfFactors(const DimFactors &dim,
                                                const ShardingRule &rule,
                                                llvm::ArrayRef<dist::Axis> axes,

@@ -14,8 +14,8 @@
 namespace cleave::partition {
 
 /// One step of a reshard. `dim` and `concat` as in the operations. Embed turns
-/// tiles along `axes`, which end the split of `dim`, into addends: each lies at
-/// its place among zeros.
+/// tiles along `axes`, the last axes that shard `dim`, into partial sums: each
+/// tile is at its offset among zeros.
 struct Move {
   enum Kind {
     AllReduce,
@@ -34,36 +34,36 @@ struct Move {
   dist::ReduceKind reduce = dist::ReduceKind::Sum;
   /// The layout after the move.
   dist::Layout after;
-  /// Of an exchange.
+  /// Rounds of an exchange.
   int64_t rounds = 1;
 };
 
 struct ReshardOptions {
   /// Allows local tiles larger than the larger of source and target.
   bool largerTiles = false;
-  /// Takes the plan without a search wherever its layouts are allowed: one
+  /// Skips the search wherever the layouts of the plain plan are allowed: one
   /// reduce-scatter, all-reduce or gather for each group, whatever it sends.
   bool plain = false;
 };
 
 struct ReshardProblem;
 
-/// Finds the moves that lead from one layout to another: a search over layouts,
-/// the next one by the modelled time so far plus a lower bound of the rest.
+/// Finds the moves that lead from one layout to another: an A* search over
+/// layouts, by the modelled time so far plus a lower bound of the rest.
 ///
 /// Moves are all-gather, slice, all-to-all, permute, reduce-scatter,
-/// all-reduce, keep-first, embed and exchange. What the time of two plans does
-/// not tell apart, the total of what ranks receive does, then the number of
-/// moves. No layout in between has a larger tile than the larger of source and
-/// target, nor is the value whole on all ranks unless one of them is.
+/// all-reduce, keep-first, embed and exchange. Of plans with equal time, the
+/// one with the fewest bytes received in total is taken, then the one with the
+/// fewest moves. No intermediate layout has a larger tile than both source and
+/// target, nor is the value replicated on all ranks unless source or target is.
 ///
-/// Plans are kept: the same question is answered without a search.
+/// Plans are cached.
 class ReshardPlanner {
 public:
   ReshardPlanner(const dist::MeshAxes &mesh, cost::LinkModel model,
                  ReshardOptions options = {});
 
-  /// Valid as long as the planner.
+  /// The result is valid as long as the planner.
   llvm::ArrayRef<Move> plan(llvm::ArrayRef<int64_t> shape, int64_t elementBytes,
                             const dist::Layout &from, const dist::Layout &to);
 
@@ -82,7 +82,7 @@ private:
   std::map<size_t, std::vector<dist::Layout>> layouts;
 };
 
-/// Bytes of an element of the tensor; a bit takes one.
+/// Bytes of an element of the tensor; an i1 takes one byte.
 inline int64_t elementBytes(mlir::RankedTensorType type) {
   return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
@@ -92,7 +92,7 @@ int64_t sentBytes(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
                   int64_t elementBytes, const dist::Layout &from,
                   llvm::ArrayRef<Move> moves);
 
-/// Emits the moves on the local value of a tensor of `type`.
+/// Emits the moves on `local`, the tile of a tensor of `type`.
 mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc,
                         const dist::MeshAxes &mesh, mlir::RankedTensorType type,
                         mlir::Value local, const dist::Layout &from,

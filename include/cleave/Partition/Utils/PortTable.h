@@ -2,7 +2,7 @@
 //
 // Arguments and results carry a name and a role. The same name and role is the
 // same tensor in every function, so it has one type and one sharding; a
-// gradient is split as the parameter it is named after.
+// gradient is sharded like the parameter that it is named after.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +31,7 @@ struct Port {
   mlir::Location loc() const;
 };
 
-/// For people: "parameter 'w'", "input 'ids'", "result 1".
+/// For messages: "parameter 'w'", "input 'ids'", "result 1".
 std::string describe(const Port &port);
 
 /// All ports of all functions with a body, in program order.
@@ -41,15 +41,16 @@ llvm::SmallVector<Port> portsOf(mlir::ModuleOp module);
 /// without a name are left out.
 llvm::SmallVector<llvm::SmallVector<Port>> boundaryTable(mlir::ModuleOp module);
 
-/// Whether the port is a result for people, who want sums whole. Between all
-/// other functions addends are handed on as they are.
+/// Whether the port is a result of @loss or @forward, which are for the user:
+/// partial sums are reduced there. Between other functions they are passed on
+/// as they are.
 bool isForPeople(const Port &port);
 
 /// The function that takes gradients, or null: the one with the update.
 mlir::func::FuncOp updateFunction(mlir::ModuleOp module);
 
 /// Checks that no two sub-axes of one axis cross (dist::crosses), and names the
-/// tensors that they split otherwise.
+/// tensors that they shard.
 mlir::LogicalResult verifySubAxes(mlir::ModuleOp module);
 
 /// Checks that each group has one type and one sharding.

@@ -1,10 +1,10 @@
-// Runs kernels of the gpu dialect on the CPU, thread by thread, and finds what
-// a device would not tell.
+// Runs kernels of the gpu dialect on the CPU, thread by thread, and finds
+// errors that a device would not report.
 //
 // Errors: an access outside of the given buffers or less aligned than it says,
 // two threads that write the same byte of global memory, a race in workgroup
 // memory (two threads between two barriers, one of which writes), a read of
-// workgroup memory that nobody wrote, a barrier that not all threads of a block
+// uninitialised workgroup memory, a barrier that not all threads of a block
 // reach, a shuffle or vote that not all lanes of a warp reach.
 
 #ifndef CLEAVE_INTERPRETER_GPUINTERPRETER_H
@@ -28,7 +28,8 @@ enum class ThreadOrder { Ascending, Descending };
 /// buffer; two buffers may be the same memory. The kernel has static sizes of
 /// grid and block and consists of scf, arith, math, vector, memref, LLVM loads
 /// and stores and what the gpu dialect has for threads. Between barriers, the
-/// threads of a block run one after the other. Empty, or what went wrong.
+/// threads of a block run one after the other. Returns an empty string, or an
+/// error message.
 std::string runGpuKernel(mlir::gpu::GPUFuncOp kernel,
                          llvm::ArrayRef<GpuBuffer> buffers,
                          ThreadOrder order = ThreadOrder::Ascending);
