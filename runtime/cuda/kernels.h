@@ -6,11 +6,8 @@
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_H
 
+#include "command_buffers.h"
 #include "convolution.h"
-#include "cpu/attention.h"
-#include "cpu/gemm.h"
-#include "cpu/grouped.h"
-#include "cpu/position_in_expert.h"
 #include "device.h"
 
 #include <functional>

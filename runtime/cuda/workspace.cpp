@@ -5,8 +5,8 @@
 #include "attention_cut.h"
 #include "convolution.h"
 #include "convolution_plan.h"
-#include "cpu/gemm.h"
 #include "kernel_limits.h"
+#include "products.h"
 
 #include <algorithm>
 

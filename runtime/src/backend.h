@@ -5,11 +5,7 @@
 #define CLEAVE_RUNTIME_BACKEND_H
 
 #include "cleave/program.h"
-#include "convolution.h"
-#include "cpu/attention.h"
-#include "cpu/gemm.h"
-#include "cpu/grouped.h"
-#include "cpu/position_in_expert.h"
+#include "command_buffers.h"
 #include "trace.h"
 
 #include <functional>
@@ -59,19 +55,6 @@ struct CallSite {
   int index = -1;
   const program::Command *command = nullptr;
   std::vector<Access> accesses;
-};
-
-struct CopyBuffers {
-  char *dst = nullptr, *src = nullptr;
-};
-struct PlanRowsBuffers {
-  const int64_t *ids = nullptr;
-  int64_t *sources = nullptr, *placeOf = nullptr, *sent = nullptr,
-          *counts = nullptr;
-};
-struct SortRowsBuffers {
-  const int64_t *ids = nullptr;
-  int64_t *order = nullptr, *placeOf = nullptr, *sorted = nullptr;
 };
 
 class Backend {

@@ -6,42 +6,27 @@
 
 #include <string_view>
 
-#ifdef CLEAVE_HAS_CUDA
-#include "cuda/api.h"
-#include "cuda/backend.h"
-#endif
-
 using namespace cleave;
 using program::Device;
 
-#ifndef CLEAVE_HAS_CUDA
-[[noreturn]] static void noCuda() {
-  fail(CLEAVE_UNSUPPORTED,
-       "the program is for CUDA devices, but this cleave was built without the "
-       "CUDA toolkit; build it where nvcc and nccl.h are, or compile with "
-       "target.kind = \"cpu\"");
+static const DeviceSupport &cuda() {
+  const DeviceSupport *support = cudaSupport();
+  if (!support)
+    fail(CLEAVE_UNSUPPORTED,
+         "the program is for CUDA devices, but this cleave was built without "
+         "the CUDA toolkit; build it where nvcc and nccl.h are, or compile "
+         "with target.kind = \"cpu\"");
+  return *support;
 }
-#endif
 
-void cleave::needCuda() {
-#ifdef CLEAVE_HAS_CUDA
-  cuda::driver();
-#else
-  noCuda();
-#endif
-}
+void cleave::needCuda() { cuda().need(); }
 
 std::vector<std::unique_ptr<Backend>>
 cleave::makeBackends(cleave_program &program, const SessionShape &shape,
                      Counters &counters) {
   std::vector<std::unique_ptr<Backend>> backends;
-  if (program.data.device == Device::Cuda) {
-#ifdef CLEAVE_HAS_CUDA
-    return cuda::makeBackends(program, shape);
-#else
-    noCuda();
-#endif
-  }
+  if (program.data.device == Device::Cuda)
+    return cuda().makeBackends(program, shape);
   for (int rank = shape.first; rank < shape.first + shape.here; ++rank)
     backends.push_back(makeCpuBackend(program, rank, shape.threadsPerRank,
                                       counters.attentionFlops(rank)));
@@ -58,14 +43,9 @@ cleave::makeTransport(const cleave_program &program, const char *kind,
   if (program.data.device == Device::Cuda && name == "mpi")
     fail(CLEAVE_BAD_ARGUMENT, "transport mpi moves memory of the host; CUDA "
                               "programs have local and nccl");
-  if (program.data.device == Device::Cuda) {
-#ifdef CLEAVE_HAS_CUDA
-    return cuda::makeTransport(name, options, shape, counters, neighbours,
-                               backends);
-#else
-    noCuda();
-#endif
-  }
+  if (program.data.device == Device::Cuda)
+    return cuda().makeTransport(name, options, shape, counters, neighbours,
+                                backends);
   if (name == "nccl")
     fail(CLEAVE_BAD_ARGUMENT, "transport nccl is for CUDA programs; this one "
                               "is for CPUs: use local or mpi");

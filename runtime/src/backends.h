@@ -6,6 +6,8 @@
 #include "loaded_program.h"
 #include "transport.h"
 
+#include <string_view>
+
 namespace cleave {
 
 struct SessionShape {
@@ -22,6 +24,21 @@ struct Neighbours {
   // To be called while they are waited for; throws where that is in vain.
   std::function<void()> meanwhile;
 };
+
+// What a build does for programs of CUDA devices: backends by rank less
+// shape.first, and a transport between them. Functions throw as those below.
+struct DeviceSupport {
+  void (*need)();
+  std::vector<std::unique_ptr<Backend>> (*makeBackends)(cleave_program &program,
+                                                        const SessionShape &);
+  std::unique_ptr<Transport> (*makeTransport)(
+      std::string_view kind, const TransportOptions &options,
+      const SessionShape &shape, Counters &counters,
+      const Neighbours &neighbours,
+      const std::vector<std::unique_ptr<Backend>> &backends);
+};
+// Null in builds without the CUDA toolkit. runtime/cuda defines it.
+const DeviceSupport *cudaSupport();
 
 // By rank less shape.first. Throws UNSUPPORTED or OUT_OF_MEMORY, with what to
 // do, where the machine cannot serve the program.

@@ -3,17 +3,12 @@
 #define CLEAVE_RUNTIME_CONVOLUTION_H
 
 #include "cleave/program.h"
+#include "command_buffers.h"
 
 #include <string>
 #include <vector>
 
 namespace cleave {
-
-// One of x, w and y is written, as the kind says.
-struct ConvolutionBuffers {
-  void *x = nullptr, *w = nullptr, *y = nullptr;
-  void *workspace = nullptr; // convolutionWorkspace() bytes
-};
 
 // Why it is no convolution; empty if it is one. Sizes are positive then.
 std::string checkConvolution(const program::Convolution &convolution);

@@ -3,21 +3,13 @@
 #define CLEAVE_RUNTIME_CPU_GEMM_H
 
 #include "cleave/program.h"
+#include "command_buffers.h"
+#include "products.h"
 
 #include <functional>
 #include <string>
 
 namespace cleave {
-
-struct GemmBuffers {
-  const void *a = nullptr, *b = nullptr, *bias = nullptr;
-  const void *derivativeAt = nullptr;
-  void *c = nullptr, *preActivation = nullptr, *sums = nullptr;
-  void *workspace = nullptr; // gemmWorkspace() bytes, aligned to 64
-};
-
-// Why the product is none that any backend computes; empty if it is one.
-std::string checkGemm(const program::Gemm &gemm);
 
 enum class GemmBackend { Auto, Blocked };
 

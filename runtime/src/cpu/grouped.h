@@ -3,16 +3,11 @@
 #define CLEAVE_RUNTIME_CPU_GROUPED_H
 
 #include "cleave/program.h"
+#include "command_buffers.h"
 
 #include <functional>
 
 namespace cleave {
-
-struct GroupedBuffers {
-  void *a = nullptr, *c = nullptr, *w = nullptr;
-  const int64_t *ids = nullptr;
-  void *workspace = nullptr; // groupedWorkspace() bytes, aligned to 64
-};
 
 // Throws Error when it is not supported.
 std::function<void()> makeGrouped(const program::GroupedGemm &grouped,

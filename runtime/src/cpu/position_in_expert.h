@@ -3,14 +3,9 @@
 #define CLEAVE_RUNTIME_CPU_POSITION_IN_EXPERT_H
 
 #include "cleave/program.h"
+#include "command_buffers.h"
 
 namespace cleave {
-
-struct PositionInExpertBuffers {
-  const int64_t *ids = nullptr, *positions = nullptr;
-  const int64_t *loads = nullptr, *samples = nullptr; // null: none
-  int64_t *result = nullptr, *scratch = nullptr;
-};
 
 // Linear in slots, experts and loads where positions count up; else they are
 // sorted first, once where samples share them.

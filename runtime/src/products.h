@@ -1,0 +1,16 @@
+// What every backend asks of a matrix product.
+#ifndef CLEAVE_RUNTIME_PRODUCTS_H
+#define CLEAVE_RUNTIME_PRODUCTS_H
+
+#include "cleave/program.h"
+
+#include <string>
+
+namespace cleave {
+
+// Why no backend computes this product; empty if one may.
+std::string checkGemm(const program::Gemm &gemm);
+
+} // namespace cleave
+
+#endif // CLEAVE_RUNTIME_PRODUCTS_H
