@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # The tools find the library, and cleave finds cleave-run, beside themselves
-# wherever the folder lies; LLVM's libraries are where Debian's packages put
+# wherever the folder is; LLVM's libraries are where Debian's packages put
 # them.
 set(tools cleave-run)
 if(NOT CLEAVE_RUNTIME_ONLY)

@@ -81,7 +81,7 @@ function(cleave_llvm_target name)
   add_dependencies(${name} cleave-headers)
 endfunction()
 
-# Of the compiler's precompiled headers `mlir` is for what lies below the
+# Of the compiler's precompiled headers `mlir` is for what is below the
 # operations; the others hold these, too.
 cleave_precompiled_header(mlir)
 cleave_precompiled_header(operations)

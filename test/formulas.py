@@ -142,7 +142,7 @@ class Architecture:
 
 
 def read_architecture(path, heads=None, kv_heads=None):
-    """Shapes from the file; names and head counts from what lies beside it."""
+    """Shapes from the file; names and head counts from what is beside it."""
     model = onnxwire.load(path)
     tensors = {t.name: t for t in model.graph.initializers}
     beside = path.with_suffix(".names.json")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Bytes that each rank sends per training step for layers of experts that lie over
+"""Bytes that each rank sends per training step for layers of experts that are sharded over
 an axis, under balanced routing, from closed forms alone.
 
     formulas_experts.py --tokens 4096 --slots 2 --hidden 512 --ranks 4 [--layers 1]
@@ -19,7 +19,7 @@ counts      a buffer has places for max_load R / P rows, rounded up, of each ran
 overflow    nothing: the first round has room for all
 
 Where ranks have different rows R_r (samples that do not divide; buffers are those of
-the largest), rank r sends (P-1)/P R_r to the experts, and brings back as much as
+the largest), rank r sends (P-1)/P R_r to the experts, and returns as much as
 it was sent: the others' R_o / P.
 
 With --node w, ranks of a node w next to each other on the axis, rows go between the

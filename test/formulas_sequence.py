@@ -20,7 +20,7 @@ ulysses     the ranks share n and g in a x b = U ways, so that padding is least,
             forward of S = U s positions, and again backward.
 ring        inside, s is U tiles. Keys and values make R-1 hops of [b, U s, n/a, d]
             forward. Backward they make them again, and so do their gradients, a
-            rank's own addend staying where it is: 2 (R-1) forward and 4 (R-1)
+            rank's own partial sum staying where it is: 2 (R-1) forward and 4 (R-1)
             backward. Gradients travel in the type of the activations.
 """
 

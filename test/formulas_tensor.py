@@ -10,7 +10,7 @@ Knows transformers by family as formulas.py does, and shares its reading of
 models and its ring volumes. With X the input of a product with a weight W, Y its
 result, q ranks an axis, everything per microbatch:
 
-sp      [b, s, h] of the residual stream lies as s / t. Per layer: 2 gathers of
+sp      [b, s, h] of the residual stream is placed as s / t. Per layer: 2 gathers of
         the inputs and 2 reduce-scatters of the outputs forward; the same for
         cotangents backward; and 2 gathers again of the inputs (saved_input
         "shard"): 10 (t-1)/t bsh. Embedding: 1 reduce-scatter forward, 1 gather
@@ -34,12 +34,12 @@ sp      [b, s, h] of the residual stream lies as s / t. Per layer: 2 gathers of
         Y; backward: gather dY, scatter dX and dW: 2 (q-1)/q^3 (|X| + |W| + |Y|).
 ZeRO    is that of formulas.py on the tiles that the layout leaves a rank: with N
         data ranks and a tile of T, reduce-scatter and gather are (N-1)/N T each,
-        as often as there. The gathers over rows (2d) and i (3d) follow behind
+        as often as there. The gathers over rows (2d) and i (3d) follow after
         those over data, the scatters of gradients go before, in every
         microbatch. What 3d keeps for the backward pass ZeRO 3 drops: W is
         gathered over i once more. Sums over d and over samples that split
         vectors are of tiles of tiles, once a step.
-all     vectors lie as the features that they meet, their gradients are summed
+all     vectors are placed as the features that they meet, their gradients are summed
         over the axes of the batch once a step. Norms over split features sum
         their statistics: [b, s] twice forward (RMS: once), and as often
         backward, in one message. The cross-entropy as in one dimension.

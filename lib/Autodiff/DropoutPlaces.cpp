@@ -161,14 +161,14 @@ private:
   /// operand or one of its terms. Records the value of the stream that the
   /// branch begins at.
   bool isBranch(arith::AddFOp add, unsigned side) {
-    Value addend = add->getOperand(side), other = add->getOperand(1 - side);
-    if (!flow.isBatched(addend) || !flow.isBatched(other) ||
-        !readByContractions.contains(add.getResult()) || isStream(addend))
+    Value term = add->getOperand(side), other = add->getOperand(1 - side);
+    if (!flow.isBatched(term) || !flow.isBatched(other) ||
+        !readByContractions.contains(add.getResult()) || isStream(term))
       return false;
     llvm::SetVector<Value> streams = sidesOf(other);
     // Pairs of a value and whether a contraction separates it from the branch.
     llvm::DenseSet<Value> seen[2];
-    SmallVector<std::pair<Value, bool>> work = {{addend, false}};
+    SmallVector<std::pair<Value, bool>> work = {{term, false}};
     bool found = false;
     while (!work.empty()) {
       auto [value, contracted] = work.pop_back_val();

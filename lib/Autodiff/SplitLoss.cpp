@@ -230,21 +230,21 @@ LossSplitter::ofSums(Operation *op, OpResult whole, ArrayRef<Part> operands) {
     return fail(whole, spell(whole) +
                            " is not linear in a sum over samples that depends "
                            "on parameters");
-  SmallVector<Part> addends(operands);
+  SmallVector<Part> terms(operands);
   for (unsigned index : *group) {
-    Part &addend = addends[index];
-    if (addend.kind == Kind::Sum)
+    Part &term = terms[index];
+    if (term.kind == Kind::Sum)
       continue;
-    RankedTensorType type = typeOf(addend.value);
+    RankedTensorType type = typeOf(term.value);
     if (!isa<FloatType>(type.getElementType()))
       return fail(whole,
                   spell(whole) + " adds an integer to a sum over samples");
     Location loc = whole.getLoc();
-    addend.value = arith::MulFOp::create(
-        builder, loc, addend.value,
+    term.value = arith::MulFOp::create(
+        builder, loc, term.value,
         nn::createSplat(builder, loc, type, 1.0 / microbatches));
   }
-  return Part{Kind::Sum, cloneWith(op, whole.getResultNumber(), addends)};
+  return Part{Kind::Sum, cloneWith(op, whole.getResultNumber(), terms)};
 }
 
 FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,

@@ -1,4 +1,4 @@
-// A compiled program as an engine: kernels in a temporary folder, ranks behind
+// A compiled program as an engine: kernels in a temporary folder, ranks after
 // a session of the runtime.
 
 #include "cleave/Check/Engine.h"

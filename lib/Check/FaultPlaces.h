@@ -28,7 +28,7 @@ Places wrongGroup(mlir::ModuleOp module);
 Places biasTwice(mlir::ModuleOp module);
 Places normTwice(mlir::ModuleOp module);
 
-// The rest of a local program.
+// The rest of a per-rank program.
 Places swappedAxes(mlir::ModuleOp module);
 Places padIdentity(mlir::ModuleOp module);
 Places randomOffset(mlir::ModuleOp module);

@@ -29,8 +29,8 @@ static std::string slotOf(const Port &port) {
 }
 
 void check::addTo(RankTensors &total, const RankTensors &more) {
-  for (auto [sum, addend] : llvm::zip_equal(total, more))
-    for (auto [x, y] : llvm::zip_equal(sum.floats, addend.floats))
+  for (auto [sum, term] : llvm::zip_equal(total, more))
+    for (auto [x, y] : llvm::zip_equal(sum.floats, term.floats))
       x += y;
 }
 

@@ -1,4 +1,4 @@
-// The stages of a pipeline on its ranks, interpreted: what lies where, and what
+// The stages of a pipeline on its ranks, interpreted: what is where, and what
 // a list of the schedule does with it.
 
 #ifndef CLEAVE_LIB_CHECK_PIPELINEENGINE_H
@@ -35,7 +35,7 @@ struct StageInstance {
   /// and counts in sums over all stages.
   bool isOwner() const { return microbatches.count(0); }
 
-  /// Where the microbatch's value lies; null: the stage has no such value.
+  /// Where the microbatch's value is; null: the stage has no such value.
   RankTensors *find(const std::string &key, int64_t microbatch);
 };
 

@@ -134,7 +134,7 @@ struct Use {
   int64_t slot = 0; ///< where it begins
   std::vector<size_t> commands;
   size_t writeBegin = 0, writeEnd = 0;
-  /// Where what is read is what lies there at that time; not where a message
+  /// Where what is read is what is there at that time; not where a message
   /// may have left before.
   std::vector<size_t> reads;
 };
@@ -244,7 +244,7 @@ bool isFloat(DType type) {
 }
 
 /// Whether the action keeps inputs that differ from one microbatch to another.
-/// Others, as masks of integers, may be all the same.
+/// Others, as masks of integers, may all be equal.
 bool keepsData(Program &program, Called &called, const Call &call,
                uint32_t rankClass) {
   for (const Boundary &entry : program.boundary) {

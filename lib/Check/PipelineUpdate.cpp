@@ -103,14 +103,14 @@ private:
     return true;
   }
 
-  /// Whether its addend counts. Of a tied gradient each instance has what its
-  /// microbatches gave.
+  /// Whether its partial sum counts. Of a tied gradient each instance has what
+  /// its microbatches gave.
   static bool counts(const Sum &sum, const StageInstance &instance) {
     return sum.members.count(instance.stage) &&
            (sum.isTied || instance.isOwner());
   }
 
-  /// The rank's last stage before this one whose addend counts.
+  /// The rank's last stage before this one whose partial sum counts.
   StageInstance *previousIn(const Sum &sum, const StageInstance &instance) {
     StageInstance *previous = nullptr;
     if (counts(sum, instance))

@@ -107,7 +107,7 @@ void check::writeJson(const CheckReport &report, llvm::raw_ostream &out) {
 void check::writeText(const CheckReport &report, llvm::raw_ostream &out,
                       size_t rows) {
   if (!report.fault.empty())
-    out << "fault made on purpose: " << report.fault << "\n";
+    out << "injected fault: " << report.fault << "\n";
   for (const std::string &note : report.notes)
     out << "note: " << note << "\n";
   std::vector<std::pair<double, size_t>> order;

@@ -238,7 +238,7 @@ mlir::LogicalResult check::writeGradients(mlir::ModuleOp module,
     auto names = nn::fileNamesOf(attrs);
     if (names.empty())
       names.push_back(name);
-    // Tensors of the file that are stacked lie one after the other.
+    // Tensors of the file that are stacked are one after the other.
     bool isStacked = names.size() > 1;
     size_t part = rest.size() / (isStacked ? names.size() : 1);
     for (llvm::StringRef own : names) {

@@ -110,7 +110,7 @@ public:
       if (failed(clearSums(func)))
         return failure();
     }
-    // Stages are in order; W comes behind I.
+    // Stages are in order; W comes after I.
     llvm::stable_sort(back, [](func::FuncOp a, func::FuncOp b) {
       return stageOf(a) > stageOf(b);
     });

@@ -1,4 +1,4 @@
-// From the program of one rank to an artifact.
+// From the per-rank program to an artifact.
 
 #include "cleave/Compiler/Backend.h"
 

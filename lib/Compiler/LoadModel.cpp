@@ -99,7 +99,7 @@ static Attribute spelledAsBefore(Attribute value) {
   return spelled.getDictionary(value.getContext());
 }
 
-/// What a program computes, wherever its ranks are and its weights lie:
+/// What a program computes, wherever its ranks are and its weights are:
 /// shardings are layout. Sizes are not told from what they mean, so that
 /// another number of samples is another program.
 static std::string digestOfProgram(ModuleOp module) {

@@ -1,5 +1,5 @@
 // From whole tensors to tiles and collectives: the mesh with its links, a pass
-// for each strategy that the configuration names, and the partitioner behind
+// for each strategy that the configuration names, and the partitioner after
 // them.
 
 #include "cleave/Compiler/Phases.h"

@@ -1,4 +1,4 @@
-// The one table behind the configuration: reading, checking, writing and
+// The one table of the configuration: reading, checking, writing and
 // `cleave config` all walk it, and none of them knows a key by name.
 
 #ifndef CLEAVE_LIB_CONFIG_KEYS_H

@@ -87,7 +87,7 @@ const Key *findMap(const Path &path) {
   return findKey(dotted(Path(path.begin(), path.end() - 1)) + ".*");
 }
 
-// Whether keys lie below `path`, so that it may be a table.
+// Whether keys are below `path`, so that it may be a table.
 bool isSection(const std::string &path) {
   for (const Key &key : keys())
     if (path.empty() || std::string(key.path).starts_with(path + "."))
@@ -363,7 +363,7 @@ std::optional<ConfigError> Loader::check() {
   const TargetConfig &target = config.target;
   if (target.transport == "mpi" && target.kind == "cuda")
     return ConfigError{"target.transport = \"mpi\" moves memory of the host, "
-                       "and with target.kind = \"cuda\" the data lies on "
+                       "and with target.kind = \"cuda\" the data is on "
                        "devices; expected auto, local or nccl"};
   if (target.transport == "nccl" && target.kind == "cpu")
     return ConfigError{"target.transport = \"nccl\" connects devices of "

@@ -71,20 +71,20 @@ void Grouping::rankMerged(int low, int high, ArrayRef<int> after) {
   for (size_t i = 0; i < before.size(); ++i)
     for (int producer : units[before[i]].producers)
       push(producer);
-  SmallVector<int> behind(after), ranks = {first, last};
+  SmallVector<int> following(after), ranks = {first, last};
   auto byRank = [&](int x, int y) { return units[x].rank < units[y].rank; };
   llvm::sort(before, byRank);
-  llvm::sort(behind, byRank);
+  llvm::sort(following, byRank);
   for (int number : before)
     ranks.push_back(units[number].rank);
-  for (int number : behind)
+  for (int number : following)
     ranks.push_back(units[number].rank);
   llvm::sort(ranks);
   auto next = ranks.begin();
   for (int number : before)
     units[number].rank = *next++;
   units[low].rank = *next++;
-  for (int number : behind)
+  for (int number : following)
     units[number].rank = *next++;
 }
 

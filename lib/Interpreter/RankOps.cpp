@@ -84,13 +84,12 @@ T combine(dist::ReduceKind kind, RankedTensorType type, T a, T b) {
   llvm_unreachable("unknown reduction");
 }
 
-void accumulate(Tensor &sum, const Tensor &addend, dist::ReduceKind kind) {
+void accumulate(Tensor &sum, const Tensor &term, dist::ReduceKind kind) {
   for (int64_t at = 0; at < sum.size(); ++at)
     if (sum.isFloat())
-      sum.floats[at] =
-          combine(kind, sum.type, sum.floats[at], addend.floats[at]);
+      sum.floats[at] = combine(kind, sum.type, sum.floats[at], term.floats[at]);
     else
-      sum.ints[at] = combine(kind, sum.type, sum.ints[at], addend.ints[at]);
+      sum.ints[at] = combine(kind, sum.type, sum.ints[at], term.ints[at]);
 }
 
 Tensor reduceGroup(dist::ReduceKind kind, const RankTensors &tensors,
@@ -196,7 +195,7 @@ struct RankOp {
   }
 
   /// Puts the whole tensor of each group together, then cuts it anew. Only
-  /// which of several addends takes an element follows from the boxes.
+  /// which of several partial sums takes an element follows from the boxes.
   LogicalResult run(dist::ExchangeOp op) {
     for (size_t i = 0; i < in.size(); ++i) {
       auto from = cast<dist::ShardingAttr>(op.getFrom()[i]);
@@ -207,28 +206,27 @@ struct RankOp {
           dist::describeExchange(mesh, op.getAxes().getAxes(), from, to,
                                  type.getShape(), op.getRounds());
       for (ArrayRef<int64_t> group : groupsOf(op)) {
-        // By addend; several ranks may hold the same tile of it.
+        // By partial sum; several ranks may hold the same tile of it.
         std::map<int64_t, Tensor> wholes;
         for (int64_t rank : group) {
-          int64_t addend = dist::groupIndex(mesh, from.getPartial(), rank);
-          auto [at, isNew] = wholes.try_emplace(addend, type);
+          int64_t term = dist::groupIndex(mesh, from.getPartial(), rank);
+          auto [at, isNew] = wholes.try_emplace(term, type);
           if (isNew)
             poison(at->second);
           pasteTile(at->second, (*in[i])[rank], mesh, from, rank);
         }
-        // Sums of some of the addends.
+        // Sums of some of the partial sums.
         std::map<std::set<int64_t>, Tensor> sums;
-        auto sumOf = [&](const std::set<int64_t> &addends) -> const Tensor & {
-          auto [at, isNew] =
-              sums.try_emplace(addends, wholes.at(*addends.begin()));
+        auto sumOf = [&](const std::set<int64_t> &terms) -> const Tensor & {
+          auto [at, isNew] = sums.try_emplace(terms, wholes.at(*terms.begin()));
           if (isNew)
-            for (int64_t addend : llvm::drop_begin(addends))
-              accumulate(at->second, wholes.at(addend), from.getPartialKind());
+            for (int64_t term : llvm::drop_begin(terms))
+              accumulate(at->second, wholes.at(term), from.getPartialKind());
           return at->second;
         };
         std::set<int64_t> all;
-        for (auto &[addend, whole] : wholes)
-          all.insert(addend);
+        for (auto &[term, whole] : wholes)
+          all.insert(term);
         for (int64_t rank : group)
           cutTile(out[i][rank], sumOf(all), mesh, to, rank);
         if (boxes.toPartial.empty())
@@ -370,7 +368,7 @@ struct RankOp {
     return success();
   }
 
-  /// What it spares is computed all the same, and not read.
+  /// What it spares is computed anyway, and not read.
   LogicalResult run(dist::ConditionOp) { return success(); }
 };
 

@@ -70,7 +70,8 @@ Assembled cleave::assembleTensor(const RankTensors &tiles,
                                  dist::ShardingAttr sharding) {
   Assembled result;
   result.whole = Tensor(wholeType);
-  // Addends of partial values are combined first, in the order of the ranks.
+  // Partial sums of partial values are combined first, in the order of the
+  // ranks.
   RankTensors reduced = tiles;
   if (!sharding.getPartial().empty())
     for (ArrayRef<int64_t> group :

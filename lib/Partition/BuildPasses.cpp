@@ -1,4 +1,4 @@
-//===- Pipeline.cpp - from constraints to verified local programs ---------===//
+//===- BuildPasses.cpp - from constraints to verified per-rank programs ---===//
 
 #include "cleave/Partition/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -34,7 +34,7 @@ void cleave::buildPartitionPipeline(OpPassManager &passes,
   buckets.cluster = options.cluster;
   passes.addPass(createDistBucketPass(buckets));
   passes.addPass(createDistVerifyVariancePass());
-  // What stands behind the proof rewrites one form that is proved into another.
+  // What stands after the proof rewrites one form that is proved into another.
   if (options.chunks) {
     DistChunkProductsPassOptions chunks;
     chunks.cluster = options.cluster;
@@ -77,6 +77,7 @@ void cleave::buildPartitionPipeline(OpPassManager &passes,
 
 void cleave::registerPartitionPipeline() {
   PassPipelineRegistration<>(
-      "dist-partition-pipeline", "From constraints to verified local programs",
+      "dist-partition-pipeline",
+      "From constraints to verified per-rank programs",
       [](OpPassManager &passes) { buildPartitionPipeline(passes); });
 }

@@ -74,7 +74,7 @@ private:
         chosen[command] = false;
     }
     if (filled > 0)
-      gather(begin, end, /*behind=*/true);
+      gather(begin, end, /*toEnd=*/true);
     for (size_t at = begin; at < end; ++at)
       chosen[order[at]] = false;
     return filled;
@@ -107,20 +107,20 @@ private:
         chosen[command] = false;
     }
     if (filled > 0)
-      gather(reader, end, /*behind=*/false);
+      gather(reader, end, /*toEnd=*/false);
     for (size_t at = reader; at < end; ++at)
       chosen[order[at]] = false;
   }
 
-  /// Moves the chosen commands of [begin, end) to its end (`behind`) or its
+  /// Moves the chosen commands of [begin, end) to its end (`toEnd`) or its
   /// beginning.
-  void gather(size_t begin, size_t end, bool behind) {
+  void gather(size_t begin, size_t end, bool toEnd) {
     for (size_t at = begin; at < end; ++at)
       if (chosen[order[at]])
         list[order[at]].fills |= list[order[at]].seconds > 0;
     std::vector<size_t> first, second;
     for (size_t at = begin; at < end; ++at)
-      (chosen[order[at]] == behind ? second : first).push_back(order[at]);
+      (chosen[order[at]] == toEnd ? second : first).push_back(order[at]);
     llvm::copy(second, llvm::copy(first, order.begin() + begin));
     for (size_t at = begin; at < end; ++at)
       position[order[at]] = at;

@@ -15,11 +15,10 @@ using namespace cleave::stage;
 
 namespace {
 
-/// Places worth a cut, of which at least some time lies between two neighbours:
+/// Places worth a cut, of which at least some time is between two neighbours:
 /// where no time passes between several, the one with the fewest bytes.
 struct Places {
-  SmallVector<int64_t>
-      items; // the item before which it lies; 0 and the end too
+  SmallVector<int64_t> items;  // the item before which it is; 0 and the end too
   SmallVector<double> seconds; // of all items before
   SmallVector<int64_t> memory;
   SmallVector<Crossing> crossings;
@@ -54,7 +53,7 @@ Places placesOf(const Line &line) {
     memory += line.memory[item];
     passed = line.seconds[item] > 0;
   }
-  // Behind a last place that no time follows lies nothing.
+  // After a last place that no time follows is nothing.
   if (places.items.size() > 1 && places.seconds.back() >= seconds) {
     for (auto *list : {&places.items, &places.memory})
       list->pop_back();

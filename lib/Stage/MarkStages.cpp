@@ -240,7 +240,7 @@ private:
                << count << " operations that could be a stage, but "
                << stages.getValue()
                << " stages are asked for (ranks of the pipeline times chunks)";
-      // The decoder's embedding may stand before the encoder, and belong behind
+      // The decoder's embedding may stand before the encoder, and belong after
       // it.
       wanted = wantedOrder(graph, wants);
       const ArrayRef<unsigned> candidates[] = {early, late, wanted};

@@ -144,7 +144,7 @@ LogicalResult cleave::stage::checkStages(
            << "' of parallel.pipeline.stages matches " << what
            << ", which is computed between operations of stage " << stage
            << "; stages are pieces of the program in its order, so a pattern "
-              "matches what lies behind the stage before and ahead of the next";
+              "matches operations after the previous stage and before the next";
   }
   return success();
 }

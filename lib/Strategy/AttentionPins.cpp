@@ -270,8 +270,8 @@ private:
   void pinResult(OpBuilder &builder, const Attention &attention,
                  OpResult result, ArrayRef<List> factors) {
     unsigned index = result.getResultNumber();
-    // Gradients of keys and values are addends where query heads that share
-    // them are split.
+    // Gradients of keys and values are partial sums where query heads that
+    // share them are split.
     bool isSum = !attention.isForward && index > 0;
     dist::ShardingAttr layout = inner(
         attention, attention.rule.results[index], factors,

@@ -142,7 +142,7 @@ static int64_t contractionWork(Operation *op, const ShardingRule &rule) {
   return 2 * reduced * type.getNumElements();
 }
 
-ArrayRef<unsigned> strategy::addendsOf(const ShardingRule &rule) {
+ArrayRef<unsigned> strategy::termsOf(const ShardingRule &rule) {
   for (const auto &group : rule.linear)
     if (group.size() > 1)
       return group;
@@ -156,7 +156,7 @@ Value strategy::sumThatReceives(Value value) {
     if (user->getNumResults() != 1 ||
         user->getResult(0).getType() != value.getType())
       break;
-    if (!ShardingRule::of(user).isAddend(use.getOperandNumber()))
+    if (!ShardingRule::of(user).isTerm(use.getOperandNumber()))
       break;
     value = user->getResult(0);
   }
@@ -165,8 +165,8 @@ Value strategy::sumThatReceives(Value value) {
 
 /// Whether the operation combines over a factor that a result has too, as norms
 /// do over the features: a split costs messages in every such operation,
-/// forward and backward, and is for strategies that split the features on
-/// purpose.
+/// forward and backward, and is for strategies that deliberately split
+/// the features.
 static bool isRowOf(const ShardingRule &rule, int64_t factor) {
   return isJoint(rule.factors[factor]) &&
          llvm::any_of(rule.results, [&](const TensorFactors &dims) {

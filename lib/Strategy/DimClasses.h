@@ -36,7 +36,7 @@ struct DimClass {
 /// Whether `value` is a parameter of the function around it.
 bool isParameter(mlir::Value value);
 /// Whether the operation, of this rule, adds some of its operands: the group.
-llvm::ArrayRef<unsigned> addendsOf(const ShardingRule &rule);
+llvm::ArrayRef<unsigned> termsOf(const ShardingRule &rule);
 /// The end of the chain of sums that `value`, read by nothing else, goes into.
 mlir::Value sumThatReceives(mlir::Value value);
 

@@ -7,7 +7,7 @@
 
 namespace cleave::strategy {
 
-/// A dimension of heads, and over how many ranks it lies already.
+/// A dimension of heads, and over how many ranks it is already.
 struct Heads {
   int64_t size = 1, ways = 1;
 };

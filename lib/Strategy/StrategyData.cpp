@@ -230,8 +230,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return it != parameters.end() ? it->second : Axes(rank);
   }
 
-  /// Whether a parameter that lies over `axes` does over `by`, or a part of it,
-  /// already.
+  /// Whether a parameter that is sharded over `axes` does over `by`, or a part
+  /// of it, already.
   bool isSplitByHand(const Axes &axes, dist::AxisRefAttr by) const {
     return llvm::any_of(axes, [&](auto &list) {
       return llvm::any_of(list, [&](dist::AxisRefAttr other) {
@@ -457,11 +457,11 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       SmallVector<dist::AxisRefAttr> partial(tiles.getPartial());
       llvm::append_range(partial, leftOf(sumsGradients ? allAxes() : sharded,
                                          parameterAxes(name, type.getRank())));
-      Value addends = dist::ConstrainOp::create(
+      Value terms = dist::ConstrainOp::create(
           b, loc, sum->get(),
           closedSharding(mesh, parameterAxes(name, type.getRank()), partial));
       sum->set(dist::ConstrainOp::create(
-          b, loc, type, addends, tiles,
+          b, loc, type, terms, tiles,
           dist::PurposeAttr::get(&getContext(), dist::Purpose::Gradient)));
     }
   }

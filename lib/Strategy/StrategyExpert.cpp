@@ -1,4 +1,4 @@
-// strategy-expert: which parameters are experts, and how they lie.
+// strategy-expert: which parameters are experts, and how they are placed.
 
 #include "DimClasses.h"
 #include "StrategyUtils.h"
@@ -143,7 +143,7 @@ struct StrategyExpertPass
     return success();
   }
 
-  /// Experts lie over the axis first, then as other strategies said.
+  /// Experts are sharded over the axis first, then as other strategies said.
   void place() {
     auto placed = [&](RankedTensorType type, DictionaryAttr attrs,
                       StringRef name) -> dist::ShardingAttr {

@@ -22,9 +22,9 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// Which elements lie where: tile j has `early` elements that end before the
+/// Which elements are where: tile j has `early` elements that end before the
 /// early ones of tile j - 1 begin, and then late ones, tiles in order. So
-/// padding lies at the very end, in the last tile.
+/// padding is at the very end, in the last tile.
 struct ZigZag {
   int64_t size, ranks, tile;
 
@@ -45,11 +45,11 @@ struct ZigZag {
   /// The inverse.
   Value inverse(TensorExpr &e, Value at) const {
     int64_t border = ranks * early();
-    Value before = div(e, at, early()), behind = add(e, at, -border);
+    Value before = div(e, at, early()), beyond = add(e, at, -border);
     Value earlyIndex =
         add(e, mul(e, before, -tile), rem(e, at, early()), (ranks - 1) * tile);
-    Value lateIndex = add(e, mul(e, div(e, behind, late()), tile),
-                          rem(e, behind, late()), early());
+    Value lateIndex = add(e, mul(e, div(e, beyond, late()), tile),
+                          rem(e, beyond, late()), early());
     return e.select(less(e, at, border), earlyIndex, lateIndex);
   }
 

@@ -21,7 +21,7 @@ public:
       if (roleOf(func.getResultAttrDict(result.getOperandNumber())) !=
           Role::Gradient)
         continue;
-      OpOperand &sum = addendOf(result);
+      OpOperand &sum = termOf(result);
       auto pad = sum.get().getDefiningOp<nn::PadOp>();
       Value rows = pad ? pad.getInput() : sum.get();
       std::optional<int64_t> dim = flow.dimOf(rows);
@@ -35,7 +35,7 @@ public:
 
 private:
   /// The microbatch's own part of a gradient that is added up.
-  static OpOperand &addendOf(OpOperand &result) {
+  static OpOperand &termOf(OpOperand &result) {
     if (auto add = result.get().getDefiningOp<arith::AddFOp>())
       for (OpOperand &operand : add->getOpOperands())
         if (isa<BlockArgument>(operand.get()))

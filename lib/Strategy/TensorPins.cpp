@@ -1,5 +1,5 @@
 // Constraints around products with parameters: operands are gathered as the
-// scheme says, results go to where values of their kind lie.
+// scheme says, results go to where values of their kind are.
 
 #include "Residuals.h"
 #include "TensorPlan.h"
@@ -95,7 +95,7 @@ private:
     }
   }
 
-  /// Where values of their kind lie, at the end of the sum that the result
+  /// Where values of their kind are, at the end of the sum that the result
   /// goes into.
   void pinSum(Operation *op) {
     if (op->getNumResults() != 1 || op->use_empty())

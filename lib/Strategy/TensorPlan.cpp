@@ -1,4 +1,4 @@
-// Colours of dimensions, and where parameters and their gradients lie.
+// Colours of dimensions, and where parameters and their gradients are.
 
 #include "TensorPlan.h"
 
@@ -160,8 +160,8 @@ ParameterPlans strategy::planParameters(
             if (std::optional<unsigned> index = classes.indexOf(argument, dim))
               hidden.insert(*index);
       });
-  // A table of as many positions as there are lies as they do, unless every
-  // rank has positions of its own anyway.
+  // A table of as many positions as there are is placed as they do, unless
+  // every rank has positions of its own anyway.
   std::optional<unsigned> positions;
   if (scheme.positions.empty())
     for (auto [argument, dim] : nn::positionSeeds(func))
@@ -326,7 +326,7 @@ SmallVector<Operation *> strategy::leavesOf(Value gradient) {
     if (!op)
       continue; // what was accumulated before
     ShardingRule rule = ShardingRule::of(op);
-    ArrayRef<unsigned> group = addendsOf(rule);
+    ArrayRef<unsigned> group = termsOf(rule);
     if (group.empty() || isa<dist::ConstrainOp>(op)) {
       leaves.push_back(op);
       continue;

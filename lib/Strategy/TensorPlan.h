@@ -54,7 +54,7 @@ public:
     return index ? kinds[*index] : Kind::None;
   }
   bool hasSequence() const { return sequence; }
-  /// How a value with a chosen or a hidden dimension lies; none for others.
+  /// How a value with a chosen or a hidden dimension is; none for others.
   std::optional<Axes> home(mlir::Value value) const;
 
 private:
@@ -75,7 +75,7 @@ struct Product {
   bool makesGradient = false;
 
   Axes layoutOf(const TensorFactors &dims) const;
-  /// The axes over which ranks then hold addends of result `index`.
+  /// The axes over which ranks then hold partial sums of result `index`.
   TensorScheme::List partialOf(unsigned index) const;
 };
 /// `parameter`: the factors of the dimensions that are the parameter's.

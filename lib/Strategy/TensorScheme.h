@@ -24,7 +24,7 @@ enum class Side { In, Out };
 struct TensorScheme {
   using List = llvm::SmallVector<dist::AxisRefAttr>;
 
-  /// How values of one kind lie.
+  /// How values of one kind are placed.
   struct State {
     List batch, sequence, features;
   };
@@ -57,7 +57,7 @@ struct TensorScheme {
   }
 };
 
-/// `axes` of `layout` ("1d": one), behind the axes that split the batch and the
+/// `axes` of `layout` ("1d": one), after the axes that split the batch and the
 /// positions already. `sequence`: Megatron's sequence parallelism on the axis
 /// of "1d".
 TensorScheme makeScheme(mlir::MLIRContext *context, llvm::StringRef layout,

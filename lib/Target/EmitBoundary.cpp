@@ -63,7 +63,7 @@ LogicalResult target::emitBoundary(const BoundaryTable &table,
     nn::ViewAttr view = nn::viewOf(buffer.attrs);
     if (int64_t parameter = parameterOf(table, buffer); parameter >= 0) {
       entry.of = table.buffers[parameter].buffer;
-      // State and gradients lie in files as their parameter does.
+      // State and gradients are in files as their parameter does.
       if (!view)
         view = nn::viewOf(table.buffers[parameter].attrs);
     }

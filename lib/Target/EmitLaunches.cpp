@@ -78,7 +78,7 @@ LogicalResult target::describeLaunches(ModuleOp module,
     auto launch = launches.find(kernel.symbol);
     if (launch == launches.end())
       return module.emitError("has no kernel @") << kernel.symbol;
-    // The axis indices come behind them.
+    // The axis indices come after them.
     if (launch->second.arguments != kernel.numArgs + 1)
       return module.emitError("internal error: kernel @")
              << kernel.symbol << " takes " << launch->second.arguments - 1

@@ -51,7 +51,7 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
   ManifestTensor tensor;
   tensor.name = buffer.name;
   tensor.buffer = buffer.buffer;
-  // A parameter that is not trained is one of the model's all the same.
+  // A parameter that is not trained is still one of the model's.
   bool frozen = buffer.attrs && buffer.attrs.get(nn::kFrozenAttr);
   tensor.kind = nn::spell(frozen ? nn::Role::Parameter : buffer.role).str();
   tensor.dtype = dtypeText(buffer.type.getElementType());

@@ -225,7 +225,7 @@ LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
 // Values between actions
 //===----------------------------------------------------------------------===//
 
-/// All values that lie in slots, by name and role.
+/// All values that are in slots, by name and role.
 const BoundaryBuffer *PipelineEmitter::bufferOf(const Instance &instance,
                                                 StringRef name,
                                                 nn::Role role) const {

@@ -1,4 +1,4 @@
-// Stages that lie on several ranks, which divide the microbatches (Chimera).
+// Stages that are on several ranks, which divide the microbatches (Chimera).
 //
 // One rank owns the stage: that of microbatch 0. It alone evaluates, and counts
 // in sums over all stages. The others have the same parameters and state, and

@@ -34,8 +34,8 @@ LogicalResult PipelineEmitter::emitUpdate(int rank) {
         here.push_back(stage);
     return here;
   };
-  // Those whose addend counts. Of a tied gradient each instance has what its
-  // microbatches gave.
+  // Those whose partial sum counts. Of a tied gradient each instance has what
+  // its microbatches gave.
   auto countedOf = [&](const StageSum &sum) {
     std::vector<int> counted = hereOf(sum);
     if (!sum.isTied)

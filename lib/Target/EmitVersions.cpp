@@ -1,8 +1,8 @@
 // Asynchronous schedules (PipeDream): an update after every backward pass. The
-// weights lie in a ring of slots, so that a backward pass reads the version
+// weights are in a ring of slots, so that a backward pass reads the version
 // that its forward pass read while later ones read newer versions.
 //
-// Version v, of which v microbatches have updated the stage, lies in slot v mod
+// Version v, of which v microbatches have updated the stage, is in slot v mod
 // n. The last update of a step is @update: nothing is under way, so its result
 // goes to slot 0, which is what the host sees and the next step begins with.
 

@@ -21,7 +21,7 @@ DriverApi loadDriver() {
   api.kernels = reinterpret_cast<cleave_recorder_kernels>(
       library.find("cleaveRecorderKernels"));
   // Read when the driver is initialised. More queues than streams, or a send
-  // may wait behind a receive that waits for it; and kernels are loaded at
+  // may wait after a receive that waits for it; and kernels are loaded at
   // once, not while others wait for messages.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);

@@ -72,7 +72,7 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
   int64_t shift = x.queryOffset - x.keyOffset;
   int64_t farthest = x.qLen - 1 + shift; // before
   if (!x.causal)
-    farthest = std::max(farthest, x.kLen - 1 - shift); // or behind
+    farthest = std::max(farthest, x.kLen - 1 - shift); // or after
   bool hasWindow = x.window > 0 && farthest >= x.window;
   bool isCausal = x.causal && shift < x.kLen - 1;
   if (hasWindow && !isCausal)

@@ -198,7 +198,7 @@ Backend::Run CudaBackend::launch(const Launch &launch,
           grid = static_cast<unsigned>(kernel.grid),
           block = static_cast<unsigned>(kernel.block), &kernel,
           pointers = std::vector<void *>()]() mutable {
-    if (pointers.empty()) // of where the arguments lie for good
+    if (pointers.empty()) // of where the arguments are for good
       for (void *&arg : args)
         pointers.push_back(&arg);
     CUresult status =
@@ -399,7 +399,7 @@ cuda::makeTransport(std::string_view kind, const TransportOptions &options,
   std::vector<RankStream> ranks;
   for (const std::unique_ptr<Backend> &backend : backends)
     ranks.push_back(static_cast<CudaBackend &>(*backend).seen());
-  // Arenas are allocated behind this. With CLEAVE_NCCL_PLAIN_MEMORY=1 they are
+  // Arenas are allocated after this. With CLEAVE_NCCL_PLAIN_MEMORY=1 they are
   // the driver's.
   auto useMemoryOfNccl = [&] {
     if (!isSet("CLEAVE_NCCL_PLAIN_MEMORY"))

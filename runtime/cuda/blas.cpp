@@ -49,7 +49,7 @@ cudaDataType typeOf(DType type) {
                                : CUDA_R_32F;
 }
 
-// What cuBLASLt does behind the product; the rest is left.
+// What cuBLASLt does after the product; the rest is left.
 struct Fused {
   bool bias = false, activation = false, sums = false;
   // The activation's operand is kept, or the derivative is taken there.
@@ -246,8 +246,8 @@ bool isAligned(const void *at, int64_t alignment) {
 
 // cuBLASLt's sums have the type of the result. Its documentation does not say
 // whether alpha scales them and whether operands are rounded to tf32 for them.
-// Operands lie as those of gradients of weights do: what is summed is the outer
-// dimension.
+// Operands are placed as those of gradients of weights do: what is summed is
+// the outer dimension.
 bool canSum(const Gemm &gemm, const GemmBuffers &buffers,
             const BlasLayout &layout, bool allowTf32) {
   bool isOuter = sumsFirst(gemm, layout) ? !layout.first.isTransposed

@@ -18,7 +18,7 @@ private:
 };
 
 // By cuBLASLt where it has the layout and the type, else by makePlainGemm; what
-// the epilogue lacks is done by a kernel of ours behind the product. The
+// the epilogue lacks is done by a kernel of ours after the product. The
 // algorithm is chosen here, once. With `allowTf32` products of f32 may round
 // their operands to 10 bits of mantissa. `isOwn` says whether cuBLASLt was
 // asked and had nothing.

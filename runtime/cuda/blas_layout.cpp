@@ -46,7 +46,7 @@ std::optional<StoredMatrix> store(int64_t rows, int64_t columns, Strides at) {
   return std::nullopt;
 }
 
-// Drops dimensions of one, and makes one of two that lie like one.
+// Drops dimensions of one, and makes one of two that are placed like one.
 void collapse(std::vector<Dim> &batch) {
   std::erase_if(batch, [](const Dim &dim) { return dim.size == 1; });
   for (size_t i = 0; i + 1 < batch.size();) {

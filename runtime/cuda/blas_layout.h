@@ -1,4 +1,4 @@
-// A product as cuBLASLt takes it: matrices whose columns lie together.
+// A product as cuBLASLt takes it: matrices whose columns are contiguous.
 #ifndef CLEAVE_RUNTIME_CUDA_BLAS_LAYOUT_H
 #define CLEAVE_RUNTIME_CUDA_BLAS_LAYOUT_H
 
@@ -32,7 +32,7 @@ struct BlasLayout {
 };
 
 // Nothing where cuBLASLt lacks the layout: neither rows nor columns of an
-// operand lie together. No size is 0.
+// operand are contiguous. No size is 0.
 std::optional<BlasLayout> layoutOf(const program::Gemm &gemm);
 
 } // namespace cleave::cuda

@@ -49,7 +49,7 @@ using GraphExec = Owned<CUgraphExec, destroyGraph>;
 Stream makeStream(); // does not wait for the default stream
 Event makeEvent(bool timed = false);
 
-// Who gives memory. What NCCL gives its collectives can use where it lies,
+// Who gives memory. What NCCL gives its collectives can use where it is,
 // without copies, once they are captured in a graph ("User Buffer Registration"
 // in NCCL's manual); where NCCL has none to give, the driver does.
 enum class Allocator { Driver, Nccl };

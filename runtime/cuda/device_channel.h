@@ -1,5 +1,5 @@
 // Transfers from one rank to another on devices of this process: see Channel.
-// Whoever starts last enqueues the copy, behind what both have enqueued.
+// Whoever starts last enqueues the copy, after what both have enqueued.
 #ifndef CLEAVE_RUNTIME_CUDA_DEVICE_CHANNEL_H
 #define CLEAVE_RUNTIME_CUDA_DEVICE_CHANNEL_H
 

@@ -7,7 +7,7 @@
 
 namespace cleave::cuda {
 
-// Elements in runs of `run`, each `stride` elements behind the last.
+// Elements in runs of `run`, each `stride` elements after the last.
 struct Runs {
   char *at;
   int64_t run, stride;

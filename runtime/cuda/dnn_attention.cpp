@@ -28,7 +28,7 @@ DnnShape shapeOf(const AttentionRef &ref, int64_t b, int64_t length, int64_t n,
   if (n > 1 && g > 1 && strides[2] != g * strides[3])
     refuse("has heads at no common stride");
   if (width > 1 && strides[4] != 1)
-    refuse("has features that do not lie side by side");
+    refuse("has features that are not contiguous");
   DnnShape out{{b, n * g, length, width},
                {strides[0], g > 1 ? strides[3] : strides[2], strides[1], 1}};
   int64_t span = width;

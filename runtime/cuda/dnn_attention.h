@@ -28,8 +28,8 @@ enum DnnAttentionId : int64_t {
 
 // The graph that cuDNN's engines know as attention, or as its gradient in the
 // form that NVIDIA calls deterministic: dq is one product, not atomic
-// additions. Throws DnnRefusal where an array lies otherwise than cuDNN wants
-// it.
+// additions. Throws DnnRefusal where an array is placed otherwise than cuDNN
+// wants it.
 void buildDnnAttention(DnnGraph &graph, const program::Attention &attention,
                        const AttentionDiagonal &diagonal);
 

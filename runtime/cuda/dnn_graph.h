@@ -61,7 +61,7 @@ private:
 
 using DnnParts = std::vector<std::shared_ptr<const DnnDescriptor>>;
 
-// Where the elements of a tensor lie, in elements.
+// Where the elements of a tensor are, in elements.
 struct DnnShape {
   std::vector<int64_t> dims, strides;
 

@@ -13,7 +13,7 @@ namespace cleave::cuda {
 // goes on, only where they are pinned. So data goes through two pinned pieces
 // in turn: one is on its way while the host copies from or to the other.
 //
-// Both directions are ordered with `compute`, before and behind. All functions
+// Both directions are ordered with `compute`, before and after. All functions
 // may be called from any thread, one at a time.
 class HostCopies {
 public:

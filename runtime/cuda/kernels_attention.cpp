@@ -64,7 +64,7 @@ AttentionArguments argumentsOf(const program::Attention &x,
   return out;
 }
 
-// Whether the matrix units can have it: bf16, whose features lie side by side
+// Whether the matrix units can have it: bf16, whose features are contiguous
 // in units of 16 bytes.
 bool fitsMatrices(const program::Attention &x, const AttentionArguments &args) {
   if (x.dtype != DType::BF16 || x.d > 128 || x.dv > 128 || x.d % 8 || x.dv % 8)

@@ -68,7 +68,7 @@ const char *transposeKernel(int64_t width) {
                       : "cleave_transpose_8";
 }
 
-// The dimension that lies side by side where it is read, if that is worth tiles
+// The dimension that is contiguous where it is read, if that is worth tiles
 // of it and of the last one, which does where it is written; else the last one.
 size_t turnedDim(const std::vector<Dim> &dims, int64_t width) {
   constexpr int64_t least = 8; // of a tile's rows and columns

@@ -67,7 +67,7 @@ GroupedVariant variantOf(const program::GroupedGemm &x,
   if (x.dtype == DType::F64)
     return {x.outer ? "cleave_grouped_outer_f64" : "cleave_grouped_f64",
             productRows, productColumns};
-  // Matrix units take bf16 whose rows lie in units of 16 bytes.
+  // Matrix units take bf16 whose rows are in units of 16 bytes.
   auto fits = [&](const program::RowsRef &ref, const void *data,
                   int64_t width) {
     int64_t bits = width;

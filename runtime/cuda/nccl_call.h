@@ -17,7 +17,7 @@ class NcclCall {
 public:
   explicit NcclCall(CollectiveCall given);
 
-  // Bytes that lie elsewhere in between.
+  // Bytes that are elsewhere in between.
   int64_t stagingBytes() const { return staging; }
   // What this rank sends and receives; of AllToAllV, once it is enqueued.
   int64_t sent() const { return bytesOf(false); }
@@ -51,7 +51,7 @@ private:
   const int64_t elementSize;
   const int size;
   Routes routes;
-  // Where things lie in the staging memory, -1 for what does not: parts of a
+  // Where things are in the staging memory, -1 for what does not: parts of a
   // collective of NCCL's, else parcels.
   std::vector<int64_t> partStaging, parcelStaging[Routes::phases];
   int64_t ownStaging = 0; // of an exchange

@@ -78,9 +78,9 @@ void DeviceStorage::guard() {
 bool DeviceStorage::guardIntact() const {
   if (bytes == 0)
     return true;
-  unsigned char behind[tail];
-  read(bytes, behind, tail);
-  return std::all_of(behind, behind + tail,
+  unsigned char guard[tail];
+  read(bytes, guard, tail);
+  return std::all_of(guard, guard + tail,
                      [](unsigned char byte) { return byte == guardByte; });
 }
 

@@ -8,7 +8,7 @@
 namespace cleave::cuda {
 
 // All is ordered with the stream of commands; write() and zero() are seen by
-// what is enqueued there behind them.
+// what is enqueued there after them.
 class DeviceStorage : public Storage {
 public:
   DeviceStorage(Device &device, HostCopies &copies, int64_t bytes,
@@ -30,7 +30,7 @@ public:
   bool guardIntact() const override;
 
 private:
-  static constexpr int64_t tail = 256; // bytes behind the end, for guard()
+  static constexpr int64_t tail = 256; // bytes after the end, for guard()
 
   Device &device;
   HostCopies &copies;

@@ -56,7 +56,7 @@ bool isSelfOrParent(const char *name) {
 void removeContent(int folder, int depth) {
   alignas(DirectoryEntry) char buffer[4096];
   bool isAnyRemoved = true;
-  while (isAnyRemoved) { // removing moves the entries behind
+  while (isAnyRemoved) { // removing moves the entries after
     isAnyRemoved = false;
     ::lseek(folder, 0, SEEK_SET);
     for (;;) {

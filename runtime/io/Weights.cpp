@@ -81,7 +81,7 @@ ArrayView WeightFiles::view(const ManifestTensor &tensor) {
   fs::path relative = fs::path(ref.file).lexically_normal();
   if (relative.empty() || relative.is_absolute() || *relative.begin() == "..")
     throw InputError(label + ": file '" + ref.file +
-                     "' lies outside the model's folder");
+                     "' is outside the model's folder");
   const MappedFile &mapped = fileOf(relative.string(), label);
   ArrayView view;
   view.dtype = ref.dtype;

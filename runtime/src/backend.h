@@ -1,5 +1,5 @@
 // Where a rank computes: all of a command that depends on the device. A Rank
-// finds addresses and checks that they lie in its arenas; the backend makes
+// finds addresses and checks that they are in its arenas; the backend makes
 // calls of them. One backend for each rank.
 #ifndef CLEAVE_RUNTIME_BACKEND_H
 #define CLEAVE_RUNTIME_BACKEND_H

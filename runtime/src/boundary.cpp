@@ -33,7 +33,7 @@ std::string print(const std::vector<int64_t> &shape) {
   return text + "]";
 }
 
-// The ranks of its class, and the arena that it lies in.
+// The ranks of its class, and the arena that it is in.
 void checkClass(const Program &program, const Classes &classes,
                 const Boundary &entry) {
   if (entry.rankClass >= 0) {
@@ -48,7 +48,7 @@ void checkClass(const Program &program, const Classes &classes,
   if (arena >= 0 && static_cast<size_t>(arena) < program.arenas.size() &&
       program.arenas[arena].rankClass >= 0 &&
       program.arenas[arena].rankClass != entry.rankClass)
-    bad(entry, "lies in arena \"" + program.arenas[arena].name +
+    bad(entry, "is in arena \"" + program.arenas[arena].name +
                    "\", which only ranks of class " +
                    std::to_string(program.arenas[arena].rankClass) + " have");
 }

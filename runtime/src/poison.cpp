@@ -71,7 +71,7 @@ void Rank::beforeAction() {
       arenas[i]->poison(0, arenas[i]->size());
 }
 
-// What calls leave to each other or to their caller lies in slots.
+// What calls leave to each other or to their caller is in slots.
 void Rank::aroundCall() {
   for (size_t i = 0; i < arenas.size(); ++i)
     if (data.arenas[i].lifespan == Lifespan::Transient) {

@@ -345,7 +345,7 @@ CollectiveCall Rank::makeCall(const Collective &collective,
     if (call.kind == CollectiveKind::Exchange) {
       size_t index = call.parts.size() - 1;
       if (index >= collective.exchanges.size())
-        bad("an exchange of which nothing says how the tensor lies");
+        bad("an exchange of which nothing says how the tensor is placed");
       prepareExchange(data, collective.exchanges[index], call.members,
                       call.self, part);
     }

@@ -53,7 +53,7 @@ public:
     operations.clear();
   }
 
-  // Address of a buffer whose elements lie in [low, high) bytes from it.
+  // Address of a buffer whose elements are in [low, high) bytes from it.
   char *resolve(const program::BufferRef &ref, int64_t low, int64_t high) const;
 
   // Of the arenas that ranks of this class have.
@@ -61,7 +61,7 @@ public:
 
   const PreparedAction *find(std::string_view action) const;
 
-  // Where the rank's tile of a buffer lies: its arena, and the first byte.
+  // Where the rank's tile of a buffer is: its arena, and the first byte.
   std::pair<Storage *, int64_t> find(const program::Boundary &entry) const;
 
   // Counts the transfers of an action that the backend has replayed.

@@ -146,7 +146,7 @@ Rank::Run Rank::prepare(const PositionInExpert &x) {
   if (x.b < 0 || x.s < 0 || x.k < 0 || x.e < 1 || x.rows < 0)
     bad("slots of " + std::to_string(x.b) + " x " + std::to_string(x.s) +
         " x " + std::to_string(x.k) + " among " + std::to_string(x.e) +
-        " experts behind " + std::to_string(x.rows) + " samples");
+        " experts after " + std::to_string(x.rows) + " samples");
   Addresses at = useAll(x);
   return backend->positionInExpert(x, {at[x.ids], at[x.positions], at[x.loads],
                                        at[x.samples], at[x.result],

@@ -245,20 +245,20 @@ void Routes::assemble() {
     for (const program::ExchangePiece &piece : part.pieces) {
       if (piece.receiver != call.self || piece.round)
         continue;
-      addends.resize(piece.senders.size());
+      terms.resize(piece.senders.size());
       forRows(part, piece, [&](int64_t src, int64_t dst, int64_t bytes) {
-        for (size_t i = 0; i < addends.size(); ++i) {
+        for (size_t i = 0; i < terms.size(); ++i) {
           int sender = piece.senders[i];
-          addends[i] = sender == call.self ? part.src + src : next[sender];
+          terms[i] = sender == call.self ? part.src + src : next[sender];
           if (sender != call.self)
             next[sender] += bytes;
         }
-        if (addends.empty())
+        if (terms.empty())
           std::memset(part.dst + dst, 0, bytes);
-        else if (addends.size() == 1)
-          std::memcpy(part.dst + dst, addends[0], bytes);
+        else if (terms.size() == 1)
+          std::memcpy(part.dst + dst, terms[0], bytes);
         else
-          reduceInto(part.dst + dst, addends, bytes / elementSize, call.dtype,
+          reduceInto(part.dst + dst, terms, bytes / elementSize, call.dtype,
                      call.reduce);
       });
     }

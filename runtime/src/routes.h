@@ -1,6 +1,6 @@
 // Who sends what to whom in a collective made of messages, and what a member
-// makes of what it received. Volumes and the order of addends are those of the
-// `local` transport.
+// makes of what it received. Volumes and the order of partial sums are those of
+// the `local` transport.
 #ifndef CLEAVE_RUNTIME_ROUTES_H
 #define CLEAVE_RUNTIME_ROUTES_H
 
@@ -19,7 +19,7 @@ struct Rows {
   int64_t total() const { return rows * bytes; }
   bool dense() const { return rows == 1 || stride == bytes; }
 
-  // Takes on one more row if it lies where the next one would.
+  // Takes on one more row if it is where the next one would.
   bool append(const Rows &next) {
     int64_t step = rows == 1 ? next.at - at : stride;
     if (next.rows != 1 || next.bytes != bytes || step < bytes ||
@@ -31,7 +31,7 @@ struct Rows {
   }
 };
 
-// What goes to or comes from one member in one phase: where it lies here, or
+// What goes to or comes from one member in one phase: where it is here, or
 // nowhere for what is to be added up, which stays in scratch memory.
 struct Parcel {
   Parcel(int member, bool isIncoming)
@@ -91,7 +91,7 @@ private:
   const CollectiveCall &call;
   const int64_t elementSize;
   const int size;
-  std::vector<const char *> sources, addends;
+  std::vector<const char *> sources, terms;
 };
 
 } // namespace cleave

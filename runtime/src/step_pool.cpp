@@ -2,7 +2,7 @@
 // library, cleaveStepPool). Outside of steps calls go straight to libc. During
 // a step, memory comes from a pool of blocks of 2^k bytes, which free() gives
 // back to the pool for the next step: after the first step nothing is asked
-// of the system, whatever a library does. Blocks of one size lie in one range
+// of the system, whatever a library does. Blocks of one size are in one range
 // of addresses, so they need no headers and are aligned to their size.
 // Sanitizers bring an allocator of their own; the pool is then left out.
 

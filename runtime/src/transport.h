@@ -136,7 +136,8 @@ struct TransportOptions {
   // local: a thread of each rank carries out what only starts, meanwhile.
   bool commThread = false;
   // local: no message takes less, of latency and bytes received: ranks of one
-  // process then behave like ranks behind a link (for tests and comparisons).
+  // process then behave like ranks connected by a link (for tests and
+  // comparisons).
   double linkLatency = 0;        // seconds
   double linkBytesPerSecond = 0; // 0: no limit
   // mpi: longer messages are sent in pieces.

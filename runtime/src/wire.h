@@ -1,7 +1,8 @@
 // Messages between the processes of a job: the few calls that the `mpi`
-// transport and control need. Behind it is lib/libcleave-mpi.so (runtime/mpi),
-// loaded only in a process that a launcher started, so that nothing else needs
-// MPI; or TCP, where the launcher brings no MPI (tcp_wire.h).
+// transport and control need. It is implemented by lib/libcleave-mpi.so
+// (runtime/mpi), loaded only in a process that a launcher started, so that
+// nothing else needs MPI; or TCP, where the launcher brings no MPI
+// (tcp_wire.h).
 #ifndef CLEAVE_RUNTIME_WIRE_H
 #define CLEAVE_RUNTIME_WIRE_H
 
@@ -13,7 +14,7 @@ namespace cleave {
 class Wire {
 public:
   static constexpr int anyone = -1;
-  // Tags lie in [0, lastTag]: what every MPI allows.
+  // Tags are in [0, lastTag]: what every MPI allows.
   static constexpr int lastTag = 32767;
   // Larger ones are sent in pieces.
   static constexpr int64_t longestMessage = int64_t(1) << 29;

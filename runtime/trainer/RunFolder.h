@@ -9,7 +9,7 @@
 
 namespace cleave {
 
-/// True if the checkpoint lies in the output folder: the run goes on there.
+/// True if the checkpoint is in the output folder: the run goes on there.
 bool continuesIn(const std::string &out, const std::string &resume);
 
 /// Makes the folder `out`, which must not exist, or the next runs/<model>-<n>.

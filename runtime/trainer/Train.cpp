@@ -229,7 +229,7 @@ void Trainer::note(const StepRecord &record, CheckpointState &state) {
   }
   progress->say(at + (hasUpdated ? ": " : ": left out, ") + labelsWanted() +
                 (hasUpdated ? "; the schedule has updated after each "
-                              "microbatch all the same, by decay and momentum"
+                              "microbatch anyway, by decay and momentum"
                             : ""));
   if (++withoutLabels < mostInARow)
     return;

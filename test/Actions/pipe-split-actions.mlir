@@ -38,7 +38,7 @@
 // TWO-SAME: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
 // TWO-NOT: func.func @W
 
-// The parameter, but not its gradient, lies in a slot of its version.
+// The parameter, but not its gradient, is in a slot of its version.
 // VERSIONS-LABEL: func.func @F
 // VERSIONS-SAME: nn.name = "w", nn.role = #nn.role<parameter>, pipe.slot = #pipe.slot<"version">}
 // VERSIONS-LABEL: func.func @W

@@ -135,7 +135,7 @@ func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter
 
 // -----
 
-// Samples behind positions, and both in one dimension: a sample has the same numbers wherever it is.
+// Samples after positions, and both in one dimension: a sample has the same numbers wherever it is.
 // CHECK-LABEL: func @loss_train(
 // CHECK:         %[[B:.+]] = nn.einsum "sbd,de->sbe"
 // CHECK:         %[[T:.+]] = nn.transpose %[[B]] [1, 0, 2] : tensor<3x2x4xf32> -> tensor<2x3x4xf32>
@@ -165,7 +165,7 @@ func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter
 // -----
 
 // Streams that are summed have been dropped already, what refines logits are logits, and the scores of a
-// layer are not computed from those of the layer before, but behind its sum. A rotation by a matrix.
+// layer are not computed from those of the layer before, but after its sum. A rotation by a matrix.
 // CHECK-LABEL: func @loss_train(
 // CHECK:         %[[B:.+]] = nn.einsum "bsd,de->bse"
 // CHECK-NEXT:    nn.dropout %[[B]], {{.*}} op_id = 0

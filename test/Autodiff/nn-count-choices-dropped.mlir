@@ -63,7 +63,7 @@ func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = #nn.role<parameter>})
 
 // -----
 
-// Behind other samples, an expert has room for slots of all.
+// After other samples, an expert has room for slots of all.
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = #nn.router<name = "w", counts = taken, {{.*}}capacity = 2, capacity_of = 6
 func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
@@ -75,7 +75,7 @@ func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = #nn.role<parameter
   %id = nn.argmax %0 dim = 2 : tensor<2x3x4xf32> -> tensor<2x3xi64>
   %positions = nn.iota dim = 0 : tensor<3xi64>
   %samples = nn.iota dim = 0 : tensor<2xi64>
-  %place = nn.position_in_expert %id, %positions behind(%loads, %samples) experts = 4
+  %place = nn.position_in_expert %id, %positions after(%loads, %samples) experts = 4
     : (tensor<2x3xi64>, tensor<3xi64>, tensor<2x4xi64>, tensor<2xi64>) -> tensor<2x3xi64>
   %two = arith.constant dense<2> : tensor<2x3xi64>
   %fits = arith.cmpi slt, %place, %two : tensor<2x3xi64>

@@ -28,7 +28,7 @@ func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = #nn.role
 
 // -----
 
-// Before the scores, not behind them.
+// Before the scores, not after them.
 // expected-error @below {{has no bias that enters nothing but the choice of router 'gate'}}
 func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = #nn.role<parameter>},
                 %bias: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>},

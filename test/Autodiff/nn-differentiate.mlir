@@ -2,7 +2,7 @@
 // RUN: cleave-opt %s --nn-differentiate=accumulate | FileCheck %s --check-prefix=ACC
 // RUN: cleave-opt %s "--nn-differentiate=accumulate apart" | FileCheck %s --check-prefix=APART
 
-// The activation is saved once and read behind the mark; the broadcast of the
+// The activation is saved once and read after the mark; the broadcast of the
 // bias is not saved. The input is no parameter and gets no gradient.
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    (%[[W:.+]]: tensor<3x7xf32> {{.*}}, %[[B:.+]]: tensor<7xf32> {{.*}}, %[[X:.+]]: tensor<2x3xf32>

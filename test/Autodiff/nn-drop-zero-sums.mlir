@@ -21,7 +21,7 @@ func.func @bias(%do: tensor<2x5x3x1x4xf32>, %q: tensor<2x5x3x1x4xf32>, %k: tenso
 
 // -----
 
-// Of a fused bias the part of keys: its addend is left out of the sum. The sum
+// Of a fused bias the part of keys: its term is left out of the sum. The sum
 // over samples alone, and one by heads that are not placed but mixed, stay.
 // CHECK-LABEL: func @fused
 // CHECK:         %[[GRAD:.+]], %[[KEYS:.+]], %[[V:.+]] = nn.attention_grad
@@ -82,7 +82,7 @@ func.func @cache(%do: tensor<2x5x3x1x4xf32>, %q: tensor<2x5x3x1x4xf32>, %k: tens
 // -----
 
 // A key bias shared with values, and keys that another product reads too: only
-// the addend of keys is left out.
+// the term of keys is left out.
 // CHECK-LABEL: func @shared
 // CHECK:         %{{.+}}, %[[DK:.+]], %[[DV:.+]] = nn.attention_grad
 // CHECK:         %[[BOTH:.+]] = nn.reduce sum %[[DV]] dims = [0, 1]

@@ -39,7 +39,7 @@ func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<para
   return %2, %5, %6 : tensor<2x7xf32>, tensor<3x7xf32>, tensor<7xf32>
 }
 
-// The f32 copy is state, and lies as the other state does; what is read is its
+// The f32 copy is state, and is placed as the other state does; what is read is its
 // rounded value. What is no matrix of f32 has no copy.
 // CHECK-LABEL: func @update
 // CHECK-SAME:    (%[[M:.+]]: tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = #nn.role<state>},
@@ -109,7 +109,7 @@ func.func @loss_grad(%x: tensor<2x3xf32> {nn.name = "cut.0.0", nn.role = #nn.rol
 
 // -----
 
-// What is not trained stays f32 at the boundary, and is gathered behind its
+// What is not trained stays f32 at the boundary, and is gathered after its
 // rounding.
 dist.mesh @mesh <["data"=2]>
 // CHECK-LABEL: func @forward

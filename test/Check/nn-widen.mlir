@@ -34,7 +34,7 @@ func.func @casts_vanish(%x: tensor<3xf32>) -> tensor<3xf32> {
   return %2 : tensor<3xf32>
 }
 
-// Calls and local programs: the type of the whole tensor goes along.
+// Calls and per-rank programs: the type of the whole tensor goes along.
 // CHECK-LABEL: func @local
 // CHECK-SAME:    tensor<2x3xf64> {dist.global_type = tensor<4x3xf64>}
 // CHECK:         call @casts_vanish(%{{.+}}) : (tensor<3xf64>) -> tensor<3xf64>

@@ -1,4 +1,4 @@
-// The phases behind the partitioner, as cleave-opt names them: kernels and
+// The phases after the partitioner, as cleave-opt names them: kernels and
 // library calls, commands in order, addresses.
 // RUN: cleave-opt %s -pass-pipeline='builtin.module(nn-kernels-pipeline)' | FileCheck %s --check-prefix=KERNELS
 // RUN: cleave-opt %s -pass-pipeline='builtin.module(nn-kernels-pipeline,rt-schedule-pipeline)' | FileCheck %s --check-prefix=COMMANDS

@@ -65,7 +65,7 @@ func.func @negative_returned(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>) -> (tenso
   return %1, %3 : tensor<4x6xf32>, tensor<4x6xf32>
 }
 
-// A residual that another is computed from stays, also where it is marked behind
+// A residual that another is computed from stays, also where it is marked after
 // that, and other residuals are computed from what it is computed from.
 // CHECK-LABEL: func @marked_behind
 // CHECK:         %[[E:.+]] = nn.einsum
@@ -78,7 +78,7 @@ func.func @negative_returned(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>) -> (tenso
 // CHECK:         arith.negf %[[SA]]
 // CHECK-NOT:     math.exp
 // CHECK:         return
-func.func @marked_behind(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>, %d: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>) {
+func.func @marked_after(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>, %d: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>) {
   %0 = nn.einsum "mk,kn->mn" %x, %w : tensor<4x5xf32>, tensor<5x6xf32> -> tensor<4x6xf32>
   %1 = nn.save %0 : tensor<4x6xf32>
   %2 = arith.negf %0 : tensor<4x6xf32>

@@ -47,7 +47,7 @@ func.func @in_place(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>}
 
 func.func private @step(tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
 
-// New state lies where the old one did; the gradient is another buffer than
+// New state is where the old one did; the gradient is another buffer than
 // the parameter of its name.
 // CHECK:       rt.arenas = array<i64: 192, 0>
 // CHECK-LABEL: func @update

@@ -54,7 +54,7 @@ func.func @negative_whole(%x: tensor<2x256x1024xf32>, %w: tensor<1024x1024xf32>)
   return %2, %3 : tensor<2x512x1024xf32>, tensor<1024x1024xf32>
 }
 
-// Pieces of an operand, or of the result, that do not lie contiguously are none.
+// Pieces of an operand, or of the result, that are not contiguous are none.
 // CHECK-LABEL: func @negative_strided(
 // CHECK:         dist.all_gather
 // CHECK-NOT:     dist.all_gather
@@ -66,7 +66,7 @@ func.func @negative_strided(%x: tensor<4x256x1024xf32>, %w: tensor<1024x256x4xf3
   return %2 : tensor<512x4x256xf32>
 }
 
-// A product behind a view needs the whole as well.
+// A product after a view needs the whole as well.
 // CHECK-LABEL: func @negative_behind_a_view(
 // CHECK:         dist.all_gather
 // CHECK-NOT:     dist.all_gather

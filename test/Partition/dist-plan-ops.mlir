@@ -34,7 +34,7 @@ func.func @negative_two_readers(%x: tensor<4x6xf32> {dist.sharding = #dist.shard
   return %0, %1 : tensor<4x5xf32>, tensor<4x5xf32>
 }
 
-// Addends whose sum is asked for in tiles stay partial until they are added:
+// Partial sums whose sum is asked for in tiles stay partial until they are added:
 // one reduce-scatter of the sum, not one of each.
 // CHECK-LABEL: func @scatter_the_sum
 // CHECK:         nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
@@ -58,7 +58,7 @@ func.func @rows_first(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{
   return %0 : tensor<8x6xf32>
 }
 
-// What is rounded for storage addend by addend is added, and rounded once more, before it is
+// What is rounded for storage partial sum by partial sum is added, and rounded once more, before it is
 // reduced: one reduce-scatter of half the bytes, not three.
 // CHECK-LABEL: func @sum_of_rounded
 // CHECK-COUNT-3: nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
@@ -116,7 +116,7 @@ func.func @negative_sum_of_rounded(%x: tensor<4x6xf32> {dist.sharding = #dist.sh
   return %3 : tensor<4x5xf32>
 }
 
-// One of the addends has another reader and is summed for it: the other one is not
+// One of the partial sums has another reader and is summed for it: the other one is not
 // widened before its own sum.
 // CHECK-LABEL: func @negative_read_twice(
 // CHECK-COUNT-2: nn.einsum{{.*}}partial = sum{"t"}
@@ -135,7 +135,7 @@ func.func @negative_read_twice(%x: tensor<4x6xbf16> {dist.sharding = #dist.shard
 // -----
 
 // A gradient that is scattered over one axis, and added up over microbatches:
-// over the other axis both stay addends, which are reduced once a step.
+// over the other axis both stay partial sums, which are reduced once a step.
 dist.mesh @m <["d"=2, "t"=2]>
 // CHECK-LABEL: func @accumulate
 // CHECK:         arith.addf{{.*}}dist.plan = #dist.plan<carry = <{"d"}>, factors = [#dist.axes<{"t"}>, #dist.axes<{}>]>
@@ -152,7 +152,7 @@ func.func @accumulate(%sum: tensor<6x5xf32> {dist.sharding = #dist.sharding<@m, 
 // -----
 
 // Of a table only the first rows are read: their gradient grows by zeros, and
-// goes as addends into what is reduced once a step.
+// goes as partial sums into what is reduced once a step.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @padded_gradient
 // CHECK:         nn.pad{{.*}}dist.plan = #dist.plan<carry = <{"d"}>

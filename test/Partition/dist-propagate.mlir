@@ -60,7 +60,7 @@ func.func @negative(%a: tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}
 
 // -----
 
-// Two of three operands lie along y: to move the third is cheaper.
+// Two of three operands are along y: to move the third is cheaper.
 dist.mesh @m <["x"=2, "y"=2]>
 // CHECK-LABEL: func @cheaper
 // CHECK:         math.fma {{.*}} [#dist.sharding<@m, [{"y"}]>]
@@ -112,7 +112,7 @@ func.func @origins(%a: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"x":(
 
 // -----
 
-// One name is one tensor: what is asked for in one place, addends too, holds in
+// One name is one tensor: what is asked for in one place, partial sums too, holds in
 // all.
 dist.mesh @m <["x"=2, "y"=2]>
 // CHECK-LABEL: func @give

@@ -15,7 +15,7 @@ func.func @waits(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %v: tensor<3x8x6xf3
   return %3 : tensor<5x6xf32>
 }
 
-// So does one behind a chain that ends in a constant, too.
+// So does one after a chain that ends in a constant, too.
 // CHECK-LABEL: func @constants
 // CHECK:         %[[Y:.+]] = nn.grouped_dot
 // CHECK-NOT:     nn.gather

@@ -202,7 +202,7 @@ func.func @one_token_dropped(%x: tensor<1x1x7xf32> {dist.sharding = #dist.shardi
 
 // -----
 
-// What all ranks hold is a candidate of the maximum on each; it is no addend.
+// What all ranks hold is a candidate of the maximum on each; it is no partial sum.
 dist.mesh @m <["t"=2]>
 func.func @candidates(%x: tensor<4xf32>) -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = max{"t"}>}) {
   return %x : tensor<4xf32>
@@ -211,8 +211,8 @@ func.func @candidates(%x: tensor<4xf32>) -> (tensor<4xf32> {dist.sharding = #dis
 // -----
 
 dist.mesh @m <["t"=2]>
-// expected-error @below {{result 0 of @addends is invariant over axis "t", its sharding says partial (sum)}}
-func.func @addends(%x: tensor<4xf32>) -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"t"}>}) {
+// expected-error @below {{result 0 of @partial_sums is invariant over axis "t", its sharding says partial (sum)}}
+func.func @partial_sums(%x: tensor<4xf32>) -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"t"}>}) {
   return %x : tensor<4xf32>
 }
 
@@ -301,7 +301,7 @@ func.func @two_constants() -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m,
 
 // -----
 
-// One number is, zeros are addends as well, and a sum of ones may be one of tiles.
+// One number is, zeros are partial sums as well, and a sum of ones may be one of tiles.
 dist.mesh @m <["x"=2]>
 func.func @constants() -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>},
                            tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>},
@@ -382,7 +382,7 @@ func.func @gathered_major(%a: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m
 // -----
 
 // A reshape that merges dimensions puts the axes of the major one first; a
-// slice goes behind what splits its dimension.
+// slice goes after what splits its dimension.
 dist.mesh @m <["x"=2, "y"=2, "z"=2]>
 func.func @merged_order(%a: tensor<1x4x3xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {"y"}, {}]>})
     -> (tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y", "z"}, {}]>}) {
@@ -404,9 +404,9 @@ func.func @different_orders(%a: tensor<2xf32> {dist.sharding = #dist.sharding<@m
 
 // -----
 
-// An exchange gives every element to one of several addends.
+// An exchange gives every element to one of several partial sums.
 dist.mesh @m <["t"=2]>
-func.func @makes_addends(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
+func.func @makes_partial_sums(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
   %0 = dist.exchange %x from [#dist.sharding<@m, [{"t"}, {}]>] to [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
       of [tensor<4x3xf32>] over @m {"t"} purpose activation : (tensor<2x3xf32>) -> tensor<4x3xf32>
   %1 = dist.all_reduce sum %0 over @m {"t"} purpose activation : tensor<4x3xf32>
@@ -417,7 +417,7 @@ func.func @makes_addends(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m,
 
 // They are used as if they were whole.
 dist.mesh @m <["t"=2]>
-func.func @addends_read(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
+func.func @partial_sums_read(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
   // expected-note @below {{the partial value is this one}}
   %0 = dist.exchange %x from [#dist.sharding<@m, [{"t"}, {}]>] to [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
       of [tensor<4x3xf32>] over @m {"t"} purpose activation : (tensor<2x3xf32>) -> tensor<4x3xf32>
@@ -428,9 +428,9 @@ func.func @addends_read(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, 
 
 // -----
 
-// What is taken for addends is tiles.
+// What is taken for partial sums is tiles.
 dist.mesh @m <["t"=2]>
-func.func @no_addends(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
+func.func @no_partial_sums(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
   // expected-error @below {{operand 0 is split on dimension 0 over axis "t", its `from` says partial (sum)}}
   %0 = dist.exchange %x from [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>] to [#dist.sharding<@m, [{}, {}]>]
       of [tensor<4x3xf32>] over @m {"t"} purpose activation {rounds = 2 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
@@ -439,7 +439,7 @@ func.func @no_addends(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{
 
 // -----
 
-// What is only waited for may lie in any way.
+// What is only waited for may be in any way.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @waited_for(%a: tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}]>},
                       %b: tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{"y", "x"}]>})

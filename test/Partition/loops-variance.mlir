@@ -21,7 +21,7 @@ func.func @condition(%c: tensor<2xi1> {dist.sharding = #dist.sharding<@m, [{"t"}
 
 // -----
 
-// What is carried is an addend at the end of a step, and was whole before.
+// What is carried is a partial sum at the end of a step, and was whole before.
 dist.mesh @m <["t"=2]>
 func.func @carried(%x: tensor<4x2xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %s: tensor<4xf32>) -> tensor<4xf32> {
   %c0 = arith.constant 0 : index

@@ -48,9 +48,9 @@ func.func @window(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sha
 
 // -----
 
-// Behind padding.
+// After padding.
 dist.mesh @m <["x"=4]>
-func.func @behind(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5xf32> {
+func.func @after(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5xf32> {
   %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
   // expected-error @below {{moves elements along dimension 1 of type 'tensor<5x12xf32>', of 10 elements, which ends in padding; expected a dimension without: cut (nn.slice), or a window of it}}
   %1 = nn.concat %0, %0 dim = 1 : tensor<5x12xf32>, tensor<5x12xf32> -> tensor<5x24xf32>

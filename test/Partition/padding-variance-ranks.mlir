@@ -106,7 +106,7 @@ func.func @not_swapped(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dis
 
 // -----
 
-// Tiles that lie in the order of no axes.
+// Tiles that are in the order of no axes.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @unordered(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x", "y"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x", "y"}>}) {

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -dist-propagate -dist-plan-ops -dist-partition -dist-verify-variance | FileCheck %s
 
-// Addends are summed within the stage first: the others may have summed theirs.
+// Partial sums are summed within the stage first: the others may have summed theirs.
 // Tiles stay tiles.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: @sums

@@ -25,7 +25,7 @@ func.func @matrix_behind_input(%dy: tensor<800000xf32> {nn.name = "dy", nn.role 
   return %1, %dw : tensor<800000xf32>, tensor<800000xf32>
 }
 
-// A branch behind the reader comes before it.
+// A branch after the reader comes before it.
 // CHECK-LABEL: func @branch(
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<800000xf32>
 // CHECK:         %[[GO:.+]]:2 = rt.collective all_reduce
@@ -44,7 +44,7 @@ func.func @branch(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<inpu
 }
 
 // A parameter's new value takes the parameter's memory: it does not come before who
-// reads the old one, but what stands behind it does.
+// reads the old one, but what stands after it does.
 // CHECK-LABEL: func @overwritten(
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<800000xf32>
 // CHECK-NOT:     rt.copy

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -pipe-mark-stages="stages=3 patterns=emb,h\.0,(h\.1|emb)" | FileCheck %s
 
 // The embedding is tied: read by the first and the last stage. A pattern
-// matches a leading part of a name. What no pattern matches (the sums) lies
+// matches a leading part of a name. What no pattern matches (the sums) is
 // where the fewest bytes cross.
 // CHECK-LABEL: @loss
 // CHECK: nn.gather {{.*}} {pipe.stage = 0 : i64}

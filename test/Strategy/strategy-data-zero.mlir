@@ -14,7 +14,7 @@
 // RUN: not cleave-opt %s --strategy-data="batch-axes=data,node" 2>&1 | FileCheck %s --check-prefix=AXIS
 // AXIS: error: {{.*}}has no axis 'node' to split over
 
-// Parameters lie like the state with ZeRO 3, gradients with ZeRO 2 unless they are
+// Parameters are placed like the state with ZeRO 3, gradients with ZeRO 2 unless they are
 // added up whole over microbatches. Hybrid sharding splits samples by both axes.
 dist.mesh @mesh <["outer"=2, "data"=2]>
 

@@ -76,8 +76,8 @@ dist.mesh @mesh <["data"=2]>
 // CHECK-SAME:    -> (tensor<f32> {dist.sharding = #dist.sharding<@mesh, [], partial = sum{"data"}>
 // CHECK-SAME:    tensor<3xf32> {dist.sharding = #dist.sharding<@mesh, [{}]>, nn.name = "w", nn.role = #nn.role<gradient>}
 // CHECK:         %[[G:.+]] = nn.reduce sum
-// CHECK-NEXT:    %[[ADDENDS:.+]] = dist.constrain %[[G]] <@mesh, [{}], partial = sum{"data"}>
-// CHECK-NEXT:    %[[SUM:.+]] = dist.constrain %[[ADDENDS]] <@mesh, [{}]> purpose gradient
+// CHECK-NEXT:    %[[PARTIAL:.+]] = dist.constrain %[[G]] <@mesh, [{}], partial = sum{"data"}>
+// CHECK-NEXT:    %[[SUM:.+]] = dist.constrain %[[PARTIAL]] <@mesh, [{}]> purpose gradient
 // CHECK:         return %{{.*}}, %[[SUM]]
 func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                      %x: tensor<8x3xf32> {nn.name = "x", nn.role = #nn.role<input>, nn.batch_dim = 0 : i64})

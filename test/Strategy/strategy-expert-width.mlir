@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file --strategy-expert="axis=x tensor-axis=y" -verify-diagnostics | FileCheck %s
 
-// The width that only experts have lies over the axis, and over no other; their
+// The width that only experts have is sharded over the axis, and over no other; their
 // features, which others read, stay.
 dist.mesh @mesh <["x"=2, "y"=2, "tensor"=2]>
 // CHECK-LABEL: func @forward

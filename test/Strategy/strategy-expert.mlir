@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file --strategy-expert=axis=x | FileCheck %s
 
-// Matrices and the table that is read by the same choice lie over the axis, with
+// Matrices and the table that is read by the same choice are sharded over the axis, with
 // what belongs to them; what another strategy split stays. Products read the
 // matrices whole over the axis.
 dist.mesh @mesh <["x"=2, "tensor"=2]>

@@ -3,7 +3,7 @@
 // RUN: cleave-opt %s --split-input-file --strategy-sequence="ulysses=u ring=r feature-axes=t" | FileCheck %s --check-prefix=BOTH
 
 // Positions are whole inside, KV heads split; what the backward pass reads is
-// saved as it lies inside. A causal mask of a ring compares positions.
+// saved as it is inside. A causal mask of a ring compares positions.
 dist.mesh @mesh <["r"=2, "u"=2, "t"=1]>
 
 // CHECK-LABEL: func @loss_grad
@@ -67,7 +67,7 @@ func.func @loss_grad(%w: tensor<8x3x4xf32> {nn.name = "w", nn.role = #nn.role<pa
 // -----
 
 // Two KV heads on four ranks: queries of a head are shared by two ranks, which
-// have copies of its keys and values, and addends of their gradients. KV heads get
+// have copies of its keys and values, and partial sums of their gradients. KV heads get
 // the minor part of the axis.
 dist.mesh @mesh <["r"=1, "u"=4, "t"=1]>
 

@@ -3,7 +3,7 @@
 // RUN: cleave-opt %s --split-input-file --strategy-tensor="layout=3d axes=z,x,tensor" | FileCheck %s --check-prefix=D3
 
 // An MLP between residual values: inputs of products are gathered, results go
-// to where values of their kind lie.
+// to where values of their kind are.
 dist.mesh @mesh <["z"=2, "x"=2, "tensor"=2]>
 
 // SP-LABEL: func @loss_grad

@@ -1,5 +1,5 @@
-// manifest.json and state.json behind their digests, which are made right: who
-// changes such a file on purpose can do so, too. The first byte chooses.
+// manifest.json and state.json after their digests, which are made right: who
+// changes such a file deliberately can do so, too. The first byte chooses.
 #include "Fuzz.h"
 
 #include "cleave/io/Digest.h"

@@ -1,4 +1,4 @@
-// program.bin: what is taken has commands whose buffers lie in their arenas, so
+// program.bin: what is taken has commands whose buffers are in their arenas, so
 // that the runtime need not look again.
 #include "Fuzz.h"
 

@@ -103,7 +103,7 @@ class Exported(generate.Generator):
 
 
 def generate_gpt(sizes, location):
-    """The model as an onnxwire.Model; its weights would lie in `location`."""
+    """The model as an onnxwire.Model; its weights would be in `location`."""
     generator = Exported(sizes)
     generator.location, generator.offset = location, 0
     ids = generator.input("input_ids", np.int64, ["batch", "sequence"])

@@ -156,12 +156,12 @@ def reduce_elements(op, t, array, axes):
 
 
 def magnitude(op, array, axes, shape):
-    """What an error of one part of the sum's addends is in the result, for each element of it."""
+    """What an error of one part of the sum's terms is in the result, for each element of it."""
     data = np.abs(np.where(np.isfinite(array.astype(np.float64)), array.astype(np.float64), 0))
     if op == "ReduceLogSumExp":
         return np.max(data, axes, initial=0.0).reshape(shape)
     if op not in ("ReduceSum", "ReduceMean", "ReduceLogSum"):
-        return np.zeros(shape)  # no addends of both signs
+        return np.zeros(shape)  # no terms of both signs
     added = data.sum(axes)
     with np.errstate(all="ignore"):
         added = {"ReduceSum": added, "ReduceMean": added / math.prod(array.shape[a] for a in axes),

@@ -138,7 +138,7 @@ class Loads(Trained):
                         self.assertEqual(sum(entry["chosen"]), 4 * 24 * slots)
 
     def test_layouts(self):
-        """Where samples, positions or features of the router lie otherwise, and in schedules."""
+        """Where samples, positions or features of the router are placed otherwise, and in schedules."""
         megatron, ring, ulysses = (f'[{{kind="{kind}",axis="{axis}"}}]' for kind, axis in
                                    (("megatron", "tensor"), ("ring", "sequence"), ("ulysses", "sequence")))
         axes = {"parallel__tensor__layout": "2.5d", "mesh__axes": '["d","r","c"]', "parallel__tensor__axes": '["d","r","c"]'}

@@ -1,4 +1,4 @@
-"""Samples need not lie in dimension 0: inputs and outputs without a batch
+"""Samples need not be in dimension 0: inputs and outputs without a batch
 dimension, or with another one, in inference and in training."""
 
 import pathlib

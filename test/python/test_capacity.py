@@ -211,7 +211,7 @@ class Meshes(unittest.TestCase):
                 self.check(model, mesh, **losses, **keys)
 
     def test_zigzag_order(self):
-        """Slots are taken in the order of positions, wherever these lie."""
+        """Slots are taken in the order of positions, wherever these are."""
         for model in ("switch", "mixtral"):
             for scope in ("sequence", "microbatch"):
                 with self.subTest(model=model, scope=scope):

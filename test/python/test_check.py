@@ -207,7 +207,7 @@ class Check(unittest.TestCase):
             self.refused("holds NaN at element 3 of", *flags, *more)
 
     def test_gradients_that_are_not_finite(self):
-        """Nothing can be compared behind them, but a fault that shows is one."""
+        """Nothing can be compared after them, but a fault that shows is one."""
         b = onnxbuild.Builder()
         draw = np.random.default_rng(3)
         x = b.input("x", np.float32, [4, 8])
@@ -233,7 +233,7 @@ class Check(unittest.TestCase):
 
     def cancelling(self, scale=1e6):
         """A mean over positions is taken off, and with it the bias, whose gradient is zero but
-        for rounding, of addends `scale` times larger than any gradient."""
+        for rounding, of terms `scale` times larger than any gradient."""
         draw, b = np.random.default_rng(5), onnxbuild.Builder()
         def drawn(*shape):
             return draw.standard_normal(shape).astype(np.float32)
@@ -257,7 +257,7 @@ class Check(unittest.TestCase):
         self.passes(*flags, steps=1)
 
     def test_noise_above_the_cap(self):
-        """Behind an allowance that large an error could hide: none is made, and that is said."""
+        """After an allowance that large an error could hide: none is made, and that is said."""
         report = self.fails(*self.cancelling(1e7), "--interpret")
         self.assertEqual([(t["name"], t["kind"]) for t in report["tensors"]
                           if t.get("above_noise_cap")], [("b", "gradient")])

@@ -120,7 +120,7 @@ class Replay(unittest.TestCase):
                     compare(totals(done.stderr)["cudnn plans"], 0, done.stderr)
 
     def test_gradients_by_cublaslt_or_by_kernels(self):
-        """Where it has no algorithm, kernels do what it would have done behind products."""
+        """Where it has no algorithm, kernels do what it would have done after products."""
         for row in support.some(("one_rank", "bf16-one_rank", "bf16-tensor_2"), 2):
             with self.subTest(row):
                 seen = []
@@ -259,7 +259,7 @@ class Train(unittest.TestCase):
                     self.assertEqual(seen["collectives"] > 0, transport == "nccl", done.stderr)
 
     def test_a_trace(self):
-        """Commands are timed by events of the rank's stream, one behind the other."""
+        """Commands are timed by events of the rank's stream, one after the other."""
         path = self.folder / "trace.json"
         self.losses("traced", "target.kind=cuda", "mesh.data=2", "target.transport=nccl",
                     env=recorded(devices=2), steps=2, flags=["--trace", path])

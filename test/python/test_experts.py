@@ -344,7 +344,7 @@ class Bytes(unittest.TestCase):
                     self.assertEqual(self.counted(f"pipeline-{schedule}", model, *own), found)
 
     def test_biases_are_read_at_the_experts(self):
-        """Switch's layers have a bias behind each product: no table of them is gathered."""
+        """Switch's layers have a bias after each product: no table of them is gathered."""
         said = json.loads(support.succeed(
             support.CLEAVE, "explain", support.MODELS / "switch.onnx", "--json", "--config",
             support.MODELS / "switch.toml", *self.flags(dict(expert=2), 2)))
@@ -426,7 +426,7 @@ class Bytes(unittest.TestCase):
     def test_shared_experts_are_computed_while_rows_travel(self):
         """DeepSeek's layer: products of the experts that all tokens share stand between
         the start of an exchange and its end. Rows travel twice forward and twice
-        backward, and are not brought back for recomputation to wait for them."""
+        backward, and are not sent back for recomputation to wait for them."""
         model = support.MODELS / "deepseek.onnx"
         trace, out = self.folder / "trace.json", self.folder / "shared"
         support.succeed(support.CLEAVE, "train", model, "--config", model.with_suffix(".toml"),

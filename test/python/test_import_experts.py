@@ -111,7 +111,7 @@ class Experts(unittest.TestCase):
                 self.assertGreater(np.abs(written - original).max(), 0.01)
 
     def test_gradients_have_the_names_of_the_file(self):
-        """Those of experts that lie in a tensor each, too."""
+        """Those of experts that are in a tensor each, too."""
         before = support.initializers(MODELS / "switch.onnx")
         out = self.folder / "g.npz"
         support.succeed(CLEAVE, "check", *support.model_flags("switch"), "--gradients", out)

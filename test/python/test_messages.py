@@ -37,7 +37,7 @@ def classifier(path, **inputs):
 
 
 def refused(path, opset=18, types=()):
-    """63 nodes of an operator that there is not, one of another, and behind it one whose attribute
+    """63 nodes of an operator that there is not, one of another, and after it one whose attribute
     is refused. `types`: the value_info that the file has."""
     b = onnxbuild.Builder()
     x = b.input("x", np.float32, ["N", 4])

@@ -109,7 +109,7 @@ class MixedPrecision(unittest.TestCase):
                     whole = sent["fp32"].get((purpose, "f32"), 0)
                     self.assertEqual(2 * sent["bf16"].get((purpose, "bf16"), 0)
                                      + sent["bf16"].get((purpose, "f32"), 0), whole, sent)
-                    # Statistics of rows that lie split.
+                    # Statistics of rows that are sharded.
                     self.assertLess(sent["bf16"].get((purpose, "f32"), 0), 0.05 * whole + 1)
                 for key in (("gradient", "f32"), ("loss", "f32"), ("norm", "f32")):
                     self.assertEqual(sent["bf16"].get(key), sent["fp32"].get(key))

@@ -111,7 +111,7 @@ class Pipeline(unittest.TestCase):
                         "parallel.pipeline.schedule=1f1b")
 
     def test_with_grids_of_tensor_ranks(self):
-        """A tied table lies as on its first stage, where the last would lay it otherwise."""
+        """A tied table is placed as on its first stage, where the last would lay it otherwise."""
         if support.ALL:  # the matrix has both
             self.check(self.models["llama", 2], "zb-h1", 2, 2, "--set", "mesh.data=2", "--set",
                        "mesh.tensor=2", "--set", "parallel.data.zero=3", "--set",

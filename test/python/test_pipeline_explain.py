@@ -10,7 +10,7 @@ import unittest
 import support
 import training
 
-# Layers weigh more than the head, so that the cuts lie between layers.
+# Layers weigh more than the head, so that the cuts are between layers.
 LAYERS, HIDDEN, SEQUENCE = 4, 32, 16
 
 
@@ -99,7 +99,7 @@ class PipelineExplain(unittest.TestCase):
                 self.assertAlmostEqual(said["pipeline"]["bubble_fraction"], share)
 
     def test_two_stages_on_each_rank(self):
-        """Stages 0 and 3 lie on rank 0, 1 and 2 on rank 1: rank 0 sends 0 -> 1
+        """Stages 0 and 3 are on rank 0, 1 and 2 on rank 1: rank 0 sends 0 -> 1
         forward and 3 -> 2 backward, rank 1 2 -> 3 forward and 1 -> 0 backward."""
         m, message = 4, 1 * SEQUENCE * HIDDEN * 4
         said = self.compare("pipeline=2", "zb-v", m, 1)
@@ -294,7 +294,7 @@ class PipelineExplain(unittest.TestCase):
 
     def test_gathered_once(self):
         """ZeRO 3 with a stage on each rank: UNSHARD gathers once for all microbatches, half of
-        what two ranks have; the whole lies in a place of its own."""
+        what two ranks have; the whole is in a place of its own."""
         for schedule, m in (("1f1b", 4), ("zb-h1", 3)):
             said = self.compare("pipeline=2,data=2", schedule, m, 2, parallel__data__zero=3)
             whole = self.stage_bytes(2)

@@ -94,7 +94,7 @@ class Interpreted(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_against_the_interpreter(self):
-        """The compiled pipeline beside the interpreted program of one rank."""
+        """The compiled pipeline beside the interpreted single-rank program."""
         sets = ["dims.batch=3", "dims.sequence=4", "train.microbatches=3", "mesh.pipeline=2",
                 "parallel.pipeline.schedule=zb-h1"]
         support.succeed(support.CLEAVE, "check", *self.models["gpt2", 2], "--against",

@@ -45,7 +45,7 @@ func.func @main(%a: tensor<4x8xf32>)
 }
 """
 
-# The last rank of y has no element; backwards, its tile would lie before the tensor.
+# The last rank of y has no element; backwards, its tile would be before the tensor.
 MORE_RANKS_THAN_ELEMENTS = """
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @main(%a: tensor<7x7x1xi64>)

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM in the midst of work: nothing temporary is left behind."""
+"""SIGINT and SIGTERM in the midst of work: nothing temporary remains."""
 
 import pathlib
 import signal

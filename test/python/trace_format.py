@@ -1,5 +1,5 @@
 """What Perfetto needs of a trace, by the Trace Event Format: named processes and
-threads, slices that nest, and arrows whose two ends lie in slices.
+threads, slices that nest, and arrows whose two ends are in slices.
 
 Perfetto drops in silence what breaks a rule, so each is checked here.
 """
@@ -45,7 +45,7 @@ def check(test, path, ranks):
         test.assertEqual([names["thread_name"][rank, 2 * rank + i] for i in range(2)],
                          ["compute", "send/recv"])
 
-    # Slices of a thread follow each other, or lie one in the other.
+    # Slices of a thread follow each other, or are one in the other.
     threads = {key: [] for key in names["thread_name"]}
     for event in phases["X"]:
         test.assertIn((event["pid"], event["tid"]), threads, event)

@@ -80,7 +80,7 @@ static int run(int argc, char **argv, char **own,
     throw InputError(error);
   manifest.verifiesWeights = flags.verify;
   flags.executor.transport = checkRanks(manifest, flags.ranks);
-  // mpirun puts a terminal before every process, whoever reads behind it.
+  // mpirun puts a terminal before every process, whoever reads after it.
   bool inProcesses = usesProcesses(flags.executor.transport);
   if (inProcesses)
     flags.train.progressBar = false;

@@ -22,7 +22,7 @@ LEVELS = [
         ("Strategy", "each parallelism as shardings"),
         ("Partition", "propagate, plan, reshard, combine, prove"),
         ("Actions", "a stage's functions cut into actions")]),
-    ("local program", "nn, dist: tiles of each rank, collectives", [
+    ("per-rank program", "nn, dist: tiles of each rank, collectives", [
         ("Conversion/ToRT", "library calls"),
         ("Fusion", "elementwise and reductions into kernels")]),
     ("command lists", "rt: launches, products, collectives", [

@@ -13,7 +13,7 @@ def kinds_of(cleave):
     """What the program says it has."""
     said = subprocess.run([cleave, "check", "--help"], check=True, capture_output=True, text=True)
     kind = "[a-z]+(?:-[a-z]+)*"
-    found = re.search(f"break the sharded program on purpose: ({kind}(?:, {kind})*)",
+    found = re.search(f"inject a fault into the sharded program: ({kind}(?:, {kind})*)",
                       " ".join(said.stdout.split()))
     return found[1].split(", ")
 

@@ -54,7 +54,7 @@ class Result(unittest.TextTestResult):
 
 
 def built_without():
-    """What the build lacks on purpose: {"cuDNN"}."""
+    """What the build lacks deliberately: {"cuDNN"}."""
     cache = pathlib.Path(os.environ.get("CLEAVE_BUILD_DIR", "build")) / "CMakeCache.txt"
     said = cache.read_text() if cache.exists() else ""
     found = re.search(r"^CLEAVE_BUILT_WITHOUT:\w+=(.+)$", said, re.MULTILINE)

@@ -9,7 +9,7 @@ namespace cleave {
 
 /// The number of a condition (dist.condition, rt.condition) of the same
 /// function: where it does not hold, what the operation gives is not read, and
-/// it need not run. That it runs all the same is right, too.
+/// it need not run. It may run anyway.
 inline constexpr llvm::StringLiteral kWhenAttrName = "nn.when";
 
 } // namespace cleave

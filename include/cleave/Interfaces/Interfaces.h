@@ -69,7 +69,7 @@ namespace cleave {
 
 /// Attaches all models to the nn, arith and math operations. Called by every
 /// tool that loads these dialects. One function per question and family stands
-/// behind it.
+/// after it.
 void registerInterfaceModels(mlir::DialectRegistry &registry);
 
 } // namespace cleave

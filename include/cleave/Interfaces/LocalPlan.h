@@ -3,7 +3,7 @@
 //
 // Layouts follow from the axes of the factors: a dimension is split by the axes
 // of its factors, major first. A dimension of N elements split n ways has
-// tiles of ceil(N / n) on every rank; what lies past N is padding of undefined
+// tiles of ceil(N / n) on every rank; what is past N is padding of undefined
 // content, so whoever reduces over a padded factor masks it first.
 
 #ifndef CLEAVE_INTERFACES_LOCALPLAN_H

@@ -61,11 +61,11 @@ struct ShardingRule {
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<TensorFactors> operands, results;
   /// Groups of operands in which the operation is jointly linear, the others
-  /// being fixed: {0, 1} for an addition; {0} and {1} for a product. Addends of
-  /// all operands of a group give addends of the results.
+  /// being fixed: {0, 1} for an addition; {0} and {1} for a product. Partial
+  /// sums of all operands of a group give partial sums of the results.
   llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 2> linear;
   /// The operation only places elements of the group, so that candidates of a
-  /// maximum or minimum pass through it as well as addends do.
+  /// maximum or minimum pass through it as well as partial sums do.
   bool movement = false;
   /// The operation chooses, element by element, among those of the group: they
   /// pass likewise.
@@ -82,7 +82,7 @@ struct ShardingRule {
   /// The group of operands that holds `operand`; empty where there is none.
   llvm::ArrayRef<unsigned> groupOf(unsigned operand) const;
   /// Whether the operation adds `operand` to others.
-  bool isAddend(unsigned operand) const { return groupOf(operand).size() > 1; }
+  bool isTerm(unsigned operand) const { return groupOf(operand).size() > 1; }
   /// What the operation answers; the rule below where it has no answer.
   static ShardingRule of(mlir::Operation *op);
   /// A rule that keeps every dimension of every operand and result whole.

@@ -14,7 +14,7 @@ inline constexpr llvm::StringLiteral kActionAttr = "pipe.action";
 /// On arguments and results that pass from stage to stage in tiles: the
 /// sharding that the value has inside the stages.
 inline constexpr llvm::StringLiteral kInsideAttr = "pipe.inside";
-/// The classes of what lies from UNSHARD to RESHARD, from REDUCE_GRAD to the
+/// The classes of what is from UNSHARD to RESHARD, from REDUCE_GRAD to the
 /// update, and from one part of the update to another.
 inline constexpr llvm::StringLiteral kGatheredSlot = "unshard";
 inline constexpr llvm::StringLiteral kReducedSlot = "reduced";

@@ -14,7 +14,7 @@ namespace cleave {
 struct StageSum {
   /// The sum in the words of one stage.
   struct Member {
-    int part = 0; ///< of @update, behind which it stands
+    int part = 0; ///< of @update, after which it stands
     std::string operand, result;
   };
   std::vector<int> stages;

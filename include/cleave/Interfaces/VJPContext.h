@@ -27,7 +27,7 @@ public:
   /// Adds to the cotangent of an operand; the types agree.
   virtual void set(unsigned operand, mlir::Value cotangent) = 0;
 
-  /// A forward value as the backward pass may read it (behind nn.save).
+  /// A forward value as the backward pass may read it (after nn.save).
   virtual mlir::Value residual(mlir::Value forward) = 0;
 };
 

@@ -18,22 +18,22 @@ using namespace cleave;
 
 /// The operands of a sum in the type of its result. A bf16 sum is computed on
 /// extended operands and rounded. Empty if `value` is not a sum.
-static SmallVector<Value, 2> addendsOf(Value value) {
+static SmallVector<Value, 2> termsOf(Value value) {
   auto rounding = value.getDefiningOp<arith::TruncFOp>();
   Value sum = rounding ? rounding.getIn() : value;
   auto add = sum.getDefiningOp<arith::AddFOp>();
   if (!add || (rounding && !sum.hasOneUse()))
     return {};
-  SmallVector<Value, 2> addends(add->getOperands());
+  SmallVector<Value, 2> terms(add->getOperands());
   if (rounding)
-    for (Value &addend : addends) {
-      auto widened = addend.getDefiningOp<arith::ExtFOp>();
+    for (Value &term : terms) {
+      auto widened = term.getDefiningOp<arith::ExtFOp>();
       if (!widened || widened.getIn().getType() != value.getType() ||
-          !addend.hasOneUse())
+          !term.hasOneUse())
         return {};
-      addend = widened.getIn();
+      term = widened.getIn();
     }
-  return addends;
+  return terms;
 }
 
 /// The result of `add`, after its rounding if it is a bf16 sum.
@@ -41,13 +41,13 @@ static Value resultOf(arith::AddFOp add) {
   Value sum = add.getResult();
   if (sum.hasOneUse())
     if (auto rounding = dyn_cast<arith::TruncFOp>(*sum.user_begin());
-        rounding && !addendsOf(rounding.getOut()).empty())
+        rounding && !termsOf(rounding.getOut()).empty())
       return rounding.getOut();
   return sum;
 }
 
 /// Whether the sum is an operand of another sum.
-static bool isAddend(Value sum) {
+static bool isTerm(Value sum) {
   return llvm::any_of(sum.getUsers(), [](Operation *user) {
     if (isa<arith::ExtFOp>(user) && user->hasOneUse())
       user = *user->user_begin();
@@ -61,17 +61,17 @@ static bool collectPads(Value value, SmallVectorImpl<nn::PadOp> &pads) {
     pads.push_back(pad);
     return value.hasOneUse() && pad.getValue().isZero();
   }
-  SmallVector<Value, 2> addends = addendsOf(value);
-  return !addends.empty() && value.hasOneUse() &&
-         llvm::all_of(addends,
-                      [&](Value addend) { return collectPads(addend, pads); });
+  SmallVector<Value, 2> terms = termsOf(value);
+  return !terms.empty() && value.hasOneUse() &&
+         llvm::all_of(terms,
+                      [&](Value term) { return collectPads(term, pads); });
 }
 
 void cleave::mergePads(arith::AddFOp add) {
   SmallVector<nn::PadOp> pads;
   Value sum = resultOf(add);
-  for (Value addend : addendsOf(sum))
-    if (!collectPads(addend, pads))
+  for (Value term : termsOf(sum))
+    if (!collectPads(term, pads))
       return;
   // Finds the only dimension in which the boxes are smaller than the sum.
   auto type = cast<RankedTensorType>(sum.getType());
@@ -142,16 +142,16 @@ struct SelectLibraryPass
     for (arith::AddFOp sum : llvm::reverse(sums)) {
       if (gone.contains(sum))
         continue;
-      if (isAddend(resultOf(sum)))
+      if (isTerm(resultOf(sum)))
         continue;
       // Merging may also erase the additions that this one sums.
       SmallVector<Value> below = {resultOf(sum)};
       SmallVector<Operation *> tree = {sum};
       while (!below.empty())
-        for (Value addend : addendsOf(below.pop_back_val()))
-          if (!addendsOf(addend).empty() && addend.hasOneUse()) {
-            below.push_back(addend);
-            Operation *op = addend.getDefiningOp();
+        for (Value term : termsOf(below.pop_back_val()))
+          if (!termsOf(term).empty() && term.hasOneUse()) {
+            below.push_back(term);
+            Operation *op = term.getDefiningOp();
             if (auto rounding = dyn_cast<arith::TruncFOp>(op))
               op = rounding.getIn().getDefiningOp();
             tree.push_back(op);

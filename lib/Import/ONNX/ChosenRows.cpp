@@ -44,7 +44,7 @@ Error refuse(StringRef why) {
 
 int64_t countOf(const ChosenRows &rows) { return product(rows.mask.shape); }
 
-/// The dimension of `shape` that holds the rows, if as many elements lie before
+/// The dimension of `shape` that holds the rows, if as many elements are before
 /// it as before dimension `dim` of `from`; -1: none.
 int64_t sameDim(ArrayRef<int64_t> from, int64_t dim, ArrayRef<int64_t> shape) {
   int64_t before = product(from.take_front(dim)), passed = 1;
@@ -144,7 +144,7 @@ Error addRows(Node &node) {
   return one(node, add(node, data, sums));
 }
 
-/// Where the rows lie in a result.
+/// Where the rows are in a result.
 Expected<int64_t> dimOfResult(Node &node, Kind kind, const Operand &result,
                               const ChosenRows &rows) {
   int64_t found = -1, count = countOf(rows);

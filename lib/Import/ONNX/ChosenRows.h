@@ -1,7 +1,7 @@
 // Rows that a mask chooses, as NonZero finds them.
 //
 // How many there are is known when the program runs. So the dimension that
-// counts them has a place for every element of the mask, and what lies at the
+// counts them has a place for every element of the mask, and what is at the
 // places of elements that are false is never read: each row is computed from
 // its own elements alone, and at the end rows are added up where the mask is
 // true.

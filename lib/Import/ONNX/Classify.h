@@ -37,8 +37,8 @@ using Constants = std::map<std::string, ConstantKind>;
 
 /// Float initializers that are never trained. `tokens` names the input whose
 /// values are no positions. What the file calls a parameter is one, unless no
-/// gradient reaches it. What `options.trainable` names is a parameter all
-/// the same, and what has no dimensions and is frozen a number.
+/// gradient reaches it. What `options.trainable` names is still a
+/// parameter, and what has no dimensions and is frozen a number.
 Constants findConstants(Model &model, llvm::StringRef tokens,
                         const ImportOptions &options);
 

@@ -172,7 +172,7 @@ Error lowerAveragePool(Node &node) {
     return one(node,
                divide(node, sum, node.splat(input.type, {}, double(count))));
   }
-  // How many elements of each window lie in the input.
+  // How many elements of each window are in the input.
   Shape single = input.shape;
   single[0] = single[1] = 1;
   CLEAVE_TRY(count, pool(node, nn::PoolKind::Sum,

@@ -29,7 +29,7 @@ Error allKnown(Node &node, size_t needed) {
   return Error::success();
 }
 
-/// Indices below zero count from the end; all lie inside.
+/// Indices below zero count from the end; all are inside.
 Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
                                 Element table) {
   std::optional<int64_t> outside;
@@ -42,7 +42,7 @@ Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
   });
   if (outside)
     return reason("index " + Twine(*outside) +
-                  " lies outside a dimension of size " + Twine(size) +
+                  " is outside a dimension of size " + Twine(size) +
                   (isFloat(table) ? kLongSequence : ""));
   llvm::SmallVector<HostTensor> operands = {compressed,
                                             HostTensor::ofInt(size)};

@@ -42,7 +42,7 @@ llvm::Error allKnown(Node &node, size_t needed);
 llvm::Error joinable(llvm::ArrayRef<Operand> operands, int64_t axis,
                      llvm::StringRef what);
 /// Known indices into a dimension, those below zero counted from its end. A
-/// reason where one lies outside; `table` is the type of what is indexed.
+/// reason where one is outside; `table` is the type of what is indexed.
 llvm::Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
                                       Element table);
 void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,

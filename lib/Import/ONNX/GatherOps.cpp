@@ -96,7 +96,7 @@ Location placeOfCheck(Node &node, Value where) {
 }
 
 /// Indices below zero count from the end of a dimension, but those of inputs,
-/// which must not be. Where nothing says that they lie inside, a run checks it.
+/// which must not be. Where nothing says that they are inside, a run checks it.
 Value insideTable(Node &node, Value where, int64_t size) {
   OpBuilder &b = node.builder;
   if (isInput(where, /*parts=*/false))

@@ -9,7 +9,7 @@
 
 namespace cleave::importer {
 
-/// All elements lie in [low, high].
+/// All elements are in [low, high].
 struct IndexRange {
   int64_t low = 0, high = 0;
 };

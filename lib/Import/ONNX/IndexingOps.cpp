@@ -94,8 +94,7 @@ Error lowerScatterND(Node &node) {
     for (int64_t dim = 0; dim < depth; ++dim) {
       int64_t size = result.shape()[dim], index = flat[row * depth + dim];
       if (index < -size || index >= size)
-        return reason("an index lies outside a dimension of size " +
-                      Twine(size));
+        return reason("an index is outside a dimension of size " + Twine(size));
       at = at * size + (index < 0 ? index + size : index);
     }
     for (int64_t i = 0; i < inner; ++i)

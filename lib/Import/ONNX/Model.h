@@ -33,7 +33,7 @@ namespace cleave::importer {
 /// Versions of the operator sets that a node is written against.
 using Opsets = std::map<std::string, int64_t>;
 
-/// Where the bytes of a tensor lie.
+/// Where the bytes of a tensor are.
 struct ByteRange {
   std::string file; // relative to the model's folder
   uint64_t offset = 0;
@@ -51,7 +51,7 @@ struct TensorRef {
   ByteRange range;
   /// Why the bytes cannot be read; empty where they can.
   std::string missing;
-  /// One parameter of its own, whatever else lies at its place in the file.
+  /// One parameter of its own, whatever else is at its place in the file.
   bool isApart = false;
 
   int64_t numElements() const;
@@ -103,7 +103,7 @@ public:
   /// The nodes that read each value, in their order; a node whose operands are
   /// one value twice is there twice.
   std::map<std::string, std::vector<const FlatNode *>> consumers() const;
-  /// Where the elements of a tensor are read, behind what only moves them.
+  /// Where the elements of a tensor are read, after what only moves them.
   struct Use {
     const FlatNode *node;
     int operand;

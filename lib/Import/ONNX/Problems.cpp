@@ -121,7 +121,7 @@ bool makesOneOf(const FlatNode &node, const std::set<std::string> &values) {
   });
 }
 
-/// As `cleave ops` spells it: behind its domain, if that is not the default
+/// As `cleave ops` spells it: after its domain, if that is not the default
 /// one.
 static std::string spelledName(const FlatNode &node) {
   const std::string &domain = node.proto->domain();

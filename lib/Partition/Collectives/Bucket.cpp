@@ -1,6 +1,6 @@
 //===- Bucket.cpp - dist-bucket -------------------------------------------===//
 //
-// Messages that can go together become one, on local programs.
+// Messages that can go together become one, on per-rank programs.
 //
 //===----------------------------------------------------------------------===//
 

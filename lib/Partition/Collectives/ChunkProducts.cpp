@@ -1,7 +1,7 @@
 //===- ChunkProducts.cpp - dist-chunk-products ----------------------------===//
 //
-// On local programs: a product in pieces, of which one is computed while what
-// the next one reads, or what the last one gave, is on its way.
+// On per-rank programs: a product in pieces, of which one is computed while
+// what the next one reads, or what the last one gave, is on its way.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,7 +50,7 @@ struct Cut {
 };
 
 /// How the product is cut along a factor that its result and some operand have;
-/// pieces lie contiguously in all of them.
+/// pieces are contiguous in all of them.
 std::optional<Cut> cutAlong(nn::EinsumOp product, const ShardingRule &rule,
                             int64_t factor) {
   auto dimOf = [&](const TensorFactors &dims) -> int64_t {

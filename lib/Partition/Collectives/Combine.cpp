@@ -1,6 +1,6 @@
 //===- Combine.cpp - dist-combine -----------------------------------------===//
 //
-// Fewer and smaller messages, on local programs: an all-reduce of which only
+// Fewer and smaller messages, on per-rank programs: an all-reduce of which only
 // the own tile is read, pairs that undo each other, equal collectives.
 //
 //===----------------------------------------------------------------------===//

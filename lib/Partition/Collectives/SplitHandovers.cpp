@@ -1,6 +1,6 @@
 //===- SplitHandovers.cpp - dist-split-handovers --------------------------===//
 //
-// How a value lies while it passes from a pipeline stage to the next. Inside
+// The layout of a value while it passes from one stage to the next. Inside
 // the stages it is as propagation left it; where that repeats it on several
 // ranks, each may send a tile and the receivers gather.
 //
@@ -109,8 +109,8 @@ struct DistSplitHandoversPass
   }
 
   /// The tiles in which the value takes least time from stage to stage: the
-  /// message over the link and the gather behind it. Nothing where that is the
-  /// value as it lies. Only tiles without padding, along one dimension, the
+  /// message over the link and the gather after it. Nothing where that is the
+  /// value as it is. Only tiles without padding, along one dimension, the
   /// outermost that divides: its tiles are one piece of memory.
   std::optional<Layout> cheapest(RankedTensorType type, const Layout &layout,
                                  const cost::LinkModel &links,
@@ -162,7 +162,7 @@ struct DistSplitHandoversPass
     def->setAttr(kShardingAttrName, ArrayAttr::get(&getContext(), shardings));
     ShardingRule rule = ruleOf(def);
     for (OpOperand &operand : def->getOpOperands())
-      if (rule.isAddend(operand.getOperandNumber()) &&
+      if (rule.isTerm(operand.getOperandNumber()) &&
           operand.get().getType() == value.getType()) {
         inTiles.insert(&operand);
         makeInTiles(operand.get(), tile);
@@ -209,7 +209,7 @@ struct DistSplitHandoversPass
 
   MeshAxes mesh;
   /// Of the function at hand: the tiles of ports (results: true), how arguments
-  /// lie inside, and addends of what leaves in tiles.
+  /// are inside, and partial sums of what leaves in tiles.
   llvm::DenseMap<std::pair<unsigned, unsigned>, ShardingAttr> tiles;
   llvm::DenseMap<Value, ShardingAttr> inside;
   llvm::DenseSet<OpOperand *> inTiles;

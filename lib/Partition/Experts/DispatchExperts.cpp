@@ -1,7 +1,7 @@
 //===- DispatchExperts.cpp - dist-dispatch-experts ------------------------===//
 //
-// On proved local programs: rows that would be multiplied by gathered matrices
-// go to the ranks that have them, and come back.
+// On proved per-rank programs: rows that would be multiplied by gathered
+// matrices go to the ranks that have them, and come back.
 //
 //===----------------------------------------------------------------------===//
 
@@ -185,16 +185,16 @@ private:
   }
 
   /// The tile becomes the sum of what each round adds; where it is scattered
-  /// further, each round's addend is, as rows of some rounds only go on.
-  void replace(Choice &choice, OpResult tile, ArrayRef<Value> addends) {
-    SmallVector<Value> sums(addends);
+  /// further, each round's partial sum is, as rows of some rounds only go on.
+  void replace(Choice &choice, OpResult tile, ArrayRef<Value> terms) {
+    SmallVector<Value> sums(terms);
     std::optional<OpResult> last = next ? scattered(tile, next) : std::nullopt;
     if (last) {
       auto scatter = cast<ReduceScatterOp>(last->getOwner());
       sums = rows.inRounds(choice, [&](unsigned round) {
         return rows.make<ReduceScatterOp>(
             TypeRange{last->getType()}, scatter.getKindAttr(),
-            ValueRange{addends[round]},
+            ValueRange{terms[round]},
             DenseI64ArrayAttr::get(func.getContext(), {0}),
             scatter.getMeshAttr(), next, scatter.getPurposeAttr());
       });

@@ -118,7 +118,7 @@ bool cleave::partition::splitByLevels(func::FuncOp func, const Levels &levels,
     OpBuilder builder(op);
     auto dims = op->getAttrOfType<DenseI64ArrayAttr>("dims");
     SmallVector<Value> values(op->getOperands());
-    // Pieces within a node lie side by side: they are gathered first, and cut
+    // Pieces within a node are contiguous: they are gathered first, and cut
     // last.
     SmallVector<AxisListAttr, 2> order = {levels.within, levels.between};
     if (!gathers)

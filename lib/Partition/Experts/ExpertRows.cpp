@@ -260,7 +260,7 @@ void ExpertRows::plan(Choice &choice, Value ids) {
                                          number(count, 0));
       round.number = conditions++;
       // Where rows come from a round that nobody needs, nothing was counted:
-      // the flag is known all the same.
+      // the flag is known anyway.
       auto condition = ConditionOp::create(builder, anchor->getLoc(),
                                            round.needed, round.number);
       if (outer) {
@@ -373,19 +373,18 @@ Value ExpertRows::bringBack(Choice &choice, ArrayRef<Value> there,
   return result;
 }
 
-Value ExpertRows::sum(Choice &choice, ArrayRef<Value> addends) {
-  Value result = addends[0];
-  for (auto [round, addend] :
-       llvm::drop_begin(llvm::zip(choice.rounds, addends))) {
+Value ExpertRows::sum(Choice &choice, ArrayRef<Value> terms) {
+  Value result = terms[0];
+  for (auto [round, term] : llvm::drop_begin(llvm::zip(choice.rounds, terms))) {
     // A round that nobody needs adds nothing.
-    RankedTensorType type = typeOf(addend);
+    RankedTensorType type = typeOf(term);
     Value one = flat(round.needed, {});
     Value needed = make<nn::BroadcastOp>(type.clone(builder.getI1Type()), one,
                                          ArrayRef<int64_t>{});
     Value zeros = make<arith::ConstantOp>(DenseElementsAttr::get(
         type, builder.getFloatAttr(type.getElementType(), 0)));
-    result = make<arith::AddFOp>(result,
-                                 make<arith::SelectOp>(needed, addend, zeros));
+    result =
+        make<arith::AddFOp>(result, make<arith::SelectOp>(needed, term, zeros));
   }
   return result;
 }

@@ -3,7 +3,7 @@
 // Of one function: which rows are at the ranks of the matrices that they
 // choose, in which round, and how they come there and back. Values that are
 // there are [ranks, places, ...]: block p has the rows that rank p sent, from
-// its beginning; those behind are undefined, and their ids are -1.
+// its beginning; those after are undefined, and their ids are -1.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,7 +58,7 @@ struct Choice {
   llvm::SmallPtrSet<mlir::Value, 8> sentRows;
 };
 
-/// The value that is kept or computed again, before it was.
+/// The value that is kept or recomputed, before it was.
 mlir::Value kept(mlir::Value value);
 /// Whether an element depends on those of the operands at the same place alone,
 /// and not on where that is, as what dropout drops does.
@@ -116,9 +116,9 @@ public:
                         mlir::RankedTensorType type,
                         std::function<mlir::Value(unsigned)> again);
   /// The sum of what each round adds to tiles.
-  mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> addends);
+  mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> terms);
 
-  /// Rows that were brought back: what they were there, in each round.
+  /// Rows that were returned: what they were there, in each round.
   struct Back {
     Choice *choice = nullptr;
     llvm::SmallVector<mlir::Value> there;

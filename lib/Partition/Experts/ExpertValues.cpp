@@ -18,7 +18,7 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// The value that is kept or computed again, before it was.
+/// The value that is kept or recomputed, before it was.
 Value cleave::partition::kept(Value value) {
   while (Operation *def = value.getDefiningOp()) {
     if (!isa<nn::SaveOp, nn::RematerializeOp>(def))

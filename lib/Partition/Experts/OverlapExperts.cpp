@@ -1,6 +1,6 @@
 //===- OverlapExperts.cpp - dist-overlap-experts --------------------------===//
 //
-// On local programs: while rows travel to experts and back, a rank computes
+// On per-rank programs: while rows travel to experts and back, a rank computes
 // what does not need them.
 //
 //===----------------------------------------------------------------------===//
@@ -48,10 +48,10 @@ public:
     if (!reader)
       return;
     llvm::SmallPtrSet<Operation *, 32> fixed;
-    SmallVector<Operation *> behind;
+    SmallVector<Operation *> following;
     for (Operation *next = reader; next; next = next->getNextNode())
-      behind.push_back(next);
-    for (Operation *next : behind) {
+      following.push_back(next);
+    for (Operation *next : following) {
       if (seconds <= 0)
         return;
       if (!isMovable(next, fixed)) {
@@ -84,7 +84,7 @@ private:
     });
   }
 
-  /// With what it needs from behind the reader, in order.
+  /// With what it needs from after the reader, in order.
   SmallVector<Operation *> neededBy(Operation *next) const {
     llvm::SetVector<Operation *> needed;
     needed.insert(next);

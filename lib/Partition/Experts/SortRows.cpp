@@ -1,7 +1,8 @@
 //===- SortRows.cpp - dist-sort-rows --------------------------------------===//
 //
-// On local programs: products of rows with the matrices that they choose, and
-// what is computed between them, have their rows in the order of the matrices.
+// On per-rank programs: products of rows with the matrices that they choose,
+// and what is computed between them, have their rows in the order of the
+// matrices.
 //
 //===----------------------------------------------------------------------===//
 

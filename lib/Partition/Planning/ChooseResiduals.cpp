@@ -1,8 +1,8 @@
 //===- ChooseResiduals.cpp - nn-choose-residuals --------------------------===//
 //
-// How long gathered values live, on local programs. A parameter that lies split
-// is gathered once for each residency: next to the operations that read it in
-// the forward pass, and again next to those of the backward pass.
+// How long gathered values live, on per-rank programs. A parameter that is
+// sharded is gathered once for each residency: next to the operations that read
+// it in the forward pass, and again next to those of the backward pass.
 //
 // Forward is what the results other than gradients and cotangents, and the
 // saved values, need; backward is the rest.

@@ -15,7 +15,7 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// How many of first, first + stride, ... (`count` of them) lie in [low, high).
+/// How many of first, first + stride, ... (`count` of them) are in [low, high).
 static int64_t countWithin(int64_t first, int64_t stride, int64_t count,
                            int64_t low, int64_t high) {
   if (count <= 0 || low >= high)

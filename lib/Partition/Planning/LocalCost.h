@@ -9,7 +9,7 @@
 namespace cleave::partition {
 
 /// Seconds that the operation communicates by itself when its factors are split
-/// by `factors`: joint reductions, and windows of what lies on other ranks.
+/// by `factors`: joint reductions, and windows of what is on other ranks.
 /// Infinite where it has no local form.
 double secondsWithin(mlir::Operation *op, const ShardingRule &rule,
                      llvm::ArrayRef<dist::Axes> factors,

@@ -83,8 +83,8 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to,
     llvm::raw_string_ostream(what)
         << "over " << mesh.list(move.axes) << ": " << who->getName()
         << " reads " << describe(value) << " of type '" << type << "' as "
-        << mesh.sharding(move.after) << ", it "
-        << (isResult ? "is made" : "lies") << " as " << mesh.sharding(from);
+        << mesh.sharding(move.after) << ", it " << (isResult ? "is made" : "is")
+        << " as " << mesh.sharding(from);
     note(value, who, name, cause, what, bytes);
   }
 }

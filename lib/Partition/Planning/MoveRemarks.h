@@ -36,7 +36,7 @@ private:
   struct Remark {
     mlir::Location loc, source;
     /// `cause`: the size that does not divide, or empty. `start` and `what`
-    /// come before and behind the number of bytes.
+    /// come before and after the number of bytes.
     std::string cause, what, start;
     int64_t count = 0, bytes = 0;
   };

@@ -8,7 +8,7 @@ using namespace cleave::dist;
 using namespace cleave::partition;
 
 /// Whether `need` has the splits of `have`, and beside them only what
-/// scattering the addends of `have` gives.
+/// scattering the partial sums of `have` gives.
 static bool isScattered(const Layout &have, const Layout &need) {
   for (auto [had, wanted] : llvm::zip_equal(have.dims, need.dims))
     if (wanted.size() < had.size() ||
@@ -28,7 +28,7 @@ bool OpPlanner::isReducedLater(Value value, const Layout &kept,
     OpOperand &use = *value.use_begin();
     Operation *user = use.getOwner();
     ShardingRule rule = ruleOf(user);
-    if (rule.isAddend(use.getOperandNumber()))
+    if (rule.isTerm(use.getOperandNumber()))
       return true;
     if (rule.groupOf(use.getOperandNumber()).empty() ||
         user->getNumOperands() != 1 || user->getNumResults() != 1 ||
@@ -131,7 +131,7 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
         fits = false;
     if (!fits)
       continue;
-    // Scalars become addends for nothing; for others all must be partial.
+    // Scalars become partial sums for nothing; for others all must be partial.
     AxisSet carry = scalar && kind == ReduceKind::Sum ? all : common & all;
     for (const Axes &list : choice.factors)
       carry &= ~setOf(list);

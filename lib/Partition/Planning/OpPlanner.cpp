@@ -95,7 +95,7 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule,
     elements += type.getNumElements();
     Layout made = produced(rule, choice, index);
     int64_t bytes = elementBytes(type);
-    // An addend of a sum is reduced there: that it is widened before is no
+    // An partial sum of a sum is reduced there: that it is widened before is no
     // cost.
     if (choice.carry &&
         isReducedLater(op->getResult(index), made, asked[index]) &&

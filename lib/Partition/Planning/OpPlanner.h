@@ -16,7 +16,7 @@ struct OpChoice {
   llvm::SmallVector<dist::Axes> factors;
   dist::AxisSet carry = 0;
   dist::ReduceKind carryKind = dist::ReduceKind::Sum;
-  /// The operands that are read as addends over `carry`.
+  /// The operands that are read as partial sums over `carry`.
   llvm::ArrayRef<unsigned> group;
 };
 
@@ -90,15 +90,17 @@ private:
   cheapest(mlir::Operation *op, const ShardingRule &rule,
            llvm::ArrayRef<dist::Layout> asked) const;
 
-  /// Whether the result goes, without another reader, into a sum with addends
-  /// over `axes`, or is asked for as addends, or leaves the function as these:
-  /// then it is reduced there, and a reduction before it would be one more.
+  /// Whether the result goes, without another reader, into a sum with partial
+  /// sums over `axes`, or is asked for as partial sums, or leaves the function
+  /// as these: then it is reduced there, and a reduction before it would be one
+  /// more.
   bool isSummedLater(mlir::Operation *op, dist::AxisSet axes) const;
   /// The value, or what it will be made of by operations that are linear in it
   /// alone and have no layout yet. Null where there is none with a layout, or
   /// another reader needs the sum of what has none.
   mlir::Value originOf(mlir::Value value) const;
-  /// Lets addends pass through the operation where that defers a reduction.
+  /// Lets partial sums pass through the operation where that defers a
+  /// reduction.
   void addCarry(mlir::Operation *op, const ShardingRule &rule,
                 OpChoice &choice) const;
 

@@ -1,7 +1,7 @@
 //===- Partition.cpp - dist-partition -------------------------------------===//
 //
-// Emits the local program, operation by operation, as planned. Everything that
-// is specific to an operation is behind planLocal.
+// Emits the per-rank program, operation by operation, as planned. Everything
+// that is specific to an operation is after planLocal.
 //
 //===----------------------------------------------------------------------===//
 
@@ -130,7 +130,7 @@ private:
         argument && argument.getOwner()->getParentOp() == func)
       if (auto purpose = purposeOfRole(nn::roleOf(argument)))
         return *purpose;
-    // To where it goes: an addend of a gradient is one.
+    // To where it goes: a partial sum of a gradient is one.
     for (at = value; at.hasOneUse();) {
       OpOperand &use = *at.getUses().begin();
       Operation *user = use.getOwner();
@@ -145,7 +145,7 @@ private:
           user->getResult(0).getType() != value.getType())
         break;
       if (!isa<ConstrainOp>(user) &&
-          !ruleOf(user).isAddend(use.getOperandNumber()))
+          !ruleOf(user).isTerm(use.getOperandNumber()))
         break;
       at = user->getResult(0);
     }
@@ -286,7 +286,7 @@ private:
       factors.push_back(mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
     AxisSet carry = setOf(mesh.decompose(plan.getCarry().getAxes()));
 
-    // Addends go in through the group that carries them.
+    // Partial sums go in through the group that carries them.
     ArrayRef<unsigned> group =
         carry ? carrying(op, rule, carry) : ArrayRef<unsigned>();
     SmallVector<Value> operands;

@@ -73,7 +73,7 @@ private:
     return given ? std::optional(mesh.layout(given)) : std::nullopt;
   }
 
-  /// The operands that the operation reads as addends.
+  /// The operands that the operation reads as partial sums.
   ArrayRef<unsigned> groupOf(Operation *op, const Plan &plan) const {
     for (ArrayRef<unsigned> group : plan.rule.linear)
       for (unsigned index : group)

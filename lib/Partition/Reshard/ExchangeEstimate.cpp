@@ -5,10 +5,11 @@
 // need of it, which is the tile once for every rank group that covers the
 // tensor, less what its holders keep.
 //
-// Of one round in which no addends are made all is exact; only where hundreds
-// of ranks share tiles the number of senders is reckoned from means. Else what
-// ranks receive together is exact; what the busiest receives and sends, and
-// from how many, takes elements to be divisible and boxes to be of one size.
+// Of one round in which no partial sums are made all is exact; only where
+// hundreds of ranks share tiles the number of senders is reckoned from means.
+// Else what ranks receive together is exact; what the busiest receives and
+// sends, and from how many, takes elements to be divisible and boxes to be of
+// one size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,9 +60,9 @@ private:
 /// Beyond these so many boxes of source tiles are not visited one by one.
 constexpr int64_t kMostBoxes = 1 << 14;
 
-/// Where several ranks hold the same tile of the same addend what others need
-/// of it is laid end to end and shared: how many a rank receives from depends
-/// on where its own boxes lie. Visits them all.
+/// Where several ranks hold the same tile of the same partial sum what others
+/// need of it is laid end to end and shared: how many a rank receives from
+/// depends on where its own boxes are. Visits them all.
 class Sharing {
 public:
   Sharing(const MeshAxes &mesh, const Ranks &ranks, ArrayRef<int64_t> shape,
@@ -81,17 +82,17 @@ public:
     }
   }
 
-  /// `source`, `addend`: of each rank; the tiles of `addends` are held by
-  /// `holders`.
-  void run(ArrayRef<int64_t> source, ArrayRef<int64_t> addend, int64_t addends,
+  /// `source`, `partial sum`: of each rank; the tiles of `partial sums` are
+  /// held by `holders`.
+  void run(ArrayRef<int64_t> source, ArrayRef<int64_t> term, int64_t terms,
            int64_t holders, ExchangeEstimate &estimate) const {
-    SmallVector<int64_t, 64> needed(llvm::product_of(ways) * addends, 0), sent,
+    SmallVector<int64_t, 64> needed(llvm::product_of(ways) * terms, 0), sent,
         begin;
     auto forNeeds = [&](auto body) {
       forBoxes([&](int64_t rank, int64_t at, int64_t volume) {
-        for (int64_t i = 0; i < addends; ++i)
-          if (source[rank] != at || addend[rank] != i)
-            body(rank, at * addends + i, volume);
+        for (int64_t i = 0; i < terms; ++i)
+          if (source[rank] != at || term[rank] != i)
+            body(rank, at * terms + i, volume);
       });
     };
     forNeeds(
@@ -141,7 +142,7 @@ private:
   mutable SmallVector<int64_t, 4> sizes = SmallVector<int64_t, 4>(shape.size());
 };
 
-/// So many of `boxes` of one size, laid end to end, lie in one of `ways` equal
+/// So many of `boxes` of one size, laid end to end, are in one of `ways` equal
 /// parts at most.
 int64_t boxesInPart(int64_t boxes, int64_t ways) {
   return boxes / ways + std::min<int64_t>(boxes % ways, 2);
@@ -199,38 +200,37 @@ ExchangeEstimate cleave::partition::estimateExchange(
     sources *= waysA;
     targets *= waysB;
   }
-  // Ranks with the same source and target tile; the addends of the target;
-  // those of them that ranks with the same tiles of the same addend of the
+  // Ranks with the same source and target tile; the partial sums of the target;
+  // those of them that ranks with the same tiles of the same partial sum of the
   // source have.
-  int64_t alike = n / mesh.size(splits), addends = mesh.size(made);
+  int64_t alike = n / mesh.size(splits), terms = mesh.size(made);
   int64_t choices = mesh.size(made & ~splits & ~reduced), takers = n / targets;
-  int64_t copies = takers / addends;
-  // What ranks hold of a target tile, and those with one addend of it.
+  int64_t copies = takers / terms;
+  // What ranks hold of a target tile, and those with one partial sum of it.
   SmallVector<int64_t, 64> covered(targets, 0),
-      coveredBy(made ? targets * addends : 0, 0);
+      coveredBy(made ? targets * terms : 0, 0);
   // How many ranks hold some of it.
   SmallVector<int64_t, 64> having(targets, 0), havingBy(coveredBy);
-  SmallVector<int64_t, 64> &addend = b;
-  ranks.positions(listOf(made), addend);
+  SmallVector<int64_t, 64> &term = b;
+  ranks.positions(listOf(made), term);
   for (int64_t rank = 0; rank < n; ++rank) {
     covered[target[rank]] += own[rank];
     having[target[rank]] += own[rank] > 0;
     if (made) {
-      coveredBy[target[rank] * addends + addend[rank]] += own[rank];
-      havingBy[target[rank] * addends + addend[rank]] += own[rank] > 0;
+      coveredBy[target[rank] * terms + term[rank]] += own[rank];
+      havingBy[target[rank] * terms + term[rank]] += own[rank] > 0;
     }
   }
-  // Those that hold the same tile of the same addend.
+  // Those that hold the same tile of the same partial sum.
   ranks.positions(listOf(reduced), a);
   sources *= p;
   SmallVector<double, 64> kept(sources, 0), size(sources, 0);
-  SmallVector<double, 64> owned(made && rounds > 1 ? targets * addends : 0, 0);
+  SmallVector<double, 64> owned(made && rounds > 1 ? targets * terms : 0, 0);
   ExchangeEstimate estimate;
-  double perAlike = 1.0 / alike, perTaker = 1.0 / takers,
-         perAddend = 1.0 / addends;
+  double perAlike = 1.0 / alike, perTaker = 1.0 / takers, perTerm = 1.0 / terms;
   double perChoice = 1.0 / choices;
-  double perHolder =
-      double(mesh.size(reduced & ~splits)) / alike; // of these tiles and addend
+  double perHolder = double(mesh.size(reduced & ~splits)) /
+                     alike; // of these tiles and partial sum
   // Of what nobody holds, too.
   auto missing = [&](int64_t rank) {
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
@@ -243,32 +243,31 @@ ExchangeEstimate cleave::partition::estimateExchange(
       received = p * takes - keeps;
       most = 0; // known once the second round is
       if (made)
-        owned[target[rank] * addends + addend[rank]] += takes;
+        owned[target[rank] * terms + term[rank]] += takes;
     } else if (made) {
-      // What an addend of the target takes that some rank of it holds, and its
-      // part of what none of all holds.
-      double held =
-          coveredBy[target[rank] * addends + addend[rank]] * perHolder;
+      // What a partial sum of the target takes that some rank of it holds, and
+      // its part of what none of all holds.
+      double held = coveredBy[target[rank] * terms + term[rank]] * perHolder;
       double rest =
           std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
       keeps = own[rank] * perChoice;
-      received = held + rest * perAddend - keeps;
+      received = held + rest * perTerm - keeps;
       most = std::ceil(received - 1e-9);
     } else {
       received = most = p * wanted[rank] - own[rank];
     }
     estimate.mostReceived = std::max(estimate.mostReceived, most);
     estimate.received += received;
-    // From how many: boxes that are the rank's to take, of each addend, less
-    // its own.
+    // From how many: boxes that are the rank's to take, of each partial sum,
+    // less its own.
     int64_t boxes = p * peers[rank], mine = own[rank] > 0;
     if (rounds > 1)
       boxes =
           p * (mine +
                boxesInPart(peers[rank] - having[target[rank]] / alike, takers));
     else if (made)
-      boxes = havingBy[target[rank] * addends + addend[rank]] +
-              boxesInPart(boxes - having[target[rank]] / choices, addends);
+      boxes = havingBy[target[rank] * terms + term[rank]] +
+              boxesInPart(boxes - having[target[rank]] / choices, terms);
     if (received > 1e-9)
       estimate.peers = std::max(estimate.peers, boxes - mine);
     int64_t at = source[rank] * p + a[rank];
@@ -297,10 +296,11 @@ ExchangeEstimate cleave::partition::estimateExchange(
                      std::ceil(estimate.mostReceived / estimate.received));
     return estimate;
   }
-  // Of each target tile (and addend), the ranks that have assembled some of it.
-  SmallVector<int64_t, 64> owners(targets * addends, 0);
+  // Of each target tile (and partial sum), the ranks that have assembled some
+  // of it.
+  SmallVector<int64_t, 64> owners(targets * terms, 0);
   auto tileOf = [&](int64_t rank) {
-    return target[rank] * addends + (made ? addend[rank] : 0);
+    return target[rank] * terms + (made ? term[rank] : 0);
   };
   for (int64_t rank = 0; rank < n; ++rank)
     owners[tileOf(rank)] += own[rank] > 0 || missing(rank) > 0;
@@ -314,7 +314,8 @@ ExchangeEstimate cleave::partition::estimateExchange(
     estimate.mostReceived =
         std::max(estimate.mostReceived, std::ceil(most - 1e-9));
     double has =
-        keeps + takes; // who has an element more sends one less of its addends
+        keeps +
+        takes; // who has an element more sends one less of its partial sums
     double sent = sends(source[rank] * p + a[rank]) + has +
                   std::ceil(has - 1e-9) * (copies - 2);
     estimate.mostSent = std::max(estimate.mostSent, std::ceil(sent - 1e-9));

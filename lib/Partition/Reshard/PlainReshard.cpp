@@ -87,7 +87,7 @@ private:
       at.kind = ReduceKind::Sum;
   }
 
-  /// A value that all ranks hold becomes addends of it.
+  /// A value that all ranks hold becomes partial sums of it.
   void keepFirst() {
     AxisSet more = to.partial & ~at.partial;
     // Axes that split the value now are gathered first.
@@ -103,7 +103,7 @@ private:
   }
 
   /// The same axes in other places, tiles of the same shape: every rank's tile
-  /// lies whole on some other rank.
+  /// is whole on some other rank.
   bool tryPermute() {
     if (at.partial != to.partial || at.split() != to.split())
       return false;
@@ -217,7 +217,7 @@ SmallVector<Move> cleave::partition::planPlainly(const MeshAxes &mesh,
                                                  const Layout &to) {
   if (from == to)
     return {};
-  // Addends over an axis that splits the value now: gather first.
+  // Partial sums over an axis that splits the value now: gather first.
   if (AxisSet clash = to.partial & from.split()) {
     Layout middle = from;
     for (Axes &axes : middle.dims)

@@ -53,7 +53,8 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
          leastReceived = INFINITY;
   SmallVector<Move> best;
   auto search = [&](double mostReceived) {
-    // Addends that the target wants, too, may yet be cheaper to sum on the way.
+    // Partial sums that the target wants, too, may yet be cheaper to sum on the
+    // way.
     for (bool summing : {false, true}) {
       if (summing && !common)
         break;
@@ -96,7 +97,7 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
   return at->second;
 }
 
-/// All layouts, if there are few and addends are those of sums.
+/// All layouts, if there are few and partial sums are those of sums.
 ArrayRef<Layout> ReshardPlanner::fewLayouts(const ReshardProblem &problem) {
   for (const Layout *layout : {&problem.from, &problem.to})
     if (options.plain || (layout->partial && layout->kind != ReduceKind::Sum))

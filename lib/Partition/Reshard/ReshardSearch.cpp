@@ -46,9 +46,9 @@ public:
       steps.finish(goal, moves);
       consider(moves);
     }
-    if (steps.makesAddends())
+    if (steps.makesPartialSums())
       consider({steps.exchange(from, to)});
-    if (steps.unreduced(from) && (!steps.added || steps.makesAddends()))
+    if (steps.unreduced(from) && (!steps.added || steps.makesPartialSums()))
       consider({steps.exchange(from, to, 2)});
     if (!found || bestCost > bound(from) * (1 + kSlack))
       visitAll();
@@ -113,7 +113,7 @@ private:
   }
 
   /// The least that some rank must still receive, and that ranks must on
-  /// average. Two rounds receive no more of addends than must be.
+  /// average. Two rounds receive no more of partial sums than must be.
   struct Remaining {
     double most = 0, mean = 0;
   };
@@ -126,21 +126,21 @@ private:
       return {};
     if (steps.unreduced(at)) {
       double mean =
-          estimate(
-              steps.exchange(at, steps.makesAddends() ? to : steps.goals[0], 2))
+          estimate(steps.exchange(
+                       at, steps.makesPartialSums() ? to : steps.goals[0], 2))
               .received;
-      if (steps.makesAddends())
+      if (steps.makesPartialSums())
         mean = std::min(mean, estimate(steps.exchange(at, to)).received);
       return {mean, mean};
     }
     if (at.partial == to.partial ||
-        (!steps.makesAddends() && at.partial == steps.kept)) {
+        (!steps.makesPartialSums() && at.partial == steps.kept)) {
       ExchangeEstimate left = estimate(
           steps.exchange(at, at.partial == to.partial ? to : steps.goals[0]));
       return {left.mostReceived, left.received};
     }
-    if (steps.makesAddends()) {
-      // Who has which addend is free.
+    if (steps.makesPartialSums()) {
+      // Who has which partial sum is free.
       double mean = estimate(steps.exchange(at, to)).received;
       return {mean, mean};
     }

@@ -18,7 +18,8 @@ std::string keyOf(const dist::Layout &layout);
 struct SearchLimits {
   /// Axes over which source and target are partial and stay so.
   dist::AxisSet kept = 0;
-  /// Addends over other axes of both are summed on the way, and made again.
+  /// Partial sums over other axes of both are summed on the way, and made
+  /// again.
   bool summing = false;
   unsigned maxVisits = 0;
   /// Elements that a rank receives on average.

@@ -42,7 +42,7 @@ Move ReshardSteps::exchange(const Layout &at, const Layout &target,
   return {Move::Exchange, 0, 0, listOf(axes), at.kind, target, rounds};
 }
 
-bool ReshardSteps::makesAddends() const {
+bool ReshardSteps::makesPartialSums() const {
   return added && to.kind == ReduceKind::Sum;
 }
 
@@ -124,8 +124,8 @@ SmallVector<Axes> ReshardSteps::lists(AxisSet set, ArrayRef<Axis> have,
 
 void ReshardSteps::expand(const Layout &at, Step step) const {
   AxisSet unused = mesh.everyAxis() & ~at.used(), left = unreduced(at);
-  // Copies are addends, all but the first of which are dropped, or candidates
-  // of a maximum as they are.
+  // Copies are partial sums, all but the first of which are dropped, or
+  // candidates of a maximum as they are.
   if (AxisSet more = added & unused; more && !left) {
     Layout after = at;
     after.partial |= more;
@@ -180,13 +180,13 @@ void ReshardSteps::gather(const Layout &at, Step step) const {
       after.dims[dim].truncate(keep);
       if (isUneven(at) || isUneven(after))
         step(exchange(at, after));
-      // Tiles become addends where they are.
+      // Tiles become partial sums where they are.
       if (!at.partial || at.kind == ReduceKind::Sum) {
-        Layout addends = after;
-        addends.partial |= setOf(axes);
-        AxisSet over = mesh.exchangeAxes(shape, at, addends);
+        Layout terms = after;
+        terms.partial |= setOf(axes);
+        AxisSet over = mesh.exchangeAxes(shape, at, terms);
         if (keep > 0)
-          step({Move::Exchange, 0, 0, listOf(over), ReduceKind::Sum, addends});
+          step({Move::Exchange, 0, 0, listOf(over), ReduceKind::Sum, terms});
       }
       if (!nests(dim, major, axes))
         continue;
@@ -215,7 +215,7 @@ void ReshardSteps::embed(const Layout &at, Step step) const {
 }
 
 void ReshardSteps::exchanges(const Layout &at, Step step) const {
-  if (makesAddends())
+  if (makesPartialSums())
     exchangeAll(at, to, step);
   spread(at, step);
   if (at.partial & added && !unreduced(at))

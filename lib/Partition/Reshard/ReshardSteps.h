@@ -14,18 +14,18 @@ public:
   /// Takes a move on which a plan may go on.
   using Step = llvm::function_ref<void(Move)>;
 
-  /// Source and target are partial over `kept` and stay so. `summing`: addends
-  /// that the target wants, too, are summed on the way.
+  /// Source and target are partial over `kept` and stay so. `summing`: partial
+  /// sums that the target wants, too, are summed on the way.
   ReshardSteps(const ReshardProblem &problem, dist::AxisSet kept, bool summing);
 
-  /// The axes over which the layout has addends that the target has not, or has
-  /// of another kind.
+  /// The axes over which the layout has partial sums that the target has not,
+  /// or has of another kind.
   dist::AxisSet unreduced(const dist::Layout &at) const;
-  /// What makes addends of a sum of candidates of a maximum needs all of these
-  /// in one place.
+  /// What makes partial sums of a sum of candidates of a maximum needs all of
+  /// these in one place.
   static bool isLegal(const dist::Layout &at, const Move &move);
-  /// Whether an exchange can give the target its addends.
-  bool makesAddends() const;
+  /// Whether an exchange can give the target its partial sums.
+  bool makesPartialSums() const;
 
   /// To another layout at once. In two rounds all ranks take part that may hold
   /// the same.
@@ -38,8 +38,8 @@ public:
 
   /// Partial axes that stay, and those that the target has besides.
   const dist::AxisSet kept, added;
-  /// Layouts that are the target but for addends that cost nothing to make: all
-  /// but the first rank drop theirs, or tiles become addends.
+  /// Layouts that are the target but for partial sums that cost nothing to
+  /// make: all but the first rank drop theirs, or tiles become partial sums.
   llvm::SmallVector<dist::Layout> goals;
 
 private:
@@ -56,17 +56,17 @@ private:
                                       const dist::Axes &want,
                                       llvm::ArrayRef<dist::Axis> like) const;
 
-  /// Sums of addends that the target does not have.
+  /// Sums of partial sums that the target does not have.
   void reduce(const dist::Layout &at, dist::AxisSet away, Step step) const;
   /// Trailing axes of a dimension leave it, for another dimension or for none.
   void gather(const dist::Layout &at, Step step) const;
-  /// Tiles of a dimension become addends of all of it. (Of a dimension that
-  /// stays split nothing could prove it.)
+  /// Tiles of a dimension become partial sums of all of it. (Of a dimension
+  /// that stays split nothing could prove it.)
   void embed(const dist::Layout &at, Step step) const;
   /// To where nothing remains but a gather, or nothing at all.
   void exchanges(const dist::Layout &at, Step step) const;
-  /// What leaves the dimensions becomes addends of the target's tiles, to be
-  /// added up with those that there are: most elements stay where they are.
+  /// What leaves the dimensions becomes partial sums of the target's tiles, to
+  /// be added up with those that there are: most elements stay where they are.
   void spread(const dist::Layout &at, Step step) const;
   /// At once, or added first where what is to be copied is best.
   void exchangeAll(const dist::Layout &at, const dist::Layout &target,

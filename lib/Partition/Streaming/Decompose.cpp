@@ -1,7 +1,8 @@
 //===- Decompose.cpp - dist-decompose -------------------------------------===//
 //
-// On proved local programs: an operation that takes a gathered dimension tile
-// by tile gets the tiles one after the other, as they go round among the ranks.
+// On proved per-rank programs: an operation that takes a gathered dimension
+// tile by tile gets the tiles one after the other, as they go round among the
+// ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -129,7 +130,7 @@ private:
         !isIndex(reach->streamed, 0))
       return rounds;
     // The first query of a tile reads `before` elements before it, the last one
-    // `after` behind it.
+    // `after` after it.
     int64_t before = llvm::divideCeil(reach->before, ring.tile);
     int64_t after = llvm::divideCeil(reach->after, ring.tile);
     llvm::erase_if(rounds, [&](int64_t distance) {

@@ -1,7 +1,7 @@
 //===- SplitStream.cpp - dist-split-stream --------------------------------===//
 //
-// On proved local programs: what all ranks would compute from all tiles, each
-// computes from its own, and the partial results are combined.
+// On proved per-rank programs: what all ranks would compute from all tiles,
+// each computes from its own, and the partial results are combined.
 //
 //===----------------------------------------------------------------------===//
 

@@ -18,7 +18,7 @@ int64_t partition::dimOf(const TensorFactors &dims, int64_t factor) {
   return -1;
 }
 
-/// Looks through the cut of padding behind a gather.
+/// Looks through the cut of padding after a gather.
 static Value throughPadding(Value value, int64_t dim) {
   if (auto slice = value.getDefiningOp<nn::SliceOp>()) {
     bool cuts =

@@ -1,7 +1,7 @@
 //===- StreamTiles.h - operations that read a gathered dimension by tiles -===//
 //
-// In proved local programs: an operation with a StreamingInterface that reads
-// its streamed factor gathered, and the tiles of it.
+// In proved per-rank programs: an operation with a StreamingInterface that
+// reads its streamed factor gathered, and the tiles of it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,7 @@ struct Stream {
   void erase();
 };
 
-/// What the operation gathers; none where it has no tiles, or where a tile lies
+/// What the operation gathers; none where it has no tiles, or where a tile is
 /// beyond the end. `scattered` is left to the caller.
 std::optional<Stream> findStream(StreamingInterface op,
                                  const dist::MeshAxes &mesh);

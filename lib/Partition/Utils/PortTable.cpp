@@ -87,7 +87,7 @@ bool cleave::partition::isForPeople(const Port &port) {
                            func.getName() == nn::kForwardFunc);
 }
 
-/// Whether both place the elements alike; `partially`: addends too.
+/// Whether both place the elements alike; `partially`: partial sums too.
 static bool alike(dist::ShardingAttr a, dist::ShardingAttr b, bool partially) {
   if (a == b || !a || !b)
     return a == b;

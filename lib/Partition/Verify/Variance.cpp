@@ -1,8 +1,9 @@
 //===- Variance.cpp - dist-verify-variance --------------------------------===//
 //
-// A forward dataflow analysis over local programs: what is a value, along each
-// axis of the mesh? It does not trust the partitioner: states of arguments are
-// declared, all others follow from the operations' own rules on local shapes.
+// A forward dataflow analysis over per-rank programs: what is a value, along
+// each axis of the mesh? It does not trust the partitioner: states of arguments
+// are declared, all others follow from the operations' own rules on local
+// shapes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,7 +69,7 @@ bool Variance::satisfies(const AxisState &have, const AxisState &want) {
     return have.dims & want.dims;
   // What all ranks hold is the largest and the least of what they hold.
   if (have.kind == AxisState::Invariant && want.kind == AxisState::Partial)
-    return want.reduce != ReduceKind::Sum || have.mayBeAddend(want.reduce);
+    return want.reduce != ReduceKind::Sum || have.mayBePartial(want.reduce);
   if (have.kind == want.kind)
     switch (have.kind) {
     case AxisState::Split:

@@ -73,7 +73,7 @@ LogicalResult Variance::visitCollective(Operation *op, ArrayRef<Axis> axes) {
       // The largest of equal values is that value.
       bool repeats = at.kind == AxisState::Invariant && effect.reduce &&
                      *effect.reduce != ReduceKind::Sum;
-      if (effect.reduce && !at.mayBeAddend(*effect.reduce) && !repeats &&
+      if (effect.reduce && !at.mayBePartial(*effect.reduce) && !repeats &&
           at.kind != AxisState::Zero && at.kind != AxisState::Varying &&
           !at.maybe)
         return op->emitOpError("reduces operand ")

@@ -99,8 +99,8 @@ Extent Padding::sized(Value value, int64_t dim) const {
     return extent;
   for (auto [axis, state] : llvm::enumerate(it->second)) {
     bool whole = state.kind == AxisState::Invariant && !state.dims;
-    bool addends = state.kind == AxisState::Partial && !state.maybe;
-    if (!whole && !addends && !state.isSurelySplit())
+    bool terms = state.kind == AxisState::Partial && !state.maybe;
+    if (!whole && !terms && !state.isSurelySplit())
       return extent;
     if (state.isSplitOn(dim))
       extent.axes.push_back(axis);
@@ -160,7 +160,7 @@ bool Padding::join(Extent &into, const Extent &other) {
   };
   if (differ(into, other) || differ(other, into))
     return false;
-  // What is real in one tensor is real in one that lies alike.
+  // What is real in one tensor is real in one that is alike.
   if (into.kind == Extent::Free ||
       (other.kind != Extent::Free && rank(other) > rank(into)))
     into = other;

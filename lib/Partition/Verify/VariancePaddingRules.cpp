@@ -1,7 +1,7 @@
 //===- VariancePaddingRules.cpp - padding through operations --------------===//
 //
-// Operations that have a rule: factors say which dimensions lie alike, which
-// are combined, and which are moved.
+// Operations that have a rule: factors say which dimensions are placed alike,
+// which are combined, and which are moved.
 //
 //===----------------------------------------------------------------------===//
 

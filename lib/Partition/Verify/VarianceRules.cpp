@@ -81,7 +81,7 @@ void noteCombined(const ShardingRule &rule,
 }
 
 /// Of a tile that was computed from the rank's offset, a reduction gives
-/// addends or candidates.
+/// partial sums or candidates.
 AxisState varyingResult(const ShardingRule &rule, unsigned index) {
   AxisState state = AxisState::of(AxisState::Varying);
   llvm::SmallBitVector all(rule.factors.size());
@@ -249,7 +249,7 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
     else
       state = invariantResult(op, rule, axis, index);
   }
-  keepAddends(op, rule, axis);
+  keepPartialSums(op, rule, axis);
   return success();
 }
 
@@ -359,9 +359,9 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
   return state;
 }
 
-/// What is linear in what may be addends gives what may be addends.
-void Variance::keepAddends(Operation *op, const ShardingRule &rule,
-                           unsigned axis) {
+/// What is linear in what may be partial sums gives what may be partial sums.
+void Variance::keepPartialSums(Operation *op, const ShardingRule &rule,
+                               unsigned axis) {
   for (ArrayRef<unsigned> group : rule.linear) {
     const AxisState *from = nullptr;
     for (unsigned operand : group)
@@ -373,7 +373,7 @@ void Variance::keepAddends(Operation *op, const ShardingRule &rule,
       continue;
     ReduceKind reduce = from->reduce;
     if (!llvm::all_of(group, [&](unsigned operand) {
-          return states[op->getOperand(operand)][axis].mayBeAddend(reduce);
+          return states[op->getOperand(operand)][axis].mayBePartial(reduce);
         }))
       continue;
     for (Value result : op->getResults()) {
@@ -399,7 +399,7 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule,
     for (unsigned index : group) {
       Value operand = op->getOperand(index);
       const AxisState &state = states[operand][axis];
-      bool fits = state.mayBeAddend(kind) || state.kind == AxisState::Zero;
+      bool fits = state.mayBePartial(kind) || state.kind == AxisState::Zero;
       if (fits)
         continue;
       InFlightDiagnostic error =
@@ -414,7 +414,8 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule,
     }
     if (kind != ReduceKind::Sum && !rule.movement && !rule.chooses)
       break;
-    // What may be an addend in the group is one; beside it all must be whole.
+    // What may be a partial sum in the group is one; beside it all must be
+    // whole.
     if (llvm::any_of(llvm::enumerate(op->getOperands()), [&](auto operand) {
           AxisState::Kind have = states[operand.value()][axis].kind;
           return (have == AxisState::Split || have == AxisState::Varying) &&

@@ -80,7 +80,7 @@ constexpr int productThreads = 256;
 // The same of those on matrix units.
 constexpr int64_t matrixRows = 128, matrixColumns = 128;
 // The same of those on Hopper's, by pieces of the sums: stages of shared memory
-// with operands, and what kernels keep behind them (offsets of rows).
+// with operands, and what kernels keep after them (offsets of rows).
 constexpr int stagedRows = 128, stagedColumns = 256;
 constexpr int stageDepth = 64, stageCount = 4;
 constexpr int stageBytes = 2 * stageDepth * (stagedRows + stagedColumns);

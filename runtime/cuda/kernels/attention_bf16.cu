@@ -1,4 +1,4 @@
-// Attention forward in bf16 on matrix units, for heads whose features lie side
+// Attention forward in bf16 on matrix units, for heads whose features are side
 // by side: as attention.cu, with scores and weights in registers.
 
 #include "attention_dropout.h"

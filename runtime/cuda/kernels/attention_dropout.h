@@ -10,14 +10,14 @@
 
 namespace cleave::cuda::device {
 
-/// In shared memory behind `Shared`. Does nothing without `drops`.
+/// In shared memory after `Shared`. Does nothing without `drops`.
 template <bool drops, class Shared, int tile> struct KeptWeights {
   CLEAVE_DEVICE AttentionKept<tile> &kept() const {
     return *reinterpret_cast<AttentionKept<tile> *>(sharedMemory() +
                                                     sizeof(Shared));
   }
 
-  /// Of queries from q0 and keys from k0 on; visible behind a barrier.
+  /// Of queries from q0 and keys from k0 on; visible after a barrier.
   CLEAVE_DEVICE void draw(const AttentionArguments &x, int64_t b, int64_t n,
                           int64_t g, int64_t q0, int64_t k0) const {
     if constexpr (drops) {

@@ -1,5 +1,5 @@
 // Convolutions and their derivatives as products whose right operand, the
-// windows, is read where it lies. Every sum has one order.
+// windows, is read where it is. Every sum has one order.
 
 #include "convolution_arguments.h"
 #include "product.h"

@@ -27,7 +27,7 @@ struct Index {
 inline thread_local Index threadIndex, blockIndex, blockSize, gridSize;
 
 // The dynamic shared memory of the block, at a multiple of 128, and where it
-// lies as the device counts: behind memory that is not dynamic, so at no
+// is placed as the device counts: after memory that is not dynamic, so at no
 // multiple of much more.
 unsigned char *dynamicShared();
 constexpr uint32_t dynamicBegin = 128;
@@ -36,7 +36,7 @@ inline uint32_t sharedAddress(const void *at) {
          static_cast<uint32_t>(static_cast<const unsigned char *>(at) -
                                dynamicShared());
 }
-// What lies there; complains where that is not the block's.
+// What is there; complains where that is not the block's.
 const void *sharedAt(uint32_t address, int bytes);
 
 // Ends the launch with an error that names the thread and says this.

@@ -23,7 +23,7 @@ struct RowTile {
   CLEAVE_DEVICE RowTile(const GroupedArguments &x, int64_t tileRows) {
     const int64_t *ends = x.tables.tileEnd;
     int64_t tile = blockIdx.x / x.columnTiles, low = 0, high = x.e + 1;
-    while (low < high) { // the first one that ends behind it
+    while (low < high) { // the first one that ends after it
       int64_t middle = (low + high) / 2;
       if (ends[middle] > tile)
         high = middle;

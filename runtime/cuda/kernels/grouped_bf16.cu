@@ -1,5 +1,5 @@
 // Products of rows with the matrices that they choose, in bf16 on matrix units:
-// for operands that lie in units of 16 bytes.
+// for operands that are in units of 16 bytes.
 
 #include "group_tiles.h"
 #include "product_matrices.h"
@@ -27,7 +27,7 @@ CLEAVE_DEVICE void put(const GroupedArguments &x, void *to, int64_t at,
     out[at + step] = narrow(next);
 }
 
-/// `alongRows`: neighbours in a row of a matrix lie side by side.
+/// `alongRows`: neighbours in a row of a matrix are contiguous.
 template <bool alongRows>
 CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
   RowTile at(x, matrixRows);

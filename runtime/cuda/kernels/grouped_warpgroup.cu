@@ -1,5 +1,5 @@
 // Products of rows with the matrices that they choose, in bf16 on Hopper's
-// matrix units: for operands and results that lie in units of 16 bytes.
+// matrix units: for operands and results that are in units of 16 bytes.
 
 #include "group_tiles.h"
 #include "warpgroup_product.h"
@@ -8,7 +8,7 @@ using namespace cleave::cuda;
 using namespace cleave::cuda::device;
 
 namespace {
-/// `alongRows`: neighbours in a row of a matrix lie side by side.
+/// `alongRows`: neighbours in a row of a matrix are contiguous.
 template <bool alongRows>
 CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
   RowTile at(x, stagedRows);

@@ -1,4 +1,4 @@
-// The compiled kernels, as they lie in this library.
+// The compiled kernels, as they are in this library.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_IMAGES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_IMAGES_H
 

@@ -13,7 +13,7 @@ struct Places {
   int64_t dst, src;
 };
 
-/// Where unit `at` lies. Narrow indices divide by multiplication.
+/// Where unit `at` is. Narrow indices divide by multiplication.
 template <class Unit, class Index>
 CLEAVE_DEVICE Places placesOf(const CopyArguments &x, Index at) {
   Places out{0, 0};
@@ -55,7 +55,7 @@ CLEAVE_DEVICE void copy(const CopyArguments &x) {
   }
 }
 
-/// Dimension 0 lies side by side where it is written, dimension 1 where it is
+/// Dimension 0 is contiguous where it is written, dimension 1 where it is
 /// read: tiles of both turn in shared memory.
 template <class Unit> CLEAVE_DEVICE void transpose(const CopyArguments &x) {
   constexpr int tile = transposeTile<sizeof(Unit)>;

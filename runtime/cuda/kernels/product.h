@@ -32,8 +32,8 @@ template <class T> struct ProductTile {
       right[productDepth][productColumns + 4];
 };
 
-/// Where element (outer, inner) of an operand lies, `inner` along the sums.
-/// `alongInner`: neighbours along them lie side by side.
+/// Where element (outer, inner) of an operand is, `inner` along the sums.
+/// `alongInner`: neighbours along them are contiguous.
 template <class T, class Place> struct ProductSide {
   const void *from;
   bool isBf16, alongInner;

@@ -11,7 +11,7 @@ constexpr int matrixDepth = 32;
 
 /// An operand in units of 16 bytes along the sums or, if transposed, across;
 /// sizes are multiples of 8 in that direction. place(outer, inner) says where
-/// an element lies, `inner` along the sums.
+/// an element is, `inner` along the sums.
 template <bool isTransposed, class Place> struct MatrixSide {
   const uint16_t *from;
   int64_t outer, inner; // sizes

@@ -82,7 +82,7 @@ CLEAVE_DEVICE int64_t loadBefore(const PositionArguments &x, int64_t sample,
   return sum;
 }
 
-/// All slots of a sample by one block, in the order in which they lie.
+/// All slots of a sample by one block, in the order in which they are.
 CLEAVE_DEVICE void countUp(const PositionArguments &x, int64_t sample) {
   const int64_t *ids = x.ids + sample * x.s * x.k;
   int64_t *result = x.result + sample * x.s * x.k;

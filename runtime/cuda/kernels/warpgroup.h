@@ -1,9 +1,9 @@
 // What Hopper's devices (sm_90a) have beyond others: products of warpgroups,
-// four warps each, whose operands lie in shared memory; and copies to there
+// four warps each, whose operands are in shared memory; and copies to there
 // that a thread does not wait for.
 //
 // An operand of a product is a tile of bf16 in pieces of 8 lines of 128 bytes,
-// 1024 bytes each; unit u of 16 bytes of line l lies at unit u ^ l % 8
+// 1024 bytes each; unit u of 16 bytes of line l is at unit u ^ l % 8
 // (swizzled, so that neither copies nor products meet in banks). A line has 64
 // numbers along the sums ("along"), or 64 rows or columns of the result
 // ("across"): PTX ISA, asynchronous warpgroup level matrix instructions,
@@ -26,7 +26,7 @@ constexpr int warpgroupRows = 64, warpgroupColumns = 256, warpgroupDepth = 16;
 /// 4 j + 2 h + i.
 using WarpgroupSums = float[128];
 
-/// Where it lies in shared memory, in bytes.
+/// Where it is in shared memory, in bytes.
 CLEAVE_DEVICE uint32_t sharedAddress(const void *at) {
 #ifdef __CUDACC__
   return static_cast<uint32_t>(__cvta_generic_to_shared(at));
@@ -56,7 +56,7 @@ CLEAVE_DEVICE void commitCopies() {
 #endif
 }
 /// Until at most `most` groups of the thread's copies are under way; products
-/// see them behind the next barrier.
+/// see them after the next barrier.
 template <int most> CLEAVE_DEVICE void waitForCopies() {
 #ifdef __CUDACC__
   asm volatile("cp.async.wait_group %0;\n"
@@ -170,7 +170,7 @@ CLEAVE_DEVICE void pin(WarpgroupSums &sums) {
     asm volatile("" : "+f"(sums[i])::"memory");
 #endif
 }
-/// Before products, behind all that has touched their sums.
+/// Before products, after all that has touched their sums.
 CLEAVE_DEVICE void beginProducts(WarpgroupSums &sums) {
 #ifdef __CUDACC__
   pin(sums);
@@ -185,7 +185,7 @@ CLEAVE_DEVICE void commitProducts() {
   emulation::commit(emulation::Products);
 #endif
 }
-/// Until at most `most` groups are under way. Sums may be read behind 0.
+/// Until at most `most` groups are under way. Sums may be read after 0.
 template <int most> CLEAVE_DEVICE void waitForProducts(WarpgroupSums &sums) {
 #ifdef __CUDACC__
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(most) : "memory");

@@ -10,7 +10,7 @@ namespace cleave::cuda::device {
 
 /// An operand in units of 16 bytes along the sums or across (of rows or columns
 /// of the result); sizes are multiples of 8 in that direction. A tile has
-/// `tileSize` rows or columns. place(outer, inner) says where an element lies,
+/// `tileSize` rows or columns. place(outer, inner) says where an element is,
 /// `inner` along the sums.
 template <bool linesAcross, int tileSize, class Place> struct StagedSide {
   const uint16_t *from;
@@ -59,7 +59,7 @@ stagedSide(const void *from, int64_t outer, int64_t inner, Place place) {
 }
 
 /// The block's dynamic shared memory: stages, which begin at a multiple of
-/// their pieces, and behind them what else the kernel keeps.
+/// their pieces, and after them what else the kernel keeps.
 CLEAVE_DEVICE unsigned char *stagedMemory() {
   unsigned char *begin = sharedMemory();
   return begin + (0 - sharedAddress(begin)) % pieceBytes;
@@ -125,7 +125,7 @@ CLEAVE_DEVICE void transposeQuad(uint32_t (&words)[4]) {
 }
 
 /// Calls put(row, h) for the two rows of the thread, of which it has
-/// sums[4 j + 2 h + i]; all lanes call it, rows may lie beyond the result.
+/// sums[4 j + 2 h + i]; all lanes call it, rows may be beyond the result.
 template <class Put> CLEAVE_DEVICE void forRows(int64_t row0, Put put) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)

@@ -4,16 +4,16 @@
 //
 // Tile i of a dimension of N elements cut into tiles of T holds the elements
 // from i * T on, cut off at N. Members that hold the same tile (of the same
-// addend) share its sending: what others need of it, laid end to end in the
-// order of the receivers, is cut into equal parts.
+// partial sum) share its sending: what others need of it, laid end to end in
+// the order of the receivers, is cut into equal parts.
 //
-// Where the target has addends itself, every element of each addend of the
-// source is given to one of them, the same on all members, and is zero in the
-// others: to one of which members hold it already, if there is one. In two
-// rounds every element is first assembled by one of the members that are to
-// have it, one that holds it (or an addend of it) if it can be, and goes from
-// there to the others. What several members (or addends) can take they take in
-// equal parts.
+// Where the target has partial sums itself, every element of each partial sum
+// of the source is given to one of them, the same on all members, and is zero
+// in the others: to one of which members hold it already, if there is one. In
+// two rounds every element is first assembled by one of the members that are to
+// have it, one that holds it (or a partial sum of it) if it can be, and goes
+// from there to the others. What several members (or partial sums) can take
+// they take in equal parts.
 #ifndef CLEAVE_EXCHANGE_H
 #define CLEAVE_EXCHANGE_H
 
@@ -29,8 +29,8 @@
 namespace cleave::program {
 
 // A box of the receiver's tile: the reduction of the boxes of the senders, one
-// for each addend that it takes, in this order; zero where there is no sender.
-// `srcAt` and `dstAt` are its first element in the tiles of sender and
+// for each partial sum that it takes, in this order; zero where there is no
+// sender. `srcAt` and `dstAt` are its first element in the tiles of sender and
 // receiver. In the second round the sender's tile is its target tile.
 struct ExchangePiece {
   int32_t receiver = 0, round = 0;
@@ -54,8 +54,8 @@ public:
       return;
     if (tiles.rounds > 1)
       chooseMembers();
-    else if (tiles.toAddends > 1)
-      chooseAddends();
+    else if (tiles.toTerms > 1)
+      chooseTerms();
     else
       takeAll();
     for (Need &need : needs)
@@ -92,8 +92,8 @@ public:
 private:
   using Index = std::vector<int64_t>;
   enum Kind { Take, Zero, Copy };
-  // Members that hold the same tile of the same addend. Those of all addends of
-  // a tile are neighbours.
+  // Members that hold the same tile of the same partial sum. Those of all
+  // partial sums of a tile are neighbours.
   struct Holders {
     Index key;
     std::vector<int32_t> members;
@@ -103,7 +103,7 @@ private:
   struct Box {
     Index source, low, sizes; // `low` in the whole tensor
     int64_t volume = 1;
-    size_t holders = 0; // those of the first addend
+    size_t holders = 0; // those of the first partial sum
   };
   // A target tile, the members that are to have it, and its boxes, one for each
   // of the source tiles from `first` to `last`, the last dimension fastest.
@@ -116,8 +116,8 @@ private:
   // order. There may be as many as pairs of members.
   struct Need {
     int32_t receiver = 0, owner = -1; // Copy: who has it after the first round
-    int32_t box = 0, count = 0;       // Take: so many addends of the source,
-    size_t first = 0;                 // in `addends` from here on
+    int32_t box = 0, count = 0; // Take: so many partial sums of the source,
+    size_t first = 0;           // in `partial sums` from here on
     int64_t begin = 0, end = 0;
     Kind kind = Take;
   };
@@ -126,7 +126,7 @@ private:
     std::vector<std::pair<Index, int32_t>> all;
     for (size_t i = 0; i < tiles.members.size(); ++i) {
       Index key = tiles.members[i].from;
-      key.push_back(tiles.members[i].addend);
+      key.push_back(tiles.members[i].term);
       all.emplace_back(std::move(key), static_cast<int32_t>(i));
     }
     std::sort(all.begin(), all.end());
@@ -179,9 +179,9 @@ private:
                                        return x.key < k;
                                      }) -
                     holders.begin();
-      for (int64_t &addend = key.back(); addend < tiles.addends; ++addend)
-        isComplete &= box.holders + addend < holders.size() &&
-                      holders[box.holders + addend].key == key;
+      for (int64_t &term = key.back(); term < tiles.terms; ++term)
+        isComplete &= box.holders + term < holders.size() &&
+                      holders[box.holders + term].key == key;
       boxes.push_back(std::move(box));
       ++target.boxes;
       size_t dim = rank;
@@ -195,7 +195,7 @@ private:
     }
   }
 
-  // Everyone takes all addends of its tile.
+  // Everyone takes all partial sums of its tile.
   void takeAll() {
     for (size_t member = 0; member < tiles.members.size(); ++member) {
       const Target &target = targets.at(tiles.members[member].to);
@@ -209,21 +209,20 @@ private:
     }
   }
 
-  // Enters a need, of these addends; of all for none.
+  // Enters a need, of these partial sums; of all for none.
   void add(Need need, const std::vector<int64_t> &taken) {
     if (need.kind == Take) {
-      need.first = addends.size();
+      need.first = terms.size();
       need.count =
-          static_cast<int32_t>(taken.empty() ? tiles.addends : taken.size());
-      for (int64_t addend = 0; taken.empty() && addend < tiles.addends;
-           ++addend)
-        addends.push_back(static_cast<int32_t>(addend));
-      addends.insert(addends.end(), taken.begin(), taken.end());
+          static_cast<int32_t>(taken.empty() ? tiles.terms : taken.size());
+      for (int64_t term = 0; taken.empty() && term < tiles.terms; ++term)
+        terms.push_back(static_cast<int32_t>(term));
+      terms.insert(terms.end(), taken.begin(), taken.end());
     }
     needs.push_back(need);
   }
 
-  // Enters where the need begins among all that is needed of each addend.
+  // Enters where the need begins among all that is needed of each partial sum.
   void demand(const Need &need) {
     for (int32_t i = 0; i < need.count; ++i) {
       Holders &source = holders[holdersOf(need, i)];
@@ -237,7 +236,7 @@ private:
   }
 
   size_t holdersOf(const Need &need, int32_t i) const {
-    return boxes[need.box].holders + addends[need.first + i];
+    return boxes[need.box].holders + terms[need.first + i];
   }
 
   // Parts of a box, by position in row-major order, and whose each is.
@@ -246,8 +245,9 @@ private:
   };
 
   // Shares the boxes of a target tile among those that can take them (members
-  // in two rounds, addends of the target else), each of `ways` addends by
-  // itself: among those who hold it. The parts are by box, then addend.
+  // in two rounds, partial sums of the target else), each of `ways` partial
+  // sums by itself: among those who hold it. The parts are by box, then partial
+  // sum.
   template <class Taker>
   std::vector<std::vector<Part>> shareOut(const Target &target, int64_t ways,
                                           Taker takerOf) const {
@@ -264,7 +264,7 @@ private:
         at = at * (last - first + 1) + (self.from[dim] - first);
       }
       if (meets)
-        held[at * ways + (ways > 1 ? self.addend : 0)].insert(takerOf(member));
+        held[at * ways + (ways > 1 ? self.term : 0)].insert(takerOf(member));
     }
     std::vector<std::vector<Part>> parts(held.size());
     // Boxes that no taker holds are laid end to end.
@@ -285,7 +285,7 @@ private:
         shareOne(i, everyone, start, total);
         start += boxes[target.box + i / ways].volume;
       }
-    // Others are cut each by itself: of members with one addend each holds
+    // Others are cut each by itself: of members with one partial sum each holds
     // another box. What is over goes to the last: those who have taken least so
     // far.
     for (size_t i = 0; i < held.size(); ++i) {
@@ -315,8 +315,8 @@ private:
             need.begin = part.begin;
             need.end = part.end;
             if (member != owner) {
-              bool copies = tiles.members[member].toAddend ==
-                            tiles.members[owner].toAddend;
+              bool copies =
+                  tiles.members[member].toTerm == tiles.members[owner].toTerm;
               need.kind = copies ? Copy : Zero;
               need.owner = owner;
             }
@@ -325,32 +325,32 @@ private:
     }
   }
 
-  // Cuts boxes by the addends of the source that a member's one takes.
-  void chooseAddends() {
+  // Cuts boxes by the partial sums of the source that a member's one takes.
+  void chooseTerms() {
     for (auto &[tile, target] : targets) {
       std::vector<std::vector<Part>> all =
-          shareOut(target, tiles.addends, [&](int32_t member) {
-            return tiles.members[member].toAddend;
+          shareOut(target, tiles.terms, [&](int32_t member) {
+            return tiles.members[member].toTerm;
           });
       for (size_t i = 0; i < target.boxes; ++i) {
-        const std::vector<Part> *parts = &all[i * tiles.addends];
+        const std::vector<Part> *parts = &all[i * tiles.terms];
         std::vector<int64_t> cuts;
-        for (int64_t addend = 0; addend < tiles.addends; ++addend)
-          for (const Part &part : parts[addend])
+        for (int64_t term = 0; term < tiles.terms; ++term)
+          for (const Part &part : parts[term])
             cuts.push_back(part.begin);
         std::sort(cuts.begin(), cuts.end());
         cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
         cuts.push_back(boxes[target.box + i].volume);
-        std::vector<size_t> at(tiles.addends, 0);
+        std::vector<size_t> at(tiles.terms, 0);
         for (size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
           std::map<int64_t, std::vector<int64_t>> taken; // by who takes them
-          for (int64_t addend = 0; addend < tiles.addends; ++addend) {
-            while (parts[addend][at[addend]].end <= cuts[cut])
-              ++at[addend];
-            taken[parts[addend][at[addend]].of].push_back(addend);
+          for (int64_t term = 0; term < tiles.terms; ++term) {
+            while (parts[term][at[term]].end <= cuts[cut])
+              ++at[term];
+            taken[parts[term][at[term]].of].push_back(term);
           }
           for (int32_t member : target.members) {
-            auto mine = taken.find(tiles.members[member].toAddend);
+            auto mine = taken.find(tiles.members[member].toTerm);
             Need need;
             need.receiver = member;
             need.box = static_cast<int32_t>(target.box + i);
@@ -368,7 +368,7 @@ private:
   bool sends(const Need &need, int32_t member) const {
     size_t first = boxes[need.box].holders;
     return need.kind == Take   ? holding[member] >= first &&
-                                     holding[member] < first + tiles.addends
+                                     holding[member] < first + tiles.terms
            : need.kind == Copy ? need.owner == member
                                : false;
   }
@@ -385,7 +385,7 @@ private:
     return parts;
   }
 
-  // Calls body(low, high, sender) for the parts of the need's i-th addend,
+  // Calls body(low, high, sender) for the parts of the need's i-th partial sum,
   // which the receiver does not hold.
   template <class Body>
   void forParts(const Need &need, int32_t i, Body body) const {
@@ -465,9 +465,9 @@ private:
   std::map<Index, Target> targets;
   std::vector<Box> boxes;
   std::vector<Need> needs;
-  // Of the needs' addends: which, and where the need begins among all that is
-  // needed of it; -1: the receiver holds it.
-  std::vector<int32_t> addends;
+  // Of the needs' partial sums: which, and where the need begins among all that
+  // is needed of it; -1: the receiver holds it.
+  std::vector<int32_t> terms;
   std::vector<int64_t> starts;
   bool isComplete = true;
 };

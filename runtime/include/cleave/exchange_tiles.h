@@ -1,5 +1,5 @@
-// How a tensor lies on the members of an exchange, and how those that hold the
-// same share its sending.
+// How a tensor is placed on the members of an exchange, and how those that hold
+// the same share its sending.
 #ifndef CLEAVE_EXCHANGE_TILES_H
 #define CLEAVE_EXCHANGE_TILES_H
 
@@ -12,15 +12,15 @@
 
 namespace cleave::program {
 
-// How the tensor lies on the members of a group, before and after.
+// How the tensor is placed on the members of a group, before and after.
 struct ExchangeTiles {
   struct Member {
     std::vector<int64_t> from, to; // which tile, per dimension
-    int64_t addend = 0;            // which addend of the source
-    int64_t toAddend = 0;          // which one of the target
+    int64_t term = 0;              // which partial sum of the source
+    int64_t toTerm = 0;            // which one of the target
   };
   std::vector<int64_t> shape, fromTile, toTile;
-  int64_t addends = 1, toAddends = 1, rounds = 1;
+  int64_t terms = 1, toTerms = 1, rounds = 1;
   std::vector<Member> members;
 };
 
@@ -129,8 +129,8 @@ exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
               const std::vector<std::vector<int64_t>> &coordinates) {
   ExchangeTiles tiles;
   tiles.shape = exchange.shape;
-  tiles.addends = positionsOn(exchange.partial);
-  tiles.toAddends = positionsOn(exchange.toPartial);
+  tiles.terms = positionsOn(exchange.partial);
+  tiles.toTerms = positionsOn(exchange.toPartial);
   tiles.rounds = exchange.rounds;
   for (size_t dim = 0; dim < exchange.shape.size(); ++dim) {
     auto tile = [&](const std::vector<SubAxis> &axes) {
@@ -147,8 +147,8 @@ exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
       member.from.push_back(positionOn(axes, mesh, at));
     for (const std::vector<SubAxis> &axes : exchange.to)
       member.to.push_back(positionOn(axes, mesh, at));
-    member.addend = positionOn(exchange.partial, mesh, at);
-    member.toAddend = positionOn(exchange.toPartial, mesh, at);
+    member.term = positionOn(exchange.partial, mesh, at);
+    member.toTerm = positionOn(exchange.toPartial, mesh, at);
   }
   return tiles;
 }

@@ -3,7 +3,7 @@
 // A compiled program is a folder: program.bin (commands and buffers, read by
 // the executor), kernels, and manifest.json (everything around the program that
 // a person or the training driver needs: names, shapes, roles, where the weight
-// bytes lie, the configuration). The compiler writes the manifest and
+// bytes are, the configuration). The compiler writes the manifest and
 // `cleave-run` reads it, both through this header; docs/manifest.md describes
 // the file. Nothing here throws, so that code without exceptions can use it.
 //
@@ -21,7 +21,7 @@
 
 namespace cleave {
 
-/// Where the bytes of a tensor lie. `file` is relative to
+/// Where the bytes of a tensor are. `file` is relative to
 /// Manifest::weightsFolder; the bytes are little endian and contiguous.
 struct WeightRef {
   std::string file;
@@ -56,7 +56,7 @@ struct ManifestTensor {
   std::optional<WeightRef> weight; ///< absent: `init` says what it starts from
   Initializer init;
   std::vector<std::string> aliases; ///< other names of the same (tied) tensor
-  /// The tensors of the model that lie one after the other along dimension 0,
+  /// The tensors of the model that are one after the other along dimension 0,
   /// each of shape[1:]; empty: this is one of them. Files hold the parts, under
   /// their names; `name` is that of the first.
   std::vector<ManifestPart> parts;

@@ -43,7 +43,7 @@ namespace cleave::program {
 //
 // With `rankClass` >= 0 only ranks of that class hold the buffer, and there is
 // an entry of the same name for each class that does (several where the class
-// has several stages that do), which may lie elsewhere and be cut differently;
+// has several stages that do), which may be elsewhere and be cut differently;
 // name, role, dtype and globalShape are the same. The class is then all ranks
 // with one index on some axes (the pipeline axis), which no sharding names. The
 // host acts on all entries of a name.
@@ -127,7 +127,7 @@ struct Action {
 
 struct Program {
   Device device = Device::Cpu;
-  // Cuda: products of f32 may round their operands to TF32 (10 bits behind the
+  // Cuda: products of f32 may round their operands to TF32 (10 bits after the
   // point); they sum in f32.
   bool tf32 = false;
   std::vector<std::string> strings{""};

@@ -145,8 +145,8 @@ typedef struct cleave_session_options {
    * where cores are free or links are slow. */
   int32_t comm_thread;
   /* Only "local": messages take at least the latency, and bytes / bandwidth
-   * more, one after the other, as if ranks were behind links, which are busy
-   * with what was started before. 0: no latency, no limit. */
+   * more, one after the other, as if ranks were connected by links, which are
+   * busy with what was started before. 0: no latency, no limit. */
   double link_latency;          /* seconds */
   double link_bytes_per_second; /* that a rank receives */
 } cleave_session_options;

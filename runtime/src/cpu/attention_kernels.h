@@ -197,7 +197,7 @@ void writeKeyGradient(const typename AttentionProblem<S>::Array &array,
 
 // P and dS of a block from scores and dP, both in place: P = exp(s - lse), dS =
 // P * (dP - delta), times the slope of the soft-capping. Dropout drops the same
-// of dP, before, and of P, behind.
+// of dP, before, and of P, after.
 template <class S, class T = Compute<S>>
 void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
                     int64_t g, const Area &area, int checks, const T *delta,

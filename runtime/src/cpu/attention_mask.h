@@ -117,7 +117,7 @@ Area narrowed(const AttentionProblem<S> &p, int64_t b, Area area, int checks) {
   return area;
 }
 
-// Hides the columns of [begin, end) whose entry lies outside of the span.
+// Hides the columns of [begin, end) whose entry is outside of the span.
 template <class T>
 inline void keepWithin(const int64_t *entries, int64_t stride, Span span,
                        int64_t begin, int64_t end, T *row) {
@@ -147,7 +147,7 @@ inline void capRow(T softcap, int64_t begin, int64_t end, T *row, T *slope) {
 
 // Products of a query with the keys of a block become scores: capped, biased,
 // hidden by -inf. Returns how many columns, in whole vectors, may hold anything
-// but -inf; what lies beyond is not written.
+// but -inf; what is beyond is not written.
 template <class S, class T = Compute<S>>
 int64_t finishRow(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
                   int64_t query, int64_t k0, int64_t keys, int checks, T *row,

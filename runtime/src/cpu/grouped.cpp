@@ -1,5 +1,5 @@
 // Rows are sorted by the matrix that they choose, in order, as a table of where
-// they lie. oneDNN multiplies them where it can (grouped_onednn.cpp);
+// they are. oneDNN multiplies them where it can (grouped_onednn.cpp);
 // elsewhere, here, the product of a matrix reads and writes its rows in place,
 // and tiles of the products are the tasks.
 

@@ -1,5 +1,5 @@
 // Grouped products by oneDNN: some hundred rows of a matrix at a time are
-// brought together, unless they lie evenly already, and multiplied as one
+// gathered, unless they are evenly spaced already, and multiplied as one
 // matrix.
 
 #include "cpu/grouped_rows.h"
@@ -47,7 +47,7 @@ struct Rows {
   const int64_t *at; // of each row, in elements
   int64_t count, size;
 
-  // The distance from row to row; 0 where they do not lie evenly.
+  // The distance from row to row; 0 where they do not are evenly spaced.
   int64_t stride() const {
     int64_t stride = count > 1 ? at[1] - at[0] : size;
     for (int64_t row = 2; row < count; ++row)

@@ -1,4 +1,4 @@
-// Rows sorted by the matrix that they choose, as tables of where they lie.
+// Rows sorted by the matrix that they choose, as tables of where they are.
 #ifndef CLEAVE_RUNTIME_CPU_GROUPED_ROWS_H
 #define CLEAVE_RUNTIME_CPU_GROUPED_ROWS_H
 

@@ -66,7 +66,7 @@ func.func @collectives(%x: tensor<4x6xf32>, %y: tensor<6xf32>)
   return %0#0, %0#1, %1, %2, %3, %4 : tensor<4x6xf32>, tensor<6xf32>, tensor<4x18xf32>, tensor<4x2xf32>, tensor<2x12xf32>, tensor<4x6xf32>
 }
 
-// An exchange says how the tensor lies before and after; who sends what follows
+// An exchange says how the tensor is placed before and after; who sends what follows
 // from that when the program is loaded. Two operands reduced alike, one message.
 // CHECK-LABEL: func @exchange
 // CHECK:         rt.collective exchange(%{{.*}}) group = [0, 1, 2, 1, 1, 3] layout = [1, 12, 1, 20] purpose = "activation"

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --nn-select-library=device=cuda | FileCheck %s
 // RUN: cleave-opt %s --nn-select-library | FileCheck %s --check-prefix=CPU
 
-// A linear layer behind gelu: its input's cotangent goes on as that of gelu's
+// A linear layer after gelu: its input's cotangent goes on as that of gelu's
 // input, rounded once, and gradients of both biases come with those of weights.
 // On CPUs all are kernels.
 // CHECK-LABEL: func @mixed

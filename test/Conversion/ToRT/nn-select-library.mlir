@@ -11,7 +11,7 @@ func.func @transposed_weight(%x: tensor<4x5xf32>, %w: tensor<6x5xf32>, %b: tenso
   return %2 : tensor<4x6xf32>
 }
 
-// Heads and batch merge; the bias of [3, n, d] lies along n.
+// Heads and batch merge; the bias of [3, n, d] is along n.
 // CHECK-LABEL: func @fused_projection
 // CHECK-NEXT:    rt.gemm a(%{{.*}} [0, 6, 1]) b(%{{.*}} [0, 24, 1]) bias(%{{.*}}) c [0, 24, 1] m = 10 n = 24 k = 6
 // CHECK-NEXT:    return
@@ -221,10 +221,10 @@ func.func @packed_attention(%q: tensor<2x5x2x3x4xf32>, %k: tensor<2x5x2x4xf32>, 
 // CHECK-LABEL: func @order
 // CHECK-SAME:    (%[[IDS:.+]]: tensor<2x5x3xi32>, %[[S:.+]]: tensor<5xi64>, %[[LOADS:.+]]: tensor<2x4xi64>, %[[SAMPLES:.+]]: tensor<2xi64>)
 // CHECK-NEXT:    %[[WIDE:.+]] = arith.extsi %[[IDS]]
-// CHECK-NEXT:    %[[PLACE:.+]], %{{.+}} = rt.position_in_expert %[[WIDE]], %[[S]] behind(%[[LOADS]], %[[SAMPLES]]) experts = 4 : {{.+}} -> (tensor<2x5x3xi64>, tensor<13xi64>)
+// CHECK-NEXT:    %[[PLACE:.+]], %{{.+}} = rt.position_in_expert %[[WIDE]], %[[S]] after(%[[LOADS]], %[[SAMPLES]]) experts = 4 : {{.+}} -> (tensor<2x5x3xi64>, tensor<13xi64>)
 // CHECK-NEXT:    %[[NARROW:.+]] = arith.trunci %[[PLACE]]
 // CHECK-NEXT:    return %[[NARROW]]
 func.func @order(%ids: tensor<2x5x3xi32>, %s: tensor<5xi64>, %loads: tensor<2x4xi64>, %samples: tensor<2xi64>) -> tensor<2x5x3xi32> {
-  %0 = nn.position_in_expert %ids, %s behind(%loads, %samples) experts = 4 : (tensor<2x5x3xi32>, tensor<5xi64>, tensor<2x4xi64>, tensor<2xi64>) -> tensor<2x5x3xi32>
+  %0 = nn.position_in_expert %ids, %s after(%loads, %samples) experts = 4 : (tensor<2x5x3xi32>, tensor<5xi64>, tensor<2x4xi64>, tensor<2xi64>) -> tensor<2x5x3xi32>
   return %0 : tensor<2x5x3xi32>
 }

@@ -69,7 +69,7 @@ func.func @element(%a: tensor<3xf32>) {
 // EX3
 dist.mesh @m <["x"=4]>
 func.func @candidates(%a: tensor<3xf32>) {
-  // expected-error @below {{makes candidates of a max of operand 0; an exchange makes addends of a sum only}}
+  // expected-error @below {{makes candidates of a max of operand 0; an exchange makes partial sums of a sum only}}
   %0 = dist.exchange %a from [#dist.sharding<@m, [{"x"}]>] to [#dist.sharding<@m, [{}], partial = max{"x"}>]
       of [tensor<10xf32>] over @m {"x"} purpose loss : (tensor<3xf32>) -> tensor<10xf32>
   return
@@ -145,8 +145,8 @@ func.func @left_out(%a: tensor<3xf32>) {
 
 // EX3: no rank has all candidates, so none knows the maximum.
 dist.mesh @m <["x"=2, "y"=2]>
-func.func @candidates_to_addends(%a: tensor<10xf32>) {
-  // expected-error @below {{makes addends of candidates of a max of operand 0 in one round}}
+func.func @candidates_to_partial_sums(%a: tensor<10xf32>) {
+  // expected-error @below {{makes partial sums of candidates of a max of operand 0 in one round}}
   %0 = dist.exchange %a from [#dist.sharding<@m, [{}], partial = max{"x"}>] to [#dist.sharding<@m, [{}], partial = sum{"y"}>]
       of [tensor<10xf32>] over @m {"x", "y"} purpose loss : (tensor<10xf32>) -> tensor<10xf32>
   return

@@ -57,7 +57,7 @@ func.func @positions_of_others(%ids: tensor<2x5x3xi64>, %s: tensor<2x3xi64>) {
 // PE1
 func.func @loads_of_other_experts(%ids: tensor<2x5xi64>, %s: tensor<5xi64>, %loads: tensor<2x3xi64>, %samples: tensor<2xi64>) {
   // expected-error @below {{'nn.position_in_expert' op loads have sizes [2, 3], expected [n, 4]}}
-  %0 = nn.position_in_expert %ids, %s behind(%loads, %samples) experts = 4 : (tensor<2x5xi64>, tensor<5xi64>, tensor<2x3xi64>, tensor<2xi64>) -> tensor<2x5xi64>
+  %0 = nn.position_in_expert %ids, %s after(%loads, %samples) experts = 4 : (tensor<2x5xi64>, tensor<5xi64>, tensor<2x3xi64>, tensor<2xi64>) -> tensor<2x5xi64>
   return
 }
 
@@ -66,7 +66,7 @@ func.func @loads_of_other_experts(%ids: tensor<2x5xi64>, %s: tensor<5xi64>, %loa
 // PE1
 func.func @other_samples(%ids: tensor<2x5xi64>, %s: tensor<5xi64>, %loads: tensor<3x4xi64>, %samples: tensor<3xi64>) {
   // expected-error @below {{'nn.position_in_expert' op samples have sizes [3], expected [2]}}
-  %0 = nn.position_in_expert %ids, %s behind(%loads, %samples) experts = 4 : (tensor<2x5xi64>, tensor<5xi64>, tensor<3x4xi64>, tensor<3xi64>) -> tensor<2x5xi64>
+  %0 = nn.position_in_expert %ids, %s after(%loads, %samples) experts = 4 : (tensor<2x5xi64>, tensor<5xi64>, tensor<3x4xi64>, tensor<3xi64>) -> tensor<2x5xi64>
   return
 }
 

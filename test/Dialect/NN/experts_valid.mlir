@@ -19,7 +19,7 @@ func.func @order(%ids: tensor<2x5x3xi64>, %s: tensor<5xi64>, %one: tensor<2x5xi3
     -> (tensor<2x5x3xi64>, tensor<2x5xi32>) {
   // CHECK: nn.position_in_expert %{{.*}}, %{{.*}} experts = 4 : (tensor<2x5x3xi64>, tensor<5xi64>) -> tensor<2x5x3xi64>
   %0 = nn.position_in_expert %ids, %s experts = 4 : (tensor<2x5x3xi64>, tensor<5xi64>) -> tensor<2x5x3xi64>
-  // CHECK: nn.position_in_expert %{{.*}}, %{{.*}} behind(%{{.*}}, %{{.*}}) experts = 4 : (tensor<2x5xi32>, tensor<2x5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> tensor<2x5xi32>
-  %1 = nn.position_in_expert %one, %bs behind(%loads, %samples) experts = 4 : (tensor<2x5xi32>, tensor<2x5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> tensor<2x5xi32>
+  // CHECK: nn.position_in_expert %{{.*}}, %{{.*}} after(%{{.*}}, %{{.*}}) experts = 4 : (tensor<2x5xi32>, tensor<2x5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> tensor<2x5xi32>
+  %1 = nn.position_in_expert %one, %bs after(%loads, %samples) experts = 4 : (tensor<2x5xi32>, tensor<2x5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> tensor<2x5xi32>
   return %0, %1 : tensor<2x5x3xi64>, tensor<2x5xi32>
 }

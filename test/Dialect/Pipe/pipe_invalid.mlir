@@ -20,7 +20,7 @@ func.func @one(%a: tensor<f32>) {
 
 // S2
 func.func @order(%a: tensor<f32>) {
-  // expected-error @below {{has stage 1 behind 2, expected ascending stages}}
+  // expected-error @below {{has stage 1 after 2, expected ascending stages}}
   %0 = pipe.sum_stages %a {stages = array<i64: 2, 1>} : tensor<f32>
   return
 }

@@ -63,8 +63,8 @@ func.func @rows_of_ranks(%ids: tensor<5xi64>, %x: tensor<2x5x6xf32>, %n: tensor<
 
 // CHECK-LABEL: func @position_in_expert
 func.func @position_in_expert(%ids: tensor<2x5x3xi64>, %s: tensor<5xi64>, %loads: tensor<6x4xi64>, %samples: tensor<2xi64>) -> tensor<2x5x3xi64> {
-  // CHECK: rt.position_in_expert %{{.*}}, %{{.*}} behind(%{{.*}}, %{{.*}}) experts = 4
-  %place, %scratch = rt.position_in_expert %ids, %s behind(%loads, %samples) experts = 4
+  // CHECK: rt.position_in_expert %{{.*}}, %{{.*}} after(%{{.*}}, %{{.*}}) experts = 4
+  %place, %scratch = rt.position_in_expert %ids, %s after(%loads, %samples) experts = 4
     : (tensor<2x5x3xi64>, tensor<5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> (tensor<2x5x3xi64>, tensor<13xi64>)
   return %place : tensor<2x5x3xi64>
 }

@@ -170,7 +170,7 @@ def mask():
 
 
 def buffers():
-    """Attention with masks that lie in the file as floats, as module buffers do:
+    """Attention with masks that are in the file as floats, as module buffers do:
     causal as -inf and as ones compared with 0, blocks of -1e9; and with a bias
     and a matrix of zeros and ones that are parameters."""
     b = onnxbuild.Builder()

@@ -42,7 +42,7 @@ class FrozenCopy(nn.Module):
 
 
 class Experts(nn.Module):
-    """Upcycled experts: copies of one layer behind a router."""
+    """Upcycled experts: copies of one layer after a router."""
 
     def __init__(self):
         super().__init__()

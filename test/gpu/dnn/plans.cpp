@@ -109,20 +109,21 @@ Attention attentionOf(const Sizes &s, bool backward) {
   x.b = s.b, x.qLen = s.qLen, x.kLen = s.kLen, x.n = s.n, x.g = s.g;
   x.d = s.d, x.dv = s.dv;
   x.causal = s.causal, x.queryOffset = s.shift, x.window = s.window;
-  auto lie = [&](AttentionRef &ref, int64_t length, int64_t g, int64_t width) {
+  auto place = [&](AttentionRef &ref, int64_t length, int64_t g,
+                   int64_t width) {
     int64_t heads = x.n * g;
     int64_t position = s.headsFirst ? width : heads * width;
     int64_t head = s.headsFirst ? length * width : width;
     ref.strides = {length * heads * width, position, g * head, head, 1};
   };
   for (AttentionRef *ref : {&x.q, &x.dq})
-    lie(*ref, x.qLen, x.g, x.d);
+    place(*ref, x.qLen, x.g, x.d);
   for (AttentionRef *ref : {&x.o, &x.dO})
-    lie(*ref, x.qLen, x.g, x.dv);
+    place(*ref, x.qLen, x.g, x.dv);
   for (AttentionRef *ref : {&x.k, &x.dk})
-    lie(*ref, x.kLen, 1, x.d);
+    place(*ref, x.kLen, 1, x.d);
   for (AttentionRef *ref : {&x.v, &x.dV})
-    lie(*ref, x.kLen, 1, x.dv);
+    place(*ref, x.kLen, 1, x.dv);
   x.lse.strides = {x.n * x.g * x.qLen, 1, x.g * x.qLen, x.qLen, 0};
   return x;
 }

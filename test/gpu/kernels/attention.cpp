@@ -19,7 +19,7 @@ using program::AttentionRef;
 using program::IndexRef;
 
 namespace {
-// Where arrays lie: features side by side in whole units, as on matrix units;
+// Where arrays are: features side by side in whole units, as on matrix units;
 // so, for cuDNN; or anyhow.
 enum class Layout { Dense, Dnn, Any };
 

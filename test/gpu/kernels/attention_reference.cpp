@@ -128,7 +128,7 @@ private:
     Expected &lse = out.lse[at(x.lse, b, i, n, g, 0)];
     lse.isWritten = true;
     lse.value = sum > 0 ? most + std::log(sum) : -INFINITY;
-    lse.addends = spread;
+    lse.terms = spread;
     for (int64_t f = 0; f < x.dv; ++f)
       out.o[at(x.o, b, i, n, g, f)].isWritten = true;
     for (int64_t j = 0; j < x.kLen; ++j)

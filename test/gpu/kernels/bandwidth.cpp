@@ -36,7 +36,7 @@ public:
   double productRate = 0; // TFLOP/s of the largest product
 
 private:
-  // Milliseconds: the median of 20 runs, behind three that are not counted.
+  // Milliseconds: the median of 20 runs, after three that are not counted.
   double timeOf(const cuda::Enqueue &enqueue) {
     constexpr int warmUps = 3, runs = 20;
     std::vector<double> times;

@@ -97,7 +97,7 @@ Results reference(const Gemm &x, const Operands &in) {
     for (int64_t l = 0; l < x.k; ++l) {
       double term = isOfA ? in.a.at(i * x.a.rowStride + l * x.a.colStride)
                           : in.b.at(l * x.b.rowStride + i * x.b.colStride);
-      sum.value += term, sum.addends += std::abs(term);
+      sum.value += term, sum.terms += std::abs(term);
     }
     out.sums.push_back(sum);
   }
@@ -169,7 +169,7 @@ int64_t spanOf(const Gemm &x, const MatrixRef &matrix, int64_t rows,
 enum class By { CublasLt, Tf32, OurKernel };
 
 void checkGemm(Case &one, Gemm x, By by) {
-  // The operand of an activation is kept where rows of results lie together.
+  // The operand of an activation is kept where rows of results are contiguous.
   bool isGradient = x.derivativeAt.present() || x.sums.present();
   if (!isGradient && !x.wideResult && x.c.colStride == 1 && one.one(3))
     x.preActivation.arena = 0;
@@ -232,7 +232,7 @@ void checkGemm(Case &one, Gemm x, By by) {
   }
 }
 
-// Matrices of rows or columns with gaps, one batch dimension behind the other
+// Matrices of rows or columns with gaps, one batch dimension after the other
 // or between rows, and operands that a batch shares.
 void checkBlas(Case &one, DType type, bool isWide, By by) {
   Gemm x = gemmOf(one, type, isWide);

@@ -62,8 +62,8 @@ std::vector<Expected> matricesOf(const GroupedGemm &x, const Operands &in) {
   return out;
 }
 
-// How operands lie, and how large they are: for kernels on matrix units, and
-// for those of warpgroups where the device has them.
+// How operands are placed, and how large they are: for kernels on matrix units,
+// and for those of warpgroups where the device has them.
 enum class Fit { Anyhow, MatrixUnits, Warpgroups };
 
 void checkGrouped(Case &one, DType type, bool isOuter, Fit fit) {

@@ -187,9 +187,9 @@ void Case::compare(const char *what, const Array &array,
     if (x.isNan ? std::isnan(got) : got == x.value)
       continue;
     double error = std::abs(got - x.value);
-    double most =
-        limit.addends * x.addends + limit.roots * std::sqrt(x.squares) +
-        limit.result * std::max(x.magnitude, std::abs(x.value)) + least;
+    double most = limit.terms * x.terms + limit.roots * std::sqrt(x.squares) +
+                  limit.result * std::max(x.magnitude, std::abs(x.value)) +
+                  least;
     double share = std::isfinite(error) ? error / most : INFINITY;
     if (share > worst) {
       char line[160];

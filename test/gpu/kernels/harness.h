@@ -13,20 +13,20 @@ namespace cleave::gpu {
 
 using program::DType;
 
-// By how much an element may be off: a share of the sum of its addends'
+// By how much an element may be off: a share of the sum of its terms'
 // magnitudes, one of the root of the sum of their squares, and one of its own
 // magnitude.
 struct Limit {
-  double addends, roots, result;
+  double terms, roots, result;
 };
 
-// f64 and f32: sums of up to some thousand addends, in any order, and functions
+// f64 and f32: sums of up to some thousand terms, in any order, and functions
 // with a few roundings. bf16: products are exact in f32 and summed there; what
 // counts is that results are rounded to 8 bits, half a unit being 2^-8 at most,
-// once by the product and once by what comes behind it. TF32 keeps 11 bits of
+// once by the product and once by what comes after it. TF32 keeps 11 bits of
 // each operand, and may cut off the others. Attention on matrix units rounds
 // weights (or what is their gradient) to bf16 before they multiply: errors of
-// addends, each 2^-8 of it at most, that are independent, so the root of their
+// terms, each 2^-8 of it at most, that are independent, so the root of their
 // squares counts, with three such units (seven standard deviations); where
 // cuDNN adds up what the query heads of a kv head give, each of these sums is
 // rounded, too.
@@ -46,13 +46,13 @@ inline const Limit &limitOf(DType type) {
 
 // What an element is to be, and what its limit is made of.
 struct Expected {
-  double value = 0, addends = 0, squares = 0, magnitude = 0;
+  double value = 0, terms = 0, squares = 0, magnitude = 0;
   bool isWritten = false; // else its bits stay
   bool isNan = false;
 
   void add(double x, double itsMagnitude) {
     value += x;
-    addends += itsMagnitude;
+    terms += itsMagnitude;
     squares += x * x;
   }
 };
@@ -64,7 +64,7 @@ class Case;
 class Array {
 public:
   Array() = default;
-  // Begins `shift` elements behind a multiple of 256.
+  // Begins `shift` elements after a multiple of 256.
   Array(DType type, int64_t count, int64_t shift = 0);
 
   void set(int64_t i, double x) { store(before.data() + begin(), i, x); }
@@ -83,7 +83,7 @@ public:
     return reinterpret_cast<const T *>(after.data() + begin());
   }
   bool isUnchanged(int64_t i) const;
-  // Whether bytes before the elements or behind them were written.
+  // Whether bytes before the elements or after them were written.
   bool hasOverrun() const;
 
   int64_t size() const { return count; }

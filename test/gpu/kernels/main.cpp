@@ -9,7 +9,7 @@
 // limit (harness.h), and the first case that fails. --only: families whose
 // names contain TEXT. --small: sizes that the recorder does in seconds. A
 // failure may leave nothing of the device to this process, so another one does
-// the families behind it (--from). --ceilings: the driver's copy and one large
+// the families after it (--from). --ceilings: the driver's copy and one large
 // product, with a last line in JSON. Exit code 0: all pass; 1: some do not; 2:
 // wrong usage; 3: a device or the runtime failed.
 

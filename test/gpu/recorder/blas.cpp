@@ -239,7 +239,7 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
   product->cAt = static_cast<const char *>(c);
   product->dAt = static_cast<char *>(d);
   if (c == d && product->c.leading != product->d.leading)
-    return refuse("C is D and lies otherwise");
+    return refuse("C is D and is placed otherwise");
   const char *epilogue = product->has(128) ? product->aux : product->dAt;
   bool hasBias = product->has(CUBLASLT_EPILOGUE_BIAS) || product->sumsA() ||
                  product->sumsB();

@@ -461,7 +461,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handleAt,
                   "the workspace does not begin at a multiple of 256 bytes");
   for (const Access &access : operation.accesses)
     if (access.at < workspace + bytes && workspace < access.at + access.bytes)
-      return refuse(CUDNN_STATUS_BAD_PARAM, "an array lies in the workspace");
+      return refuse(CUDNN_STATUS_BAD_PARAM, "an array is in the workspace");
   operation.accesses.push_back({workspace, bytes, true});
   ++all.report.totals.plans;
   operation.run = [run = program->bind(at, engine), workspace, bytes] {

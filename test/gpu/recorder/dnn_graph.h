@@ -55,7 +55,7 @@ struct DnnEngine {
   std::vector<cudnnBackendNumericalNote_t> notes;
 };
 
-// A graph whose sizes fit together, and where what lies in memory lies.
+// A graph whose sizes fit together, and where arrays in memory are placed.
 class DnnProgram {
 public:
   // What is wrong with the graph, or nothing.

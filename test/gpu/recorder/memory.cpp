@@ -76,9 +76,9 @@ Allocation::Segments::iterator Allocation::cut(int64_t at) {
   --it;
   if (it->first == at)
     return it;
-  Segment behind = it->second;
+  Segment rest = it->second;
   it->second.end = at;
-  return segments.emplace_hint(std::next(it), at, std::move(behind));
+  return segments.emplace_hint(std::next(it), at, std::move(rest));
 }
 
 const Epoch *Allocation::enter(int64_t begin, int64_t end, bool written,
@@ -166,5 +166,5 @@ std::string Memory::place(const void *at) const {
   Allocation *below = std::prev(it)->second.get();
   return "no live allocation, " +
          std::to_string(address - below->data - below->bytes) +
-         " bytes behind " + below->name();
+         " bytes after " + below->name();
 }

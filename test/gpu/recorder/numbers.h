@@ -23,7 +23,7 @@ inline uint16_t narrow(float x) {
   return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// 10 bits behind the point; to the nearest.
+// 10 bits after the point; to the nearest.
 inline float toTf32(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);

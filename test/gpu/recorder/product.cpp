@@ -199,7 +199,7 @@ const char *Product::findFault() const {
       return "the recorder has no gradient of a bias in tf32";
   }
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && d.order != CUBLASLT_ORDER_COL)
-    return "epilogues need columns that lie together";
+    return "epilogues need columns that are contiguous";
   if (has(auxBit)) {
     if (auxLeading % 8 || auxLeading < int64_t(d.rows))
       return "the auxiliary buffer's leading dimension is no multiple of 8 or "

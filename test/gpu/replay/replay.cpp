@@ -5,7 +5,7 @@
 // Rows are folders below FOLDER; default: all of them. Ranks share devices
 // (--local), or have one each (--nccl); default: what there are devices for.
 // --most leaves out rows with more ranks. A failure may leave nothing of the
-// device to this process, so another one does the rows behind it.
+// device to this process, so another one does the rows after it.
 //
 // Every program runs, and is compared as `cleave check` compares: sharded with
 // unsharded in f64 and in the real precision, and all f64 results with what a

@@ -91,7 +91,7 @@ TEST_F(CompareTest, NoiseIsAllowedSixtyFourTimes) {
   NamedTensors reference = {named("big", TensorKind::Gradient, {1}, {2}),
                             named("noise", TensorKind::Gradient, {1}, {1e-11})};
   reference[0].noise = 1e-16;
-  reference[1].noise = 1e-10; // of addends that are larger than all gradients
+  reference[1].noise = 1e-10; // of terms that are larger than all gradients
   auto reportOf = [&](double big, double noise) {
     NamedTensors sharded = {named("big", TensorKind::Gradient, {1}, {big}),
                             named("noise", TensorKind::Gradient, {1}, {noise})};

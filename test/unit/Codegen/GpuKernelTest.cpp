@@ -349,7 +349,7 @@ TEST(GpuKernel, BFloat16Storage) {
   }
 }
 
-// What is cut off and filled up again lies where it lay: nothing guards the
+// What is cut off and filled up again stays where it was: nothing guards the
 // loads, so the result may take the operand's memory.
 TEST(GpuKernel, FilledUpInPlace) {
   auto module = parse(R"(

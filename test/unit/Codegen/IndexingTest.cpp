@@ -115,7 +115,7 @@ TEST(IndexingKernel, ConcatOfRows) {
     })");
 }
 
-// What is read of the concatenation lies in none of its pieces.
+// What is read of the concatenation is in none of its pieces.
 TEST(IndexingKernel, NothingButPaddingAroundAConcat) {
   checkKernel(R"(
     func.func @k(%x: tensor<4x2xf32>, %y: tensor<4x3xf32>) -> tensor<4x3xf32> {

@@ -194,7 +194,7 @@ TEST_F(BlasGradientTest, SumsOfOperands) {
         EXPECT_EQ(run(gemm, 0, true).launches, 1);
       }
     }
-  // C's columns lie together; and no layout of cuBLASLt's.
+  // C's columns are contiguous; and no layout of cuBLASLt's.
   Gemm gemm = plain(DType::F32, 24, 40, 16);
   gemm.c.rowStride = 1, gemm.c.colStride = 24;
   gemm.a.rowStride = 1, gemm.a.colStride = 24;
@@ -208,7 +208,7 @@ TEST_F(BlasGradientTest, SumsOfOperands) {
   EXPECT_EQ(counts.launches, 2);
 }
 
-// Where cuBLASLt has no algorithm, all is done all the same.
+// Where cuBLASLt has no algorithm, everything is computed anyway.
 TEST_F(BlasGradientTest, GradientsThatCublasLtRefuses) {
   setenv("CLEAVE_RECORDER_REFUSES_GRADIENTS", "1", 1);
   Gemm gemm = plain(DType::BF16, 24, 40, 16);

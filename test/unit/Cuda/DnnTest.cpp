@@ -20,14 +20,14 @@ Attention sizes(int64_t length, bool backward = true) {
   x.dtype = program::DType::BF16;
   x.b = 2, x.n = 4, x.g = 2, x.qLen = x.kLen = length, x.d = x.dv = 64;
   x.causal = true;
-  auto lie = [&](program::AttentionRef &ref, int64_t g) {
+  auto place = [&](program::AttentionRef &ref, int64_t g) {
     int64_t row = x.n * g * x.d;
     ref.strides = {length * row, row, g * x.d, x.d, 1};
   };
   for (auto *ref : {&x.q, &x.o, &x.dO, &x.dq})
-    lie(*ref, x.g);
+    place(*ref, x.g);
   for (auto *ref : {&x.k, &x.v, &x.dk, &x.dV})
-    lie(*ref, 1);
+    place(*ref, 1);
   x.lse.strides = {x.n * x.g * length, 1, x.g * length, length, 0};
   return x;
 }
@@ -161,7 +161,7 @@ TEST_F(DnnTest, SaysWhy) {
     why.clear();
     EXPECT_FALSE(
         cuda::makeDnnAttention(cuda::Device::of(0), x, memory.at, why));
-    EXPECT_EQ(why, "q has features that do not lie side by side") << round;
+    EXPECT_EQ(why, "q has features that are not contiguous") << round;
   }
   x = sizes(16);
   memory.at.v = static_cast<const char *>(memory.at.v) + 8;

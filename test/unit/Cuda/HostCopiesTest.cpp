@@ -1,5 +1,5 @@
 // What the host writes to and reads from a device, against what compute does
-// before and behind.
+// before and after.
 
 #include "Recorded.h"
 #include "host_copies.h"
@@ -75,7 +75,7 @@ TEST_F(HostCopiesTest, WhatIsWrittenMayBeOverwrittenAtOnce) {
   std::vector<char> given = sent;
   copies->write(a.data(), given.data(), a.size());
   std::fill(given.begin(), given.end(), 0);
-  copyOnCompute(b, a); // behind the write
+  copyOnCompute(b, a); // after the write
   EXPECT_EQ(read(b), sent);
 }
 
@@ -85,7 +85,7 @@ TEST_F(HostCopiesTest, ComputeIsNotOvertaken) {
                           second = randomBytes(1000, 2);
   copies->write(a.data(), first.data(), 1000);
   copyOnCompute(b, a);
-  copies->write(a.data(), second.data(), 1000); // behind the copy
+  copies->write(a.data(), second.data(), 1000); // after the copy
   EXPECT_EQ(read(b), first);
   EXPECT_EQ(read(a), second);
   copyOnCompute(b, a);

@@ -62,7 +62,7 @@ struct GroupedCase {
   std::vector<int64_t> rows;
   int64_t e, k, n;
   int64_t dropped = 0, only = -1;
-  // The rows, and those (or the columns) of matrices, lie side by side.
+  // The rows, and those (or the columns) of matrices, are contiguous.
   enum { Anyhow, Rows, Columns } layout = Anyhow;
 };
 

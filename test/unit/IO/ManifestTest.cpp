@@ -205,7 +205,7 @@ TEST(Weights, BytesOfTheFile) {
     w.weight->file = outside;
     EXPECT_NE(messageOf<InputError>([&] {
                 files.view(w);
-              }).find("lies outside the model's folder"),
+              }).find("is outside the model's folder"),
               std::string::npos);
   }
 }

@@ -97,7 +97,7 @@ bool loseBits(ModuleOp module) {
   return any;
 }
 
-/// A transfer that ends only behind who reads it: data arrives as late as it
+/// A transfer that ends only after who reads it: data arrives as late as it
 /// may, so memory holds NaNs still.
 TEST(RandomCompiled, FindsMissingWaits) {
   CompileStyle style;

@@ -29,10 +29,10 @@ double cleave::test::receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape,
   AxisSet common = from.kind == to.kind ? from.partial & to.partial : 0;
   for (AxisSet kept = common;; kept = (kept - 1) & common) {
     AxisSet reduced = from.partial & ~kept, added = to.partial & ~kept;
-    double groups = mesh.size(kept), addends = mesh.size(reduced);
+    double groups = mesh.size(kept), terms = mesh.size(reduced);
     double holders = double(ranks) / groups / targets / mesh.size(added);
     // Where a rank's source and target tile meet, and how many ranks of each
-    // addend of the target have this pair of tiles.
+    // partial sum of the target have this pair of tiles.
     struct Meeting {
       double overlap = 1;
       std::map<int64_t, double> ranks;
@@ -62,13 +62,13 @@ double cleave::test::receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape,
     double held = 0, together = 0;
     for (auto &[key, meeting] : met) {
       double most = 0;
-      for (auto &[addend, count] : meeting.ranks)
+      for (auto &[term, count] : meeting.ranks)
         most = std::max(most, count);
       held += most * meeting.overlap;
       together += meeting.overlap;
     }
-    double total = addends > 1
-                       ? groups * (whole * (addends + holders - 1) - together)
+    double total = terms > 1
+                       ? groups * (whole * (terms + holders - 1) - together)
                        : groups * whole * holders - held;
     best = best < 0 ? total : std::min(best, total);
     if (!kept)

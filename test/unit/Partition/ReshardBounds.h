@@ -16,12 +16,13 @@ inline int64_t product(llvm::ArrayRef<int64_t> shape) {
   return count;
 }
 
-/// Elements that all ranks together must receive. Without addends: target tiles
-/// less what their ranks hold. With p addends and h ranks that are to hold an
-/// element: p - 1 to add them, h - 1 copies, and one more where nobody has an
-/// addend and is to hold the element. Where the target has addends, an element
-/// is held by the ranks of one of them, the one that lacks it on the fewest.
-/// What stays partial is several such problems, or one: the cheaper.
+/// Elements that all ranks together must receive. Without partial sums: target
+/// tiles less what their ranks hold. With p partial sums and h ranks that are
+/// to hold an element: p - 1 to add them, h - 1 copies, and one more where
+/// nobody has a partial sum and is to hold the element. Where the target has
+/// partial sums, an element is held by the ranks of one of them, the one that
+/// lacks it on the fewest. What stays partial is several such problems, or one:
+/// the cheaper.
 double receiveFloor(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
                     const dist::Layout &from, const dist::Layout &to);
 

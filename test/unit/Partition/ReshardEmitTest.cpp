@@ -24,24 +24,23 @@ using namespace cleave::partition;
 
 namespace {
 
-/// What each rank holds of the whole: of a sum distinct addends; of a maximum
-/// or minimum each element with one of the candidates, worse ones with the
-/// others.
-RankTensors addendsOf(const Tensor &whole, const MeshAxes &mesh,
-                      const Layout &layout) {
+/// What each rank holds of the whole: of a sum distinct partial sums; of a
+/// maximum or minimum each element with one of the candidates, worse ones with
+/// the others.
+RankTensors termsOf(const Tensor &whole, const MeshAxes &mesh,
+                    const Layout &layout) {
   RankTensors tiles =
       shardTensor(whole, mesh.mesh(), mesh.sharding(layout.reduced()));
-  int64_t addends = mesh.size(layout.partial);
+  int64_t terms = mesh.size(layout.partial);
   AxisListAttr axes = mesh.list(layout.partial);
   for (auto [rank, tile] : llvm::enumerate(tiles)) {
-    int64_t addend = groupIndex(mesh.mesh(), axes.getAxes(), rank);
-    for (int64_t i = 0; addends > 1 && i < tile.size(); ++i) {
+    int64_t term = groupIndex(mesh.mesh(), axes.getAxes(), rank);
+    for (int64_t i = 0; terms > 1 && i < tile.size(); ++i) {
       double &value = tile.floats[i];
       if (layout.kind == ReduceKind::Sum)
-        value = addend ? addend + (value - value)
-                       : value - addends * (addends - 1) / 2;
-      else if (i % addends != addend)
-        value += layout.kind == ReduceKind::Max ? -1 - addend : 1 + addend;
+        value = term ? term + (value - value) : value - terms * (terms - 1) / 2;
+      else if (i % terms != term)
+        value += layout.kind == ReduceKind::Max ? -1 - term : 1 + term;
     }
   }
   return tiles;
@@ -110,7 +109,7 @@ TEST(ReshardEmit, OtherReductions) {
         EXPECT_EQ((Port{func, false, 0}.sharding()), mesh.sharding(from));
         EXPECT_EQ((Port{func, true, 0}.sharding()), mesh.sharding(to));
         auto result =
-            interpretRanks(func, mesh.mesh(), {addendsOf(whole, mesh, from)});
+            interpretRanks(func, mesh.mesh(), {termsOf(whole, mesh, from)});
         ASSERT_TRUE(succeeded(result)) << test.diagnostics;
         Assembled got = assembleTensor((*result)[0], whole.type, mesh.mesh(),
                                        mesh.sharding(to));

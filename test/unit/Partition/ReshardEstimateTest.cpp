@@ -97,7 +97,7 @@ TEST(ReshardEstimate, IsWhatThePlanDoes) {
   TestContext test;
   const std::vector<std::vector<int64_t>> meshes = {
       {2}, {3}, {4}, {6}, {2, 2}, {2, 3}, {2, 4}, {3, 2}, {2, 2, 2}};
-  // One round, that makes addends, two rounds, the same.
+  // One round, that makes partial sums, two rounds, the same.
   Differences kinds[4];
   for (const std::vector<int64_t> &sizes : meshes) {
     MeshAxes mesh = makeMesh(test.context, sizes);

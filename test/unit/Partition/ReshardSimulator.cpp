@@ -98,25 +98,25 @@ void ReshardSimulator::fill(const Layout &from) {
   layout = from;
   kind = from.partial ? from.kind : ReduceKind::Sum;
   tiles.assign(ranks, Tile(product(mesh.tile(layout, shape)), NAN));
-  int64_t addends = mesh.size(from.partial);
+  int64_t terms = mesh.size(from.partial);
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    int64_t addend = position(listOf(from.partial), rank);
+    int64_t term = position(listOf(from.partial), rank);
     forValid(layout, rank, [&](int64_t tileAt, int64_t wholeAt) {
-      // Distinct addends: all but the last are their number.
+      // Distinct partial sums: all but the last are their number.
       double value = valueAt(wholeAt);
-      if (kind == ReduceKind::Sum && addend + 1 == addends)
-        value -= double(addends - 1) * (addends - 2) / 2;
+      if (kind == ReduceKind::Sum && term + 1 == terms)
+        value -= double(terms - 1) * (terms - 2) / 2;
       else if (kind == ReduceKind::Sum)
-        value = addend;
-      else if (addend != wholeAt % addends)
-        value += kind == ReduceKind::Max ? -1 - addend : 1 + addend;
+        value = term;
+      else if (term != wholeAt % terms)
+        value += kind == ReduceKind::Max ? -1 - term : 1 + term;
       tiles[rank][tileAt] = value;
     });
   }
 }
 
 bool ReshardSimulator::holds(const Layout &want) const {
-  // Who has the same tile of the same addend has the same elements.
+  // Who has the same tile of the same partial sum has the same elements.
   std::map<std::vector<int64_t>, int64_t> firsts;
   for (int64_t rank = 0; rank < ranks; ++rank) {
     std::vector<int64_t> place = {position(listOf(want.partial), rank)};
@@ -217,16 +217,16 @@ void ReshardSimulator::exchange(const Move &move) {
             (round ? copied : load)[sender] += piece.count();
         }
       }
-    // Those that hold the same tile of the same addend.
+    // Those that hold the same tile of the same partial sum.
     // In the second round, those that held and are to hold the same.
     std::map<std::vector<int64_t>, std::vector<double>> same;
     for (size_t i = 0; i < members.size(); ++i) {
       std::vector<int64_t> key = cut.members[i].from;
-      key.push_back(cut.members[i].addend);
+      key.push_back(cut.members[i].term);
       same[key].push_back(load[i]);
       key = cut.members[i].from;
       llvm::append_range(key, cut.members[i].to);
-      key.insert(key.end(), {cut.members[i].toAddend, -1});
+      key.insert(key.end(), {cut.members[i].toTerm, -1});
       same[key].push_back(copied[i]);
     }
     double copies = double(members.size()) /
@@ -285,7 +285,7 @@ void ReshardSimulator::run(const Move &move) {
         return false;
     return true;
   };
-  // Beyond the end of a tile lies the padding that collectives take.
+  // Beyond the end of a tile is the padding that collectives take.
   auto read = [&](int64_t rank, ArrayRef<int64_t> index) {
     return inside(have, index) ? tiles[rank][offset(have, index)] : NAN;
   };

@@ -16,7 +16,7 @@ public:
   ReshardSimulator(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape);
 
   /// Fills the tiles: element i of the whole is a number that follows from i,
-  /// addends add up to it, padding is NaN.
+  /// partial sums add up to it, padding is NaN.
   void fill(const dist::Layout &layout);
   void run(const partition::Move &move);
   /// Whether the tiles hold in the layout what fill() began with.

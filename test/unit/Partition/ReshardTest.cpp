@@ -323,9 +323,9 @@ struct Groups {
 
   void expect() const {
     double received = 0, floor = 0;
-    for (int addends = 0; addends < 2; ++addends)
+    for (int terms = 0; terms < 2; ++terms)
       for (int tiny = 0; tiny < 2; ++tiny) {
-        const Figures &figures = of[addends][tiny];
+        const Figures &figures = of[terms][tiny];
         received += figures.received;
         floor += figures.floor;
         EXPECT_EQ(figures.wrong, 0);

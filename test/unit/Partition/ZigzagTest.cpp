@@ -116,7 +116,7 @@ const char *kCapacity = R"(
     %samples = nn.iota dim = 0 : tensor<2xi64>
     %loads = arith.constant dense<[[3, 1, 4], [1, 5, 9]]> : tensor<2x3xi64>
     %0 = nn.position_in_expert %ids, %positions experts = 3 : (tensor<2xSx2xi64>, tensor<Sxi64>) -> tensor<2xSx2xi64>
-    %1 = nn.position_in_expert %ids, %positions behind(%loads, %samples) experts = 3
+    %1 = nn.position_in_expert %ids, %positions after(%loads, %samples) experts = 3
       : (tensor<2xSx2xi64>, tensor<Sxi64>, tensor<2x3xi64>, tensor<2xi64>) -> tensor<2xSx2xi64>
     %hundred = arith.constant dense<100> : tensor<2xSx2xi64>
     %2 = arith.muli %1, %hundred : tensor<2xSx2xi64>

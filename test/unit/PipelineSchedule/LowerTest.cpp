@@ -49,7 +49,7 @@ TEST(Slots, CountsAreThePeaks) {
   }
 }
 
-// Every schedule, every kind of value: what lies in a slot is there until its
+// Every schedule, every kind of value: what is in a slot is there until its
 // last reader, by walking the lists.
 TEST(Slots, NoValueIsOverwritten) {
   for (const std::string &name : scheduleNames()) {

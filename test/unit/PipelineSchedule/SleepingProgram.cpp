@@ -187,7 +187,7 @@ private:
     int step = 0;
     for (const LoweredAction &lowered : table.actions[rank]) {
       const Action &action = lowered.action;
-      // Behind all that a step starts, before the next one waits for anything.
+      // After all that a step starts, before the next one waits for anything.
       if (options.stepOfNorm > 0 && lowered.phase != Phase::Start)
         for (; step < action.microbatch / options.stepOfNorm; ++step)
           run.commands.push_back(addUp());
@@ -305,7 +305,7 @@ void test::sleepFor(double seconds) {
         std::chrono::duration<double>(-seconds * 4 * share * share * share));
     return;
   }
-  // By default a thread may be woken up 50 microseconds late on purpose.
+  // By default a thread may be woken up 50 microseconds late deliberately.
   thread_local bool isPunctual = prctl(PR_SET_TIMERSLACK, 1UL) == 0;
   (void)isPunctual;
   // How late this thread is woken up as a rule; so much earlier it asks to be.

@@ -1,5 +1,5 @@
 // A small program of two stages, as a compiler would emit it from a table: what
-// stages hand over lies in slots, and the actions copy it.
+// stages hand over is in slots, and the actions copy it.
 
 #ifndef CLEAVE_TEST_UNIT_PIPELINE_STEPPROGRAM_H
 #define CLEAVE_TEST_UNIT_PIPELINE_STEPPROGRAM_H

@@ -177,7 +177,7 @@ TEST(VerifyStep, TransfersUnderWay) {
           std::to_string(received.find(1, "1F0")) +
           ": 1F0 (body) touches in.1 at byte 16, which 1RECV_F1 (action " +
           std::to_string(start) + ") still writes: its wait must come first");
-  // Behind the wait all is well.
+  // After the wait all is well.
   StepProgram after;
   size_t wait = after.find(0, "0WAIT_SEND_F0");
   after.list(0).insert(after.list(0).begin() + wait + 1,

@@ -397,7 +397,7 @@ TEST(Verify, CollectivesInFlight) {
 }
 
 // Pipeline x data x tensor = 2 x 2 x 2: sums over tensor ranks inside passes,
-// reductions over data ranks behind the last W, a norm over all.
+// reductions over data ranks after the last W, a norm over all.
 TEST(Verify, AllAxes) {
   for (const char *name : {"1f1b", "zb-v", "interleaved", "chimera"}) {
     Table table = *generate({name, 2, 0, 4});

@@ -356,7 +356,7 @@ TEST(Attention, ForwardMatchesLoops) {
   }
 }
 
-// Scores are all the same, so that sums of ones say how many were kept.
+// All scores are equal, so that sums of ones say how many were kept.
 TEST(Attention, DropsAShareOfWeights) {
   for (double p : {0.1, 0.5}) {
     Case c{2, 40, 1000, 2, 2, 4, 1};
@@ -507,7 +507,7 @@ TEST(Attention, ComputesTheBlocksThatAreSeen) {
   // And from 96 keys before the first of them on.
   c.window = 97;
   EXPECT_EQ(blocksComputed(c), 46 * 1.5 + 0.5 + 1);
-  // Up to 96 keys behind the last.
+  // Up to 96 keys after the last.
   c.causal = false;
   EXPECT_EQ(blocksComputed(c), 44 * 2.5 + 2 * 1.5 + 2 * 2);
   // Ranks of a ring, two pieces each: all have the same work.

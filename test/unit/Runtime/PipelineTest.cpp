@@ -176,7 +176,7 @@ TEST(Pipeline, BuffersOfSomeClasses) {
   ASSERT_EQ(cleave_session_zero(session.get, "tied"), CLEAVE_OK);
   for (int rank = 0; rank < 4; ++rank)
     EXPECT_EQ(tile(rank, "tied")[2], 0);
-  // Addends of the ranks of one class.
+  // Partial sums of the ranks of one class.
   tile(2, "share")[1] = 2;
   tile(3, "share")[1] = 5;
   ASSERT_EQ(cleave_session_gather(session.get, "share", CLEAVE_F32, back.data(),
@@ -399,7 +399,7 @@ TEST(Pipeline, CollectivesInCalls) {
       program.get, "check",
       [](const cleave_ctx *ctx, void *const *, int64_t, int64_t) {
         if (ctx->rank == failing)
-          throw std::runtime_error("on purpose");
+          throw std::runtime_error("deliberate");
       });
   SessionHandle session(program.get, 1, 20, true);
   ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
@@ -420,7 +420,7 @@ TEST(Pipeline, CollectivesInCalls) {
   EXPECT_EQ(failure.command, 0);
   EXPECT_STREQ(failure.source, "check");
   EXPECT_STREQ(failure.message,
-               "in command 1 of \".sum\" (0F0): on purpose; the others wait "
+               "in command 1 of \".sum\" (0F0): deliberate; the others wait "
                "for it in all_reduce \"activation\" (node)");
 }
 

@@ -102,7 +102,7 @@ TEST_P(Conformance, BothDirectionsAtOnce) {
   });
 }
 
-// Several parts, which lie apart; the channel does not mind collectives over
+// Several parts, which are apart; the channel does not mind collectives over
 // the same ranks while it is busy, prepared in whatever order.
 TEST_P(Conformance, CollectivesBetweenStartAndFinish) {
   run(3, [&](int rank, Endpoint &endpoint, Counters &counters) {
@@ -225,7 +225,7 @@ TEST_P(Conformance, AbortWakesWhoWaitsForAMessage) {
       3, 60,
       [&](int rank, Endpoint &endpoint, Counters &) {
         if (rank == 0)
-          throw RuntimeError(CLEAVE_RANK_FAILED, "on purpose");
+          throw RuntimeError(CLEAVE_RANK_FAILED, "deliberate");
         // Each waits for what the other sends afterwards.
         float value = 0;
         auto receive = [&] {

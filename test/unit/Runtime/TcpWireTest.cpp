@@ -119,7 +119,7 @@ TEST_F(TcpWires, WhatIsNotReadStaysInTheNetwork) {
   EXPECT_EQ(receive(0, 1, 1), "the other way is open");
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_FALSE(wires[0]->test(requests.back(), nullptr));
-  // What comes last is found behind all others.
+  // What comes last is found after all others.
   Wire::Request last;
   wires[0]->send(last, channel, 1, 2, "y", 1);
   EXPECT_EQ(receive(1, 0, 2), "y");

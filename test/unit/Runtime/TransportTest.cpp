@@ -82,7 +82,7 @@ TEST_P(Conformance, AllGatherOfAnyDimension) {
         for (int i = 0; i < 4; ++i)
           EXPECT_EQ(whole[row * 12 + from * 4 + i],
                     float(100 * from + row * 4 + i));
-    // In place: the tile already lies in its own block.
+    // In place: the tile already is in its own block.
     std::vector<float> own(12, NAN);
     for (int i = 0; i < 4; ++i)
       own[rank * 4 + i] = float(rank);
@@ -142,7 +142,7 @@ TEST_P(Conformance, AllToAllMovesAShardedDimension) {
 }
 
 // Rank i sends rank j (i + 2 j) % 4 rows of two elements, again and again with
-// other numbers; the bytes are those of the rows. What is behind them stays.
+// other numbers; the bytes are those of the rows. What is after them stays.
 TEST_P(Conformance, AllToAllVSendsAsManyRowsAsThereAre) {
   constexpr int ranks = 3, rows = 3;
   run(ranks, [&](int rank, Endpoint &endpoint, Counters &counters) {
@@ -229,27 +229,31 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
       {{{10, 7}, {{a, b}, {}}, {{b, a}, {}}, {}, {}}, {0, 21, 21, 0}},
       // Rows over a, held twice, to rows over both in the other order.
       {{{10, 7}, {{a}, {}}, {{b, a}, {}}, {}, {}}, {0, 21, 14, 0}},
-      // Addends over a, reduced into columns over both.
+      // Partial sums over a, reduced into columns over both.
       {{{10, 7}, {{b}, {}}, {{}, {a, b}}, {a}, {}}, {30, 30, 30, 15}},
-      // Columns over b that are addends over a: what nobody has who is to have
-      // it the addends share.
+      // Columns over b that are partial sums over a: what nobody has who is to
+      // have
+      // it the partial sums share.
       {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}, {a}}, {8, 9, 8, 9}},
-      // Addends over a, the whole everywhere: added once, in equal parts.
+      // Partial sums over a, the whole everywhere: added once, in equal parts.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {}, 2}, {70, 70, 70, 70}},
-      // Addends over a become addends over b, which the ranks of a share.
+      // Partial sums over a become partial sums over b, which the ranks of a
+      // share.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {b}, 2}, {35, 35, 35, 35}},
-      // Rows that are addends over a become columns that are: none is added.
+      // Rows that are partial sums over a become columns that are: none is
+      // added.
       {{{10, 7}, {{b}, {}}, {{}, {b}}, {a}, {a}}, {20, 15, 20, 15}},
-      // The axes change roles: one of two addends stays where it is, the other
+      // The axes change roles: one of two partial sums stays where it is, the
+      // other
       // is shared.
       {{{10, 7}, {{b}, {}}, {{a}, {}}, {a}, {b}}, {17, 18, 17, 18}},
   };
   for (const Case &test : cases) {
     const Exchange &exchange = test.exchange;
-    auto value = [](int64_t row, int64_t column, int64_t addend) {
-      return float(100 * row + column + 1000 * (addend + 1));
+    auto value = [](int64_t row, int64_t column, int64_t term) {
+      return float(100 * row + column + 1000 * (term + 1));
     };
-    int64_t addends = positionsOn(exchange.partial);
+    int64_t terms = positionsOn(exchange.partial);
     // Visits the elements of the rank's tile: its place there, row, column.
     auto visit = [&](const std::vector<std::vector<SubAxis>> &axes,
                      const std::vector<int64_t> &at, auto body) {
@@ -266,15 +270,15 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
     run(4, [&](int rank, Endpoint &endpoint, Counters &counters) {
       std::vector<int64_t> at = {rank / 2, rank % 2};
       std::vector<float> src(100, NAN), dst(100, NAN), expected(100, NAN);
-      int64_t addend = positionOn(exchange.partial, program.mesh, at);
+      int64_t term = positionOn(exchange.partial, program.mesh, at);
       int64_t count =
           visit(exchange.from, at, [&](int64_t i, int64_t row, int64_t column) {
-            src[i] = value(row, column, addend);
+            src[i] = value(row, column, term);
           });
       int64_t target =
           visit(exchange.to, at, [&](int64_t i, int64_t row, int64_t column) {
             expected[i] = 0;
-            for (int64_t k = 0; k < addends; ++k)
+            for (int64_t k = 0; k < terms; ++k)
               expected[i] += value(row, column, k);
           });
       CollectiveCall call = makeCall(CollectiveKind::Exchange, 4, rank);
@@ -284,7 +288,7 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
       call.parts = {part};
       once(endpoint, call);
       EXPECT_EQ(counters.at(rank, 0).received, 4 * test.received[rank]);
-      // The addends of the result make up the expected tile.
+      // The partial sums of the result make up the expected tile.
       for (const SubAxis &sub : exchange.toPartial) {
         CollectiveCall sum = makeCall(CollectiveKind::AllReduce, 2, 0);
         int stride = sub.axis == 0 ? 2 : 1, place = rank / stride % 2;
@@ -358,7 +362,7 @@ TEST_P(Conformance, AbortWakesAllWaiters) {
       4, 60,
       [&](int rank, Endpoint &endpoint, Counters &) {
         if (rank == 3)
-          throw RuntimeError(CLEAVE_RANK_FAILED, "on purpose");
+          throw RuntimeError(CLEAVE_RANK_FAILED, "deliberate");
         float value = 0;
         CollectiveCall call = makeCall(CollectiveKind::AllReduce, 4, rank);
         call.parts = {makePart(&value, &value, 1)};

@@ -81,7 +81,7 @@ TEST(OverlapPlan, MemoryHoldsGathersBack) {
   EXPECT_DOUBLE_EQ(plan.exposed, 48);
 }
 
-// Three gradients, each summed behind the step that computes it; nobody reads
+// Three gradients, each summed after the step that computes it; nobody reads
 // the sums.
 TEST(OverlapPlan, SumsOfGradientsGoOnWhileTheNextAreComputed) {
   std::vector<Step> steps(3, {10, false});

@@ -287,7 +287,7 @@ TEST_P(Stages, GradientsAreThoseOfTheWhole) {
 }
 
 /// How their keys begin.
-const std::string kSum = "residual ", kAddend = "accumulator ";
+const std::string kSum = "residual ", kAccumulator = "accumulator ";
 
 /// Turns each sum over stages into an argument, and its operands into results,
 /// of role `residual` and `accumulator`, named alike in all stages.
@@ -350,10 +350,10 @@ TEST_P(Stages, UpdatesAreThoseOfTheWhole) {
       run(update, own);
       for (unsigned i = 0; i < update.getNumResults(); ++i) {
         std::string key = keyOf(update.getResultAttrDict(i));
-        if (key.find(kAddend) != 0)
+        if (key.find(kAccumulator) != 0)
           continue;
         auto [sum, isNew] =
-            next.try_emplace(kSum + key.substr(kAddend.size()), own[key]);
+            next.try_emplace(kSum + key.substr(kAccumulator.size()), own[key]);
         if (!isNew)
           for (size_t j = 0; j < sum->second.floats.size(); ++j)
             sum->second.floats[j] += own[key].floats[j];
@@ -366,7 +366,7 @@ TEST_P(Stages, UpdatesAreThoseOfTheWhole) {
     func::FuncOp update = part(stage, "update");
     for (unsigned i = 0; i < update.getNumResults(); ++i) {
       std::string key = keyOf(update.getResultAttrDict(i));
-      if (key.find(kAddend) == 0)
+      if (key.find(kAccumulator) == 0)
         continue;
       ASSERT_TRUE(expected.count(key)) << key;
       EXPECT_LT(difference(found[stage][key], expected[key]), 1e-11)

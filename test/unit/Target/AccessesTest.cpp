@@ -66,7 +66,7 @@ func.func @rows(%ids: tensor<5xi64>, %slots: tensor<2x5x3xi64>, %s: tensor<5xi64
   %sources, %places, %sent, %counts = rt.plan_rows %ids tile = 3
     : tensor<5xi64> -> tensor<1x2x5xi64>, tensor<5xi64>, tensor<1x2x5xi64>, tensor<2x1xi64>
   %order, %at, %sorted = rt.sort_rows %ids groups = 3 : tensor<5xi64> -> tensor<5xi64>, tensor<5xi64>, tensor<5xi64>
-  %0, %scratch = rt.position_in_expert %slots, %s behind(%loads, %samples) experts = 4
+  %0, %scratch = rt.position_in_expert %slots, %s after(%loads, %samples) experts = 4
     : (tensor<2x5x3xi64>, tensor<5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> (tensor<2x5x3xi64>, tensor<13xi64>)
   %1, %more = rt.position_in_expert %slots, %each experts = 4
     : (tensor<2x5x3xi64>, tensor<2x5xi64>) -> (tensor<2x5x3xi64>, tensor<13xi64>)

@@ -80,7 +80,7 @@ void refuseUndefined(const std::string &model, check::CheckReport &report) {
   std::string found = report.undefined + " on one rank";
   if (report.pass())
     throw Failure(BadUsage, model + ": " + found +
-                                ", so that nothing behind it can be compared; "
+                                ", so that nothing after it can be compared; "
                                 "give other values with --seed or --inputs, or "
                                 "fewer --steps");
   report.notes.push_back(found);
@@ -361,7 +361,7 @@ std::function<int()> driver::addCheck(CLI::App &app) {
   for (const std::string &kind : check::faultKinds())
     kinds += (kinds.empty() ? "" : ", ") + kind;
   app.add_option("--inject", command->inject,
-                 "break the sharded program on purpose: " + kinds)
+                 "inject a fault into the sharded program: " + kinds)
       ->type_name("KIND");
   app.add_option("--inject-index", command->injectIndex,
                  "which place to break; default: the middle one")

@@ -35,7 +35,7 @@ bool hasStaticTripCount(mlir::scf::ForOp loop);
 mlir::LogicalResult checkRegions(mlir::Operation *op);
 
 /// Whether the operation works on scalars alone, or reads the one element of a
-/// tensor: it is copied into the local program.
+/// tensor: it is copied into the per-rank program.
 bool isScalarOp(mlir::Operation *op);
 
 } // namespace cleave::partition

@@ -12,10 +12,10 @@ namespace cleave::partition {
 /// What the ranks along one axis hold.
 struct AxisState {
   enum Kind : uint8_t {
-    Zero,      // zeros: a tile, an addend or the whole of a zero tensor
+    Zero,      // zeros: a tile, a partial sum or the whole of a zero tensor
     Invariant, // the same value; the same along `dims` too
     Split,     // tiles of a dimension
-    Partial,   // addends or candidates, combined by `reduce`
+    Partial,   // partial sums or candidates, combined by `reduce`
     Varying,   // different values, not known how
   };
   Kind kind = Zero;
@@ -28,8 +28,8 @@ struct AxisState {
   /// One of several things that the value may be, of Split or Partial; where it
   /// turns out to be another one, it is as good as Varying.
   bool maybe = false;
-  /// Split, Varying, Invariant: it may be addends or candidates, as `reduce`
-  /// says.
+  /// Split, Varying, Invariant: it may be partial sums or candidates, as
+  /// `reduce` says.
   bool orPartial = false;
   /// Split: the axes that are known to split the same dimension further.
   dist::AxisSet majorTo = 0;
@@ -62,8 +62,8 @@ struct AxisState {
   bool isSurelySplitOn(int64_t dim) const {
     return isSplitOn(dim) && isSurelySplit();
   }
-  /// Whether it may be read as addends or candidates of this kind.
-  bool mayBeAddend(dist::ReduceKind kind) const {
+  /// Whether it may be read as partial sums or candidates of this kind.
+  bool mayBePartial(dist::ReduceKind kind) const {
     if (this->kind == Zero)
       return kind == dist::ReduceKind::Sum;
     return (this->kind == Partial || orPartial) && reduce == kind;

@@ -1,6 +1,6 @@
 //===- Variance.h - what a value is along each axis -------------*- C++ -*-===//
 //
-// The forward analysis behind dist-verify-variance, over a local program.
+// The forward analysis of dist-verify-variance, over a per-rank program.
 //
 // A value has one state for each axis. Arguments are what their shardings say;
 // all else follows from operations: by their rules on local shapes
@@ -81,8 +81,8 @@ private:
                int64_t factor) const;
   AxisState invariantResult(mlir::Operation *op, const ShardingRule &rule,
                             unsigned axis, unsigned index) const;
-  void keepAddends(mlir::Operation *op, const ShardingRule &rule,
-                   unsigned axis);
+  void keepPartialSums(mlir::Operation *op, const ShardingRule &rule,
+                       unsigned axis);
 
   // Collectives and places.
   llvm::LogicalResult visitCollective(mlir::Operation *op,

@@ -354,10 +354,10 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
     if (target.partial & over && target.kind != ReduceKind::Sum) // (EX3)
       return emitOpError("makes candidates of a ")
              << stringifyReduceKind(target.kind) << " of operand " << i
-             << "; an exchange makes addends of a sum only";
+             << "; an exchange makes partial sums of a sum only";
     if (target.partial & over && source.partial & over &&
         source.kind != ReduceKind::Sum && getRounds() == 1) // (EX3)
-      return emitOpError("makes addends of candidates of a ")
+      return emitOpError("makes partial sums of candidates of a ")
              << stringifyReduceKind(source.kind) << " of operand " << i
              << " in one round, in which no rank has all of them; expected two "
                 "rounds";

@@ -38,7 +38,7 @@ bool cleave::dist::crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
          !divide(endA, b.getPre()) || !divide(endA, endB);
 }
 
-/// A sub-axis of the size of `b` that does not cross `a`: behind it, before it
+/// A sub-axis of the size of `b` that does not cross `a`: after it, before it
 /// or within it; null if the axis has none.
 static AxisRefAttr besideOf(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
   int64_t whole = mesh.getAxisSize(a.getName()), size = axisSize(mesh, b);

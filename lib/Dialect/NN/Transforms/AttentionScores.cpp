@@ -92,7 +92,7 @@ std::optional<Scores> analyzeScores(Value value) {
       value = div.getLhs();
       continue;
     }
-    // What lies within the tanh only scales: a mask there would not hide.
+    // What is within the tanh only scales: a mask there would not hide.
     if (scores.softcap != 0)
       return std::nullopt;
     if (auto tanh = dyn_cast<math::TanhOp>(op)) {

@@ -51,7 +51,7 @@ std::optional<FamilyStep> stepOf(const Family &family);
 /// A comparison of ids with the number of each member's expert.
 struct ExpertTest {
   mlir::Value ids;
-  /// For each dimension of the ids, the one of the frame that it lies along; -1
+  /// For each dimension of the ids, the one of the frame that it is along; -1
   /// for those of size 1.
   Dims frame;
   bool operator==(const ExpertTest &) const = default;

@@ -135,9 +135,9 @@ expertIn(Value value, const Dims &frame, int64_t slot, bool maySum) {
 
 } // namespace
 
-std::optional<std::pair<ExpertTest, int64_t>> expertOf(Value addend) {
-  int64_t rank = rankOf(addend);
-  return expertIn(addend, allDims(rank), rank, true);
+std::optional<std::pair<ExpertTest, int64_t>> expertOf(Value term) {
+  int64_t rank = rankOf(term);
+  return expertIn(term, allDims(rank), rank, true);
 }
 
 /// The slots that are summed are those of the ids.
@@ -150,14 +150,14 @@ static std::optional<ExpertProduct> checked(ExpertProduct product,
   return product;
 }
 
-std::optional<ExpertProduct> productOf(const Family &addends) {
-  Dims frame = allDims(addends.rank());
+std::optional<ExpertProduct> productOf(const Family &terms) {
+  Dims frame = allDims(terms.rank());
   Peeler peeler(frame.size());
-  if (!peeler.peel(addends, frame))
+  if (!peeler.peel(terms, frame))
     return std::nullopt;
-  return checked(peeler.product, addends.dim < 0
-                                     ? addends.members.size()
-                                     : shapeOf(addends.first())[addends.dim]);
+  return checked(peeler.product, terms.dim < 0
+                                     ? terms.members.size()
+                                     : shapeOf(terms.first())[terms.dim]);
 }
 
 std::optional<ExpertProduct> productOfContracted(EinsumOp op) {

@@ -23,15 +23,15 @@ struct ExpertProduct {
   int64_t slot = -1;
 };
 
-/// The addend of each expert, as a product with a test; nothing where it is
+/// The term of each expert, as a product with a test; nothing where it is
 /// none.
-std::optional<ExpertProduct> productOf(const Family &addends);
+std::optional<ExpertProduct> productOf(const Family &terms);
 
 /// The same of what an einsum contracts along its one letter for the experts.
 std::optional<ExpertProduct> productOfContracted(EinsumOp op);
 
-/// The test of one addend, and the expert that it tests for.
-std::optional<std::pair<ExpertTest, int64_t>> expertOf(mlir::Value addend);
+/// The test of one term, and the expert that it tests for.
+std::optional<std::pair<ExpertTest, int64_t>> expertOf(mlir::Value term);
 
 /// The number of experts among which the ids choose: they are those of nn.top_k
 /// or nn.argmax. Nothing where that is not known.

@@ -7,7 +7,7 @@
 
 namespace cleave::nn {
 
-/// The sum over the experts, of the shape of one addend, computed
+/// The sum over the experts, of the shape of one term, computed
 /// by slots. Null where a step of the experts is not among those that are
 /// served; what was built until then has no uses.
 mlir::Value sumBySlots(mlir::OpBuilder &builder, mlir::Location loc,

@@ -79,7 +79,7 @@ private:
 
 /// Rewrites a function to its factored shapes. With `views`, parameters and
 /// constants of the file take their factored shape; else they, like inputs and
-/// results, keep theirs, behind a reshape.
+/// results, keep theirs, after a reshape.
 void factorDimensions(mlir::func::FuncOp function, bool views);
 
 } // namespace cleave::nn

@@ -166,7 +166,7 @@ bool Rewriter::rewriteSlice(SliceOp op) {
         done = true;
         continue;
       }
-      // The box lies within one index of this factor.
+      // The box is within one index of this factor.
       if (offset / inner != (offset + size - 1) / inner)
         return false;
       offsets.push_back(offset / inner);

@@ -84,7 +84,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
                 "[samples, positions, slots] or [samples, positions]; with "
                 "parallel.expert.capacity_scope = \"microbatch\" it is that of "
                 "all";
-    // All tokens, as they lie, are one sequence.
+    // All tokens, as they are, are one sequence.
     choices.shape = {isSequence ? sizes[0] : 1, 1};
     for (int64_t size : sizes.slice(isSequence, tokenDims - isSequence))
       choices.shape[1] *= size;

@@ -199,7 +199,7 @@ BandRule sayBand(MaskParts &parts, int64_t s, int64_t t) {
   BandRule rule;
   bool fromAbove = parts.highest && *parts.highest < t - 1;
   bool fromBelow = parts.lowest && *parts.lowest > 1 - s;
-  // A window ends at the query or lies around it; one that has only a lower
+  // A window ends at the query or is around it; one that has only a lower
   // bound, and one that is empty, are left.
   bool isWindow = fromAbove && fromBelow && *parts.lowest <= *parts.highest;
   if (fromBelow && !isWindow)

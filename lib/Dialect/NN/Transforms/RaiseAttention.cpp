@@ -7,7 +7,7 @@
 // scores are batch and key heads, those of query and scores alone the queries
 // and the query heads of a group, the one contracted in the second einsum the
 // keys. No order of dimensions is assumed, except that keys are last in the
-// scores, as softmax runs along them, and queries behind their heads. Heads and
+// scores, as softmax runs along them, and queries after their heads. Heads and
 // features may be several dimensions each, where projections are fused or
 // positions rotate pairs: nn.attention has them as one.
 

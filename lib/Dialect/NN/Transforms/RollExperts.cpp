@@ -184,8 +184,8 @@ void rollTiled(Operation *op) {
 
 /// A tree of additions.
 struct Sum {
-  SmallVector<Value> addends; // in order, zeros left out
-  int64_t empty = 0;          // zeros, but for those that a sum begins with
+  SmallVector<Value> terms; // in order, zeros left out
+  int64_t empty = 0;        // zeros, but for those that a sum begins with
 
   explicit Sum(arith::AddFOp root) { visit(root); }
 
@@ -200,7 +200,7 @@ private:
       if (isInner(value))
         visit(value.getDefiningOp<arith::AddFOp>());
       else if (splatOf(value) != 0.0)
-        addends.push_back(value);
+        terms.push_back(value);
       else if (!std::exchange(begins, false))
         ++empty;
   }
@@ -222,21 +222,21 @@ std::string spellMissing(const std::map<int64_t, Value> &found, int64_t count) {
   return missing > named ? text + ", ..." : text;
 }
 
-/// One addend for each expert, some for none. Fails where experts are missing,
+/// One term for each expert, some for none. Fails where experts are missing,
 /// and no zeros stand for them.
 LogicalResult rollUnrolled(arith::AddFOp root) {
   Sum all(root);
   SmallVector<Value> rest;
   std::optional<ExpertTest> test;
   std::map<int64_t, Value> experts;
-  for (Value addend : all.addends) {
-    auto found = expertOf(addend);
+  for (Value term : all.terms) {
+    auto found = expertOf(term);
     if (found && (!test || *test == found->first) &&
         choicesOf(found->first.ids) &&
-        experts.try_emplace(found->second, addend).second)
+        experts.try_emplace(found->second, term).second)
       test = found->first;
     else
-      rest.push_back(addend);
+      rest.push_back(term);
   }
   if (!test)
     return success();

@@ -169,7 +169,7 @@ LogicalResult SumStagesOp::verify() {
       return emitOpError("has stage ") << stage << ", expected none below 0";
     if (index && stage <= (*stages)[index - 1])
       return emitOpError("has stage ")
-             << stage << " behind " << (*stages)[index - 1]
+             << stage << " after " << (*stages)[index - 1]
              << ", expected ascending stages";
   }
   auto module = (*this)->getParentOfType<ModuleOp>();

@@ -1,6 +1,6 @@
 // An executable that carries a compiled program: `cleave compile --emit exe`.
 //
-// It is cleave-run with the files of the program's folder behind its end, and a
+// It is cleave-run with the files of the program's folder after its end, and a
 // table of them. Weights stay where the model has them.
 #ifndef CLEAVE_IO_BUNDLE_H
 #define CLEAVE_IO_BUNDLE_H
@@ -21,7 +21,7 @@ inline constexpr const char *carriedMpiLibrary = "libcleave-mpi.so";
 bool carriesBundle(const std::string &path);
 
 /// Writes `output`, executable: the program `runner` with all files of `folder`
-/// behind it, and those in `others`. Throws RunError where that cannot be
+/// after it, and those in `others`. Throws RunError where that cannot be
 /// written, InputError where something cannot be read.
 void writeBundle(const std::string &runner, const std::string &folder,
                  const std::vector<std::string> &others,

@@ -28,7 +28,7 @@ public:
   void guard();
   /// No more: it holds what belongs there alone.
   void unguard();
-  /// What lies there stays from now on, or has gone elsewhere.
+  /// What is there stays from now on, or has gone elsewhere.
   void keep();
 
 private:

@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-/// The files that weight bytes lie in, mapped once each.
+/// The files that weight bytes are in, mapped once each.
 class WeightFiles {
 public:
   explicit WeightFiles(std::string folder) : folder(std::move(folder)) {}

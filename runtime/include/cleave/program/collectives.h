@@ -46,13 +46,13 @@ struct Transfer {
   int64_t dstOuter = 1, dstInner = 0;
 };
 
-// Of an exchange: how the whole tensor of `shape` lies before and after. Dim i
-// is cut into tiles of ceil(shape[i] / ways), in the row-major order of the
-// sub-axes from[i], then of to[i]. The source is partial over `partial`, which
-// the result reduces; the result is a partial sum over `toPartial`. Sub-axes
-// outside the group cut alike in both. In two rounds every element is assembled
-// once and copied then. Who sends what to whom follows (cleave/exchange.h);
-// padding is left as it is.
+// Of an exchange: how the whole tensor of `shape` is placed before and after.
+// Dim i is cut into tiles of ceil(shape[i] / ways), in the row-major order of
+// the sub-axes from[i], then of to[i]. The source is partial over `partial`,
+// which the result reduces; the result is a partial sum over `toPartial`.
+// Sub-axes outside the group cut alike in both. In two rounds every element is
+// assembled once and copied then. Who sends what to whom follows
+// (cleave/exchange.h); padding is left as it is.
 struct Exchange {
   std::vector<int64_t> shape;
   std::vector<std::vector<SubAxis>> from, to;

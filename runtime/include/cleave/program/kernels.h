@@ -21,7 +21,7 @@ struct KernelArg {
 struct Kernel {
   std::string symbol;
   int32_t numArgs = 0;
-  // Operands, then results, which may lie in an operand. Empty: not known.
+  // Operands, then results, which may be in an operand. Empty: not known.
   std::vector<KernelArg> args = {};
   // Device::Cuda: blocks of a launch and threads of a block; what they share is
   // static. A last argument, which is none of `args`, is the address of the

@@ -97,7 +97,7 @@ struct ExecutorOptions {
   double watchdogSeconds = 0;      ///< 0: the runtime's default
   bool poison = false;
   /// Latency in us and GB/s of the links that ranks of this process are to
-  /// behave as if behind; empty: none.
+  /// behave as if after; empty: none.
   std::vector<double> link;
   /// Tests: rank, run, command (and silence instead of an error) of a failure.
   std::vector<int64_t> failure;

@@ -87,7 +87,7 @@ void checkSameOptimizer(const std::string &checkpoint,
                         const std::string &wanted);
 
 /// Throws InputError unless `path` is the data that the checkpoint's run was
-/// trained on, wherever it lies now, or "data.path" is accepted. `model`: the
+/// trained on, wherever it is now, or "data.path" is accepted. `model`: the
 /// name of the model that goes on, said first where the checkpoint's differs.
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
                    const std::string &path, const Accepted &accepted,

@@ -11,7 +11,7 @@
 // CHECK:         %[[ONES:.+]] = arith.extui %[[HITS]]
 // CHECK:         %[[LOADS:.+]] = nn.reduce sum %[[ONES]] dims = [1, 2] : tensor<4x3x2x2xi64> -> tensor<4x2xi64>
 // CHECK:         %[[SAMPLES:.+]] = nn.iota dim = 0 : tensor<4xi64>
-// CHECK:         %[[PLACE:.+]] = nn.position_in_expert %[[IDS]], %[[POSITIONS]] behind(%[[LOADS]], %[[SAMPLES]]) experts = 2
+// CHECK:         %[[PLACE:.+]] = nn.position_in_expert %[[IDS]], %[[POSITIONS]] after(%[[LOADS]], %[[SAMPLES]]) experts = 2
 // CHECK:         %[[MOST:.+]] = arith.constant dense<6>
 // CHECK:         arith.cmpi slt, %[[PLACE]], %[[MOST]]
 // expected-remark @below {{an expert takes 6 of the 24 slots of a microbatch (capacity 0.5, 2 experts); slots beyond are dropped}}
@@ -24,7 +24,7 @@ func.func @slots(%x: tensor<4x3x2x6xf32>, %w: tensor<2x6x8xf32>, %ids: tensor<4x
 
 // One sample has none before it.
 // CHECK-LABEL: func @one
-// CHECK-NOT:     behind
+// CHECK-NOT:     after
 // expected-remark @below {{an expert takes 2 of the 6 slots of a microbatch}}
 func.func @one(%x: tensor<1x3x2x6xf32>, %w: tensor<2x6x8xf32>, %ids: tensor<1x3x2xi64>) -> tensor<1x3x2x8xf32> {
   %0 = nn.grouped_dot %x, %w, %ids : tensor<1x3x2x6xf32>, tensor<2x6x8xf32>, tensor<1x3x2xi64> -> tensor<1x3x2x8xf32>

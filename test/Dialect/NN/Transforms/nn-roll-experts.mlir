@@ -189,7 +189,7 @@ func.func @cut(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>
 
 // -----
 
-// An expert that computes nothing has zeros for an addend: the sum stays as it is.
+// An expert that computes nothing has zeros for an term: the sum stays as it is.
 // CHECK-LABEL: func @negative_empty_expert
 // CHECK-NOT:     nn.grouped_dot
 // CHECK:         return

@@ -396,7 +396,7 @@ private:
     });
   }
 
-  /// Byte of workgroup memory at which an element lies.
+  /// Byte of workgroup memory at which an element is.
   std::function<int64_t(const Thread &)>
   workgroupAt(Operation *op, Value buffer, ValueRange indices) {
     auto found = workgroup.find(buffer);

@@ -1,7 +1,7 @@
 // A GPU kernel as a list of instructions with jumps, decoded once and run by
 // every thread.
 //
-// A thread's values lie in one array of words; a value has a word for each of
+// A thread's values are in one array of words; a value has a word for each of
 // its lanes. Integers are zero-extended, floats are their bits, pointers are
 // offsets into buffers (Memory.h).
 

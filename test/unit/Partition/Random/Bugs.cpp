@@ -134,7 +134,7 @@ bool keepFirstDropped(ModuleOp module) {
   return forEach<KeepFirstOp>(module, skip<KeepFirstOp>);
 }
 
-/// f(sum of addends) becomes sum of f(addends).
+/// f(sum of partial sums) becomes sum of f(partial sums).
 bool reduceAfterNonLinear(ModuleOp module) {
   return forEach<AllReduceOp>(module, [](AllReduceOp op) {
     if (op.getKind() != ReduceKind::Sum || op->getNumOperands() != 1 ||
@@ -155,7 +155,8 @@ bool reduceAfterNonLinear(ModuleOp module) {
   });
 }
 
-/// The plan says of a result that it is addends, though its operand was summed.
+/// The plan says of a result that it is partial sums, though its operand was
+/// summed.
 bool partialTwice(ModuleOp module) {
   FailureOr<MeshAxes> mesh = MeshAxes::of(module);
   if (failed(mesh))
@@ -360,20 +361,20 @@ ArrayRef<Bug> cleave::random::plantedBugs() {
        "dist-partition", sliceAxisOrder},
       {"gather-axis-order", "a gather counts its axes in the wrong order",
        "dist-partition", gatherAxisOrder},
-      {"lost-all-reduce", "addends are read as if they were the sum",
+      {"lost-all-reduce", "partial sums are read as if they were the sum",
        "dist-partition", lostAllReduce},
-      {"wrong-axis", "addends are summed over another axis", "dist-partition",
-       wrongAxis},
-      {"max-for-sum", "the largest addend is taken for their sum",
+      {"wrong-axis", "partial sums are summed over another axis",
+       "dist-partition", wrongAxis},
+      {"max-for-sum", "the largest partial sum is taken for their sum",
        "dist-partition", maxForSum},
       {"slice-before-reduce", "each rank takes its tile before the sum",
        "dist-partition", sliceBeforeReduce},
       {"keep-first-dropped", "all ranks add what one of them should",
        "dist-partition", keepFirstDropped},
       {"reduce-after-non-linear",
-       "addends go through an operation that is not linear", "dist-partition",
-       reduceAfterNonLinear},
-      {"partial-twice", "a sum is taken for an addend of itself",
+       "partial sums go through an operation that is not linear",
+       "dist-partition", reduceAfterNonLinear},
+      {"partial-twice", "a sum is taken for a partial sum of itself",
        "dist-plan-ops", partialTwice},
       {"exchange-axis-order",
        "an all-to-all counts its axes in the wrong order", "dist-partition",

@@ -1,4 +1,4 @@
-// Mistakes that a partitioner can make, made on purpose between its passes.
+// Mistakes that a partitioner can make, injected between its passes.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_BUGS_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_BUGS_H

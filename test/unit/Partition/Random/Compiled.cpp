@@ -107,7 +107,7 @@ LogicalResult runPass(ModuleOp module, std::unique_ptr<Pass> pass) {
 }
 
 /// The program in f64, with every value that it has in bf16 rounded to that: a
-/// kernel may leave out what lies within it, so one that is cut elsewhere
+/// kernel may leave out what is within it, so one that is cut elsewhere
 /// rounds more.
 OwningOpRef<ModuleOp> rounding(ModuleOp global) {
   OwningOpRef<ModuleOp> module = global.clone();

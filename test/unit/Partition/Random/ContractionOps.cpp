@@ -91,12 +91,12 @@ template <nn::Combiner combiner> bool reduce(Generator &g) {
   return true;
 }
 
-/// Indices as data: arguments, from which some lie outside every table.
+/// Indices as data: arguments, from which some are outside every table.
 Entry indices(Generator &g, ArrayRef<int64_t> shape) {
   return g.like(g.ints(shape));
 }
 
-/// Indices that lie in a table of `rows`: positions, whose padding may not, or
+/// Indices that are in a table of `rows`: positions, whose padding may not, or
 /// the data's, clamped.
 Value checked(Generator &g, Value at, int64_t rows) {
   auto type = cast<RankedTensorType>(at.getType());

@@ -43,7 +43,7 @@ struct Windows {
       int64_t room = size + low.back() + high.back() - reach;
       fits &= room >= 0;
       output.push_back(room / stride + 1);
-      // A window with gaps may lie between the elements.
+      // A window with gaps may be between the elements.
       for (int64_t at = 0; ofPool && fits && at < output.back(); ++at) {
         int64_t first = at * stride - low.back();
         bool touches = false;

@@ -384,7 +384,8 @@ void Generator::shardPorts() {
     bool asked = random.chance(port.isResult ? 2 : 3, 4);
     if (!port.name().empty())
       sharding = byName.insert({port.name(), sharding}).first->second;
-    // One tensor in memory is split in one way, also where addends are asked.
+    // One tensor in memory is split in one way, also where partial sums are
+    // asked.
     if (asked || (style.compiled && port.role() == nn::Role::State))
       setAttr(port, dist::kShardingAttrName, sharding);
   }

@@ -59,7 +59,7 @@ struct Mesh {
 Mesh randomMesh(Random &random, mlir::MLIRContext *context);
 
 /// A sharding of a tensor; `mayBePartial` where the value may be given in
-/// addends or candidates.
+/// partial sums or candidates.
 dist::ShardingAttr randomSharding(Random &random, const Mesh &mesh,
                                   mlir::RankedTensorType type,
                                   bool mayBePartial);

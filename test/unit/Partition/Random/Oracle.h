@@ -18,7 +18,7 @@ struct Tolerance {
   bool exact = true;
 };
 
-/// Small integers. Indices lie beyond their tables now and then.
+/// Small integers. Indices are beyond their tables now and then.
 Tensor randomTensor(Random &random, mlir::RankedTensorType type);
 
 /// The results of the program on one device, and their tolerances.

@@ -198,8 +198,9 @@ Runner::~Runner() = default;
 
 namespace {
 
-/// The tiles of `whole`. Unlike shardTensor, addends are spread over all ranks,
-/// and the rank that has the largest candidate differs from element to element.
+/// The tiles of `whole`. Unlike shardTensor, partial sums are spread over all
+/// ranks, and the rank that has the largest candidate differs from element to
+/// element.
 RankTensors randomTiles(const Tensor &whole, MeshAttr mesh,
                         ShardingAttr sharding, uint64_t seed) {
   if (sharding.getPartial().empty())
@@ -207,16 +208,16 @@ RankTensors randomTiles(const Tensor &whole, MeshAttr mesh,
   ShardingAttr split = ShardingAttr::get(
       sharding.getContext(), sharding.getMesh(), sharding.getDims());
   int64_t ways = axesSize(mesh, sharding.getPartial());
-  SmallVector<Tensor> addends(ways, whole);
+  SmallVector<Tensor> terms(ways, whole);
   for (int64_t at = 0; at < whole.size(); ++at) {
     Random random(Random::mix(seed + at));
     int64_t holder = random.below(ways);
     int64_t rest = 0;
     auto change = [&](int64_t index, int64_t by) {
       if (whole.isFloat())
-        addends[index].floats[at] += by;
+        terms[index].floats[at] += by;
       else
-        addends[index].ints[at] += by;
+        terms[index].ints[at] += by;
     };
     for (int64_t index = 0; index < ways; ++index) {
       int64_t part = random.between(-5, 5);
@@ -242,7 +243,7 @@ RankTensors randomTiles(const Tensor &whole, MeshAttr mesh,
   }
   RankTensors tiles(mesh.getNumRanks());
   for (int64_t index = 0; index < ways; ++index) {
-    RankTensors some = shardTensor(addends[index], mesh, split);
+    RankTensors some = shardTensor(terms[index], mesh, split);
     for (auto [rank, tile] : llvm::enumerate(some))
       if (groupIndex(mesh, sharding.getPartial(), rank) == index)
         tiles[rank] = std::move(tile);

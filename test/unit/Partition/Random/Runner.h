@@ -17,9 +17,9 @@ struct Outcome {
     Passed,
     BadProgram,  // not valid, or not to be interpreted: the generator's mistake
     Refused,     // a pass of the pipeline failed
-    Unproven,    // dist-verify-variance refused the local program
+    Unproven,    // dist-verify-variance refused the per-rank program
     NotHonoured, // a sharding that was asked for is not there
-    RunFailed,   // the local program cannot be interpreted
+    RunFailed,   // the per-rank program cannot be interpreted
     ReplicaDiffers, // copies of one element are not equal to the bit
     WrongResult,
     // Of compiled programs:
@@ -66,7 +66,7 @@ protected:
                            uint64_t seed) {
     return {};
   }
-  /// Whether the local program is interpreted.
+  /// Whether the per-rank program is interpreted.
   bool interprets = true;
   std::string diagnostics;
 

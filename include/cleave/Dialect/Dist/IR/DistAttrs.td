@@ -66,14 +66,14 @@ def Dist_DimShardingAttr : Dist_Attr<"DimSharding", "dim"> {
 }
 
 def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
-  let summary = "How one tensor lies on a mesh";
+  let summary = "How one tensor is placed on a mesh";
   let description = [{
     ```mlir
     #dist.sharding<@m, [{"x", "y":(1)2, ?}, {} ], partial = sum{"z"},
                    replicated = {"w"}, priority = 1>
     ```
     One entry for each dimension; then, each optional: the axes over which the
-    ranks hold addends (or candidates of a maximum or minimum) of the value; the
+    ranks hold partial sums (or candidates of a maximum or minimum) of the value; the
     axes over which it must stay whole; the priority (0 first) of propagation.
     An axis not named anywhere is one over which the value is replicated.
 

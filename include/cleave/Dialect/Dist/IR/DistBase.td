@@ -16,7 +16,7 @@ def Dist_Dialect : Dialect {
   let cppNamespace = "::cleave::dist";
   let summary = "Meshes, shardings, constraints and collectives";
   let description = [{
-    Names where the parts of a tensor lie on a mesh of ranks. It knows nothing
+    Names where the parts of a tensor are on a mesh of ranks. It knows nothing
     of models, layers or optimizers.
 
     In the *global phase* values have their logical shapes; `dist.sharding`
@@ -26,7 +26,7 @@ def Dist_Dialect : Dialect {
 
     A dimension of N elements split n ways has tiles of ceil(N / n) elements on
     every rank. Rank i of the group holds the elements from i * tile on; what
-    lies past N is padding, and its content is undefined (it may be NaN). Every
+    is past N is padding, and its content is undefined (it may be NaN). Every
     reader that reduces over a padded dimension masks it.
   }];
   let useDefaultAttributePrinterParser = 1;

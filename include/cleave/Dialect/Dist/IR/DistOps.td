@@ -48,7 +48,7 @@ def Dist_ConstrainOp : Dist_Op<"constrain", [Pure, SameOperandsAndResultType,
   let description = [{
     The identity. In the global phase it says that the result has the sharding
     given; propagation spreads it and partitioning turns it into a reshard
-    where the operand lies otherwise. `purpose` says what that reshard is for;
+    where the operand is placed otherwise. `purpose` says what that reshard is for;
     without it the purpose is that of the value.
 
     ```mlir
@@ -198,7 +198,7 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
     The first dimension counts the ranks of the group, the second rows. Rank i
     sends rank j the first sent[j] rows of its block j, which become the first
     rows of block i there: received[i] of them, as rank j knows already. What the
-    result holds behind those is undefined, and must not be read. `expect` is the
+    result holds after those is undefined, and must not be read. `expect` is the
     number of rows that a rank is reckoned to have for all, itself included, alike
     for each; where ranks differ, one number for each position on the axes `by`.
     With `home` those rows come back: a rank sends each other one the rows that it
@@ -314,7 +314,7 @@ def Dist_WindowOp : Dist_CollectiveOp<"window"> {
     i = 0, 1, ... up to the size of the result; indices outside the dimension
     give zeros. Windows may overlap, run backwards (`stride` < 0), or be the same
     on all ranks (`step` = 0). So slices, pads, concatenations and reversals
-    move what lies on another rank and nothing else, and convolutions get their
+    move what is on another rank and nothing else, and convolutions get their
     neighbours' rows. `whole` is how many elements that dimension has of which
     the ranks' tiles are computed from the windows: the result's own, or the one
     of a convolution that reads it.
@@ -379,9 +379,9 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
     Brings a tensor from one sharding to another at once: a rank receives each
     box of its target tile from a rank that holds it, and sends what it holds to
     those that need it; what several ranks hold they send in equal parts. Where
-    the ranks hold addends (`from` is partial over some of `axes`) the boxes are
+    the ranks hold partial sums (`from` is partial over some of `axes`) the boxes are
     reduced. Where `to` is partial over some of `axes`, every element (of every
-    addend, if the ranks hold some) goes to one addend, to that of which most ranks
+    partial sum, if the ranks hold some) goes to one partial sum, to that of which most ranks
     hold it, and is zero in the others. Elements that a rank holds already are not
     sent, and padding never is, so tiles need not nest, nor need axes divide
     dimensions.

@@ -39,7 +39,7 @@ def Dist_SliceOp : Dist_RankOp<"slice"> {
 }
 
 def Dist_KeepFirstOp : Dist_RankOp<"keep_first", [SameOperandsAndResultType]> {
-  let summary = "Turns a value that all ranks hold into addends of it";
+  let summary = "Turns a value that all ranks hold into partial sums of it";
   let description = [{
     The first rank of each group keeps the value, the others get zeros, so that
     a later sum over the axes counts it once. No communication.

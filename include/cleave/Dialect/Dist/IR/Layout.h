@@ -32,10 +32,10 @@ inline bool contains(AxisSet set, Axis axis) { return set >> axis & 1; }
 /// The members of a set in ascending order.
 Axes listOf(AxisSet set);
 
-/// Where the elements of one tensor lie. Equality is equality of placement.
+/// Where the elements of one tensor are. Equality is equality of placement.
 struct Layout {
   llvm::SmallVector<Axes, 4> dims;
-  /// The axes over which ranks hold addends (or candidates) of the value.
+  /// The axes over which ranks hold partial sums (or candidates) of the value.
   AxisSet partial = 0;
   ReduceKind kind = ReduceKind::Sum;
 

@@ -47,10 +47,10 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
     q_positions[i]; with `window` = w, only where |q_positions[i] - k_positions[j]|
     < w. Positions ([s] or [b, s], and [t] or [b, t]) default to the index in the
     tensor, and must be given where the sequence is split. With segments (of the
-    same shapes: the documents that lie packed in a row), a query sees the keys of
+    same shapes: the documents that are packed in a row), a query sees the keys of
     its own segment alone. Keys with `key_mask` ([b, t]) false are never seen.
     With `softcap` = c > 0 a scaled score x becomes c tanh(x / c). `bias`
-    ([b|1, n|1, g|1, s, t]) is added behind that. A query that sees no key gives
+    ([b|1, n|1, g|1, s, t]) is added after that. A query that sees no key gives
     zeros and lse = -inf. A size of 1 in `bias` repeats.
 
     With `dropout(keys, q_index, k_index) p = x`, weights of the softmax are dropped at

@@ -107,7 +107,7 @@ def NN_PoolOp : NN_Op<"pool", [Pure]> {
   let summary = "Largest element, or sum, of windows over the spatial dimensions";
   let description = [{
     y[n, c, o] = max or sum over k below `window` of
-    x[n, c, o * stride + k * dilation - low]; what lies outside the input does not count.
+    x[n, c, o * stride + k * dilation - low]; what is outside the input does not count.
     An average is a sum divided by the number of elements, which is spelled as
     such.
 

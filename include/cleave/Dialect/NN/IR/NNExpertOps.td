@@ -12,8 +12,8 @@ def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input",
   let description = [{
     result[r, :] = input[r, :] x matrices[ids[r], :, :], where r runs over all
     dimensions of `ids`: the slots of the tokens of a layer of experts, [b, s, k]
-    for k experts a token. A row whose id lies outside [0, e) gives zeros, so
-    matrices that lie split are used by shifted ids and one sum, and an id of -1 is a
+    for k experts a token. A row whose id is outside [0, e) gives zeros, so
+    matrices that are sharded are used by shifted ids and one sum, and an id of -1 is a
     slot that is dropped. Only chosen rows are multiplied.
 
         input [r..., k]   matrices [e, k, n], with `transposed` [e, n, k]
@@ -73,14 +73,14 @@ def NN_PositionInExpertOp : NN_Op<"position_in_expert", [Pure, AttrSizedOperandS
 
         ids, result [b, s, k], or [b, s] of one slot each     positions [s] or [b, s]
 
-    With `behind`, samples stand in a row, too: `loads` [n, e] says how many slots of
+    With `after`, samples stand in a row, too: `loads` [n, e] says how many slots of
     each of n samples have chosen each expert, `samples` [b] which of them these are,
     and loads[m, id] is added for every m < samples[b]. An id outside [0, experts) is
     that of a slot that chooses none: it gives 0 and counts for nothing.
 
     ```mlir
     %1 = nn.position_in_expert %ids, %positions experts = 4 : (tensor<2x5x3xi64>, tensor<5xi64>) -> tensor<2x5x3xi64>
-    %2 = nn.position_in_expert %ids, %positions behind(%loads, %samples) experts = 4
+    %2 = nn.position_in_expert %ids, %positions after(%loads, %samples) experts = 4
       : (tensor<2x5x3xi64>, tensor<5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> tensor<2x5x3xi64>
     ```
 
@@ -92,7 +92,7 @@ def NN_PositionInExpertOp : NN_Op<"position_in_expert", [Pure, AttrSizedOperandS
                        Optional<NN_IndexTensor>:$samples, ConfinedAttr<I64Attr, [IntPositive]>:$experts);
   let results = (outs NN_IndexTensor:$result);
   let assemblyFormat = [{
-    $ids `,` $positions (`behind` `(` $loads^ `,` $samples `)`)? `experts` `=` $experts attr-dict
+    $ids `,` $positions (`after` `(` $loads^ `,` $samples `)`)? `experts` `=` $experts attr-dict
     `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;

@@ -29,7 +29,7 @@ def NN_GatherOp : NN_Op<"gather", [Pure, InferTypeOpAdaptor]> {
 }
 
 def NN_CheckIndexOp : NN_Op<"check_index", [Pure, SameOperandsAndResultType]> {
-  let summary = "Indices, which must lie in a table";
+  let summary = "Indices, which must be in a table";
   let description = [{
     The result is the operand. A run in which an element is below 0, or not
     below `rows`, fails and names the operation, the element and `rows`; of a
@@ -51,7 +51,7 @@ def NN_ScatterAddOp : NN_Op<"scatter_add", [Pure, AllElementTypesMatch<["updates
   let description = [{
     The transpose of `nn.gather`: the result has the table's shape. Updates at
     one index are added in row-major order of the indices; an update whose index
-    lies outside the table is dropped.
+    is outside the table is dropped.
 
     ```mlir
     %1 = nn.scatter_add %ids, %rows dim = 0 : tensor<2x5xi64>, tensor<2x5x3xf32> -> tensor<7x3xf32>

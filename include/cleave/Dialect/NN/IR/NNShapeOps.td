@@ -73,7 +73,7 @@ def NN_SliceOp : NN_Op<"slice", [Pure, InferTypeOpAdaptor]> {
 
     Constraints:
     - (S1) One offset, size and stride per dimension; strides are not 0.
-    - (S2) The box lies inside the input. A negative stride reverses.
+    - (S2) The box is inside the input. A negative stride reverses.
   }];
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$offsets,
                        DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides);

@@ -93,7 +93,7 @@ def NN_DropoutOp : NN_Op<"dropout", [Pure, AllTypesMatch<["input", "result"]>]> 
 def NN_SaveOp : NN_Op<"save", [Pure, SameOperandsAndResultType]> {
   let summary = "Marks a value that crosses from the forward to the backward pass";
   let description = [{
-    The identity. Which residuals stay in memory, are computed again, gathered
+    The identity. Which residuals stay in memory, are recomputed, gathered
     again or moved away is decided on these marks, when local sizes are known.
 
     ```mlir

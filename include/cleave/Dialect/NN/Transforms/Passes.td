@@ -192,7 +192,7 @@ def LimitChoicesPass : Pass<"nn-limit-choices", "::mlir::func::FuncOp"> {
     of all b sequences, in the order of samples, positions, slots (Fedus et al., 2021).
     What is beyond chooses no expert: its id becomes -1 for `nn.grouped_dot` and for what
     reads biases of experts; weights, and losses of routers, stay as the router gave
-    them. A sequence is a sample, whichever rank it lies on, so that what is dropped
+    them. A sequence is a sample, whichever rank it is on, so that what is dropped
     depends on no mesh.
 
     Choices are [samples, positions, slots], or [samples, positions] of one expert for

@@ -90,7 +90,7 @@ def Pipe_SumStagesOp : Pipe_Op<"sum_stages", [MemoryEffects<[MemWrite]>, InferTy
     stages the squares of their gradients, the loss and its weight.
 
     Since the others wait for it, it is neither removed where its results are not
-    read nor merged with another. Operands are whole: addends are summed
+    read nor merged with another. Operands are whole: partial sums are summed
     within the stage first, since another stage could have made another choice. The
     stages are different programs, so one of them alone cannot be
     evaluated; the interpreter takes it as the identity in a program of one

@@ -25,14 +25,14 @@ namespace cleave::rt {
 void encodeExchange(const program::Exchange &exchange,
                     llvm::SmallVectorImpl<int64_t> &into);
 
-/// Result `result` may lie where operand `operand` does; with `required` it
+/// Result `result` may be where operand `operand` does; with `required` it
 /// must.
 struct Reuse {
   unsigned result = 0, operand = 0;
   bool required = false;
 };
 
-/// A result that lies inside an operand: `offset` elements from its start plus
+/// A result that is inside an operand: `offset` elements from its start plus
 /// the sum of its terms: quadruples (axis, pre, size, elements), so many
 /// elements times the rank's index on that part of a mesh axis. `reach`
 /// elements of the operand's buffer are touched at most.

@@ -1,4 +1,4 @@
-// The rt dialect: the host program of one rank, a flat list of commands.
+// The rt dialect: the host program of each rank, a flat list of commands.
 
 #ifndef CLEAVE_DIALECT_RT_IR_RTDIALECT_TD
 #define CLEAVE_DIALECT_RT_IR_RTDIALECT_TD

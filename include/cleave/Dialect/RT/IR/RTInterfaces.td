@@ -14,7 +14,7 @@ def RT_CommandOpInterface : OpInterface<"CommandOpInterface"> {
         does so where the operand is not read afterwards.
       }],
       "::llvm::SmallVector<::cleave::rt::Reuse>", "getReuse", (ins), "", "return {};">,
-    InterfaceMethod<"The operand in whose memory the result lies, if the command moves no data.",
+    InterfaceMethod<"The operand in whose memory the result is, if the command moves no data.",
       "::std::optional<::cleave::rt::Alias>", "getAlias", (ins "unsigned":$result), "",
       "return std::nullopt;">,
     InterfaceMethod<"The result that is scratch memory, if there is one.",

@@ -11,7 +11,7 @@ def RT_LaunchOp : RT_Command<"launch", ["getReuse"], [DeclareOpInterfaceMethods<
     Calls `kernel` on pieces of the rows [0, extent), none smaller than `grain`
     but the last, perhaps from several threads. The kernel's arguments are the
     operands, then the results. `inplace` lists pairs (result, operand): the
-    result may lie where the operand does.
+    result may be where the operand does.
 
     ```mlir
     %1 = rt.launch @kernel_0(%0) extent = 4 grain = 1 inplace = [0, 0] : (tensor<4x6xf32>) -> tensor<4x6xf32>
@@ -43,10 +43,10 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
     result): an all-gather takes [outer, inner] to [outer, N, inner], a
     reduce-scatter back, an all-to-all [outer, N, inner] to [outer', N, inner'].
     An exchange has the elements of its two tiles as `inner` and `inner'`, and
-    `exchanges` says for each operand how the whole tensor lies: its rank and
+    `exchanges` says for each operand how the whole tensor is placed: its rank and
     shape; before, for each dimension, a count and so many triples (axis, pre,
     size); after, the same; a count and triples of the axes that are reduced; the
-    same of those over which the result has addends; the number of rounds.
+    same of those over which the result has partial sums; the number of rounds.
     An all_to_all_v takes [N, outer, inner] to the same, `outer` rows for each member,
     of which `counts` say how many go to each and come from each. `expected`, `by` (triples
     as in `group`) and `home` say how many are reckoned to, as in `dist.all_to_all_v`.
@@ -151,7 +151,7 @@ def RT_PositionInExpertOp : RT_Command<"position_in_expert", [], [AttrSizedOpera
                        Optional<RT_IndexTensor>:$samples, ConfinedAttr<I64Attr, [IntPositive]>:$experts);
   let results = (outs RT_IndexTensor:$result, RT_IndexTensor:$scratch);
   let assemblyFormat = [{
-    $ids `,` $positions (`behind` `(` $loads^ `,` $samples `)`)? `experts` `=` $experts attr-dict
+    $ids `,` $positions (`after` `(` $loads^ `,` $samples `)`)? `experts` `=` $experts attr-dict
     `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
@@ -160,7 +160,7 @@ def RT_PositionInExpertOp : RT_Command<"position_in_expert", [], [AttrSizedOpera
 def RT_ConditionOp : RT_Command<"condition", []> {
   let summary = "Says when commands of a number need to run";
   let description = [{
-    No command: those behind it with `nn.when` = `number` run only if the flag is set.
+    No command: those after it with `nn.when` = `number` run only if the flag is set.
 
     ```mlir
     rt.condition %0 number = 3 : tensor<1xi1>
@@ -243,7 +243,7 @@ def RT_FillOp : RT_Command<"fill", []> {
 def RT_AliasOp : RT_Command<"alias", ["getAlias"]> {
   let summary = "Contiguous elements of a buffer under another shape";
   let description = [{
-    No command: the result lies inside the source's memory, `offset` elements
+    No command: the result is inside the source's memory, `offset` elements
     from its start, plus those of `axis_terms` (see rt.copy). `reach` is where the
     last rank's part ends, in elements; the source's buffer is made that large
     (tiles of a padded dimension end past it).

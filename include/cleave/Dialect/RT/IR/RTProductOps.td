@@ -17,7 +17,7 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
 
     Only programs for CUDA devices have these: with `derivative_at`, in C's view,
     C = alpha * A B * activation'(derivative_at), the cotangent of what gelu was
-    taken of. `sums_of` says of which operand the sums along k are a result behind
+    taken of. `sums_of` says of which operand the sums along k are a result after
     C, in C's element type: of each row of A, or column of B. Where that operand is a
     cotangent and C the gradient of weights, they are the gradient of a bias.
 
@@ -219,7 +219,7 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
 def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
   let summary = "Cotangents of query, key and value of `rt.attention`";
   let description = [{
-    `into` says in which of the results dq, dk and dv lie: one each ([0, 1, 2]),
+    `into` says in which of the results dq, dk and dv are: one each ([0, 1, 2]),
     or pieces of one buffer ([0, 0, 0]), as their views say. The pieces cover the
     buffer. Scratch memory may follow.
 
