@@ -63,14 +63,15 @@ class Layers(unittest.TestCase):
                 self.assertEqual(code, 0, output)
 
     def test_link_lists_are_compared(self):
-        for links, words in [
-            ("cleavePartition", ""),
-            ("", "cleaveStage includes headers of cleavePartition"),
-            ("cleavePartition cleaveCost", "cleaveStage has cleaveCost under LINK"),
+        for name, links, words in [
+            ("cleaveCompiler", "cleavePartition", ""),
+            ("cleaveCompiler", "", "cleaveCompiler includes headers of cleavePartition"),
+            ("cleaveCompiler", "cleavePartition cleaveCost", "cleaveCompiler has cleaveCost under LINK"),
+            ("cleaveDriver", "cleavePartition", "cleaveDriver is not called as its folder is: cleaveCompiler"),
         ]:
             with self.subTest(links=links), tempfile.TemporaryDirectory() as root:
                 for folder, text in [
-                    ("lib/Compiler", f"cleave_add_library(cleaveStage A.cpp\n  LINK {links})"),
+                    ("lib/Compiler", f"cleave_add_library({name} A.cpp\n  LINK {links})"),
                     ("lib/Partition", "cleave_add_library(cleavePartition B.cpp)"),
                     ("lib/Cost", "cleave_add_library(cleaveCost C.cpp)"),
                 ]:

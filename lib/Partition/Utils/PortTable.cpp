@@ -1,4 +1,4 @@
-//===- Boundary.cpp - the table of names at function boundaries -----------===//
+//===- PortTable.cpp - the table of names at function boundaries ----------===//
 
 #include "cleave/Partition/Utils/PortTable.h"
 

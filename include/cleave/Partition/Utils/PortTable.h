@@ -1,4 +1,4 @@
-//===- Boundary.h - the table of names at function boundaries ---*- C++ -*-===//
+//===- PortTable.h - the table of names at function boundaries --*- C++ -*-===//
 //
 // Arguments and results carry a name and a role. The same name and role is the
 // same tensor in every function, so it has one type and one sharding; a
