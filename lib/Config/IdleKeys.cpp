@@ -31,6 +31,10 @@ std::vector<std::string> cleave::idleKeys(const LoadedConfig &loaded,
     warn("parallel.pipeline.table does nothing: parallel.pipeline.schedule is "
          "\"" +
          pipeline.schedule + "\", not \"custom\"");
+  const ExpertParallelConfig &expert = config.parallel.expert;
+  if (isSet("parallel.expert.capacity_scope", expert.capacity == 0))
+    warn("parallel.expert.capacity_scope does nothing: "
+         "parallel.expert.capacity is 0, so that experts take all slots");
   if (isSet("train.warmup_steps",
             config.train.warmupSteps >= config.train.steps &&
                 loaded.origins.count("train.steps")))

@@ -5,6 +5,7 @@
 #include "blas_layout.h"
 #include "epilogue.h"
 #include "error.h"
+#include "products.h"
 
 #include <algorithm>
 #include <memory>

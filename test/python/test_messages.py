@@ -270,6 +270,8 @@ class Messages(unittest.TestCase):
         ):
             self.assertRegex(self.says(0, "explain", *self.model, "--set", f"{key}={value}"),
                              rf"\Acleave: warning: {key} does nothing: {said} \(mesh.pipeline=N makes one\)\n\Z")
+        self.assertRegex(self.says(0, "explain", *self.model, "--set", "parallel.expert.capacity_scope=microbatch"),
+                         r"\Acleave: warning: parallel.expert.capacity_scope does nothing: parallel.expert.capacity is 0")
         self.assertRegex(self.says(0, "explain", *self.model, *self.keys(train__steps=5, train__warmup_steps=5)),
                          r"\Acleave: warning: train.warmup_steps = 5 of train.steps = 5: the learning rate only rises")
         self.assertEqual(self.says(0, "explain", *self.model, *self.keys(train__steps=6, train__warmup_steps=5)), "")

@@ -3,7 +3,11 @@
 #include "backend.h"
 
 #include "cleave/workspace.h"
+#include "cpu/attention.h"
+#include "cpu/gemm.h"
+#include "cpu/grouped.h"
 #include "cpu/parallel.h"
+#include "cpu/position_in_expert.h"
 #include "loaded_program.h"
 #include "memory.h"
 #include "positions.h"
