@@ -81,39 +81,42 @@ Cutter::build(ArrayRef<std::string> names,
   return functions;
 }
 
-func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
-  Block &block = func.getBody().front();
-  SmallVector<Operation *> ops;
-  for (Operation &op : block.without_terminator())
-    if (partOf.lookup(&op) == part)
-      ops.push_back(&op);
-  // Results: those of the part, and other values that later parts read.
-  SmallVector<Value> values;
-  SmallVector<DictionaryAttr> valueAttrs;
-  auto attrsOf = [&](const Kept &entry) {
-    return entry.attrs.getDictionary(func.getContext());
-  };
+DictionaryAttr Cutter::attrsOf(const Kept &entry) {
+  return entry.attrs.getDictionary(func.getContext());
+}
+
+/// Whether later parts read this result of the part by the same name and role.
+bool Cutter::isKeptAs(const ResultPort &result, unsigned part) {
+  auto entry = kept.find(result.value);
+  return entry != kept.end() && entry->second.first == int(part) &&
+         nameOf(attrsOf(entry->second)) == nameOf(result.attrs) &&
+         roleOf(attrsOf(entry->second)) == roleOf(result.attrs);
+}
+
+/// Results: those of the part, and other values that later parts read.
+std::vector<ResultPort> Cutter::resultsOf(unsigned part) {
+  std::vector<ResultPort> found;
   llvm::DenseSet<Value> returned;
-  for (const ResultPort &result : results[part]) {
-    auto entry = kept.find(result.value);
-    bool isSame = entry != kept.end() && entry->second.first == int(part) &&
-                  nameOf(attrsOf(entry->second)) == nameOf(result.attrs) &&
-                  roleOf(attrsOf(entry->second)) == roleOf(result.attrs);
-    values.push_back(result.value);
-    valueAttrs.push_back(isSame ? attrsOf(entry->second) : result.attrs);
-    if (isSame)
+  for (const ResultPort &result : results[part])
+    if (isKeptAs(result, part)) {
+      found.push_back({result.value, attrsOf(kept.find(result.value)->second)});
       returned.insert(result.value);
-  }
+    } else {
+      found.push_back(result);
+    }
   for (auto &[value, entry] : kept)
     if (entry.first == int(part) && entry.last > int(part) &&
-        !returned.contains(value)) {
-      values.push_back(value);
-      valueAttrs.push_back(attrsOf(entry));
-    }
-  if (values.empty() && !isKept)
-    return {};
+        !returned.contains(value))
+      found.push_back({value, attrsOf(entry)});
+  return found;
+}
 
-  llvm::SetVector<Value> inputs, free;
+/// Adds what the part reads: values of earlier parts, and `free` ones, which it
+/// recomputes.
+void Cutter::collectInputs(unsigned part, ArrayRef<Operation *> ops,
+                           ArrayRef<ResultPort> results,
+                           llvm::SetVector<Value> &inputs,
+                           llvm::SetVector<Value> &free) {
   auto need = [&](Value value) {
     if (isFree(value))
       free.insert(value);
@@ -123,8 +126,20 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
   };
   for (Operation *op : ops)
     forOperands(op, need);
-  for (Value value : values)
-    need(value);
+  for (const ResultPort &result : results)
+    need(result.value);
+}
+
+func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
+  std::vector<ResultPort> returned = resultsOf(part);
+  if (returned.empty() && !isKept)
+    return {};
+  SmallVector<Operation *> ops;
+  for (Operation &op : func.getBody().front().without_terminator())
+    if (partOf.lookup(&op) == part)
+      ops.push_back(&op);
+  llvm::SetVector<Value> inputs, free;
+  collectInputs(part, ops, returned, inputs, free);
   // Arguments in the order of the function.
   SmallVector<Value> arguments;
   SmallVector<DictionaryAttr> argumentAttrs;
@@ -133,12 +148,27 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
       arguments.push_back(value);
       argumentAttrs.push_back(attrsOf(entry));
     }
+  SmallVector<Value> values;
+  SmallVector<DictionaryAttr> resultAttrs;
+  for (const ResultPort &result : returned) {
+    values.push_back(result.value);
+    resultAttrs.push_back(result.attrs);
+  }
+  func::FuncOp created =
+      createFunction(name, arguments, values, free.getArrayRef(), ops);
+  created.setAllArgAttrs(argumentAttrs);
+  created.setAllResultAttrs(resultAttrs);
+  return created;
+}
 
+/// A function with copies of `free` values and of `ops`.
+func::FuncOp Cutter::createFunction(StringRef name, ValueRange arguments,
+                                    ValueRange results, ValueRange free,
+                                    ArrayRef<Operation *> ops) {
   OpBuilder b(func);
-  auto created =
-      func::FuncOp::create(b, func.getLoc(), name,
-                           b.getFunctionType(TypeRange(ValueRange(arguments)),
-                                             TypeRange(ValueRange(values))));
+  auto created = func::FuncOp::create(
+      b, func.getLoc(), name,
+      b.getFunctionType(TypeRange(arguments), TypeRange(results)));
   Block *body = created.addEntryBlock();
   IRMapping mapping;
   for (auto [from, to] : llvm::zip(arguments, body->getArguments())) {
@@ -155,10 +185,8 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
         op->getNumResults() == 0)
       b.clone(*op, mapping);
   SmallVector<Value> mapped;
-  for (Value value : values)
+  for (Value value : results)
     mapped.push_back(mapping.lookup(value));
   func::ReturnOp::create(b, func.getLoc(), mapped);
-  created.setAllArgAttrs(argumentAttrs);
-  created.setAllResultAttrs(valueAttrs);
   return created;
 }

@@ -7,6 +7,7 @@
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 #include <string>
 #include <vector>
@@ -61,6 +62,18 @@ public:
   static bool isFree(mlir::Value value);
 
 private:
+  mlir::DictionaryAttr attrsOf(const Kept &entry);
+  bool isKeptAs(const ResultPort &result, unsigned part);
+  std::vector<ResultPort> resultsOf(unsigned part);
+  void collectInputs(unsigned part, llvm::ArrayRef<mlir::Operation *> ops,
+                     llvm::ArrayRef<ResultPort> results,
+                     llvm::SetVector<mlir::Value> &inputs,
+                     llvm::SetVector<mlir::Value> &free);
+  mlir::func::FuncOp createFunction(llvm::StringRef name,
+                                    mlir::ValueRange arguments,
+                                    mlir::ValueRange results,
+                                    mlir::ValueRange free,
+                                    llvm::ArrayRef<mlir::Operation *> ops);
   mlir::func::FuncOp buildPart(unsigned part, llvm::StringRef name,
                                bool isKept);
   void forOperands(mlir::Operation *op,

@@ -31,6 +31,17 @@ StringRef actions::nameOfPart(unsigned part, bool weightsApart) {
   return part == Weight ? "W" : weightsApart ? "I" : "B";
 }
 
+pipe::SlotAttr actions::slotAttr(MLIRContext *context, const Twine &text) {
+  return pipe::SlotAttr::get(context, StringAttr::get(context, text));
+}
+
+DictionaryAttr actions::residualAttrs(MLIRContext *context, const Twine &name,
+                                      StringRef slot) {
+  NamedAttrList attrs(nn::portAttrs(context, name, Role::Residual));
+  attrs.set(pipe::kSlotAttr, slotAttr(context, slot));
+  return attrs.getDictionary(context);
+}
+
 DenseMap<Operation *, unsigned> actions::partsOf(func::FuncOp func,
                                                  bool weightsApart) {
   Block &block = func.getBody().front();

@@ -4,6 +4,7 @@
 #define CLEAVE_LIB_ACTIONS_PORTS_H
 
 #include "cleave/Dialect/NN/IR/Ports.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
@@ -32,6 +33,13 @@ unsigned partOfResult(std::optional<Role> role, bool weightsApart);
 
 /// "F", "I", "W", or "B".
 llvm::StringRef nameOfPart(unsigned part, bool weightsApart);
+
+pipe::SlotAttr slotAttr(mlir::MLIRContext *context, const llvm::Twine &text);
+
+/// Attributes of a value that one action saves for another.
+mlir::DictionaryAttr residualAttrs(mlir::MLIRContext *context,
+                                   const llvm::Twine &name,
+                                   llvm::StringRef slot);
 
 } // namespace cleave::actions
 

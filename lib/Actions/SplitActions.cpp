@@ -2,6 +2,7 @@
 // schedule.
 
 #include "Cutter.h"
+#include "SplitUpdate.h"
 #include "cleave/Actions/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -35,7 +36,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
       splitGradients(grad);
     if (auto update = module.lookupSymbol<func::FuncOp>(nn::kUpdateFunc);
         update && !update.isExternal())
-      splitUpdate(update);
+      splitUpdate(update, chained);
     for (StringRef name : {nn::kLossFunc, nn::kForwardFunc})
       if (auto func = module.lookupSymbol<func::FuncOp>(name))
         keepActivations(func);
@@ -49,14 +50,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   }
 
   pipe::SlotAttr slotAttr(const Twine &value) {
-    return pipe::SlotAttr::get(&getContext(), text(value));
-  }
-
-  /// Attributes of a value that one action saves for another.
-  DictionaryAttr residual(const Twine &name, StringRef slot) {
-    NamedAttrList attrs(nn::portAttrs(&getContext(), name, Role::Residual));
-    attrs.set(pipe::kSlotAttr, slotAttr(slot));
-    return attrs.getDictionary(&getContext());
+    return actions::slotAttr(&getContext(), value);
   }
 
   //===--------------------------------------------------------------------===//
@@ -166,7 +160,8 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
       types.push_back(input.getType());
       DictionaryAttr attrs = func.getArgAttrDict(input.getArgNumber());
       argumentAttrs.push_back(attrs);
-      resultAttrs.push_back(residual(nameOf(attrs) + ".stored", "store"));
+      resultAttrs.push_back(
+          residualAttrs(&getContext(), nameOf(attrs) + ".stored", "store"));
     }
     auto load = func::FuncOp::create(b, func.getLoc(), "load",
                                      b.getFunctionType(types, types));
@@ -175,110 +170,6 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     func::ReturnOp::create(b, func.getLoc(), body->getArguments());
     load.setAllArgAttrs(argumentAttrs);
     load.setAllResultAttrs(resultAttrs);
-  }
-
-  //===--------------------------------------------------------------------===//
-  // @update
-  //===--------------------------------------------------------------------===//
-
-  void splitUpdate(func::FuncOp func) {
-    Block &block = func.getBody().front();
-    DenseMap<Operation *, unsigned> level, parts;
-    unsigned deepest = 0, ofSome = 0;
-    SmallVector<pipe::SumStagesOp> sums;
-    for (Operation &op : block.without_terminator()) {
-      unsigned &own = level[&op];
-      for (Value operand : op.getOperands())
-        if (Operation *def = operand.getDefiningOp())
-          own = std::max(own, level.lookup(def) + isa<pipe::SumStagesOp>(def));
-      if (auto sum = dyn_cast<pipe::SumStagesOp>(op)) {
-        // Sums over some stages precede sums over all, even if independent,
-        // because they may depend on each other in another stage.
-        if (sum.getStagesAttr())
-          ofSome = std::max(ofSome, own + 1);
-        else
-          own = std::max(own, ofSome);
-        sums.push_back(sum);
-        deepest = std::max(deepest, own + 1);
-      }
-    }
-    // An operation is in the latest part that its readers allow, so that fewer
-    // values are stored between the parts.
-    for (Operation &op : llvm::reverse(block.without_terminator())) {
-      unsigned part = deepest;
-      if (isa<pipe::SumStagesOp>(op))
-        part = level[&op];
-      else
-        for (Operation *user : op.getUsers())
-          part = std::min(
-              part, isa<func::ReturnOp>(user)
-                        ? deepest
-                        : parts.lookup(block.findAncestorOpInBlock(*user)));
-      parts[&op] = part;
-    }
-    // The result of a sum becomes an argument.
-    std::vector<SmallVector<Attribute>> listed(deepest + 1);
-    std::vector<SmallVector<DictionaryAttr>> arguments;
-    Builder b(&getContext());
-    auto port = [&](const Twine &name) { return residual(name, kUpdateSlot); };
-    std::vector<std::vector<ResultPort>> operands(deepest + 1);
-    for (auto [index, sum] : llvm::enumerate(sums)) {
-      unsigned part = parts.lookup(sum);
-      for (auto [place, operand] : llvm::enumerate(sum.getInputs())) {
-        std::string name =
-            "sum." + std::to_string(index) + "." + std::to_string(place);
-        Value given = operand;
-        if (chained) { // adds the sum of the rank's earlier stages
-          unsigned before = func.getNumArguments();
-          (void)func.insertArgument(before, operand.getType(),
-                                    port(name + ".before"), sum.getLoc());
-          OpBuilder at(sum);
-          given = arith::AddFOp::create(at, sum.getLoc(), operand,
-                                        func.getArgument(before));
-          parts[given.getDefiningOp()] = part;
-        }
-        // A gradient that is already reduced has a slot.
-        auto reduced = dyn_cast<BlockArgument>(given);
-        DictionaryAttr attrs =
-            reduced ? func.getArgAttrDict(reduced.getArgNumber()) : nullptr;
-        if (pipe::slotOf(attrs) == kReducedSlot)
-          name = nameOf(attrs).str();
-        else
-          operands[part].push_back({given, port(name)});
-        listed[part].push_back(pipe::SumAttr::get(&getContext(), text(name),
-                                                  text(name + ".all"),
-                                                  sum.getStagesAttr()));
-        unsigned argument = func.getNumArguments();
-        (void)func.insertArgument(argument, operand.getType(),
-                                  port(name + ".all"), sum.getLoc());
-        sum.getResult(place).replaceAllUsesWith(func.getArgument(argument));
-      }
-    }
-    for (pipe::SumStagesOp sum : sums) {
-      parts.erase(sum);
-      sum.erase();
-    }
-    Cutter cutter(func, parts, deepest + 1);
-    cutter.results = std::move(operands);
-    Operation *terminator = block.getTerminator();
-    for (auto [index, value] : llvm::enumerate(terminator->getOperands())) {
-      DictionaryAttr attrs = func.getResultAttrDict(index);
-      Operation *def = value.getDefiningOp();
-      bool isTap = roleOf(attrs) == Role::Tap && def;
-      cutter.results[isTap ? parts.lookup(def) : deepest].push_back(
-          {value, attrs});
-    }
-    cutter.analyze("u");
-    for (auto &[value, entry] : cutter.kept)
-      if (!entry.persistent && !entry.attrs.get(pipe::kSlotAttr))
-        entry.attrs.set(pipe::kSlotAttr, slotAttr(kUpdateSlot));
-    std::vector<std::string> names;
-    for (unsigned part = 0; part <= deepest; ++part)
-      names.push_back("update." + std::to_string(part));
-    auto addsUp = [&](unsigned part) { return !listed[part].empty(); };
-    for (auto [built, list] : llvm::zip(cutter.build(names, addsUp), listed))
-      if (built && !list.empty())
-        built->setAttr(pipe::kSumsAttr, b.getArrayAttr(list));
   }
 
   //===--------------------------------------------------------------------===//

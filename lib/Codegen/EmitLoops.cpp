@@ -245,24 +245,7 @@ void Emitter::emitLaneBody(const ColumnLoop &loop, int copies,
 void Emitter::emitScatter() {
   const auto &scatter = plan.scatter;
   Value begin = func.getArgument(2), end = func.getArgument(3);
-  int64_t columns = scatter.columns.count;
-  Type element = scatter.value->type;
-  Value table = addresses[plan.arguments.size()];
-  int64_t rowBytes = columns * element.getIntOrFloatBitWidth() / 8;
-  Value length = arith::MulIOp::create(b, arith::SubIOp::create(b, end, begin),
-                                       constantIndex(rowBytes));
-
-  auto clear = beginFor(constantIndex(0), constantIndex(scatter.before->size),
-                        constantIndex(1), 0, {});
-  Value first =
-      arith::AddIOp::create(b, begin,
-                            arith::MulIOp::create(b, clear.getInductionVar(),
-                                                  constantIndex(scatter.rows)));
-  first = arith::MulIOp::create(b, first, constantIndex(columns));
-  LLVM::MemsetOp::create(b, address(table, first, element),
-                         constantOf(b.getI8Type(), 0), length,
-                         /*isVolatile=*/false);
-  endFor(clear, {});
+  clearRows(begin, end);
 
   auto updates = beginFor(constantIndex(0), constantIndex(scatter.update->size),
                           constantIndex(1), scatter.update->loops, {});
@@ -277,49 +260,78 @@ void Emitter::emitScatter() {
   auto befores = beginFor(constantIndex(0), constantIndex(scatter.before->size),
                           constantIndex(1), scatter.before->loops, {});
   loopValues[scatter.before->loop] = befores.getInductionVar();
-  Value row =
-      arith::AddIOp::create(b, target,
-                            arith::MulIOp::create(b, befores.getInductionVar(),
-                                                  constantIndex(scatter.rows)));
-  row = arith::MulIOp::create(b, row, constantIndex(columns));
-
-  lane = scatter.columns.lane;
-  unsigned alignment = element.getIntOrFloatBitWidth() / 8;
-  auto part = [&](int64_t from, int64_t to, bool masked) {
-    if (from >= to)
-      return;
-    auto loop = beginFor(constantIndex(from), constantIndex(to),
-                         constantIndex(lanes), lane->loops, {});
-    loopValues[lane->loop] = loop.getInductionVar();
-    if (masked) {
-      SmallVector<bool> bits;
-      for (int64_t i = 0; i < lanes; ++i)
-        bits.push_back(from + i < to);
-      mask = arith::ConstantOp::create(
-          b, DenseElementsAttr::get(vectorOf(b.getI1Type()),
-                                    ArrayRef<bool>(bits)));
-    }
-    Value added = emitLanes(scatter.value, 0);
-    Value where = address(
-        table, arith::AddIOp::create(b, row, loop.getInductionVar()), element);
-    VectorType type = vectorOf(element);
-    if (masked) {
-      Value old = LLVM::MaskedLoadOp::create(b, type, where, mask,
-                                             constantOf(type, 0), alignment);
-      Value sum = combine(nn::Combiner::Sum, old, added);
-      LLVM::MaskedStoreOp::create(b, sum, where, mask, alignment);
-    } else {
-      Value old = LLVM::LoadOp::create(b, type, where, alignment);
-      Value sum = combine(nn::Combiner::Sum, old, added);
-      LLVM::StoreOp::create(b, sum, where, alignment);
-    }
-    mask = nullptr;
-    endFor(loop, {});
-  };
-  part(0, columns / lanes * lanes, false);
-  part(columns / lanes * lanes, columns, true);
-  lane = nullptr;
+  addUpdate(tableRow(target, befores.getInductionVar()));
   endFor(befores, {});
   endFor(branch, {});
   endFor(updates, {});
+}
+
+/// The index of the first element of a row.
+Value Emitter::tableRow(Value row, Value before) {
+  const auto &scatter = plan.scatter;
+  Value index = arith::AddIOp::create(
+      b, row, arith::MulIOp::create(b, before, constantIndex(scatter.rows)));
+  return arith::MulIOp::create(b, index, constantIndex(scatter.columns.count));
+}
+
+void Emitter::clearRows(Value begin, Value end) {
+  const auto &scatter = plan.scatter;
+  Type element = scatter.value->type;
+  int64_t rowBytes =
+      scatter.columns.count * element.getIntOrFloatBitWidth() / 8;
+  Value length = arith::MulIOp::create(b, arith::SubIOp::create(b, end, begin),
+                                       constantIndex(rowBytes));
+  auto clear = beginFor(constantIndex(0), constantIndex(scatter.before->size),
+                        constantIndex(1), 0, {});
+  Value first = tableRow(begin, clear.getInductionVar());
+  LLVM::MemsetOp::create(
+      b, address(addresses[plan.arguments.size()], first, element),
+      constantOf(b.getI8Type(), 0), length, /*isVolatile=*/false);
+  endFor(clear, {});
+}
+
+/// Adds the current update to the row that begins at index `row`.
+void Emitter::addUpdate(Value row) {
+  lane = plan.scatter.columns.lane;
+  int64_t columns = plan.scatter.columns.count, whole = columns / lanes * lanes;
+  if (whole > 0)
+    addColumns(row, 0, whole);
+  if (whole < columns)
+    addColumns(row, whole, columns);
+  lane = nullptr;
+}
+
+/// Adds columns [from, to) of the current update: whole vectors, or one masked
+/// one.
+void Emitter::addColumns(Value row, int64_t from, int64_t to) {
+  Type element = plan.scatter.value->type;
+  unsigned alignment = element.getIntOrFloatBitWidth() / 8;
+  auto loop = beginFor(constantIndex(from), constantIndex(to),
+                       constantIndex(lanes), lane->loops, {});
+  loopValues[lane->loop] = loop.getInductionVar();
+  if ((to - from) % lanes != 0) {
+    SmallVector<bool> bits;
+    for (int64_t i = 0; i < lanes; ++i)
+      bits.push_back(from + i < to);
+    mask = arith::ConstantOp::create(
+        b,
+        DenseElementsAttr::get(vectorOf(b.getI1Type()), ArrayRef<bool>(bits)));
+  }
+  Value added = emitLanes(plan.scatter.value, 0);
+  Value where =
+      address(addresses[plan.arguments.size()],
+              arith::AddIOp::create(b, row, loop.getInductionVar()), element);
+  VectorType type = vectorOf(element);
+  if (mask) {
+    Value old = LLVM::MaskedLoadOp::create(b, type, where, mask,
+                                           constantOf(type, 0), alignment);
+    Value sum = combine(nn::Combiner::Sum, old, added);
+    LLVM::MaskedStoreOp::create(b, sum, where, mask, alignment);
+  } else {
+    Value old = LLVM::LoadOp::create(b, type, where, alignment);
+    Value sum = combine(nn::Combiner::Sum, old, added);
+    LLVM::StoreOp::create(b, sum, where, alignment);
+  }
+  mask = nullptr;
+  endFor(loop, {});
 }

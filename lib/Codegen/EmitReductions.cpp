@@ -123,96 +123,116 @@ SmallVector<Value> NodeEmitter::runSequence(const IndexVar *sequence,
                             blocks.getResults().end());
 }
 
-/// Emits one loop for all sequential reductions of the same extent that can
-/// share it, and for all copies of the current vectors.
-void NodeEmitter::emitSequential(const Reduction *wanted) {
-  // Reductions that the inputs depend on are emitted first.
-  auto missing = [&](const Reduction *reduction) {
-    llvm::SmallPtrSet<const Node *, 16> seen;
-    llvm::SetVector<const Reduction *> found;
-    collectSequential(reduction->input, seen, found);
-    SmallVector<const Reduction *> result;
-    for (const Reduction *other : found)
-      if (!scopeOf(other->outcome->loops).values.contains({other->outcome, 0}))
-        result.push_back(other);
-    return result;
-  };
-  for (const Reduction *other : missing(wanted))
-    emitSequential(other);
+NodeEmitter::InnermostScope::InnermostScope(NodeEmitter &emitter, Scope &scope)
+    : emitter(emitter), guard(emitter.b), block(scope.block) {
+  std::vector<std::unique_ptr<Scope>> &scopes = emitter.scopes;
+  while (scopes.back().get() != &scope) {
+    hidden.insert(hidden.begin(), std::move(scopes.back()));
+    scopes.pop_back();
+  }
+  emitter.moveTo(scope);
+  // The loop must precede the operation of the inner scopes.
+  for (auto &inner : hidden)
+    if (inner->op) {
+      rest = std::make_unique<Block>();
+      rest->getOperations().splice(rest->begin(), block->getOperations(),
+                                   inner->op->getIterator(), block->end());
+      break;
+    }
+}
 
-  Scope &scope = scopeOf(wanted->outcome->loops);
-  SmallVector<const Reduction *> group;
+NodeEmitter::InnermostScope::~InnermostScope() {
+  if (rest)
+    block->getOperations().splice(block->end(), rest->getOperations());
+  for (auto &inner : hidden)
+    emitter.scopes.push_back(std::move(inner));
+}
+
+/// The sequential reductions that the input depends on and that are not yet
+/// emitted.
+SmallVector<const Reduction *>
+NodeEmitter::missingInputs(const Reduction *reduction) {
+  llvm::SmallPtrSet<const Node *, 16> seen;
+  llvm::SetVector<const Reduction *> found;
+  collectSequential(reduction->input, seen, found);
+  SmallVector<const Reduction *> result;
+  for (const Reduction *other : found)
+    if (!scopeOf(other->outcome->loops).values.contains({other->outcome, 0}))
+      result.push_back(other);
+  return result;
+}
+
+/// The reductions that can share the loop of `wanted`.
+NodeEmitter::SequenceGroup NodeEmitter::groupOf(const Reduction *wanted) {
+  const Scope &scope = scopeOf(wanted->outcome->loops);
+  SequenceGroup group;
+  group.sequence = wanted->sequence;
   for (const Reduction &reduction : plan.reductions)
     if (reduction.sequence == wanted->sequence &&
         reduction.outcome->loops == wanted->outcome->loops &&
         reduction.outcome->stage <= wanted->outcome->stage &&
         !scope.values.contains({reduction.outcome, 0}) &&
-        !bufferOf(reduction.outcome) && missing(&reduction).empty())
-      group.push_back(&reduction);
+        !bufferOf(reduction.outcome) && missingInputs(&reduction).empty())
+      group.reductions.push_back(&reduction);
+  group.vectors = isLane(wanted->outcome);
+  group.copies = differsByCopy(wanted->outcome->loops) ? copyCount : 1;
+  return group;
+}
 
-  bool vectors = isLane(wanted->outcome);
-  int copies = differsByCopy(wanted->outcome->loops) ? copyCount : 1;
-  OpBuilder::InsertionGuard guard(b);
-
-  // Inner scopes must not see values that are emitted into an outer scope.
-  std::vector<std::unique_ptr<Scope>> hidden;
-  while (scopes.back().get() != &scope) {
-    hidden.insert(hidden.begin(), std::move(scopes.back()));
-    scopes.pop_back();
-  }
-  moveTo(scope);
-  // The loop must precede the operation of the inner scopes.
-  Block *block = scope.block;
-  Block *rest = nullptr;
-  for (auto &inner : hidden)
-    if (inner->op) {
-      rest = new Block();
-      rest->getOperations().splice(rest->begin(), block->getOperations(),
-                                   inner->op->getIterator(), block->end());
-      break;
+/// Combines the values of all reductions and copies with others.
+SmallVector<Value> NodeEmitter::combineAll(
+    const SequenceGroup &group, ArrayRef<Value> into,
+    llvm::function_ref<Value(size_t number, int copy)> valueOf) {
+  SmallVector<Value> result;
+  for (auto [number, reduction] : llvm::enumerate(group.reductions))
+    for (int copy = 0; copy < group.copies; ++copy) {
+      auto op = reduction->op;
+      result.push_back(combine(op.getCombiner(),
+                               into[group.indexOf(number, copy)],
+                               valueOf(number, copy)));
     }
+  return result;
+}
 
+SmallVector<Value> NodeEmitter::emitSequence(const SequenceGroup &group) {
   SmallVector<Value> start;
-  for (const Reduction *reduction : group)
-    for (int copy = 0; copy < copies; ++copy) {
+  for (const Reduction *reduction : group.reductions)
+    for (int copy = 0; copy < group.copies; ++copy) {
       Type type = reduction->input->type;
       auto op = reduction->op;
-      start.push_back(
-          identity(op.getCombiner(), vectors ? Type(vectorOf(type)) : type));
+      start.push_back(identity(op.getCombiner(),
+                               group.vectors ? Type(vectorOf(type)) : type));
     }
-  auto combineAll = [&](ArrayRef<Value> into, auto valueOf) {
-    SmallVector<Value> result;
-    for (auto [number, reduction] : llvm::enumerate(group))
-      for (int copy = 0; copy < copies; ++copy) {
-        auto op = reduction->op;
-        result.push_back(combine(op.getCombiner(), into[number * copies + copy],
-                                 valueOf(number, copy)));
-      }
-    return result;
-  };
-  const IndexVar *sequence = wanted->sequence;
   auto step = [&](Value index, ArrayRef<Value> sums) {
-    loopValues[sequence->loop] = index;
-    return combineAll(sums, [&](size_t number, int copy) {
-      const Node *input = group[number]->input;
-      return vectors ? emitLanes(input, copy) : emit(input, copy);
+    loopValues[group.sequence->loop] = index;
+    return combineAll(group, sums, [&](size_t number, int copy) {
+      const Node *input = group.reductions[number]->input;
+      return group.vectors ? emitLanes(input, copy) : emit(input, copy);
     });
   };
   auto join = [&](ArrayRef<Value> sums, ArrayRef<Value> others) {
-    return combineAll(sums, [&](size_t number, int copy) {
-      return others[number * copies + copy];
+    return combineAll(group, sums, [&](size_t number, int copy) {
+      return others[group.indexOf(number, copy)];
     });
   };
-  SmallVector<Value> totals = runSequence(sequence, start, step, join);
-  joinSequence(group, copies, totals);
-  for (auto [number, reduction] : llvm::enumerate(group))
-    for (int copy = 0; copy < copies; ++copy)
-      scope.values[{reduction->outcome, copy}] = totals[number * copies + copy];
+  SmallVector<Value> totals = runSequence(group.sequence, start, step, join);
+  joinSequence(group.reductions, group.copies, totals);
+  return totals;
+}
 
-  if (rest) {
-    block->getOperations().splice(block->end(), rest->getOperations());
-    delete rest;
-  }
-  for (auto &inner : hidden)
-    scopes.push_back(std::move(inner));
+/// Emits one loop for all sequential reductions of the same extent that can
+/// share it, and for all copies of the current vectors.
+void NodeEmitter::emitSequential(const Reduction *wanted) {
+  // Reductions that the inputs depend on are emitted first.
+  for (const Reduction *other : missingInputs(wanted))
+    emitSequential(other);
+
+  Scope &scope = scopeOf(wanted->outcome->loops);
+  SequenceGroup group = groupOf(wanted);
+  InnermostScope innermost(*this, scope);
+  SmallVector<Value> totals = emitSequence(group);
+  for (auto [number, reduction] : llvm::enumerate(group.reductions))
+    for (int copy = 0; copy < group.copies; ++copy)
+      scope.values[{reduction->outcome, copy}] =
+          totals[group.indexOf(number, copy)];
 }

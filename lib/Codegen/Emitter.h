@@ -31,6 +31,10 @@ private:
   void emitRows();
   void emitFlat();
   void emitScatter();
+  Value tableRow(Value row, Value before);
+  void clearRows(Value begin, Value end);
+  void addUpdate(Value row);
+  void addColumns(Value row, int64_t from, int64_t to);
   void emitColumnLoop(const kernels::ColumnLoop &loop, Range range);
   void emitLanes(const kernels::ColumnLoop &loop, Range range,
                  llvm::SmallVector<Value> &accumulators);

@@ -90,8 +90,11 @@ private:
   void rankMerged(int low, int high, llvm::ArrayRef<int> after);
   bool canShareLoops(const Unit &first, const Unit &second,
                      llvm::ArrayRef<mlir::Value> outputs) const;
-  bool keepsLongAlive(const Unit &early, const Unit &late, int earlyNumber,
-                      int lateNumber) const;
+  bool keepsLongAlive(int earlyNumber, int lateNumber) const;
+  Unit united(int a, int b) const;
+  bool canMerge(const Unit &first, const Unit &second,
+                const Unit &merged) const;
+  void replaceByMerged(int a, int b, Unit merged);
   /// Fuses two units into the first if that is legal and cheaper.
   bool tryMerge(int a, int b);
   void mergeAlongEdges();

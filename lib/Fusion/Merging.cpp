@@ -91,8 +91,8 @@ void Grouping::rankMerged(int low, int high, ArrayRef<int> after) {
 /// Whether fusing `late` with `early` would compute large values long before
 /// they are needed. Otherwise a value that the backward pass recomputes from
 /// saved values would be kept alive in addition to them.
-bool Grouping::keepsLongAlive(const Unit &early, const Unit &late,
-                              int earlyNumber, int lateNumber) const {
+bool Grouping::keepsLongAlive(int earlyNumber, int lateNumber) const {
+  const Unit &early = units[earlyNumber], &late = units[lateNumber];
   constexpr int farCalls = 3;
   int due = late.first;
   for (int consumer : early.consumers)
@@ -142,43 +142,18 @@ size_t Grouping::kindOfPair(const Unit &first, const Unit &second) const {
   return hash;
 }
 
-bool Grouping::tryMerge(int a, int b) {
-  auto key = std::pair(std::min(a, b), std::max(a, b));
-  auto versions =
-      std::pair(units[key.first].version, units[key.second].version);
-  if (auto found = refused.find(key);
-      found != refused.end() && found->second == versions)
-    return false;
-  Unit &first = units[a], &second = units[b];
-  auto refuse = [&] {
-    refused[key] = versions;
-    return false;
-  };
-  if (first.when != second.when)
-    return refuse();
-  size_t kind = kindOfPair(first, second);
-  if (hopeless.contains(kind))
-    return refuse();
-  bool aFirst = first.first < second.first;
-  if (keepsLongAlive(aFirst ? first : second, aFirst ? second : first,
-                     aFirst ? a : b, aFirst ? b : a))
-    return refuse();
-  // A refusal that depends only on the kind of the pair is cached.
-  auto refuseKind = [&] {
-    if (kind)
-      hopeless.insert(kind);
-    return refuse();
-  };
+/// The unit with the operations of both, not yet planned nor part of the graph.
+Unit Grouping::united(int a, int b) const {
+  const Unit &first = units[a], &second = units[b];
   Unit merged;
   merged.isKernel = true;
   merged.when = first.when;
   merged.ops = first.ops;
   llvm::append_range(merged.ops, second.ops);
   llvm::sort(merged.ops, [&](Operation *x, Operation *y) {
-    return positions[x] < positions[y];
+    return positions.lookup(x) < positions.lookup(y);
   });
   merged.outputs = outputsOf(merged.ops, a, b);
-  merged.scatters = first.scatters || second.scatters;
   SetVector<Value> inputs;
   for (const Unit *unit : {&first, &second})
     for (Value input : unit->inputs) {
@@ -188,35 +163,40 @@ bool Grouping::tryMerge(int a, int b) {
         inputs.insert(input);
     }
   merged.inputs = inputs.takeVector();
-  if (merged.inputs.size() + merged.outputs.size() > kMostArguments ||
-      !canShareLoops(first, second, merged.outputs))
-    return refuseKind();
-  bool scalars = llvm::all_of(merged.outputs, [](Value value) {
-    return typeOf(value).getNumElements() == 1;
-  });
+  merged.scatters = first.scatters || second.scatters;
   merged.reductions = first.reductions + second.reductions;
-  if (scalars && first.reductions && second.reductions &&
-      merged.reductions > kMostScalarSums)
-    return refuseKind();
-  int low = first.rank < second.rank ? a : b, high = low == a ? b : a;
-  auto after = following(low, high);
-  if (!after)
-    return refuse();
-  auto planned = plan(merged, merged.outputs);
-  // A single row runs on one thread, which is too slow for parallel work.
-  auto isOneThreads = [&] {
-    bool oneRow =
-        planned->shape == KernelPlan::Shape::Rows && planned->row->size == 1;
-    return oneRow && !scalars && (first.parallel || second.parallel);
-  };
-  if (!planned || planned->cost >= first.cost + second.cost || isOneThreads())
-    return refuseKind();
-  merged.parallel = planned->isParallel();
-  merged.kind = kind ? kind : kindOf(merged);
   merged.version = first.version + 1;
-  merged.cost = planned->cost;
   merged.first = std::min(first.first, second.first);
   merged.last = std::max(first.last, second.last);
+  return merged;
+}
+
+static bool hasOnlyScalars(const Unit &unit) {
+  return llvm::all_of(unit.outputs, [](Value value) {
+    return typeOf(value).getNumElements() == 1;
+  });
+}
+
+/// Whether the merged unit is small enough, and one plan may exist for it.
+bool Grouping::canMerge(const Unit &first, const Unit &second,
+                        const Unit &merged) const {
+  if (merged.inputs.size() + merged.outputs.size() > kMostArguments ||
+      !canShareLoops(first, second, merged.outputs))
+    return false;
+  return !hasOnlyScalars(merged) || !first.reductions || !second.reductions ||
+         merged.reductions <= kMostScalarSums;
+}
+
+/// A single row runs on one thread, which is too slow for parallel work.
+static bool losesParallelism(const KernelPlan &plan, const Unit &first,
+                             const Unit &second, const Unit &merged) {
+  return plan.shape == KernelPlan::Shape::Rows && plan.row->size == 1 &&
+         !hasOnlyScalars(merged) && (first.parallel || second.parallel);
+}
+
+/// Replaces unit `a` by the merged unit and removes `b`.
+void Grouping::replaceByMerged(int a, int b, Unit merged) {
+  Unit &first = units[a], &second = units[b];
   merged.producers = first.producers;
   merged.producers.insert(second.producers.begin(), second.producers.end());
   merged.consumers = first.consumers;
@@ -225,8 +205,6 @@ bool Grouping::tryMerge(int a, int b) {
     merged.producers.erase(number);
     merged.consumers.erase(number);
   }
-  rankMerged(low, high, *after);
-  merged.rank = units[low].rank;
   for (Operation *op : second.ops)
     unitOf[op] = a;
   second.alive = false;
@@ -241,6 +219,49 @@ bool Grouping::tryMerge(int a, int b) {
     units[consumer].producers.erase(b);
     units[consumer].producers.insert(a);
   }
+}
+
+bool Grouping::tryMerge(int a, int b) {
+  auto key = std::pair(std::min(a, b), std::max(a, b));
+  auto versions =
+      std::pair(units[key.first].version, units[key.second].version);
+  if (auto found = refused.find(key);
+      found != refused.end() && found->second == versions)
+    return false;
+  const Unit &first = units[a], &second = units[b];
+  auto refuse = [&] {
+    refused[key] = versions;
+    return false;
+  };
+  if (first.when != second.when)
+    return refuse();
+  size_t kind = kindOfPair(first, second);
+  bool aFirst = first.first < second.first;
+  if (hopeless.contains(kind) || keepsLongAlive(aFirst ? a : b, aFirst ? b : a))
+    return refuse();
+  // A refusal that depends only on the kind of the pair is cached.
+  auto refuseKind = [&] {
+    if (kind)
+      hopeless.insert(kind);
+    return refuse();
+  };
+  Unit merged = united(a, b);
+  if (!canMerge(first, second, merged))
+    return refuseKind();
+  int low = first.rank < second.rank ? a : b, high = low == a ? b : a;
+  auto after = following(low, high);
+  if (!after)
+    return refuse();
+  auto planned = plan(merged, merged.outputs);
+  if (!planned || planned->cost >= first.cost + second.cost ||
+      losesParallelism(*planned, first, second, merged))
+    return refuseKind();
+  merged.parallel = planned->isParallel();
+  merged.kind = kind ? kind : kindOf(merged);
+  merged.cost = planned->cost;
+  rankMerged(low, high, *after);
+  merged.rank = units[low].rank;
+  replaceByMerged(a, b, std::move(merged));
   return true;
 }
 

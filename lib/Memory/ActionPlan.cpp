@@ -68,13 +68,24 @@ void ActionPlan::analyze(const BoundaryTable &table) {
   storages.clear();
   parent.clear();
   places.clear();
+  argumentOf.clear();
+  numberCommands();
+  addArguments(table);
+  llvm::DenseMap<Attribute, Value> flags;
+  for (Operation &op : actionBody(func)) {
+    addReads(op, flags);
+    addReadsBeyond(op);
+    if (auto command = dyn_cast<rt::CommandOpInterface>(op))
+      addResults(command);
+  }
+}
+
+void ActionPlan::numberCommands() {
   positions.clear();
   ops.clear();
-  argumentOf.clear();
   commands.clear();
-  Block &body = actionBody(func);
   int64_t count = 0;
-  for (Operation &op : body) {
+  for (Operation &op : actionBody(func)) {
     positions[&op] = commands.size();
     ops.push_back(&op);
     commands.push_back(count);
@@ -82,89 +93,107 @@ void ActionPlan::analyze(const BoundaryTable &table) {
       ++count;
   }
   commands.push_back(count);
+}
 
-  auto add = [&](Value value, int64_t position) -> Storage & {
-    places[value] = {int64_t(storages.size()), 0};
-    parent.push_back(storages.size());
-    Storage &storage = storages.emplace_back();
-    storage.bytes = storage.ownBytes = bytesOfType(value.getType());
-    storage.first = storage.last = position;
-    return storage;
-  };
+Storage &ActionPlan::addStorage(Value value, int64_t position) {
+  places[value] = {int64_t(storages.size()), 0};
+  parent.push_back(storages.size());
+  Storage &storage = storages.emplace_back();
+  storage.bytes = storage.ownBytes = bytesOfType(value.getType());
+  storage.first = storage.last = position;
+  return storage;
+}
+
+void ActionPlan::addArguments(const BoundaryTable &table) {
   llvm::DenseSet<int64_t> replaced;
   for (unsigned i = 0; i < func.getNumResults(); ++i)
     replaced.insert(table.ofResult(func, i));
-  for (BlockArgument argument : body.getArguments()) {
-    Storage &storage = add(argument, -1);
+  for (BlockArgument argument : actionBody(func).getArguments()) {
+    Storage &storage = addStorage(argument, -1);
     storage.argument = true;
     storage.boundary = table.ofArgument(func, argument.getArgNumber());
     storage.constant = !replaced.contains(storage.boundary);
     storage.name = table.buffers[storage.boundary].buffer;
     argumentOf[storage.boundary] = places[argument].storage;
   }
-  llvm::DenseMap<Attribute, Value> flags;
-  for (Operation &op : body) {
-    int64_t position = positions[&op];
-    auto read = [&](Value value) {
-      Storage &storage = storages[places[value].storage];
-      if (position > storage.last)
-        storage.beforeLast = std::exchange(storage.last, position);
-    };
-    for (Value operand : op.getOperands())
-      if (isMemory(operand))
-        read(operand);
-    if (auto condition = dyn_cast<rt::ConditionOp>(op))
-      flags[condition.getNumberAttr()] = condition.getFlag();
-    if (Attribute when = op.getAttr(kWhenAttrName);
-        when && flags.contains(when))
-      read(flags[when]);
-    if (auto beyond = op.getAttrOfType<DenseI64ArrayAttr>(rt::kBeyondAttr))
-      for (auto [operand, elements] :
-           llvm::zip(op.getOperands(), beyond.asArrayRef())) {
-        auto type = cast<RankedTensorType>(operand.getType());
-        int64_t bytes = bytesOfType(type);
-        Place place = places[operand];
-        Storage &storage = storages[place.storage];
-        storage.bytes = std::max(
-            storage.bytes, place.lastOffset + bytes +
-                               elements * (bytes / type.getNumElements()));
-      }
-    auto command = dyn_cast<rt::CommandOpInterface>(op);
-    if (!command)
-      continue;
-    SmallVector<rt::Reuse> reuse = command.getReuse();
-    for (OpResult result : op.getResults()) {
-      if (!isMemory(result))
-        continue;
-      unsigned index = result.getResultNumber();
-      int64_t width =
-          bytesOfType(result.getType()) /
-          std::max<int64_t>(
-              1, cast<RankedTensorType>(result.getType()).getNumElements());
-      if (std::optional<rt::Alias> alias = command.getAlias(index)) {
-        Place source = places[op.getOperand(alias->operand)];
-        Storage &storage = storages[source.storage];
-        storage.bytes =
-            std::max(storage.bytes, source.lastOffset + alias->reach * width);
-        places[result] = {source.storage, source.offset + alias->offset * width,
-                          alias->axisTerms.empty() && source.fixed,
-                          source.lastOffset + alias->lastOffset() * width};
-        storage.last = std::max(storage.last, position);
-        continue;
-      }
-      const rt::Reuse *required = llvm::find_if(reuse, [&](rt::Reuse pair) {
-        return pair.required && pair.result == index;
-      });
-      if (required != reuse.end()) {
-        Place taken = places.lookup(op.getOperand(required->operand));
-        places[result] = taken;
-        continue;
-      }
-      Storage &storage = add(result, position);
-      storage.scratch = command.getScratchResult() == result;
-      storage.name = sourceOf(&op);
-    }
+}
+
+/// An operation reads its operands, and the flag of its condition. `flags` has
+/// the flags of the conditions so far, by number.
+void ActionPlan::addReads(Operation &op,
+                          llvm::DenseMap<Attribute, Value> &flags) {
+  int64_t position = positions[&op];
+  auto read = [&](Value value) {
+    Storage &storage = storages[places[value].storage];
+    if (position > storage.last)
+      storage.beforeLast = std::exchange(storage.last, position);
+  };
+  for (Value operand : op.getOperands())
+    if (isMemory(operand))
+      read(operand);
+  if (auto condition = dyn_cast<rt::ConditionOp>(op))
+    flags[condition.getNumberAttr()] = condition.getFlag();
+  if (Attribute when = op.getAttr(kWhenAttrName); when && flags.contains(when))
+    read(flags[when]);
+}
+
+/// Enlarges storages that a kernel reads (under a mask) beyond the end of an
+/// operand.
+void ActionPlan::addReadsBeyond(Operation &op) {
+  auto beyond = op.getAttrOfType<DenseI64ArrayAttr>(rt::kBeyondAttr);
+  if (!beyond)
+    return;
+  for (auto [operand, elements] :
+       llvm::zip(op.getOperands(), beyond.asArrayRef())) {
+    auto type = cast<RankedTensorType>(operand.getType());
+    int64_t bytes = bytesOfType(type);
+    Place place = places[operand];
+    Storage &storage = storages[place.storage];
+    storage.bytes =
+        std::max(storage.bytes, place.lastOffset + bytes +
+                                    elements * (bytes / type.getNumElements()));
   }
+}
+
+/// A result is an alias of an operand, or written to the memory of one, or has
+/// a storage of its own.
+void ActionPlan::addResults(rt::CommandOpInterface command) {
+  SmallVector<rt::Reuse> reuse = command.getReuse();
+  for (OpResult result : command->getResults()) {
+    if (!isMemory(result))
+      continue;
+    unsigned index = result.getResultNumber();
+    if (std::optional<rt::Alias> alias = command.getAlias(index)) {
+      addAlias(result, command->getOperand(alias->operand), *alias);
+      continue;
+    }
+    const rt::Reuse *required = llvm::find_if(reuse, [&](rt::Reuse pair) {
+      return pair.required && pair.result == index;
+    });
+    if (required != reuse.end()) {
+      Place taken = places.lookup(command->getOperand(required->operand));
+      places[result] = taken;
+      continue;
+    }
+    Storage &storage = addStorage(result, positions[command]);
+    storage.scratch = command.getScratchResult() == result;
+    storage.name = sourceOf(command);
+  }
+}
+
+void ActionPlan::addAlias(OpResult result, Value operand,
+                          const rt::Alias &alias) {
+  auto type = cast<RankedTensorType>(result.getType());
+  int64_t width =
+      bytesOfType(type) / std::max<int64_t>(1, type.getNumElements());
+  Place source = places[operand];
+  Storage &storage = storages[source.storage];
+  storage.bytes =
+      std::max(storage.bytes, source.lastOffset + alias.reach * width);
+  places[result] = {source.storage, source.offset + alias.offset * width,
+                    alias.axisTerms.empty() && source.fixed,
+                    source.lastOffset + alias.lastOffset() * width};
+  storage.last = std::max(storage.last, positions[result.getOwner()]);
 }
 
 /// Whether another operand than `operand` is in the same storage.

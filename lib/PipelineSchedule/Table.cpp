@@ -187,9 +187,11 @@ forEachCell(std::string_view text, const std::string &name,
   return row;
 }
 
-Result<Table> readTableText(std::string_view text, const std::string &name) {
-  Table table;
-  table.schedule = "custom";
+namespace {
+
+/// Reads the actions of all rows and counts stages, microbatches and ranks.
+std::optional<Error> readActions(std::string_view text, const std::string &name,
+                                 Table &table) {
   Result<int> rows = forEachCell(
       text, name, [&](int row, std::string_view cell) -> std::optional<Error> {
         table.actions.resize(row + 1);
@@ -216,6 +218,24 @@ Result<Table> readTableText(std::string_view text, const std::string &name) {
     return Error{name +
                  ": the table has no action; expected a row per rank with "
                  "cells like 0F0,0B0"};
+  return std::nullopt;
+}
+
+/// The first forward pass that a table with too few actions lacks.
+Action firstMissing(const Table &table) {
+  std::set<Action> there;
+  for (const std::vector<Action> &actions : table.actions)
+    there.insert(actions.begin(), actions.end());
+  Action next{0, ActionKind::F, 0};
+  while (there.count(next))
+    next = next.microbatch + 1 < table.microbatches
+               ? Action{next.stage, ActionKind::F, next.microbatch + 1}
+               : Action{next.stage + 1, ActionKind::F, 0};
+  return next;
+}
+
+/// Checks that stages and microbatches are numbered without gaps.
+std::optional<Error> checkNumbers(const Table &table, const std::string &name) {
   size_t cells = 0;
   std::vector<bool> runs(table.stages);
   for (const std::vector<Action> &actions : table.actions) {
@@ -236,17 +256,13 @@ Result<Table> readTableText(std::string_view text, const std::string &name) {
                  " actions; microbatches are numbered from 0 without a gap"};
   // Reports the missing action before memory for every pass is allocated, as
   // the numbers in a wrong file can be large.
-  if (static_cast<size_t>(table.stages) * table.microbatches > cells) {
-    std::set<Action> there;
-    for (const std::vector<Action> &actions : table.actions)
-      there.insert(actions.begin(), actions.end());
-    Action next{0, ActionKind::F, 0};
-    while (there.count(next))
-      next = next.microbatch + 1 < table.microbatches
-                 ? Action{next.stage, ActionKind::F, next.microbatch + 1}
-                 : Action{next.stage + 1, ActionKind::F, 0};
-    return missing(name, next, table.microbatches);
-  }
+  if (static_cast<size_t>(table.stages) * table.microbatches > cells)
+    return missing(name, firstMissing(table), table.microbatches);
+  return std::nullopt;
+}
+
+/// Fills `stagesOfRank`. A row has actions only of stages whose F it has.
+std::optional<Error> assignStages(Table &table, const std::string &name) {
   table.stagesOfRank.resize(table.ranks);
   for (int rank = 0; rank < table.ranks; ++rank) {
     std::vector<int> &stages = table.stagesOfRank[rank];
@@ -264,6 +280,20 @@ Result<Table> readTableText(std::string_view text, const std::string &name) {
                      std::to_string(action.stage) +
                      ", which the row does not run"};
   }
+  return std::nullopt;
+}
+
+} // namespace
+
+Result<Table> readTableText(std::string_view text, const std::string &name) {
+  Table table;
+  table.schedule = "custom";
+  if (std::optional<Error> error = readActions(text, name, table))
+    return *error;
+  if (std::optional<Error> error = checkNumbers(table, name))
+    return *error;
+  if (std::optional<Error> error = assignStages(table, name))
+    return *error;
   if (std::optional<Error> error = Completeness(table, name).check())
     return *error;
   return table;

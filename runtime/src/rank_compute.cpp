@@ -1,6 +1,7 @@
 // Preparing the commands of one rank that are no transfers: each operand's
 // address goes to the backend under its name.
 
+#include "convolution.h"
 #include "rank.h"
 
 #include <algorithm>

@@ -139,6 +139,39 @@ protected:
   void endFor(mlir::scf::ForOp loop, mlir::ValueRange carried);
 
   // Defined in EmitReductions.cpp.
+  /// Hides the scopes inside of `scope`, which must not see values that are
+  /// emitted into an outer scope. Operations are emitted before theirs.
+  class InnermostScope {
+  public:
+    InnermostScope(NodeEmitter &emitter, Scope &scope);
+    ~InnermostScope();
+
+  private:
+    NodeEmitter &emitter;
+    mlir::OpBuilder::InsertionGuard guard;
+    std::vector<std::unique_ptr<Scope>> hidden;
+    mlir::Block *block;
+    std::unique_ptr<mlir::Block> rest; ///< the operations of hidden scopes
+  };
+
+  /// Sequential reductions that share one loop.
+  struct SequenceGroup {
+    llvm::SmallVector<const kernels::Reduction *> reductions;
+    const IndexVar *sequence;
+    bool vectors; ///< or scalars
+    int copies;
+
+    size_t indexOf(size_t number, int copy) const {
+      return number * copies + copy;
+    }
+  };
+  llvm::SmallVector<const kernels::Reduction *>
+  missingInputs(const kernels::Reduction *reduction);
+  SequenceGroup groupOf(const kernels::Reduction *wanted);
+  llvm::SmallVector<Value>
+  combineAll(const SequenceGroup &group, llvm::ArrayRef<Value> into,
+             llvm::function_ref<Value(size_t number, int copy)> valueOf);
+  llvm::SmallVector<Value> emitSequence(const SequenceGroup &group);
   void emitSequential(const kernels::Reduction *reduction);
   void
   collectSequential(const Node *node, llvm::SmallPtrSetImpl<const Node *> &seen,

@@ -70,6 +70,15 @@ public:
 private:
   int64_t find(int64_t storage) const;
   void analyze(const BoundaryTable &table);
+  void numberCommands();
+  Storage &addStorage(mlir::Value value, int64_t position);
+  void addArguments(const BoundaryTable &table);
+  void addReads(mlir::Operation &op,
+                llvm::DenseMap<mlir::Attribute, mlir::Value> &flags);
+  void addReadsBeyond(mlir::Operation &op);
+  void addResults(rt::CommandOpInterface command);
+  void addAlias(mlir::OpResult result, mlir::Value operand,
+                const rt::Alias &alias);
   /// True where copies were inserted, so that the analysis starts again.
   bool repairReuse();
   void placeResults(const BoundaryTable &table, bool &repaired);

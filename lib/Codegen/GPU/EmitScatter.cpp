@@ -70,14 +70,9 @@ void GpuEmitter::addRow(Value row, Value before) {
   });
 }
 
-void GpuEmitter::emitScatter() {
-  const auto &scatter = plan.scatter;
-  Type i32 = b.getI32Type();
-  int64_t before = scatter.before->size, classes = launch.classes;
-  int64_t warps = classes * before;
-  Value number = arith::MulIOp::create(b, block, constant32(launch.rows));
-  number = arith::AddIOp::create(b, number, rowInBlock);
-  // Only whole warps leave, so that all lanes take part in shuffles.
+/// Opens a scope for the warp with this number. Only whole warps leave, so that
+/// all lanes take part in shuffles.
+void GpuEmitter::enterWarp(Value number, int64_t warps) {
   if (warps % launch.rows != 0) {
     Value valid = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number,
                                         constant32(warps));
@@ -87,20 +82,25 @@ void GpuEmitter::emitScatter() {
   } else {
     scopes.push_back(std::make_unique<Scope>(0, scopes.back()->block, nullptr));
   }
-  Operation *branch = scopes.back()->op;
   b.setInsertionPointToEnd(scopes.back()->block);
-  Value mine = quotient(number, before);
-  Value beforeIndex = wide(remainder(number, before));
-  loopValues[scatter.before->loop] = beforeIndex;
-  scopes.back()->loops |= scatter.before->loops;
-  clearRows(wide(mine), beforeIndex);
+}
 
+void GpuEmitter::leaveWarp() {
+  if (scopes.back()->op) {
+    b.setInsertionPointToEnd(scopes.back()->block);
+    scf::YieldOp::create(b);
+  }
+  scopes.pop_back();
+  b.setInsertionPointToEnd(scopes.back()->block);
+}
+
+/// Each lane reads the target of one update; those from `first` on. A warp
+/// wants the updates of rows whose remainder by `launch.classes` is `mine`.
+GpuEmitter::Targets GpuEmitter::readTargets(Value first, Value mine) {
+  const auto &scatter = plan.scatter;
   int64_t updates = scatter.update->size;
-  auto walk = beginFor(constantIndex(0), constantIndex(updates),
-                       constantIndex(kWarp), 0, {});
-  // Each lane reads the target of one update.
   Block *body = scopes.back()->block;
-  Value update = arith::AddIOp::create(b, walk.getInductionVar(), wide(inRow));
+  Value update = arith::AddIOp::create(b, first, wide(inRow));
   Value exists;
   if (updates % kWarp != 0) {
     exists = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, update,
@@ -114,15 +114,21 @@ void GpuEmitter::emitScatter() {
   scopes.pop_back();
   Value inTable = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, target,
                                         constantIndex(scatter.rows));
-  target = arith::TruncIOp::create(b, i32, target);
+  target = arith::TruncIOp::create(b, b.getI32Type(), target);
   Value isMine = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                       remainder(target, classes), mine);
+                                       remainder(target, launch.classes), mine);
   Value wanted = both(both(inTable, isMine), exists);
-  Value votes = NVVM::VoteSyncOp::create(b, i32, constant32(-1), wanted,
-                                         NVVM::VoteSyncKind::ballot);
+  Value votes = NVVM::VoteSyncOp::create(b, b.getI32Type(), constant32(-1),
+                                         wanted, NVVM::VoteSyncKind::ballot);
+  return {target, votes};
+}
 
-  // The whole warp adds the wanted updates, lowest lane first.
-  auto adds = scf::WhileOp::create(b, TypeRange{i32}, ValueRange{votes});
+/// The whole warp adds the wanted updates, lowest lane first.
+void GpuEmitter::addWanted(Value first, Targets targets, Value before) {
+  const auto &scatter = plan.scatter;
+  Type i32 = b.getI32Type();
+  auto adds =
+      scf::WhileOp::create(b, TypeRange{i32}, ValueRange{targets.votes});
   {
     OpBuilder::InsertionGuard guard(b);
     Block *condition = b.createBlock(&adds.getBefore(), {}, i32, b.getLoc());
@@ -139,23 +145,35 @@ void GpuEmitter::emitScatter() {
   b.setInsertionPointToEnd(after);
   Value left = after->getArgument(0);
   Value which = math::CountTrailingZerosOp::create(b, left);
-  Value row = gpu::ShuffleOp::create(b, target, which, constant32(kWarp),
-                                     gpu::ShuffleMode::IDX)
+  Value row = gpu::ShuffleOp::create(b, targets.target, which,
+                                     constant32(kWarp), gpu::ShuffleMode::IDX)
                   .getShuffleResult();
   loopValues[scatter.update->loop] =
-      arith::AddIOp::create(b, walk.getInductionVar(), wide(which));
-  addRow(wide(row), beforeIndex);
+      arith::AddIOp::create(b, first, wide(which));
+  addRow(wide(row), before);
   b.setInsertionPointToEnd(after);
   Value next = arith::AndIOp::create(b, left, add32(left, -1));
   scf::YieldOp::create(b, ValueRange{next});
   scopes.pop_back();
   b.setInsertionPointToEnd(scopes.back()->block);
-  endFor(walk, {});
+}
 
-  if (branch) {
-    b.setInsertionPointToEnd(scopes.back()->block);
-    scf::YieldOp::create(b);
-  }
-  scopes.pop_back();
-  b.setInsertionPointToEnd(scopes.back()->block);
+void GpuEmitter::emitScatter() {
+  const auto &scatter = plan.scatter;
+  int64_t before = scatter.before->size;
+  Value number = arith::MulIOp::create(b, block, constant32(launch.rows));
+  number = arith::AddIOp::create(b, number, rowInBlock);
+  enterWarp(number, launch.classes * before);
+  Value mine = quotient(number, before);
+  Value beforeIndex = wide(remainder(number, before));
+  loopValues[scatter.before->loop] = beforeIndex;
+  scopes.back()->loops |= scatter.before->loops;
+  clearRows(wide(mine), beforeIndex);
+
+  auto walk = beginFor(constantIndex(0), constantIndex(scatter.update->size),
+                       constantIndex(kWarp), 0, {});
+  Targets targets = readTargets(walk.getInductionVar(), mine);
+  addWanted(walk.getInductionVar(), targets, beforeIndex);
+  endFor(walk, {});
+  leaveWarp();
 }

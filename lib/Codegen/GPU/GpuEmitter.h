@@ -59,7 +59,16 @@ private:
   Value loadWorkgroup(mlir::Type element, Value buffer, Value index);
 
   // EmitScatter.cpp
+  /// Of one update in each lane: the row it is added to, and (the same in all
+  /// lanes) a bit for each lane whose update is of this warp's rows.
+  struct Targets {
+    Value target, votes;
+  };
   void emitScatter();
+  void enterWarp(Value number, int64_t warps);
+  void leaveWarp();
+  Targets readTargets(Value first, Value mine);
+  void addWanted(Value first, Targets targets, Value before);
   void clearRows(Value first, Value before);
   void addRow(Value row, Value before);
   /// The address of a row of the table at the current columns.

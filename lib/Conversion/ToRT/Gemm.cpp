@@ -106,37 +106,141 @@ static bool hasUnitStride(int64_t rows, int64_t rowStride, int64_t columns,
   return rowStride == 1 || columnStride == 1 || (rows == 1 && columns == 1);
 }
 
-/// The elementwise product of the operands, before the sum over contracted
-/// labels.
-static Value elementwise(OpBuilder &b, Location loc, nn::EinsumOp op,
-                         StringRef order, RankedTensorType wide) {
-  auto spread = [&](Value value, StringRef labels) -> Value {
-    SmallVector<int64_t> permutation, dims;
-    for (auto [dim, label] : llvm::enumerate(order))
-      if (labels.contains(label)) {
-        permutation.push_back(labels.find(label));
-        dims.push_back(dim);
-      }
-    Value placed = b.createOrFold<nn::TransposeOp>(loc, value, permutation);
-    if (auto type = cast<RankedTensorType>(placed.getType());
-        type.getElementType() != wide.getElementType())
-      placed = arith::ExtFOp::create(b, loc, type.clone(wide.getElementType()),
-                                     placed);
-    return b.createOrFold<nn::BroadcastOp>(loc, wide, placed, dims);
-  };
-  nn::EinsumOp::Labels labels = op.getLabels();
-  return arith::MulFOp::create(b, loc, spread(op.getLhs(), labels.lhs),
-                               spread(op.getRhs(), labels.rhs));
+namespace {
+
+/// The dimensions of a batched matrix product. Of several m or n dimensions,
+/// one is that of the matrices, and the others are batch dimensions.
+struct ProductDims {
+  explicit ProductDims(const Contraction &x);
+
+  bool hasUnitStrideA() const {
+    return hasUnitStride(m.size, m.a, k.size, k.a);
+  }
+  bool hasUnitStrideB() const {
+    return hasUnitStride(k.size, k.b, n.size, n.b);
+  }
+  bool hasUnitStrideC() const {
+    return hasUnitStride(m.size, m.c, n.size, n.c);
+  }
+
+  SmallVector<int64_t> batchSizes() const;
+  /// The offset of a tensor, its batch strides, and those of its matrices.
+  SmallVector<int64_t> viewOf(const Labelled &tensor, int64_t Dim::*stride,
+                              const Dim &row, const Dim &column) const;
+
+  Dim m, n, k;
+  Dims batch;
+};
+
+} // namespace
+
+/// Removes the best dimension from `dims`; a dimension of size 1 if it is
+/// empty.
+static Dim
+takeBest(Dims &dims,
+         llvm::function_ref<bool(const Dim &dim, const Dim &best)> better) {
+  if (dims.empty())
+    return Dim();
+  auto *best = dims.begin();
+  for (auto *dim = dims.begin(); dim != dims.end(); ++dim)
+    if (better(*dim, *best))
+      best = dim;
+  Dim taken = *best;
+  dims.erase(best);
+  return taken;
 }
 
-void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
-  OpBuilder b(op);
-  Location loc = op.getLoc();
-  nn::EinsumOp::Labels labels = op.getLabels();
-  Value lhs = op.getLhs(), rhs = op.getRhs();
-  auto resultType = cast<RankedTensorType>(op.getType());
+ProductDims::ProductDims(const Contraction &x) {
+  batch = merged(x.dims(x.batch));
+  Dims ms = merged(x.dims(x.m)), ns = merged(x.dims(x.n)),
+       ks = merged(x.dims(x.k));
+  if (!ks.empty())
+    k = ks.front();
+  m = takeBest(
+      ms, [](const Dim &dim, const Dim &best) { return dim.size > best.size; });
+  n = takeBest(ns, [](const Dim &dim, const Dim &best) {
+    return dim.c == 1 || (best.c != 1 && dim.size > best.size);
+  });
+  batch.append(ms);
+  batch.append(ns);
+}
 
+SmallVector<int64_t> ProductDims::batchSizes() const {
+  SmallVector<int64_t> sizes;
+  for (const Dim &dim : batch)
+    sizes.push_back(dim.size);
+  return sizes;
+}
+
+SmallVector<int64_t> ProductDims::viewOf(const Labelled &tensor,
+                                         int64_t Dim::*stride, const Dim &row,
+                                         const Dim &column) const {
+  SmallVector<int64_t> entries = {tensor.view.offset};
+  for (const Dim &dim : batch)
+    entries.push_back(dim.*stride);
+  // The stride of a dimension of size 1 is never used; libraries expect 1.
+  auto last = [&](const Dim &dim, const Dim &other) {
+    if (dim.size > 1)
+      return dim.*stride;
+    return other.size > 1 && other.*stride == 1 ? other.size : int64_t(1);
+  };
+  entries.push_back(last(row, column));
+  entries.push_back(last(column, row));
+  return entries;
+}
+
+namespace {
+
+/// Lowers one contraction. The caller replaces the operation.
+class EinsumLowering {
+public:
+  explicit EinsumLowering(nn::EinsumOp op);
+
+  /// Whether a library call is better than a kernel.
+  bool suitsLibrary(program::Device device) const;
+  /// Creates a product of elements and a sum, which become part of a kernel.
+  Value createElementwise();
+  /// Creates a matrix product, with copies if the strides require them.
+  Value createGemm();
+
+private:
+  void chooseSides();
+  void classifyLabels();
+  /// The elementwise product of the operands with dimensions in `order`, before
+  /// the sum over contracted labels.
+  Value multiply(StringRef order, RankedTensorType wide);
+  Value spread(Value operand, StringRef own, StringRef order,
+               RankedTensorType wide);
+  bool isOneK(StringRef order, bool ofA, bool ofB) const;
+  void orderContracted();
+  void copyA() {
+    x.a = copied(b, loc, lhs, labels.lhs, x.batch + x.m + x.k, labelsOfCopyA);
+  }
+  void copyB() {
+    x.b = copied(b, loc, rhs, labels.rhs, x.batch + x.k + x.n, labelsOfCopyB);
+  }
+  /// The result is stored densely with its dimensions in this order.
+  void storeResult(std::string order);
+  ProductDims arrange();
+  Value createCommand(const ProductDims &dims);
+
+  nn::EinsumOp op;
+  OpBuilder b;
+  Location loc;
+  nn::EinsumOp::Labels labels;
+  Value lhs, rhs;
+  RankedTensorType resultType;
   Contraction x;
+  std::string labelsOfCopyA, labelsOfCopyB;
+  std::string storedLabels; // of the result
+  RankedTensorType storedType;
+};
+
+} // namespace
+
+EinsumLowering::EinsumLowering(nn::EinsumOp op)
+    : op(op), b(op), loc(op.getLoc()), labels(op.getLabels()), lhs(op.getLhs()),
+      rhs(op.getRhs()), resultType(cast<RankedTensorType>(op.getType())) {
   auto sizes = [&](StringRef names, Value value) {
     for (auto [name, size] :
          llvm::zip(names, cast<RankedTensorType>(value.getType()).getShape()))
@@ -144,18 +248,25 @@ void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
   };
   sizes(labels.lhs, lhs);
   sizes(labels.rhs, rhs);
+  chooseSides();
+  classifyLabels();
+}
 
-  // The innermost label of the result must be n, a label of the right operand;
-  // else the operands are swapped.
+/// The innermost label of the result must be n, a label of the right operand;
+/// else the operands are swapped.
+void EinsumLowering::chooseSides() {
   for (char label : llvm::reverse(labels.result)) {
     if (x.size[label] == 1)
       continue;
     if (StringRef(labels.rhs).contains(label))
-      break;
+      return;
     std::swap(lhs, rhs);
     std::swap(labels.lhs, labels.rhs);
-    break;
+    return;
   }
+}
+
+void EinsumLowering::classifyLabels() {
   x.a = {labels.lhs, traceView(lhs)};
   x.b = {labels.rhs, traceView(rhs)};
   StringRef inA(labels.lhs), inB(labels.rhs), inC(labels.result);
@@ -168,7 +279,9 @@ void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
   for (char label : labels.lhs)
     if (!inC.contains(label) && x.size[label] != 1)
       x.k.push_back(label);
+}
 
+bool EinsumLowering::suitsLibrary(program::Device device) const {
   // Without contraction, or with one dot product per batch entry, a library
   // call is not worth it, and a kernel can be fused with its neighbours.
   bool rows = x.m.empty() && x.n.empty();
@@ -177,149 +290,141 @@ void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
   bool vectors = device == program::Device::Cuda &&
                  (x.m.empty() || x.n.empty()) &&
                  x.extent(x.batch) >= kManyProducts;
-  if (x.k.empty() || (rows && !x.batch.empty()) || vectors) {
-    std::string order = labels.result;
-    SmallVector<int64_t> shape(resultType.getShape()), contracted;
-    for (char label : labels.lhs)
-      if (!inC.contains(label)) {
-        contracted.push_back(order.size());
-        order.push_back(label);
-        shape.push_back(x.size[label]);
-      }
-    // bf16 is multiplied and summed in f32.
-    bool rounds = resultType.getElementType().isBF16();
-    Type element = rounds ? b.getF32Type() : resultType.getElementType();
-    Value product =
-        elementwise(b, loc, op, order, resultType.clone(shape, element));
-    if (!contracted.empty())
-      product = b.createOrFold<nn::ReduceOp>(loc, nn::Combiner::Sum, product,
-                                             contracted);
-    if (rounds)
-      product = arith::TruncFOp::create(b, loc, resultType, product);
-    op.replaceAllUsesWith(product);
-    op.erase();
+  return !x.k.empty() && !(rows && !x.batch.empty()) && !vectors;
+}
+
+Value EinsumLowering::createElementwise() {
+  std::string order = labels.result;
+  SmallVector<int64_t> shape(resultType.getShape()), contracted;
+  for (char label : labels.lhs)
+    if (!StringRef(labels.result).contains(label)) {
+      contracted.push_back(order.size());
+      order.push_back(label);
+      shape.push_back(x.size[label]);
+    }
+  // bf16 is multiplied and summed in f32.
+  bool rounds = resultType.getElementType().isBF16();
+  Type element = rounds ? b.getF32Type() : resultType.getElementType();
+  Value product = multiply(order, resultType.clone(shape, element));
+  if (!contracted.empty())
+    product = b.createOrFold<nn::ReduceOp>(loc, nn::Combiner::Sum, product,
+                                           contracted);
+  if (rounds)
+    product = arith::TruncFOp::create(b, loc, resultType, product);
+  return product;
+}
+
+Value EinsumLowering::multiply(StringRef order, RankedTensorType wide) {
+  nn::EinsumOp::Labels given = op.getLabels(); // before operands are swapped
+  return arith::MulFOp::create(b, loc,
+                               spread(op.getLhs(), given.lhs, order, wide),
+                               spread(op.getRhs(), given.rhs, order, wide));
+}
+
+/// An operand transposed, extended and broadcast to the type of the product.
+Value EinsumLowering::spread(Value operand, StringRef own, StringRef order,
+                             RankedTensorType wide) {
+  SmallVector<int64_t> permutation, dims;
+  for (auto [dim, label] : llvm::enumerate(order))
+    if (own.contains(label)) {
+      permutation.push_back(own.find(label));
+      dims.push_back(dim);
+    }
+  Value placed = b.createOrFold<nn::TransposeOp>(loc, operand, permutation);
+  if (auto type = cast<RankedTensorType>(placed.getType());
+      type.getElementType() != wide.getElementType())
+    placed = arith::ExtFOp::create(b, loc, type.clone(wide.getElementType()),
+                                   placed);
+  return b.createOrFold<nn::BroadcastOp>(loc, wide, placed, dims);
+}
+
+Value EinsumLowering::createGemm() {
+  orderContracted();
+  storeResult(labels.result);
+  return createCommand(arrange());
+}
+
+/// Whether the contracted labels in this order are one dimension of the given
+/// operands.
+bool EinsumLowering::isOneK(StringRef order, bool ofA, bool ofB) const {
+  Dims dims = x.dims(order);
+  for (Dim &dim : dims) {
+    dim.a = ofA ? dim.a : 0;
+    dim.b = ofB ? dim.b : 0;
+  }
+  return merged(dims).size() <= 1;
+}
+
+/// k needs one order for both operands. Otherwise the smaller operand that can
+/// take the other's order is copied.
+void EinsumLowering::orderContracted() {
+  x.k = sortedBy(x.a, x.k);
+  if (isOneK(x.k, true, true))
+    return;
+  std::string byA = sortedBy(x.a, x.k), byB = sortedBy(x.b, x.k);
+  bool keepA = isOneK(byA, true, false), keepB = isOneK(byB, false, true);
+  bool smallerA = x.extent(x.m) < x.extent(x.n);
+  if (keepB && (!keepA || smallerA)) {
+    x.k = byB;
+    copyA();
     return;
   }
+  x.k = byA;
+  copyB();
+  if (!keepA)
+    copyA();
+}
 
-  // k needs one order for both operands. Otherwise the smaller operand that can
-  // take the other's order is copied.
-  std::string copyA, copyB;
-  auto kMerges = [&](bool a, bool bb) {
-    Dims dims = x.dims(x.k);
-    for (Dim &dim : dims) {
-      dim.a = a ? dim.a : 0;
-      dim.b = bb ? dim.b : 0;
-    }
-    return merged(dims).size() <= 1;
-  };
-  x.k = sortedBy(x.a, x.k);
-  if (!kMerges(true, true)) {
-    std::string byA = sortedBy(x.a, x.k), byB = sortedBy(x.b, x.k);
-    x.k = byA;
-    bool keepA = kMerges(true, false);
-    x.k = byB;
-    bool keepB = kMerges(false, true);
-    bool smallerA = x.extent(x.m) < x.extent(x.n);
-    if (keepB && (!keepA || smallerA)) {
-      x.a = copied(b, loc, lhs, labels.lhs, x.batch + x.m + x.k, copyA);
-    } else {
-      x.k = byA;
-      x.b = copied(b, loc, rhs, labels.rhs, x.batch + x.k + x.n, copyB);
-      if (!keepA)
-        x.a = copied(b, loc, lhs, labels.lhs, x.batch + x.m + x.k, copyA);
-    }
-  }
+void EinsumLowering::storeResult(std::string order) {
+  storedLabels = std::move(order);
+  SmallVector<int64_t> shape;
+  for (char label : storedLabels)
+    shape.push_back(x.size[label]);
+  storedType = resultType.clone(shape);
+  x.c = {storedLabels, StridedView{Value(), 0, shape, denseStrides(shape)}};
+}
 
-  // The result has its own order, or is dense and transposed afterwards.
-  std::string order = labels.result;
-  RankedTensorType type = resultType;
-  auto setResult = [&] {
-    x.c = {order, StridedView{Value(), 0, SmallVector<int64_t>(type.getShape()),
-                              denseStrides(type.getShape())}};
-  };
-  setResult();
-
-  Dim m, n, k;
-  Dims batch, ms, ns;
-  auto pick = [](Dims &dims, Dim &chosen, auto better) {
-    if (dims.empty())
-      return;
-    auto *best = dims.begin();
-    for (auto *dim = dims.begin(); dim != dims.end(); ++dim)
-      if (better(*dim, *best))
-        best = dim;
-    chosen = *best;
-    dims.erase(best);
-  };
-  auto arrange = [&] {
-    m = n = k = Dim();
-    batch = merged(x.dims(x.batch));
-    ms = merged(x.dims(x.m));
-    ns = merged(x.dims(x.n));
-    Dims ks = merged(x.dims(x.k));
-    if (!ks.empty())
-      k = ks.front();
-    pick(ms, m,
-         [](const Dim &dim, const Dim &best) { return dim.size > best.size; });
-    pick(ns, n, [](const Dim &dim, const Dim &best) {
-      return dim.c == 1 || (best.c != 1 && dim.size > best.size);
-    });
-    batch.append(ms);
-    batch.append(ns);
-  };
-  arrange();
-  if (!hasUnitStride(m.size, m.a, k.size, k.a)) {
-    x.a = copied(b, loc, lhs, labels.lhs, x.batch + x.m + x.k, copyA);
-    arrange();
+/// Copies operands and reorders the result until all have a unit stride.
+ProductDims EinsumLowering::arrange() {
+  ProductDims dims(x);
+  if (!dims.hasUnitStrideA()) {
+    copyA();
+    dims = ProductDims(x);
   }
-  if (!hasUnitStride(k.size, k.b, n.size, n.b)) {
-    x.b = copied(b, loc, rhs, labels.rhs, x.batch + x.k + x.n, copyB);
-    arrange();
+  if (!dims.hasUnitStrideB()) {
+    copyB();
+    dims = ProductDims(x);
   }
-  if (!hasUnitStride(m.size, m.c, n.size, n.c)) {
-    order.clear();
+  if (!dims.hasUnitStrideC()) {
+    std::string order;
     for (char label : labels.result)
       if (x.size[label] == 1)
         order.push_back(label);
-    order += x.batch + x.m + x.n;
-    SmallVector<int64_t> shape;
-    for (char label : order)
-      shape.push_back(x.size[label]);
-    type = resultType.clone(shape);
-    setResult();
-    arrange();
+    storeResult(order + x.batch + x.m + x.n);
+    dims = ProductDims(x);
   }
+  return dims;
+}
 
-  // The stride of a dimension of size 1 is never used; libraries expect 1.
-  auto view = [&](const Labelled &tensor, int64_t Dim::*stride, const Dim &row,
-                  const Dim &column) {
-    SmallVector<int64_t> entries = {tensor.view.offset};
-    for (const Dim &dim : batch)
-      entries.push_back(dim.*stride);
-    auto last = [&](const Dim &dim, const Dim &other) {
-      if (dim.size > 1)
-        return dim.*stride;
-      return other.size > 1 && other.*stride == 1 ? other.size : int64_t(1);
-    };
-    entries.push_back(last(row, column));
-    entries.push_back(last(column, row));
-    return entries;
-  };
-  SmallVector<int64_t> batchSizes;
-  for (const Dim &dim : batch)
-    batchSizes.push_back(dim.size);
-  auto gemm =
-      rt::GemmOp::create(b, loc, TypeRange{type}, x.a.view.base, x.b.view.base,
-                         Value(), Value(), Value(), view(x.a, &Dim::a, m, k),
-                         view(x.b, &Dim::b, k, n), view(x.c, &Dim::c, m, n),
-                         batchSizes, m.size, n.size, k.size, APFloat(1.0));
-  Value result = gemm.getC();
-  if (order != labels.result) {
-    SmallVector<int64_t> permutation;
-    for (char label : labels.result)
-      permutation.push_back(order.find(label));
-    result = nn::TransposeOp::create(b, loc, result, permutation);
-  }
+Value EinsumLowering::createCommand(const ProductDims &dims) {
+  const auto &[m, n, k, batch] = dims;
+  auto gemm = rt::GemmOp::create(
+      b, loc, TypeRange{storedType}, x.a.view.base, x.b.view.base, Value(),
+      Value(), Value(), dims.viewOf(x.a, &Dim::a, m, k),
+      dims.viewOf(x.b, &Dim::b, k, n), dims.viewOf(x.c, &Dim::c, m, n),
+      dims.batchSizes(), m.size, n.size, k.size, APFloat(1.0));
+  if (storedLabels == labels.result)
+    return gemm.getC();
+  SmallVector<int64_t> permutation;
+  for (char label : labels.result)
+    permutation.push_back(storedLabels.find(label));
+  return nn::TransposeOp::create(b, loc, gemm.getC(), permutation);
+}
+
+void cleave::selectEinsum(nn::EinsumOp op, program::Device device) {
+  EinsumLowering lowering(op);
+  Value result = lowering.suitsLibrary(device) ? lowering.createGemm()
+                                               : lowering.createElementwise();
   op.replaceAllUsesWith(result);
   op.erase();
 }

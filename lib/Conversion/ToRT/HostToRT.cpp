@@ -1,8 +1,8 @@
 // nn-host-to-rt: converts host functions to command lists.
 
+#include "CollectivePattern.h"
 #include "Views.h"
 #include "cleave/Conversion/ToRT/Passes.h"
-#include "cleave/Dialect/Dist/IR/Exchange.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Condition.h"
@@ -282,7 +282,7 @@ private:
                          rows.getHome())
                          .getResults());
     }
-    FailureOr<Pattern> pattern = patternOf(op, *mesh, members);
+    FailureOr<CollectivePattern> pattern = patternOf(op, *mesh, members);
     if (failed(pattern))
       return failure();
     llvm::MapVector<Type, SmallVector<unsigned>> byType;
@@ -324,107 +324,6 @@ private:
                                                  result.getType(), operand, 0)
                                  .getResult());
     return values;
-  }
-
-  /// The data movement of a collective for each operand.
-  struct Pattern {
-    rt::CollectiveKind kind;
-    rt::Reduce reduce = rt::Reduce::Sum;
-    SmallVector<std::array<int64_t, 4>> layouts;
-    SmallVector<int64_t> sources;
-    std::vector<program::Exchange> exchanges;
-  };
-
-  static int64_t product(ArrayRef<int64_t> sizes) {
-    return llvm::product_of(sizes);
-  }
-
-  FailureOr<Pattern> patternOf(Operation *op, dist::MeshAttr mesh,
-                               int64_t members) {
-    Pattern pattern;
-    bool reduces = false;
-    auto reduce = [](dist::ReduceKind kind) {
-      return kind == dist::ReduceKind::Sum   ? rt::Reduce::Sum
-             : kind == dist::ReduceKind::Max ? rt::Reduce::Max
-                                             : rt::Reduce::Min;
-    };
-    /// [outer, inner] of a tile that is concatenated along `dim`.
-    auto split = [](Value value, int64_t dim) {
-      ArrayRef<int64_t> shape = typeOf(value).getShape();
-      return std::pair(product(shape.take_front(dim)),
-                       product(shape.drop_front(dim)));
-    };
-    if (auto all = dyn_cast<dist::AllReduceOp>(op)) {
-      pattern.kind = rt::CollectiveKind::AllReduce;
-      pattern.reduce = reduce(all.getKind());
-      for (Value value : op->getOperands()) {
-        int64_t count = typeOf(value).getNumElements();
-        pattern.layouts.push_back({1, count, 1, count});
-      }
-    } else if (auto gather = dyn_cast<dist::AllGatherOp>(op)) {
-      pattern.kind = rt::CollectiveKind::AllGather;
-      for (auto [value, dim] : llvm::zip(op->getOperands(), gather.getDims())) {
-        auto [outer, inner] = split(value, dim);
-        pattern.layouts.push_back({outer, inner, outer, inner});
-      }
-    } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op)) {
-      pattern.kind = rt::CollectiveKind::ReduceScatter;
-      pattern.reduce = reduce(scatter.getKind());
-      for (auto [value, dim] : llvm::zip(op->getResults(), scatter.getDims())) {
-        auto [outer, inner] = split(value, dim);
-        pattern.layouts.push_back({outer, inner, outer, inner});
-      }
-    } else if (auto all = dyn_cast<dist::AllToAllOp>(op)) {
-      pattern.kind = rt::CollectiveKind::AllToAll;
-      for (unsigned i = 0; i < op->getNumOperands(); ++i) {
-        // A block is the data that one member sends to another. Its outer
-        // dimensions are those before the split dimension at the sender, and
-        // those before the concatenated one at the receiver.
-        int64_t splitDim = all.getSplitDims()[i];
-        int64_t concatDim = all.getConcatDims()[i];
-        ArrayRef<int64_t> from = typeOf(op->getOperand(i)).getShape();
-        ArrayRef<int64_t> to = typeOf(op->getResult(i)).getShape();
-        int64_t outer = product(from.take_front(splitDim));
-        int64_t dstOuter = product(to.take_front(concatDim));
-        int64_t block = product(from) / members;
-        pattern.layouts.push_back(
-            {outer, block / outer, dstOuter, block / dstOuter});
-      }
-    } else if (auto permute = dyn_cast<dist::CollectivePermuteOp>(op)) {
-      pattern.kind = rt::CollectiveKind::Permute;
-      for (Value value : op->getOperands()) {
-        int64_t count = typeOf(value).getNumElements();
-        pattern.layouts.push_back({1, count, 1, count});
-      }
-      pattern.sources.assign(members, -1);
-      ArrayRef<int64_t> pairs = permute.getPairs();
-      for (size_t i = 0; i + 1 < pairs.size(); i += 2)
-        pattern.sources[pairs[i + 1]] = pairs[i];
-    } else if (auto exchange = dyn_cast<dist::ExchangeOp>(op)) {
-      pattern.kind = rt::CollectiveKind::Exchange;
-      for (unsigned i = 0; i < op->getNumOperands(); ++i) {
-        auto from = cast<dist::ShardingAttr>(exchange.getFrom()[i]);
-        auto to = cast<dist::ShardingAttr>(exchange.getTo()[i]);
-        auto whole = cast<TypeAttr>(exchange.getGlobal()[i]).getValue();
-        pattern.layouts.push_back(
-            {1, typeOf(op->getOperand(i)).getNumElements(), 1,
-             typeOf(op->getResult(i)).getNumElements()});
-        pattern.exchanges.push_back(dist::describeExchange(
-            mesh, exchange.getAxes().getAxes(), from, to,
-            cast<RankedTensorType>(whole).getShape(), exchange.getRounds()));
-        // All operands of one command must have the same reduction.
-        auto kind = reduce(from.getPartialKind());
-        if (!pattern.exchanges.back().partial.empty()) {
-          if (reduces && kind != pattern.reduce)
-            return op->emitOpError("reduces its operands in different ways");
-          reduces = true;
-          pattern.reduce = kind;
-        }
-      }
-    } else {
-      return op->emitOpError("has no command that performs it");
-    }
-    return pattern;
   }
 
   ModuleOp module;

@@ -311,7 +311,8 @@ template <typename Op> void identity(Op, Operands in, Results out) {
 
 } // namespace
 
-void cleave::evaluate::attachElementwise(MLIRContext *c) {
+/// Sums, products, rounding and signs of floats.
+static void attachFloatArithmetic(MLIRContext *c) {
   attach<arith::AddFOp, binary<arith::AddFOp, addF>>(c);
   attach<arith::SubFOp, binary<arith::SubFOp, subF>>(c);
   attach<arith::MulFOp, binary<arith::MulFOp, mulF>>(c);
@@ -319,6 +320,21 @@ void cleave::evaluate::attachElementwise(MLIRContext *c) {
   attach<arith::MaximumFOp, binary<arith::MaximumFOp, maxF>>(c);
   attach<arith::MinimumFOp, binary<arith::MinimumFOp, minF>>(c);
   attach<arith::NegFOp, unary<arith::NegFOp, negF>>(c);
+  attach<math::AbsFOp, unary<math::AbsFOp, std::fabs>>(c);
+  attach<math::FloorOp, unary<math::FloorOp, std::floor>>(c);
+  attach<math::CeilOp, unary<math::CeilOp, std::ceil>>(c);
+  attach<math::RoundEvenOp, unary<math::RoundEvenOp, std::nearbyint>>(c);
+  attach<arith::MaxNumFOp, binary<arith::MaxNumFOp, std::fmax>>(c);
+  attach<arith::MinNumFOp, binary<arith::MinNumFOp, std::fmin>>(c);
+  attach<arith::RemFOp, binary<arith::RemFOp, std::fmod>>(c);
+  attach<math::CopySignOp, binary<math::CopySignOp, std::copysign>>(c);
+  attach<math::RoundOp, unary<math::RoundOp, std::round>>(c);
+  attach<math::TruncOp, unary<math::TruncOp, std::trunc>>(c);
+  attach<math::FmaOp, fused>(c);
+}
+
+/// Exponentials, powers, trigonometric functions, activations.
+static void attachFunctions(MLIRContext *c) {
   attach<math::PowFOp, binary<math::PowFOp, std::pow>>(c);
   attach<math::ExpOp, unary<math::ExpOp, std::exp>>(c);
   attach<math::LogOp, unary<math::LogOp, std::log>>(c);
@@ -328,19 +344,10 @@ void cleave::evaluate::attachElementwise(MLIRContext *c) {
   attach<math::RsqrtOp, unary<math::RsqrtOp, rsqrtF>>(c);
   attach<math::SinOp, unary<math::SinOp, std::sin>>(c);
   attach<math::CosOp, unary<math::CosOp, std::cos>>(c);
-  attach<math::AbsFOp, unary<math::AbsFOp, std::fabs>>(c);
-  attach<math::FloorOp, unary<math::FloorOp, std::floor>>(c);
-  attach<math::CeilOp, unary<math::CeilOp, std::ceil>>(c);
-  attach<math::RoundEvenOp, unary<math::RoundEvenOp, std::nearbyint>>(c);
   attach<nn::SigmoidOp, unary<nn::SigmoidOp, sigmoidF>>(c);
   attach<nn::GeluOp, gelu>(c);
   attach<nn::GeluGradOp, geluGrad>(c);
-
-  attach<arith::MaxNumFOp, binary<arith::MaxNumFOp, std::fmax>>(c);
-  attach<arith::MinNumFOp, binary<arith::MinNumFOp, std::fmin>>(c);
-  attach<arith::RemFOp, binary<arith::RemFOp, std::fmod>>(c);
   attach<math::Atan2Op, binary<math::Atan2Op, std::atan2>>(c);
-  attach<math::CopySignOp, binary<math::CopySignOp, std::copysign>>(c);
   attach<math::AcosOp, unary<math::AcosOp, std::acos>>(c);
   attach<math::AcoshOp, unary<math::AcoshOp, std::acosh>>(c);
   attach<math::AsinOp, unary<math::AsinOp, std::asin>>(c);
@@ -357,15 +364,10 @@ void cleave::evaluate::attachElementwise(MLIRContext *c) {
   attach<math::Log10Op, unary<math::Log10Op, std::log10>>(c);
   attach<math::Log1pOp, unary<math::Log1pOp, std::log1p>>(c);
   attach<math::Log2Op, unary<math::Log2Op, std::log2>>(c);
-  attach<math::RoundOp, unary<math::RoundOp, std::round>>(c);
-  attach<math::TruncOp, unary<math::TruncOp, std::trunc>>(c);
-  attach<math::FmaOp, fused>(c);
   attach<math::FPowIOp, powerInt>(c);
-  attach<math::IsFiniteOp, asked<math::IsFiniteOp, std::isfinite>>(c);
-  attach<math::IsInfOp, asked<math::IsInfOp, std::isinf>>(c);
-  attach<math::IsNaNOp, asked<math::IsNaNOp, std::isnan>>(c);
-  attach<math::IsNormalOp, asked<math::IsNormalOp, std::isnormal>>(c);
+}
 
+static void attachIntegerArithmetic(MLIRContext *c) {
   attach<arith::AddIOp, binaryInt<arith::AddIOp, addInt>>(c);
   attach<arith::SubIOp, binaryInt<arith::SubIOp, subInt>>(c);
   attach<arith::MulIOp, binaryInt<arith::MulIOp, mulInt>>(c);
@@ -377,7 +379,6 @@ void cleave::evaluate::attachElementwise(MLIRContext *c) {
   attach<arith::XOrIOp, binaryInt<arith::XOrIOp, xorInt>>(c);
   attach<arith::MaxSIOp, binaryInt<arith::MaxSIOp, maxInt>>(c);
   attach<arith::MinSIOp, binaryInt<arith::MinSIOp, minInt>>(c);
-
   attach<arith::CeilDivSIOp, binaryInt<arith::CeilDivSIOp, ceilDivInt>>(c);
   attach<arith::ShLIOp, binaryInt<arith::ShLIOp, shlInt>>(c);
   attach<arith::ShRSIOp, binaryInt<arith::ShRSIOp, shrInt>>(c);
@@ -388,10 +389,21 @@ void cleave::evaluate::attachElementwise(MLIRContext *c) {
   attach<arith::MinUIOp, binaryUnsigned<arith::MinUIOp, minUnsigned>>(c);
   attach<math::AbsIOp, unaryInt<math::AbsIOp, absInt>>(c);
   attach<math::IPowIOp, binaryInt<math::IPowIOp, powInt>>(c);
+}
 
+/// Comparisons, and the choice by one.
+static void attachPredicates(MLIRContext *c) {
+  attach<math::IsFiniteOp, asked<math::IsFiniteOp, std::isfinite>>(c);
+  attach<math::IsInfOp, asked<math::IsInfOp, std::isinf>>(c);
+  attach<math::IsNaNOp, asked<math::IsNaNOp, std::isnan>>(c);
+  attach<math::IsNormalOp, asked<math::IsNormalOp, std::isnormal>>(c);
   attach<arith::CmpFOp, compareFloats>(c);
   attach<arith::CmpIOp, compareInts>(c);
   attach<arith::SelectOp, select>(c);
+}
+
+/// Conversions of types, and operations without effect on values.
+static void attachConversions(MLIRContext *c) {
   attach<arith::ExtFOp, sameFloats<arith::ExtFOp>>(c);
   attach<arith::TruncFOp, sameFloats<arith::TruncFOp>>(c);
   attach<arith::SIToFPOp, toFloat>(c);
@@ -404,4 +416,12 @@ void cleave::evaluate::attachElementwise(MLIRContext *c) {
   attach<arith::TruncIOp, intToInt<arith::TruncIOp>>(c);
   attach<nn::SaveOp, identity<nn::SaveOp>>(c);
   attach<nn::RematerializeOp, identity<nn::RematerializeOp>>(c);
+}
+
+void cleave::evaluate::attachElementwise(MLIRContext *c) {
+  attachFloatArithmetic(c);
+  attachFunctions(c);
+  attachIntegerArithmetic(c);
+  attachPredicates(c);
+  attachConversions(c);
 }

@@ -21,23 +21,6 @@ using namespace cleave::test;
 
 namespace {
 
-std::string tensor(std::vector<int64_t> shape, const char *element = "f32") {
-  std::string text = "tensor<";
-  for (int64_t size : shape)
-    text += std::to_string(size) + "x";
-  return text + element + ">";
-}
-
-/// Replaces $0, $1, ... by the given texts.
-std::string fill(std::string text, const std::vector<std::string> &with) {
-  for (size_t i = with.size(); i-- > 0;) {
-    std::string mark = "$" + std::to_string(i);
-    for (size_t at = 0; (at = text.find(mark, at)) != std::string::npos;)
-      text.replace(at, mark.size(), with[i]);
-  }
-  return text;
-}
-
 /// Rows and columns, short and long, whole vectors and not.
 struct Sizes {
   int64_t a, b, c;
@@ -234,22 +217,12 @@ const std::pair<const char *, Family> kFamilies[] = {
     {"integers", integers},
 };
 
-RunOptions loose() {
-  RunOptions options;
-  options.onlyGpu = true;
-  options.indexBound = 12; // some indices are outside
-  options.f32Bound = 4e-5;
-  options.f64Bound = 1e-12;
-  options.floor = 10;
-  return options;
-}
-
 void checkFamilies(const std::vector<Sizes> &shapes) {
   for (auto [name, family] : kFamilies)
     for (Sizes s : shapes) {
       SCOPED_TRACE(std::string(name) + " " + std::to_string(s.a) + "x" +
                    std::to_string(s.b) + "x" + std::to_string(s.c));
-      checkKernel(family(s), loose());
+      checkKernel(family(s), gpuOptions());
       if (::testing::Test::HasFatalFailure())
         return;
     }
@@ -278,140 +251,35 @@ TEST(GpuKernel, LongRows) {
                              ? std::vector<int64_t>{1500, 4096, 5001, 9216}
                              : std::vector<int64_t>{5001})
     for (Family family : {layerNorm, softmax, crossEntropy, crossEntropyGrad})
-      checkKernel(family({2, 1, columns}), loose());
+      checkKernel(family({2, 1, columns}), gpuOptions());
   for (int64_t columns : test::triesAll() ? std::vector<int64_t>{40000, 33001}
                                           : std::vector<int64_t>{33001})
     for (Family family : {rmsNorm, crossEntropy, crossEntropyGrad})
-      checkKernel(family({2, 1, columns}), loose());
+      checkKernel(family({2, 1, columns}), gpuOptions());
 }
 
 // Many short rows, several of which share a block.
 TEST(GpuKernel, ManyRows) {
   for (int64_t columns : {4, 24, 40})
     for (Family family : {layerNorm, softmax})
-      checkKernel(family({133, 9, columns}), loose());
+      checkKernel(family({133, 9, columns}), gpuOptions());
 }
 
 // Few columns of many rows: threads share a sum.
 TEST(GpuKernel, SharedSums) {
   for (Sizes s : {Sizes{70, 10, 24}, {33, 31, 5}, {128, 2, 1}, {65, 1, 100}})
-    checkKernel(columnSums(s), loose());
+    checkKernel(columnSums(s), gpuOptions());
 }
 
 TEST(GpuKernel, ScatterOfManyUpdates) {
   for (Sizes s : {Sizes{40, 7, 36}, {64, 1, 1}, {3, 11, 1100}})
-    checkKernel(scatter(s), loose());
+    checkKernel(scatter(s), gpuOptions());
   checkKernel(R"(
     func.func @k(%i: tensor<70xi64>, %u: tensor<5x70x3xf32>) -> tensor<5x11x3xf32> {
       %r = nn.scatter_add %i, %u dim = 1 : tensor<70xi64>, tensor<5x70x3xf32> -> tensor<5x11x3xf32>
       return %r : tensor<5x11x3xf32>
     })",
-              loose());
-}
-
-// bf16 in memory, f32 between.
-TEST(GpuKernel, BFloat16Storage) {
-  for (int64_t columns : {40, 264, 777, 40000}) {
-    auto module =
-        parse(fill(R"(
-      func.func @k(%x: $0, %g: $2) -> ($0, $3) {
-        %w = arith.extf %x : $0 to $1
-        %r, %rstd = nn.rms_norm %w, %g epsilon = 1.0e-6 : ($1, $2) -> ($1, $3)
-        %n = arith.truncf %r : $1 to $0
-        return %n, %rstd : $0, $3
-      })",
-                   {tensor({3, columns}, "bf16"), tensor({3, columns}),
-                    tensor({columns}), tensor({3})}));
-    ASSERT_TRUE(module);
-    auto kernel = module->lookupSymbol<func::FuncOp>("k");
-    Tensor x(cast<RankedTensorType>(kernel.getArgumentTypes()[0])),
-        g(cast<RankedTensorType>(kernel.getArgumentTypes()[1]));
-    for (int64_t i = 0; i < x.size(); ++i)
-      x.floats[i] = ((i * 37) % 101 - 50) / 32.0; // exact in bf16
-    for (int64_t i = 0; i < g.size(); ++i)
-      g.floats[i] = 1 + (i % 7) / 8.0;
-    for (bool inPlace : {false, true}) {
-      auto found = runKernelOnGpu(kernel, {x, g}, inPlace);
-      ASSERT_EQ(found.size(), 2u);
-      for (int64_t row = 0; row < 3; ++row) {
-        double squares = 0;
-        for (int64_t i = 0; i < columns; ++i)
-          squares += std::pow(x.floats[row * columns + i], 2);
-        double rstd = 1 / std::sqrt(squares / columns + 1e-6);
-        EXPECT_NEAR(found[1].floats[row], rstd, 1e-6 * rstd);
-        for (int64_t i = 0; i < columns; ++i) {
-          double exact = x.floats[row * columns + i] * rstd * g.floats[i];
-          EXPECT_NEAR(found[0].floats[row * columns + i], exact,
-                      std::abs(exact) / 255);
-        }
-      }
-    }
-  }
-}
-
-// What is cut off and filled up again stays where it was: nothing guards the
-// loads, so the result may take the operand's memory.
-TEST(GpuKernel, FilledUpInPlace) {
-  auto module = parse(R"(
-    func.func @k(%x: tensor<3x136xf32>) -> tensor<3x136xf32> {
-      %s = nn.slice %x [0, 0] [3, 129] [1, 1] : tensor<3x136xf32> -> tensor<3x129xf32>
-      %p = nn.pad %s low = [0, 0] high = [0, 7] value = 5.0 : tensor<3x129xf32> -> tensor<3x136xf32>
-      %r = arith.negf %p : tensor<3x136xf32>
-      return %r : tensor<3x136xf32>
-    })");
-  ASSERT_TRUE(module);
-  auto kernel = module->lookupSymbol<func::FuncOp>("k");
-  ASSERT_TRUE(succeeded(kernels::annotateKernel(kernel)));
-  EXPECT_EQ(kernel->getAttrOfType<DenseI64ArrayAttr>("nn.inplace").asArrayRef(),
-            ArrayRef<int64_t>({0, 0}));
-  Tensor x(cast<RankedTensorType>(kernel.getArgumentTypes()[0]));
-  for (int64_t i = 0; i < x.size(); ++i)
-    x.floats[i] = i;
-  for (bool inPlace : {false, true}) {
-    auto found = runKernelOnGpu(kernel, {x}, inPlace);
-    ASSERT_EQ(found.size(), 1u);
-    for (int64_t i = 0; i < x.size(); ++i)
-      EXPECT_EQ(found[0].floats[i], i % 136 < 129 ? -double(i) : -5.0);
-  }
-}
-
-// What all threads of a row read may be overwritten by one of them: by then the
-// others have read it, in other blocks, too.
-TEST(GpuKernel, RowValuesInPlace) {
-  for (int64_t columns : {7, 64, 1000, 9000, 300000})
-    checkKernel(
-        fill(R"(func.func @k(%x: $0, %a: tensor<2xf32>) -> ($0, tensor<2xf32>) {
-      %b = nn.broadcast %a dims = [0] : tensor<2xf32> -> $0
-      %r = arith.mulf %x, %b : $0
-      %c = arith.addf %a, %a : tensor<2xf32>
-      return %r, %c : $0, tensor<2xf32>
-    })",
-             {tensor({2, columns})}),
-        loose());
-}
-
-// The harness's rank is number 1 of 2 along x and number 2 of 3 along y.
-TEST(GpuKernel, RankOffset) {
-  auto module = parse(R"(
-    dist.mesh @m <["x"=2, "y"=3]>
-    func.func @k(%x: tensor<37xf32>) -> (tensor<37xf32>, tensor<37xi64>) {
-      %o = dist.tile_offset tile 7 over @m {"x", "y"} : tensor<i64>
-      %b = nn.broadcast %o dims = [] : tensor<i64> -> tensor<37xi64>
-      %f = arith.sitofp %b : tensor<37xi64> to tensor<37xf32>
-      %r = arith.addf %x, %f : tensor<37xf32>
-      return %r, %b : tensor<37xf32>, tensor<37xi64>
-    })");
-  ASSERT_TRUE(module);
-  auto kernel = module->lookupSymbol<func::FuncOp>("k");
-  Tensor x(cast<RankedTensorType>(kernel.getArgumentTypes()[0]));
-  for (int64_t i = 0; i < x.size(); ++i)
-    x.floats[i] = i;
-  auto found = runKernelOnGpu(kernel, {x});
-  ASSERT_EQ(found.size(), 2u);
-  for (int64_t i = 0; i < x.size(); ++i) {
-    EXPECT_EQ(found[0].floats[i], i + 35);
-    EXPECT_EQ(found[1].ints[i], 35);
-  }
+              gpuOptions());
 }
 
 // Comparisons with what is no number.
@@ -419,7 +287,7 @@ TEST(GpuKernel, UnorderedComparisons) {
   for (const char *predicate :
        {"oeq", "one", "olt", "oge", "ord", "ueq", "une", "ugt", "ule", "uno"}) {
     SCOPED_TRACE(predicate);
-    RunOptions options = loose();
+    RunOptions options = gpuOptions();
     options.prepare = [](std::vector<Tensor> &arguments) {
       for (size_t i = 0; i < 2; ++i)
         for (int64_t j = 0; j < arguments[i].size(); ++j)
@@ -511,7 +379,7 @@ TEST(GpuKernel, OfAFile) {
   ASSERT_TRUE(bool(file)) << path;
   auto whole = parse((*file)->getBuffer().str());
   ASSERT_TRUE(whole);
-  RunOptions options = loose();
+  RunOptions options = gpuOptions();
   options.onlyF32 = true; // constants are spelled as bits
   options.indexBound = 3;
   options.f32Bound = 1e-3;

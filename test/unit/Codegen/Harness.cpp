@@ -332,3 +332,30 @@ void test::checkKernel(const std::string &text, const RunOptions &options) {
     }
   }
 }
+
+test::RunOptions test::gpuOptions() {
+  RunOptions options;
+  options.onlyGpu = true;
+  options.indexBound = 12; // some indices are outside
+  options.f32Bound = 4e-5;
+  options.f64Bound = 1e-12;
+  options.floor = 10;
+  return options;
+}
+
+std::string test::tensor(const std::vector<int64_t> &shape,
+                         const char *element) {
+  std::string text = "tensor<";
+  for (int64_t size : shape)
+    text += std::to_string(size) + "x";
+  return text + element + ">";
+}
+
+std::string test::fill(std::string text, const std::vector<std::string> &with) {
+  for (size_t i = with.size(); i-- > 0;) {
+    std::string mark = "$" + std::to_string(i);
+    for (size_t at = 0; (at = text.find(mark, at)) != std::string::npos;)
+      text.replace(at, mark.size(), with[i]);
+  }
+  return text;
+}

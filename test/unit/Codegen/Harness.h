@@ -37,6 +37,9 @@ struct RunOptions {
   bool onlyF32 = false;
 };
 
+/// Only GPU kernels, with bounds of long sums; some indices are outside.
+RunOptions gpuOptions();
+
 /// `body` is the text of one function `@k` on f32; it is run as it is and with
 /// f64 in place of f32.
 void checkKernel(const std::string &text, const RunOptions &options = {});
@@ -57,6 +60,13 @@ mlir::OwningOpRef<mlir::ModuleOp> parse(const std::string &text);
 
 /// Text with every `f32` replaced by `f64`.
 std::string widened(std::string text);
+
+/// The text of a tensor type.
+std::string tensor(const std::vector<int64_t> &shape,
+                   const char *element = "f32");
+
+/// Replaces $0, $1, ... by the given texts.
+std::string fill(std::string text, const std::vector<std::string> &with);
 
 } // namespace cleave::test
 

@@ -1,0 +1,30 @@
+// What data a collective of the dist dialect moves.
+
+#ifndef CLEAVE_LIB_CONVERSION_TORT_COLLECTIVEPATTERN_H
+#define CLEAVE_LIB_CONVERSION_TORT_COLLECTIVEPATTERN_H
+
+#include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/RT/IR/RT.h"
+
+#include <array>
+#include <vector>
+
+namespace cleave {
+
+/// The data movement of a collective for each operand.
+struct CollectivePattern {
+  rt::CollectiveKind kind;
+  rt::Reduce reduce = rt::Reduce::Sum;
+  llvm::SmallVector<std::array<int64_t, 4>> layouts;
+  llvm::SmallVector<int64_t> sources;
+  std::vector<program::Exchange> exchanges;
+};
+
+/// The pattern of a collective among `members` ranks; an error if no command
+/// performs it.
+mlir::FailureOr<CollectivePattern>
+patternOf(dist::CollectiveOpInterface op, dist::MeshAttr mesh, int64_t members);
+
+} // namespace cleave
+
+#endif
