@@ -20,10 +20,10 @@ struct AxisState {
   };
   Kind kind = Zero;
   dist::ReduceKind reduce = dist::ReduceKind::Sum;
-  /// A set of dimensions. Split: the dimensions that may be the split one; after
-  /// a reshape of one-element tiles, [1, 2] split on the first dimension cannot
-  /// be told from [1, 2] split on the second. Invariant: the dimensions along
-  /// which the value repeats, so that it is a tile as well.
+  /// A set of dimensions. Split: the dimensions that may be the split one;
+  /// after a reshape of one-element tiles, [1, 2] split on the first dimension
+  /// cannot be told from [1, 2] split on the second. Invariant: the dimensions
+  /// along which the value repeats, so that it is a tile as well.
   uint64_t dims = 0;
   /// Split or Partial, but only as one of several possibilities. If the value
   /// turns out to be something else, it counts as Varying.

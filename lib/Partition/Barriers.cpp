@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace cleave;
 
-/// The operations whose results are needed by more than a barrier (the second
+/// The operations whose results are needed, not counting barriers (the second
 /// operand of nn.rematerialize).
 static llvm::SetVector<Operation *> findRead(func::FuncOp func) {
   llvm::SetVector<Operation *> read;

@@ -41,8 +41,7 @@ std::string cleave::partition::describe(const Port &port) {
   StringRef role = nn::spell(port.role()), name = port.name();
   std::string kind = port.isResult ? "result" : "argument",
               index = std::to_string(port.index);
-  if (name.empty() || name == kind + index) // the default name of an unnamed
-                                            // port
+  if (name.empty() || name == kind + index) // the default name
     return kind + " " + index;
   return (role.empty() ? kind + " " + index : role.str()) + " '" + name.str() +
          "'";

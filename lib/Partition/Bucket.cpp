@@ -187,9 +187,9 @@ struct DistBucketPass : cleave::impl::DistBucketPassBase<DistBucketPass> {
         Buckets(func, limitOf).run();
   }
 
-  /// Messages larger than the chosen limit are faster by at most this share.
-  /// Smaller messages complete sooner, so that the next one can overlap with
-  /// computation.
+  /// The limit is a message that spends this share of its time on latency, so
+  /// larger ones gain little. Smaller ones complete sooner, so that the next
+  /// one can overlap with computation.
   static constexpr double kShareOfStart = 0.05;
   static constexpr double kSmallest = 1 << 18;
   static constexpr int64_t kLargest = 25 << 20;

@@ -120,8 +120,7 @@ public:
                     collective.getPurpose() == Purpose::Activation);
           }))
         leads.insert(&op);
-    llvm::DenseMap<Attribute, double> spareOf; // by the action of the pipeline
-                                               // schedule
+    llvm::DenseMap<Attribute, double> spareOf; // by pipeline action
     SmallVector<CollectiveOpInterface> waited;
     for (Operation &op : block) {
       double &spare = spareOf[op.getAttr(kActionAttr)];

@@ -50,8 +50,8 @@ public:
   RingEmitter(Stream &ring, const MeshAxes &mesh)
       : TileEmitter(ring, mesh), ring(ring) {}
 
-  /// Compares the modelled exposed communication, in seconds, of the ring and
-  /// of gathering. Also true if gathering takes more memory than the other
+  /// Whether the modelled exposed communication of the ring takes at most as
+  /// long as gathering. Also true if gathering takes more memory than the other
   /// operands and results of the operation.
   bool isBetterThanGathering(const cost::LinkModel &links,
                              const Cluster &cluster) {
@@ -148,8 +148,7 @@ private:
              typeOf(value).getRank() == 1;
     if (auto select = value.getDefiningOp<arith::SelectOp>();
         select && select->hasAttr(kPadMaskAttrName))
-      value =
-          select.getTrueValue(); // results of padded queries are not used
+      value = select.getTrueValue(); // results of padded queries are not used
     auto add = value.getDefiningOp<arith::AddIOp>();
     auto spread =
         add ? add.getRhs().getDefiningOp<nn::BroadcastOp>() : nn::BroadcastOp();

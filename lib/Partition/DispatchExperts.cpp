@@ -300,8 +300,8 @@ struct DistDispatchExpertsPass
       }
       if (!splitByLevels(func, *levels, axes))
         continue;
-      emitRemark(func.getLoc(), "rows of @")
-          << func.getName() << " go to experts between "
+      emitRemark(func.getLoc(), "tokens of @")
+          << func.getName() << " are dispatched to experts between "
           << axesSize(mesh->mesh(), levels->between.getAxes())
           << " nodes first, then among "
           << axesSize(mesh->mesh(), levels->within.getAxes())

@@ -319,9 +319,8 @@ ExchangeEstimate cleave::partition::estimateExchange(
                   (p - 1) * std::ceil(takes) + whole;
     estimate.mostReceived =
         std::max(estimate.mostReceived, std::ceil(most - 1e-9));
-    double has =
-        keeps + takes; // each assembled element is one less to send of the
-                       // rank's partial sum
+    double has = keeps + takes; // each assembled element is one less to send of
+                                // the rank's partial sum
     double sent = sends(source[rank] * p + a[rank]) + has +
                   std::ceil(has - 1e-9) * (copies - 2);
     estimate.mostSent = std::max(estimate.mostSent, std::ceil(sent - 1e-9));

@@ -181,10 +181,10 @@ void ExpertRows::plan(Choice &choice, Value ids) {
   int64_t fewest = (rows + kMostRounds - 1) / kMostRounds;
   choice.places = std::min(rows, std::max<int64_t>({wanted, fewest, 1}));
   if (choice.places > wanted && choice.places == fewest)
-    emitRemark(anchor->getLoc(), "buffers of experts have room for ")
-        << choice.places << " rows for each of " << ranks
+    emitRemark(anchor->getLoc(), "buffers of experts have ")
+        << choice.places << " slots for each of " << ranks
         << " ranks instead of " << wanted << ", so that " << kMostRounds
-        << " rounds suffice for all " << rows << " rows";
+        << " rounds suffice for all " << rows << " tokens";
   int64_t places = choice.places, rounds = (rows + places - 1) / places;
 
   auto list = RankedTensorType::get({rows}, i64),

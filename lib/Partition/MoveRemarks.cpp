@@ -82,7 +82,8 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to,
         << "over " << mesh.list(move.axes) << ": " << who->getName()
         << " reads " << describe(value) << " of type '" << type << "' as "
         << mesh.sharding(move.after) << ", it "
-        << (isResult ? "is made" : "lies") << " as " << mesh.sharding(from);
+        << (isResult ? "is made" : "is sharded") << " as "
+        << mesh.sharding(from);
     note(value, who, name, cause, what, bytes);
   }
 }

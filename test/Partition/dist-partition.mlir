@@ -85,7 +85,7 @@ func.func @exchange(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"x
 
 // A gather that nobody asked for is said aloud.
 dist.mesh @m <["t"=2]>
-// REMARK-COUNT-1: remark: unrequested all-gather of 80 bytes over #dist.axes<{"t"}>: nn.rotary reads argument 0 of type 'tensor<1x5x1x4xf32>' as #dist.sharding<@m, [{}, {}, {}, {}]>, it lies as #dist.sharding<@m, [{}, {}, {}, {"t"}]>
+// REMARK-COUNT-1: remark: unrequested all-gather of 80 bytes over #dist.axes<{"t"}>: nn.rotary reads argument 0 of type 'tensor<1x5x1x4xf32>' as #dist.sharding<@m, [{}, {}, {}, {}]>, it is sharded as #dist.sharding<@m, [{}, {}, {}, {"t"}]>
 func.func @gather(%x: tensor<1x5x1x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}, {}, {"t"}]>},
                   %cos: tensor<5x2xf32>, %sin: tensor<5x2xf32>) -> tensor<1x5x1x4xf32> {
   %0 = nn.rotary %x, %cos, %sin : tensor<1x5x1x4xf32>, tensor<5x2xf32>
@@ -136,7 +136,7 @@ func.func @strided(%g: tensor<2x4x3xf32> {dist.sharding = #dist.sharding<@m, [{}
 // What a size that does not divide moves is said once, with the reason; tiles
 // of 5 over x are 3 and 2, those over x and y 2, 2, 1 and 0.
 dist.mesh @m <["x"=2, "y"=2]>
-// REMARK: remark: dimension 0 of size 5 does not divide by the 4 ranks of "x", "y", so that tiles do not line up, as those of a multiple would: 2 unrequested exchanges of 64 bytes in all, the first over #dist.axes<{"x", "y"}>: math.exp reads input 'left' of type 'tensor<5x4xf32>' as #dist.sharding<@m, [{"x", "y"}, {}]>, it lies as #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>
+// REMARK: remark: dimension 0 of size 5 does not divide by the 4 ranks of "x", "y", so that tiles do not line up, as those of a multiple would: 2 unrequested exchanges of 64 bytes in all, the first over #dist.axes<{"x", "y"}>: math.exp reads input 'left' of type 'tensor<5x4xf32>' as #dist.sharding<@m, [{"x", "y"}, {}]>, it is sharded as #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>
 // REMARK-NOT: unrequested
 func.func @uneven(%x: tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>, nn.name = "left", nn.role = #nn.role<input>},
                   %y: tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>, nn.name = "right", nn.role = #nn.role<input>})
