@@ -1,6 +1,6 @@
 //===- Bucket.cpp - dist-bucket -------------------------------------------===//
 //
-// Merges collectives that can run together, on local programs.
+// Merges collectives that can run together, on per-rank programs.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,8 +1,8 @@
 //===- ChooseResiduals.cpp - nn-choose-residuals --------------------------===//
 //
-// Decides how long gathered values live, on local programs. A sharded parameter
-// is gathered once for each residency: before its readers in the forward pass,
-// and again before its readers in the backward pass.
+// Decides how long gathered values live, on per-rank programs. A sharded
+// parameter is gathered once for each residency: before its readers in the
+// forward pass, and again before its readers in the backward pass.
 //
 // The forward pass is the backward slice of the saved values and of all results
 // except gradients and cotangents. The backward pass is the rest.

@@ -1,6 +1,6 @@
 //===- ChunkProducts.cpp - dist-chunk-products ----------------------------===//
 //
-// On local programs: splits a product into pieces, so that one piece is
+// On per-rank programs: splits a product into pieces, so that one piece is
 // computed while the operand of the next one is gathered, or while the result
 // of the previous one is reduced.
 //

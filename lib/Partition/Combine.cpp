@@ -1,7 +1,7 @@
 //===- Combine.cpp - dist-combine -----------------------------------------===//
 //
-// Fewer and smaller collectives, on local programs: replaces an all-reduce of
-// which each rank reads only its tile, removes pairs that cancel, and merges
+// Fewer and smaller collectives, on per-rank programs: replaces an all-reduce
+// of which each rank reads only its tile, removes pairs that cancel, and merges
 // equal collectives.
 //
 //===----------------------------------------------------------------------===//

@@ -1,8 +1,8 @@
 //===- Decompose.cpp - dist-decompose -------------------------------------===//
 //
-// On verified local programs: replaces the all-gather in front of a streaming
-// operation by a ring. The operation gets one tile after the other as the tiles
-// pass around the ranks.
+// On verified per-rank programs: replaces the all-gather in front of a
+// streaming operation by a ring. The operation gets one tile after the other as
+// the tiles pass around the ranks.
 //
 //===----------------------------------------------------------------------===//
 

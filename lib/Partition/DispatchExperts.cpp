@@ -1,6 +1,6 @@
 //===- DispatchExperts.cpp - dist-dispatch-experts ------------------------===//
 //
-// On verified local programs: replaces gathers of expert matrices by an
+// On verified per-rank programs: replaces gathers of expert matrices by an
 // exchange of tokens. Tokens are dispatched to the ranks of their experts, and
 // the results are combined.
 //
@@ -127,9 +127,8 @@ private:
     replace(*choice, *tile, sums);
   }
 
-  /// Two addition operands at the expert ranks are added there, so that only
-  /// their sum is combined. One operand may also be per-expert data, like a
-  /// bias.
+  /// Adds the operands at the expert ranks if they are there, so that only the
+  /// sum is combined. One operand may be per-expert data, like a bias.
   void visit(arith::AddFOp op) {
     const ExpertRows::Back *a = rows.backOf(op.getLhs()),
                            *b = rows.backOf(op.getRhs());

@@ -314,7 +314,7 @@ ExchangeEstimate cleave::partition::estimateExchange(
     double keeps = own[rank] * perAlike, takes = missing(rank) * perTaker;
     double whole = made ? owned[tileOf(rank)] : wanted[rank];
     estimate.received += (whole - keeps - takes) / n;
-    // One copy less for each element that the rank assembled itself.
+    // Each element that the rank assembled itself saves one copy.
     double most = (p - 2) * (p > 1 ? std::ceil(keeps) : keeps) +
                   (p - 1) * std::ceil(takes) + whole;
     estimate.mostReceived =

@@ -23,7 +23,7 @@
 
 namespace cleave::partition {
 
-/// Tokens that are exchanged together: at most as many as there are slots.
+/// One round of an exchange: at most as many tokens as there are slots.
 struct Round {
   mlir::Value sources, places, sent, received;
   /// Whether any rank of the group has tokens in this round, i1; null for the
@@ -42,7 +42,7 @@ struct Round {
 struct Reckoned {
   /// The tokens of a rank without padding.
   int64_t rows = 0;
-  /// As in dist.all_to_all_v.
+  /// The expected counts, in the form of dist.all_to_all_v.
   llvm::SmallVector<int64_t> expected;
   dist::AxisListAttr by;
   /// Whether these are tokens of an overflow round, which is expected to be
@@ -133,7 +133,7 @@ public:
   };
   const Back *backOf(mlir::Value rows) const;
 
-  /// One in how many slots of the round holds a token, under balanced routing.
+  /// Under balanced routing, one in this many slots of the round holds a token.
   int64_t shareOf(const Choice &choice, unsigned round) const;
 
   template <typename Op, typename... Args> mlir::Value make(Args &&...args) {

@@ -146,7 +146,8 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
     choice.carry = carry;
     choice.carryKind = kind;
     choice.group = group;
-    // Results with a partial reduction of another kind cannot carry.
+    // An operation with a result that is partial by another reduction cannot
+    // pass these partial operands through.
     for (unsigned index = 0; index < op->getNumResults(); ++index) {
       OpChoice without = choice;
       without.carry = 0;

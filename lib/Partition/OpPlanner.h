@@ -97,9 +97,9 @@ private:
   /// that asks for partial results, or a function result that is partial. The
   /// reduction then happens there, and an earlier one would be redundant.
   bool isSummedLater(mlir::Operation *op, dist::AxisSet axes) const;
-  /// The value, or the value with a layout that it will be computed from by
-  /// linear unary operations. Null if there is none, or if another reader needs
-  /// an intermediate value reduced.
+  /// The nearest value with a layout from which linear unary operations compute
+  /// `value`; possibly `value` itself. Null if there is none, or if another
+  /// reader needs an intermediate value reduced.
   mlir::Value originOf(mlir::Value value) const;
   /// Lets partial results pass through the operation if that defers a
   /// reduction.

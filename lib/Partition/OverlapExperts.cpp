@@ -1,6 +1,6 @@
 //===- OverlapExperts.cpp - dist-overlap-experts --------------------------===//
 //
-// On local programs: moves independent computation between the dispatch or
+// On per-rank programs: moves independent computation between the dispatch or
 // combine of tokens and its first reader.
 //
 //===----------------------------------------------------------------------===//

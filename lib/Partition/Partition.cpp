@@ -1,6 +1,6 @@
 //===- Partition.cpp - dist-partition -------------------------------------===//
 //
-// Emits the local program, operation by operation, as planned.
+// Emits the per-rank program, operation by operation, as planned.
 // Operation-specific code is in the implementations of planLocal.
 //
 //===----------------------------------------------------------------------===//
@@ -205,7 +205,7 @@ private:
     }
     assert(!known.empty() && "operands are partitioned before their users");
 
-    // From the layout in which it is planned, or a cheaper one reached before.
+    // Reshards from the planned layout, or from a cheaper one reached before.
     Purpose why = purpose ? *purpose : purposeOf(global);
     ReshardPlanner &planner =
         why == Purpose::Gradient || why == Purpose::Parameter ? buckets

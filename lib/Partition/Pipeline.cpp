@@ -1,4 +1,4 @@
-//===- Pipeline.cpp - from constraints to verified local programs ---------===//
+//===- Pipeline.cpp - from constraints to verified per-rank programs ------===//
 
 #include "cleave/Partition/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -77,6 +77,7 @@ void cleave::buildPartitionPipeline(OpPassManager &passes,
 
 void cleave::registerPartitionPipeline() {
   PassPipelineRegistration<>(
-      "dist-partition-pipeline", "From constraints to verified local programs",
+      "dist-partition-pipeline",
+      "From constraints to verified per-rank programs",
       [](OpPassManager &passes) { buildPartitionPipeline(passes); });
 }

@@ -27,9 +27,10 @@ using namespace cleave::partition;
 
 namespace {
 
-/// The order in which edges take part: first operations that keep dimensions
-/// unchanged, then operations that move elements, then contractions. Operations
-/// that move tiles between ranks come last (kLastPriority).
+/// The order in which edges (operations, and ties between equal tensors) take
+/// part: first operations that keep dimensions unchanged, then operations that
+/// move elements, then contractions. Operations that move tiles between ranks
+/// come last (kLastPriority).
 int priorityOf(const Edge &edge) {
   if (!edge.op)
     return 0;

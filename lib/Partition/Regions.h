@@ -35,7 +35,7 @@ bool hasStaticTripCount(mlir::scf::ForOp loop);
 mlir::LogicalResult checkRegions(mlir::Operation *op);
 
 /// Whether the operation only works on scalars or reads the single element of a
-/// tensor. It is then copied into the local program.
+/// tensor. It is then copied into the per-rank program.
 bool isScalarOp(mlir::Operation *op);
 
 } // namespace cleave::partition

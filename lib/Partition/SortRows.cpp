@@ -1,6 +1,6 @@
 //===- SortRows.cpp - dist-sort-rows --------------------------------------===//
 //
-// On local programs: sorts the rows of grouped products by expert, and keeps
+// On per-rank programs: sorts the rows of grouped products by expert, and keeps
 // elementwise operations between the products in that order.
 //
 //===----------------------------------------------------------------------===//

@@ -109,11 +109,11 @@ struct DistSplitHandoversPass
         gatherFor(argument, whole, builder);
   }
 
-  /// The tiles in which the value passes fastest to the next stage: the
-  /// transfer over the link plus the gather after it. Nullopt if sending it in
-  /// its own layout is fastest. Only tiles without padding along one dimension
-  /// are considered. It is the outermost one that divides evenly, so that tiles
-  /// are contiguous.
+  /// The tiles in which the value passes fastest to the next stage, counting
+  /// the transfer over the link and the gather after it. Nullopt if sending the
+  /// value in its own layout is fastest. Only tiles without padding along one
+  /// dimension are considered: the outermost dimension that divides evenly, so
+  /// that tiles are contiguous.
   std::optional<Layout> cheapest(RankedTensorType type, const Layout &layout,
                                  const cost::LinkModel &links,
                                  const LinkClass &link) const {

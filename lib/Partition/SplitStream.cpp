@@ -1,6 +1,6 @@
 //===- SplitStream.cpp - dist-split-stream --------------------------------===//
 //
-// On verified local programs: replaces an operation that every rank would
+// On verified per-rank programs: replaces an operation that every rank would
 // compute from all tiles. Each rank computes on its own tile, and the partial
 // results are combined.
 //

@@ -1,7 +1,7 @@
 //===- StreamTiles.h - operations that read a gathered dimension by tiles -===//
 //
-// On verified local programs: finds operations with a StreamingInterface whose
-// streamed factor is gathered, and the tiles that are gathered.
+// On verified per-rank programs: finds operations with a StreamingInterface
+// whose streamed factor is gathered, and the tiles that are gathered.
 //
 //===----------------------------------------------------------------------===//
 
@@ -76,7 +76,8 @@ protected:
   }
   /// A mask of the elements that are not padding in the tile of rank `index`.
   mlir::Value inside(mlir::Value index);
-  /// The part of a whole operand that belongs to the tile of rank `origin`.
+  /// The part of an operand that is not gathered, for the tile of rank
+  /// `origin`.
   mlir::Value partOf(mlir::Value value, int64_t dim, mlir::Value origin);
 
   Stream &stream;

@@ -1,6 +1,6 @@
 //===- Variance.cpp - dist-verify-variance --------------------------------===//
 //
-// A forward dataflow analysis over local programs: the state of each value
+// A forward dataflow analysis over per-rank programs: the state of each value
 // along each mesh axis. It does not trust the partitioner. The states of
 // arguments are declared; all others follow from the rules of operations on
 // local shapes.

@@ -1,6 +1,6 @@
 //===- Variance.h - the state of values along mesh axes ---------*- C++ -*-===//
 //
-// The forward analysis of dist-verify-variance over a local program.
+// The forward analysis of dist-verify-variance over a per-rank program.
 //
 // A value has one state for each axis. The states of arguments are declared by
 // their shardings. All others follow from operations: by their sharding rules

@@ -162,7 +162,7 @@ bool Padding::join(Extent &into, const Extent &other) {
   };
   if (differ(into, other) || differ(other, into))
     return false;
-  // If one of two equally sharded dimensions has no padding, neither has the
+  // If one of two equally sharded dimensions has no padding, neither does the
   // other.
   if (into.kind == Extent::Free ||
       (other.kind != Extent::Free && rank(other) > rank(into)))

@@ -357,7 +357,7 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
         Twine(extent.size));
   Axes axes = counted(mesh.decompose(local.offset.getAxes().getAxes()));
   ArrayRef<Axis> have = extent.axes;
-  // The embedded value may still be a part of the whole.
+  // After embedding, the value may still be split by other axes.
   bool over = choice ? have == ArrayRef<Axis>(axes)
                      : have.size() >= axes.size() &&
                            have.take_back(axes.size()) == ArrayRef(axes);

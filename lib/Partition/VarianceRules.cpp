@@ -17,8 +17,8 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Joint reductions, and moves between tiles, are explicit in local programs.
-/// The remaining operation needs these dimensions whole.
+/// Joint reductions, and moves between tiles, are explicit in per-rank
+/// programs. The remaining operation needs these dimensions whole.
 bool mustBeWhole(const ShardingRule &rule, const Factor &factor) {
   return factor.kind == FactorKind::NeedReplication || isJoint(factor) ||
          (factor.kind == FactorKind::Permutation && rule.movement);

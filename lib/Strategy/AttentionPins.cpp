@@ -84,7 +84,8 @@ public:
         attentions.push_back(describe(backward));
       }
     }
-    // Attention of local queries to all keys is split without a diagnostic.
+    // Only self-attention over unsplit positions gets a warning. Attention of
+    // queries to keys of other positions is split without constraints.
     llvm::erase_if(attentions, [&](const Attention &attention) {
       bool isSplit = flow.isPosition(attention.query, 1) &&
                      flow.isPosition(attention.key, 1);

@@ -46,7 +46,7 @@ struct StrategySequencePass
       scatterTableGradients(func, flow);
     }
     std::optional<pipe::StageOf> stage = pipe::stageOf(module);
-    // A stage may lack positions, for example one with only an image encoder.
+    // A stage may lack positions, for example one with only an encoder.
     if (any || (stage && stage->stage > 0) ||
         module->hasAttr(nn::kPositionsAttr))
       return;
