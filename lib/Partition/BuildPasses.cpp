@@ -1,4 +1,4 @@
-//===- BuildPasses.cpp - from constraints to verified per-rank programs ---===//
+//===- Pipeline.cpp - from constraints to verified per-rank programs ------===//
 
 #include "cleave/Partition/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -10,7 +10,7 @@ void cleave::buildPartitionPipeline(OpPassManager &passes,
                                     const PartitionOptions &options) {
   DistPropagatePassOptions propagate;
   propagate.remarks = options.remarks;
-  // Nothing that rewrites runs between these three: it would drop the
+  // No rewriting pass may run between these three, because it would drop their
   // attributes.
   passes.addPass(createDistPropagatePass(propagate));
   if (options.afterPropagation)
@@ -34,7 +34,7 @@ void cleave::buildPartitionPipeline(OpPassManager &passes,
   buckets.cluster = options.cluster;
   passes.addPass(createDistBucketPass(buckets));
   passes.addPass(createDistVerifyVariancePass());
-  // What stands after the proof rewrites one form that is proved into another.
+  // The passes after verification rewrite one verified form into another.
   if (options.chunks) {
     DistChunkProductsPassOptions chunks;
     chunks.cluster = options.cluster;
@@ -63,7 +63,7 @@ void cleave::buildPartitionPipeline(OpPassManager &passes,
     experts.cluster = options.cluster;
     passes.addPass(createDistDispatchExpertsPass(experts));
     passes.addPass(createCSEPass());
-    if (options.beforeBuckets) // of the messages that are new
+    if (options.beforeBuckets) // for the new collectives
       options.beforeBuckets(passes);
   }
   passes.addPass(createDistSortRowsPass());

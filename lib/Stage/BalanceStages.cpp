@@ -1,6 +1,6 @@
-// Dynamic programming over the places where a line may be cut. Time grows with
-// the length of a stage, so the starts that a stage with a given end may have
-// are a window that only moves forward, and its minimum is kept in a queue.
+// Dynamic programming over the positions at which a line of operations may be
+// cut. A longer stage takes more time, so the admissible starts of a stage with
+// a given end form a sliding window, whose minimum a monotonic queue gives.
 
 #include "BalanceStages.h"
 
@@ -15,11 +15,13 @@ using namespace cleave::stage;
 
 namespace {
 
-/// Places worth a cut, of which at least some time is between two neighbours:
-/// where no time passes between several, the one with the fewest bytes.
+/// Candidate cut positions; some time passes between any two neighbours. Among
+/// positions with no time between them, only the one that the fewest bytes
+/// cross is a candidate.
 struct Places {
-  SmallVector<int64_t> items;  // the item before which it is; 0 and the end too
-  SmallVector<double> seconds; // of all items before
+  SmallVector<int64_t>
+      items; // the item after the cut; 0 and the end are included
+  SmallVector<double> seconds; // of all items before the cut
   SmallVector<int64_t> memory;
   SmallVector<Crossing> crossings;
 };
@@ -29,7 +31,7 @@ Places placesOf(const Line &line) {
   int64_t count = line.seconds.size();
   double seconds = 0;
   int64_t memory = 0;
-  bool passed = false; // time, since the last place
+  bool passed = false; // whether time passed since the last candidate
   auto add = [&](int64_t item, Crossing crossing) {
     places.items.push_back(item);
     places.seconds.push_back(seconds);
@@ -53,7 +55,7 @@ Places placesOf(const Line &line) {
     memory += line.memory[item];
     passed = line.seconds[item] > 0;
   }
-  // After a last place that no time follows is nothing.
+  // Nothing follows the last position if no time passes after it.
   if (places.items.size() > 1 && places.seconds.back() >= seconds) {
     for (auto *list : {&places.items, &places.memory})
       list->pop_back();
@@ -69,13 +71,13 @@ public:
   Balancer(const Places &places, int64_t stages)
       : places(places), stages(stages), last(places.items.size() - 1) {}
 
-  /// Places of the cuts; the ends are not among them.
+  /// Positions of the cuts, without the two ends.
   SmallVector<int64_t> run() {
     double least = leastTime();
     double limit = least * (1 + kSlack);
     SmallVector<int64_t> best = *fewestBytes(limit);
     Crossing fewest = crossingOf(best);
-    // The same bytes in less time.
+    // The same bytes with a faster slowest stage.
     double low = least, high = slowestOf(best);
     for (int step = 0; step < 40 && low < high * (1 - 1e-9); ++step) {
       double middle = step ? (low + high) / 2 : low;
@@ -115,13 +117,13 @@ private:
   double time(int64_t from, int64_t to) const {
     return places.seconds[to] - places.seconds[from];
   }
-  // Sums of the same items in another order differ by rounding.
+  // Sums of the same items in a different order differ by rounding.
   static bool within(double seconds, double limit) {
     return seconds <= limit * (1 + 1e-9);
   }
 
-  /// The least time of the slowest stage: stages filled one by one up to a
-  /// limit, and the limit halved in on.
+  /// The least possible time of the slowest stage: a binary search over a
+  /// limit, up to which stages are filled greedily.
   double leastTime() const {
     auto fits = [&](double limit) {
       int64_t used = 1, from = 0;
@@ -143,7 +145,7 @@ private:
   }
 
   /// The cuts with the fewest bytes among those whose stages take at most
-  /// `limit`; nothing where there are none.
+  /// `limit`; nullopt if there are none.
   std::optional<SmallVector<int64_t>> fewestBytes(double limit) const {
     using Cost = std::optional<Crossing>;
     SmallVector<Cost> cost(last + 1);
@@ -182,8 +184,9 @@ private:
     return cuts;
   }
 
-  /// Moves cuts one by one to places that as many bytes cross, as long as
-  /// neighbours become more alike in memory, or as alike and more so in time.
+  /// Moves cuts one by one to positions that the same number of bytes crosses,
+  /// as long as this balances the memory of the two adjacent stages better, or
+  /// balances their time better at equal memory balance.
   void spreadMemory(SmallVector<int64_t> &cuts, double limit) const {
     auto unevenness = [&](int64_t from, int64_t cut, int64_t to) {
       double before = places.memory[cut] - places.memory[from],
@@ -249,7 +252,7 @@ Cuts cleave::stage::follow(const Line &line,
                                          SmallVector<int64_t>(count + 1, -1));
   for (int64_t stage = 0; stage < stages; ++stage) {
     SmallVector<std::optional<Cost>> next(count + 1);
-    // The best start so far, and items since then that want another stage.
+    // The best start so far, and the items since then that want another stage.
     std::optional<Cost> best;
     int64_t start = -1;
     for (int64_t to = 1; to <= count; ++to) {

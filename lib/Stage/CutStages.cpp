@@ -21,7 +21,7 @@ using namespace cleave::stage;
 
 namespace {
 
-/// One function and its parts.
+/// Splits one function into its stages.
 class FunctionCut {
 public:
   FunctionCut(func::FuncOp func, int64_t stages, bool isTraining)
@@ -29,14 +29,14 @@ public:
         arguments(func.getNumArguments(), llvm::BitVector(stages)),
         crossing(stages), results(stages) {}
 
-  /// Reports what no cut can serve.
+  /// Reports functions that cannot be cut.
   LogicalResult analyze() {
     Block &body = func.getBody().front();
     Operation *end = body.getTerminator();
     bool isLoss = isTraining || func.getName() == nn::kLossFunc;
     for (OpOperand &operand : end->getOpOperands()) {
       DictionaryAttr attrs = func.getResultAttrDict(operand.getOperandNumber());
-      // The stages that read the buffer would need its new value.
+      // All stages that read the buffer would need its new value.
       if (nn::roleOf(attrs) == nn::Role::Buffer)
         return func.emitOpError("returns an update of buffer '")
                << nn::nameOf(attrs)
@@ -87,7 +87,7 @@ public:
   /// The stages in which an argument is read.
   llvm::BitVector &readersOf(unsigned argument) { return arguments[argument]; }
 
-  /// Puts the part of each stage, where it has one, into the stage's module.
+  /// Adds each stage's part of the function, if it has any, to its module.
   void build(ArrayRef<ModuleOp> modules,
              const llvm::StringMap<llvm::BitVector> &owners) {
     if (isTraining)
@@ -105,7 +105,7 @@ public:
         continue;
       for (unsigned stage : it->second.set_bits()) {
         if (!blocks[stage])
-          continue; // nothing reads it
+          continue; // no operation of the stage reads it
         OpBuilder builder = OpBuilder::atBlockEnd(blocks[stage]);
         Operation *copy = builder.clone(op, mappings[stage]);
         copy->removeAttr(pipe::kStageAttr);
@@ -144,7 +144,8 @@ private:
     }
   }
 
-  /// What is said of the value that crosses from `stage` to the next.
+  /// Attributes of value `index` among those that stage `stage` sends to the
+  /// next.
   DictionaryAttr attrsOf(int64_t stage, unsigned index) {
     Value value = crossing[stage][index];
     Builder builder(func.getContext());
@@ -185,8 +186,8 @@ private:
                     attributes.getDenseI64ArrayAttr(
                         SmallVector<int64_t>(owner.set_bits())));
       }
-      // Alone in its stage, an input of other positions would pass for the one
-      // that says what they are.
+      // If it is the only input of its stage, an input with other positions
+      // would be taken for the input that defines the positions.
       if (positions->any() && nn::roleOf(argument) == nn::Role::Input &&
           !positions->dimOf(argument))
         attrs.set(nn::kPositionDimAttr, attributes.getI64IntegerAttr(-1));
@@ -229,11 +230,12 @@ private:
   func::FuncOp func;
   int64_t stages;
   bool isTraining;
-  SmallVector<llvm::BitVector> arguments; // stages that read each
+  SmallVector<llvm::BitVector> arguments; // the stages that read each argument
   DenseMap<Operation *, llvm::BitVector> needed;
-  DenseMap<Value, int64_t> lastRead;          // in a later stage
+  DenseMap<Value, int64_t> lastRead;          // the last stage that reads it
   SmallVector<SmallVector<Value>> crossing;   // from each stage to the next
-  SmallVector<SmallVector<unsigned>> results; // of the function, of each stage
+  SmallVector<SmallVector<unsigned>> results; // indices of the function's
+                                              // results, by stage
   DenseSet<Value> differentiable;
   std::optional<nn::BatchFlow> flow;
   std::optional<nn::PositionFlow> positions;
@@ -279,8 +281,8 @@ struct CutStagesPass : cleave::impl::CutStagesPassBase<CutStagesPass> {
   }
 
 private:
-  /// The stages of each trained parameter: all in which some function reads it;
-  /// the first where none does.
+  /// The stages of each trained parameter: all stages in which some function
+  /// reads it, or stage 0 if none does.
   llvm::StringMap<llvm::BitVector> findOwners(ArrayRef<func::FuncOp> funcs,
                                               std::vector<FunctionCut> &cuts,
                                               int64_t stages) {
@@ -296,9 +298,9 @@ private:
     return owners;
   }
 
-  /// The training function has all parameters of a stage, which are updated
-  /// whether it reads them or not; an input that nothing reads stays with the
-  /// first stage.
+  /// Keeps arguments that a stage does not read. The training function of a
+  /// stage takes all parameters of that stage, because they are updated whether
+  /// it reads them or not. An input that no stage reads stays in stage 0.
   void keepArguments(func::FuncOp training, FunctionCut &cut,
                      const llvm::StringMap<llvm::BitVector> &owners) {
     for (BlockArgument argument : training.getArguments()) {
@@ -315,7 +317,8 @@ private:
     return nn::nameOf(func, argument.getArgNumber());
   }
 
-  /// @stage0, @stage1, ..., with what the module has besides functions.
+  /// Creates modules @stage0, @stage1, ..., each with a copy of the module's
+  /// other symbols (all but functions).
   SmallVector<ModuleOp> addModules(ModuleOp module, int64_t stages) {
     SmallVector<Operation *> others;
     for (Operation &op : *module.getBody())

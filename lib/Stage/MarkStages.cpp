@@ -1,4 +1,4 @@
-// pipe-mark-stages: which stage computes each operation.
+// pipe-mark-stages: assigns operations to pipeline stages.
 
 #include "BalanceStages.h"
 #include "MatchStages.h"
@@ -23,7 +23,7 @@ using namespace cleave::stage;
 
 namespace {
 
-/// Seconds of an operation in the forward pass.
+/// Estimated seconds of an operation in the forward pass.
 double secondsOf(Operation *op, const Cluster &cluster) {
   KernelClass kind = KernelClass::Elementwise;
   if (auto lowering = dyn_cast<LoweringInterface>(op))
@@ -38,10 +38,11 @@ double secondsOf(Operation *op, const Cluster &cluster) {
   return std::max(moving, cluster.matmulSeconds(cost.getFlops()));
 }
 
-/// How often the time of the forward pass an operation takes in all: the
-/// gradients of all operands take about twice that time, of one of several
-/// (the first product above frozen layers has but that of its weight) once,
-/// and below what is trained nothing flows back.
+/// The time of an operation in forward and backward pass together, as a
+/// multiple of its forward time. The gradients of all operands take about twice
+/// the forward time. The gradient of only one operand takes it once: the first
+/// matrix product above frozen layers needs only its weight gradient. Below the
+/// trained layers there is no backward pass.
 double passesOf(Operation *op, const DenseSet<Value> &differentiable) {
   int64_t reads = 0, wanted = 0;
   for (Value value : readsOf(op))
@@ -52,8 +53,8 @@ double passesOf(Operation *op, const DenseSet<Value> &differentiable) {
   return wanted == reads && reads ? 3 : 1 + std::min<int64_t>(wanted, 2);
 }
 
-/// The staged operations of a function in some order, as the balancer sees
-/// them.
+/// The staged operations of a function in the given order, as input of the
+/// balancer.
 Line lineOf(func::FuncOp func, const StageGraph &graph,
             ArrayRef<unsigned> order, const Cluster &cluster) {
   Line line;
@@ -72,7 +73,7 @@ Line lineOf(func::FuncOp func, const StageGraph &graph,
     for (unsigned argument : graph.parametersOf(op)) {
       int64_t bytes = bytesOf(func.getArgumentTypes()[argument]);
       memory += bytes;
-      // A gradient is written, read and added to that of other microbatches.
+      // A gradient is written, read, and accumulated over microbatches.
       if (isTrained(func.getArgument(argument)))
         seconds += 3 * bytes / cluster.memoryBytesPerSecond;
     }
@@ -87,7 +88,7 @@ Line lineOf(func::FuncOp func, const StageGraph &graph,
       }
       if (last == static_cast<int64_t>(at))
         continue;
-      // Differences, added up below.
+      // Differences; a prefix sum below turns them into crossings.
       int64_t bytes = bytesOf(result.getType());
       Crossing &first = line.crossings[at + 1];
       first = first + Crossing{bytes, 1};
@@ -102,8 +103,8 @@ Line lineOf(func::FuncOp func, const StageGraph &graph,
   return line;
 }
 
-/// Operations with the longest way to the results first, so that each comes as
-/// late as it may.
+/// Operations with the longest path to the results first, so that each is
+/// scheduled as late as possible.
 SmallVector<unsigned> lateOrder(const StageGraph &graph) {
   ArrayRef<Operation *> ops = graph.staged();
   SmallVector<unsigned> height(ops.size(), 0), order(ops.size());
@@ -120,7 +121,7 @@ SmallVector<unsigned> lateOrder(const StageGraph &graph) {
   return order;
 }
 
-/// By the first stage that operands and patterns allow.
+/// Orders operations by the first stage that operands and patterns allow.
 SmallVector<unsigned> wantedOrder(const StageGraph &graph,
                                   ArrayRef<SmallVector<int64_t, 1>> wants) {
   ArrayRef<Operation *> ops = graph.staged();
@@ -179,7 +180,7 @@ struct MarkStagesPass : cleave::impl::MarkStagesPassBase<MarkStagesPass> {
   }
 
 private:
-  /// What has no size cannot be weighed, nor sent.
+  /// Values without a static size can be neither weighed nor sent.
   LogicalResult checkTypes(func::FuncOp func) {
     if (!func.getBody().hasOneBlock())
       return func.emitError("has several blocks, expected one to cut");
@@ -240,8 +241,8 @@ private:
                << count << " operations that could be a stage, but "
                << stages.getValue()
                << " stages are asked for (ranks of the pipeline times chunks)";
-      // The decoder's embedding may stand before the encoder, and belong after
-      // it.
+      // The decoder's embedding may precede the encoder in the program, yet
+      // belong to a later stage.
       wanted = wantedOrder(graph, wants);
       const ArrayRef<unsigned> candidates[] = {early, late, wanted};
       for (ArrayRef<unsigned> candidate : candidates) {
@@ -275,8 +276,9 @@ private:
     return success();
   }
 
-  /// An operation belongs to the stage of its operands, or to the next that has
-  /// its parameters; one that no stage has belongs to its reader's.
+  /// An operation joins the stage of its operands, or the next stage that has
+  /// its parameters. An operation without a stage joins the stage of its
+  /// reader.
   void markOther(func::FuncOp func) {
     StageGraph graph(func);
     for (Operation *op : graph.staged()) {

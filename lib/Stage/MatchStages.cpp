@@ -1,4 +1,4 @@
-// Which stages an operation may be in by patterns of names.
+// Finds the stages that name patterns allow for each operation.
 
 #include "MatchStages.h"
 
@@ -14,14 +14,15 @@ using namespace cleave::stage;
 
 namespace {
 
-/// "/h.0/attn/MatMul" as "h.0.attn.MatMul": what parameters are called.
+/// Turns "/h.0/attn/MatMul" into "h.0.attn.MatMul", the form of parameter
+/// names.
 std::string dotted(StringRef name) {
   std::string path = name.ltrim('/').str();
   std::replace(path.begin(), path.end(), '/', '.');
   return path;
 }
 
-/// The stages whose patterns match a name; each name is matched once.
+/// Finds the stages whose patterns match a name; caches the result per name.
 class Matcher {
 public:
   LogicalResult add(func::FuncOp func, ArrayRef<std::string> patterns) {
@@ -51,7 +52,7 @@ private:
   llvm::StringMap<SmallVector<int64_t, 1>> known;
 };
 
-/// The name of a parameter and those that are tied to it.
+/// The name of a parameter and the names of parameters tied to it.
 SmallVector<StringRef, 2> namesOf(func::FuncOp func, unsigned argument) {
   SmallVector<StringRef, 2> names;
   llvm::append_range(names, nn::fileNamesOf(func.getArgAttrDict(argument)));
@@ -143,8 +144,8 @@ LogicalResult cleave::stage::checkStages(
            << wanted << ": pattern '" << patterns[wanted]
            << "' of parallel.pipeline.stages matches " << what
            << ", which is computed between operations of stage " << stage
-           << "; stages are pieces of the program in its order, so a pattern "
-              "matches operations after the previous stage and before the next";
+           << "; stages are contiguous pieces of the program, so a pattern may "
+              "match only operations between the previous and the next stage";
   }
   return success();
 }

@@ -1,4 +1,4 @@
-// Which stages an operation may be in by patterns of names.
+// Finds the stages that name patterns allow for each operation.
 
 #ifndef CLEAVE_LIB_STAGE_MATCHSTAGES_H
 #define CLEAVE_LIB_STAGE_MATCHSTAGES_H
@@ -9,15 +9,15 @@
 
 namespace cleave::stage {
 
-/// For each staged operation the stages whose patterns match its name or the
-/// name of a parameter that it reads. A malformed pattern, and one that matches
-/// nothing, is reported.
+/// Returns, for each staged operation, the stages whose patterns match its name
+/// or the name of a parameter that it reads. Reports malformed patterns and
+/// patterns that match nothing.
 mlir::FailureOr<llvm::SmallVector<llvm::SmallVector<int64_t, 1>>>
 matchStages(mlir::func::FuncOp func, const StageGraph &graph,
             llvm::ArrayRef<std::string> patterns);
 
 /// Reports an operation in a stage that it does not want, unless another reader
-/// of the parameter that matched is in the wanted one.
+/// of the parameter that matched is in the wanted stage.
 mlir::LogicalResult
 checkStages(mlir::func::FuncOp func, const StageGraph &graph,
             llvm::ArrayRef<std::string> patterns,

@@ -1,4 +1,4 @@
-// A function as the cutter sees it.
+// Which operations of a function belong to a stage; see StageGraph.h.
 
 #include "StageGraph.h"
 

@@ -1,4 +1,4 @@
-// The layouts of attention; see AttentionPins.h.
+// Shardings of attention; see AttentionPins.h.
 
 #include "AttentionPins.h"
 
@@ -18,17 +18,20 @@ namespace {
 
 using List = SmallVector<dist::AxisRefAttr>;
 
-/// One operation of attention, forward or backward, and where it has what.
+/// One attention operation, forward or backward, and the roles of its operands
+/// and results.
 struct Attention {
   Operation *op;
   ShardingRule rule;
   Value query, key;
-  /// Factors of queries, keys, KV heads and the query heads of each.
+  /// Factors: query positions, key positions, KV heads, query heads per KV
+  /// head.
   int64_t s = -1, t = -1, n = -1, g = -1;
-  /// Operands that come from outside; of the backward pass the others were
-  /// saved.
+  /// Operands in the layout outside of attention. In the backward pass, the
+  /// other operands are saved values.
   SmallVector<unsigned> arriving = {}, saved = {};
-  /// Results that leave; in the forward pass the first, which is saved, too.
+  /// Results that return to the layout outside of attention. In the forward
+  /// pass this is the first result, which is saved too.
   SmallVector<unsigned> leaving = {};
   bool isForward = false;
 };
@@ -69,7 +72,8 @@ public:
         ulysses(axes.ulysses), features(axes.features), unsplit(unsplit) {}
 
   LogicalResult run() {
-    // Layouts of positions are read off before constraints stand in the way.
+    // Positions are derived before constraints are inserted, which would hide
+    // them.
     std::vector<Attention> attentions;
     for (Operation &op : func.getBody().front().without_terminator()) {
       if (auto forward = dyn_cast<nn::AttentionOp>(op)) {
@@ -80,7 +84,8 @@ public:
         attentions.push_back(describe(backward));
       }
     }
-    // Queries that meet the keys of all positions are split without a word.
+    // Only self-attention over unsplit positions gets a warning. Attention of
+    // queries to keys of other positions is split without constraints.
     llvm::erase_if(attentions, [&](const Attention &attention) {
       bool isSplit = flow.isPosition(attention.query, 1) &&
                      flow.isPosition(attention.key, 1);
@@ -107,7 +112,8 @@ public:
   }
 
 private:
-  /// Masks of a ring never count on the index in a tile.
+  /// Masks of ring attention use global positions, never the index within a
+  /// tile.
   template <typename Op> void givePositions(Op op) {
     if (!ring || op.getQPositions() || (!op.getCausal() && !op.getWindow()))
       return;
@@ -119,7 +125,7 @@ private:
     return cast<RankedTensorType>(value.getType()).getDimSize(1);
   }
 
-  /// 0, 1, 2, ... for dimension 1.
+  /// The values 0, 1, 2, ... along dimension 1 of `like`.
   Value indices(Value like) {
     int64_t size = cast<RankedTensorType>(like.getType()).getDimSize(1);
     Value &known = iotas[size];
@@ -132,7 +138,7 @@ private:
     return known;
   }
 
-  /// The axes of each factor inside.
+  /// The axes of each factor inside attention.
   FailureOr<SmallVector<List>> factorsOf(const Attention &attention) {
     SmallVector<List> factors(attention.rule.factors.size());
     if (ring)
@@ -151,8 +157,9 @@ private:
         {size(attention.g), dist::axesSize(mesh.getMesh(), g)}, ways);
     if (failed(check(attention, size(attention.n), size(attention.g), n, g)))
       return failure();
-    // KV heads get the minor part of the axis: what is left of the positions
-    // of keys and values is then contiguous when the copies are gathered.
+    // KV heads get the minor part of the axis. The remaining part of the
+    // positions of keys and values is then contiguous when the copies are
+    // gathered.
     auto part = [&](int64_t pre, int64_t size) {
       return size == ways
                  ? ulysses
@@ -187,7 +194,7 @@ private:
     HeadSplit split = splitHeads({n, dist::axesSize(axes, ofN)},
                                  {g, dist::axesSize(axes, ofG)}, ways);
     if (split.padded > n * g && remarked.insert({n, g}).second)
-      // What is wasted is worth a warning from a tenth on.
+      // A waste of 10 % or more is worth a warning.
       (10 * (split.padded - n * g) > split.padded
            ? emitWarning(attention.op->getLoc())
            : emitRemark(attention.op->getLoc()))
@@ -197,8 +204,8 @@ private:
     return success();
   }
 
-  /// The axes of tensor parallelism that split a dimension of heads: those of
-  /// the parameters that have it.
+  /// The tensor-parallel axes that split a dimension of heads: those that split
+  /// the parameters with this dimension.
   List featuresOf(Value value, int64_t dim) {
     List list;
     std::optional<unsigned> index = classes.indexOf(value, dim);
@@ -217,13 +224,14 @@ private:
   }
 
   void pin(const Attention &attention, ArrayRef<List> factors) {
-    // Each rank meets the keys and values of all.
+    // Each rank sees the keys and values of all positions.
     SmallVector<List> meeting(factors);
     meeting[attention.t].clear();
     OpBuilder builder(attention.op);
     for (OpOperand &operand : attention.op->getOpOperands())
       if (Operation *def = operand.get().getDefiningOp();
-          !def || def->getNumOperands() != 0) // else made in any layout
+          !def || def->getNumOperands() != 0) // values without operands are
+                                              // made in any layout
         pinOperand(builder, attention, operand, factors, meeting);
     builder.setInsertionPointAfter(attention.op);
     for (OpResult result : attention.op->getResults())
@@ -236,13 +244,13 @@ private:
     unsigned index = operand.getOperandNumber();
     Value value = operand.get();
     const TensorFactors &dims = attention.rule.operands[index];
-    // What goes by queries and keys is placed as the queries are.
+    // A value with both query and key positions is sharded like the queries.
     bool meetsOwn = hasFactor(dims, attention.s);
     dist::ShardingAttr whole = inner(attention, dims, meeting),
                        inside =
                            meetsOwn ? whole : inner(attention, dims, factors);
     if (SetVector<Operation *> chain = chainOfIndices(value); !chain.empty()) {
-      // Indices need no exchange: each rank computes those that it reads.
+      // Indices need no communication: each rank computes those that it reads.
       IRMapping copies;
       for (Operation *op : chain)
         builder.clone(*op, copies);
@@ -270,8 +278,8 @@ private:
   void pinResult(OpBuilder &builder, const Attention &attention,
                  OpResult result, ArrayRef<List> factors) {
     unsigned index = result.getResultNumber();
-    // Gradients of keys and values are partial sums where query heads that
-    // share them are split.
+    // Gradients of keys and values are partial sums if the query heads that
+    // share a KV head are split.
     bool isSum = !attention.isForward && index > 0;
     dist::ShardingAttr layout = inner(
         attention, attention.rule.results[index], factors,
@@ -285,7 +293,8 @@ private:
     result.replaceAllUsesExcept(outside, own);
   }
 
-  /// The layout inside: factors over their axes, positions over no others.
+  /// The sharding inside attention: factors over their axes, positions over no
+  /// further axes.
   dist::ShardingAttr inner(const Attention &attention,
                            const TensorFactors &dims, ArrayRef<List> axes,
                            ArrayRef<dist::AxisRefAttr> partial = {}) {
@@ -299,8 +308,8 @@ private:
     return sharding(dims.size(), dimOf, partial);
   }
 
-  /// Outside, positions are split as they are everywhere; a ring leaves them
-  /// so.
+  /// The layout outside: positions are split as in the rest of the model. A
+  /// ring keeps this layout.
   Value outer(OpBuilder &builder, Value value) {
     if (!ulysses)
       return value;
@@ -320,8 +329,8 @@ private:
     return llvm::is_contained(dims, DimFactors{factor});
   }
 
-  /// What computes it from indices alone, so that any part of it can be
-  /// computed anywhere; else nothing.
+  /// The operations that compute the value from indices alone, so that any rank
+  /// can compute any part of it; empty if the value depends on anything else.
   static SetVector<Operation *> chainOfIndices(Value value) {
     SetVector<Operation *> chain;
     BackwardSliceOptions options;
@@ -336,8 +345,8 @@ private:
     return chain;
   }
 
-  /// A saved value in the layout of `inside`: what had it in the forward
-  /// pass is saved in place of what was.
+  /// A saved value in layout `inside`. If the forward pass has the value in
+  /// this layout, that copy is saved in place of the original.
   Value restored(OpBuilder &builder, Value value, dist::ShardingAttr inside) {
     Value source = savedFrom(value);
     auto forward = source ? pinned.find({source, inside}) : pinned.end();
@@ -359,7 +368,7 @@ private:
                                      value, sharding);
   }
 
-  /// `dimOf(dim)`: its axes, and whether it has no others.
+  /// `dimOf(dim)` returns the axes of a dimension and whether it is closed.
   dist::ShardingAttr sharding(
       int64_t rank,
       llvm::function_ref<std::pair<ArrayRef<dist::AxisRefAttr>, bool>(int64_t)>
@@ -382,9 +391,9 @@ private:
   DimClasses classes;
   dist::AxisRefAttr ring, ulysses; // or null
   List features;
-  llvm::SmallDenseSet<int64_t> &unsplit; // lengths of which that was told
+  llvm::SmallDenseSet<int64_t> &unsplit; // lengths that a warning was given for
   DenseMap<int64_t, Value> iotas;
-  /// By value outside and layout inside: the value inside.
+  /// The constrained value, by original value and layout.
   DenseMap<std::pair<Value, Attribute>, Value> pinned;
   DenseMap<Value, Value> saves;
   SetVector<Operation *> replaced;

@@ -1,5 +1,5 @@
-// The layouts of attention where its positions are split: heads over the ranks
-// of Ulysses, tiles of positions over those of a ring.
+// Shardings of attention over split positions: Ulysses splits heads over its
+// ranks, a ring splits positions into tiles.
 
 #ifndef CLEAVE_LIB_STRATEGY_ATTENTIONPINS_H
 #define CLEAVE_LIB_STRATEGY_ATTENTIONPINS_H
@@ -13,13 +13,13 @@ namespace cleave::strategy {
 
 struct AttentionAxes {
   dist::AxisRefAttr ring, ulysses; ///< or null
-  /// Those of tensor parallelism, which split heads, too.
+  /// The axes of tensor parallelism, which split heads as well.
   llvm::SmallVector<dist::AxisRefAttr> features;
 };
 
-/// Places constraints around each attention of `func` over split positions.
-/// `unsplit`: lengths of attention that is not split of which a warning was
-/// given.
+/// Inserts sharding constraints around each attention of `func` over split
+/// positions. `unsplit`: lengths of unsplit attention for which a warning was
+/// already given.
 mlir::LogicalResult pinAttention(mlir::func::FuncOp func, dist::MeshOp mesh,
                                  const nn::PositionFlow &flow,
                                  const AttentionAxes &axes,

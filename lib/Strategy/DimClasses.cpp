@@ -1,4 +1,4 @@
-// Union of dimensions over the factors of all operations.
+// Dimension classes: a union-find over the factors of all operations.
 
 #include "DimClasses.h"
 
@@ -20,7 +20,7 @@ static void forEachDim(Operation *op, const ShardingRule &rule, Visit visit) {
       visit(value, static_cast<int64_t>(dim), factors);
 }
 
-/// Constants are made anew for each use, so they connect nothing.
+/// Constants are rematerialized for each use, so they connect no dimensions.
 static bool isConstant(Operation *op) {
   return op->hasTrait<OpTrait::ConstantLike>();
 }
@@ -55,8 +55,8 @@ void DimClasses::connect(Operation *op, const ShardingRule &rule) {
   forEachDim(
       op, rule, [&](Value value, int64_t dim, const DimFactors &factors) {
         Dim here = dimOf(value, dim);
-        // A product of factors is a class of its own: neither factor is the
-        // whole.
+        // A dimension made of several factors is a class of its own, because no
+        // factor covers it alone.
         if (factors.size() != 1)
           return;
         if (Operation *def = value.getDefiningOp(); def && isConstant(def))
@@ -84,7 +84,7 @@ DimClass *DimClasses::classOf(Value value, int64_t dim) {
   return index ? &found[*index] : nullptr;
 }
 
-/// Numbers the classes and finds where parameters and inputs have them.
+/// Numbers the classes and finds the parameters and inputs that have each.
 void DimClasses::collect(func::FuncOp func) {
   for (auto &[key, number] : numbers) {
     Dim leader = unions.getLeaderValue(number);
@@ -93,7 +93,8 @@ void DimClasses::collect(func::FuncOp func) {
       found.emplace_back();
       found.back().size = sizes[number];
     }
-    // A size of 1 that meets a larger one repeats; the class has the larger.
+    // A dimension of size 1 is broadcast to a larger one of its class; the
+    // class has the larger size.
     DimClass &dims = found[it->second];
     dims.size = std::max(dims.size, sizes[number]);
   }
@@ -112,7 +113,8 @@ void DimClasses::collect(func::FuncOp func) {
       dims->parameterDims.push_back({argument.getArgNumber(), key.second});
     else if (!nn::isOneOf(role, {nn::Role::Gradient, nn::Role::Constant,
                                  nn::Role::Buffer}))
-      dims->splittable = false; // samples and positions are not the model's
+      dims->splittable = false; // samples and positions are not split by tensor
+                                // parallelism
   }
 }
 
@@ -121,7 +123,7 @@ bool strategy::isParameter(Value value) {
   return argument && nn::roleOf(argument) == nn::Role::Parameter;
 }
 
-/// Multiply-adds, times two, if the operation reduces over a dimension of a
+/// FLOPs (two per multiply-add) if the operation reduces over a dimension of a
 /// parameter; else 0.
 static int64_t contractionWork(Operation *op, const ShardingRule &rule) {
   int64_t reduced = 1;
@@ -163,10 +165,10 @@ Value strategy::sumThatReceives(Value value) {
   return value;
 }
 
-/// Whether the operation combines over a factor that a result has too, as norms
-/// do over the features: a split costs messages in every such operation,
-/// forward and backward, and is for strategies that deliberately split
-/// the features.
+/// Whether the operation reduces over a factor that a result also has, as a
+/// normalization does over the features. Splitting such a factor costs
+/// collectives in every such operation, forward and backward, so it is left to
+/// strategies that deliberately split the features.
 static bool isRowOf(const ShardingRule &rule, int64_t factor) {
   return isJoint(rule.factors[factor]) &&
          llvm::any_of(rule.results, [&](const TensorFactors &dims) {
@@ -177,7 +179,8 @@ static bool isRowOf(const ShardingRule &rule, int64_t factor) {
 }
 
 void DimClasses::collectOperation(Operation *op, const ShardingRule &rule) {
-  // The factors' classes, by the dimensions that a factor is the whole of.
+  // The class of each factor, taken from a dimension that the factor alone
+  // makes up.
   SmallVector<DimClass *> classes(rule.factors.size(), nullptr);
   forEachDim(
       op, rule, [&](Value value, int64_t dim, const DimFactors &factors) {

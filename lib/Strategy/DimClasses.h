@@ -1,8 +1,9 @@
-// Classes of dimensions: which dimensions of which values must be split alike.
+// Dimension classes: sets of dimensions (of different values) that must be
+// sharded alike.
 //
-// Two dimensions are in one class if a factor of some operation is the whole
-// of both: "bsh,hd->bsd" connects the h of both operands, and b, s, d with the
-// result's. Classes know nothing of names or layers.
+// Two dimensions are in one class if both consist of the same single factor of
+// some operation: "bsh,hd->bsd" connects the h of both operands, and connects
+// b, s, d with the result's. Classes do not depend on names or layers.
 
 #ifndef CLEAVE_LIB_STRATEGY_DIMCLASSES_H
 #define CLEAVE_LIB_STRATEGY_DIMCLASSES_H
@@ -17,41 +18,45 @@
 
 namespace cleave::strategy {
 
-/// What is known of one class.
+/// One class of dimensions.
 struct DimClass {
   int64_t size = 0;
-  /// Some operation needs it whole, or a tensor has it twice.
+  /// False if some operation needs the dimension whole, or if a tensor has it
+  /// twice.
   bool splittable = true;
   /// (argument, dimension) of the function's parameters.
   llvm::SmallVector<std::pair<unsigned, int64_t>> parameterDims;
-  /// Contractions with a parameter that a split divides; as indices into
-  /// DimClasses::contractionFlops.
+  /// The contractions with a parameter that sharding this class divides, as
+  /// indices into DimClasses::contractionFlops.
   llvm::SmallVector<unsigned> divides;
-  /// Bytes of the results that a split leaves partial. Partial results that are
-  /// added to one another are reduced once.
+  /// Bytes of the results that become partial sums if the class is sharded.
+  /// Partial sums that are added to one another are reduced once.
   int64_t partialBytes = 0;
   llvm::SmallPtrSet<void *, 8> partialRoots;
 };
 
-/// Whether `value` is a parameter of the function around it.
+/// Whether `value` is a parameter of its function.
 bool isParameter(mlir::Value value);
-/// Whether the operation, of this rule, adds some of its operands: the group.
-llvm::ArrayRef<unsigned> termsOf(const ShardingRule &rule);
-/// The end of the chain of sums that `value`, read by nothing else, goes into.
+/// The operands that the operation adds up, by its sharding rule; empty if it
+/// is no addition.
+llvm::ArrayRef<unsigned> addendsOf(const ShardingRule &rule);
+/// The last addition in the chain of additions that `value` flows into without
+/// other readers.
 mlir::Value sumThatReceives(mlir::Value value);
 
 class DimClasses {
 public:
   explicit DimClasses(mlir::func::FuncOp func);
 
-  /// In order of first appearance in the function.
+  /// The classes in order of first appearance in the function.
   llvm::ArrayRef<DimClass> classes() const { return found; }
-  /// The class of a dimension; none for a value that no operation reads or
+  /// The class of a dimension; nullopt for a value that no operation reads or
   /// makes.
   std::optional<unsigned> indexOf(mlir::Value value, int64_t dim) const;
-  /// FLOPs of each contraction with a parameter. An operation that reduces
-  /// over a dimension of a parameter is one: reading rows of a table stands for
-  /// the contraction with one-hot rows, of which a split saves the memory.
+  /// FLOPs of each contraction with a parameter. A contraction is any operation
+  /// that reduces over a dimension of a parameter. A row lookup in a table
+  /// counts as a contraction with one-hot rows, because splitting it saves
+  /// memory.
   llvm::ArrayRef<int64_t> contractionFlops() const { return flops; }
 
 private:

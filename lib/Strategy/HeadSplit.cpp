@@ -1,4 +1,4 @@
-// How the ranks of an axis share the heads of attention.
+// How the ranks of a mesh axis share the heads of attention.
 
 #include "HeadSplit.h"
 

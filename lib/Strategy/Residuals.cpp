@@ -1,4 +1,4 @@
-// What the backward pass reads of the forward pass.
+// Finds residuals: values of the forward pass that the backward pass reads.
 
 #include "Residuals.h"
 

@@ -1,4 +1,4 @@
-// What the backward pass reads of the forward pass.
+// Finds residuals: values of the forward pass that the backward pass reads.
 
 #ifndef CLEAVE_LIB_STRATEGY_RESIDUALS_H
 #define CLEAVE_LIB_STRATEGY_RESIDUALS_H
@@ -7,8 +7,8 @@
 
 namespace cleave::strategy {
 
-/// The value of the forward pass that `value` is, by way of a save and of
-/// operations that move its elements; null where it is none.
+/// The value of the forward pass that `value` was saved from, looking through
+/// operations that only move elements; null if it was not saved.
 mlir::Value savedFrom(mlir::Value value);
 
 } // namespace cleave::strategy

@@ -1,5 +1,5 @@
-// strategy-data: the batch and the positions, and what follows for gradients,
-// state and parameters.
+// strategy-data: shards the batch and the positions, and derives the shardings
+// of gradients, optimizer state and parameters.
 
 #include "StrategyUtils.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
@@ -79,7 +79,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       return module.emitError("zero2-reduce is '")
              << zero2Reduce.getValue()
              << "'; expected per_step or per_microbatch";
-    // Gradients that are added up over microbatches are arguments, too.
+    // Gradients accumulated over microbatches are arguments too.
     bool accumulates = false, gives = false;
     if (auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc)) {
       for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg)
@@ -90,7 +90,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     scattersGradients =
         zero == 3 ||
         (zero == 2 && (!accumulates || zero2Reduce == "per_microbatch"));
-    // Schedules of pipelines have an action of their own for it.
+    // Pipeline schedules have a separate action for the reduction.
     bool ofStage =
         llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp func) {
           return func->hasAttr(kStageAttr);
@@ -114,7 +114,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return success();
   }
 
-  /// Which dimensions of arguments and results count positions.
+  /// Finds the dimension of positions of each argument and result.
   void findPositions() {
     if (positions.empty())
       return;
@@ -139,8 +139,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Tokens and labels that positions in another order are taken from: every
-  /// rank has all of them, for tiles would have to be exchanged first.
+  /// Tokens and labels that are only read by a reordering of positions are
+  /// replicated, because a reordering of tiles would need communication.
   static bool isOnlyReordered(BlockArgument argument) {
     return getElementTypeOrSelf(argument.getType()).isInteger() &&
            !argument.use_empty() &&
@@ -157,7 +157,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return it->second;
   }
 
-  /// Says once that ranks hold different numbers of samples, or of positions.
+  /// Emits one remark if ranks hold different numbers of samples, and one for
+  /// positions.
   void remarkOnPadding() {
     remarkOnUneven(samples, "a batch", "samples of weight 0",
                    [](DictionaryAttr attrs, int64_t rank) {
@@ -185,7 +186,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
         std::optional<int64_t> dim = dimOf(attrs, type.getRank());
         if (!dim || type.getDimSize(*dim) % all == 0)
           continue;
-        // Of batches the driver warns, which knows how many ranks are idle.
+        // For batches the driver warns, because it knows how many ranks are
+        // idle.
         int64_t size = type.getDimSize(*dim);
         int64_t padded = dist::tileSize(size, all) * all;
         bool isMuch = what == "a sequence" && 10 * (padded - size) > padded;
@@ -207,13 +209,13 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       }
   }
 
-  /// Whether ZeRO 3 splits it: what is trained, and what is frozen.
+  /// Whether ZeRO 3 shards the tensor: a trained or a frozen parameter.
   static bool isParameter(DictionaryAttr attrs) {
     return roleOf(attrs) == Role::Parameter ||
            (attrs && attrs.contains(nn::kFrozenAttr));
   }
 
-  /// The shardings that other strategies gave to the parameters.
+  /// Collects the shardings of parameters that other strategies set.
   void collectParameters() {
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
@@ -230,8 +232,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return it != parameters.end() ? it->second : Axes(rank);
   }
 
-  /// Whether a parameter that is sharded over `axes` does over `by`, or a part
-  /// of it, already.
+  /// Whether a parameter sharded by `axes` is already split by `by` or a part
+  /// of it.
   bool isSplitByHand(const Axes &axes, dist::AxisRefAttr by) const {
     return llvm::any_of(axes, [&](auto &list) {
       return llvm::any_of(list, [&](dist::AxisRefAttr other) {
@@ -240,8 +242,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     });
   }
 
-  /// Those of `all` that do not split the parameter: over these its gradient is
-  /// a sum.
+  /// The axes of `all` that do not split the parameter. Its gradient is a
+  /// partial sum over these.
   SmallVector<dist::AxisRefAttr> leftOf(ArrayRef<dist::AxisRefAttr> all,
                                         const Axes &axes) const {
     SmallVector<dist::AxisRefAttr> left;
@@ -251,8 +253,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return left;
   }
 
-  /// The optimizer state's axes: the parameter's, and with `zero` those that
-  /// shard.
+  /// The axes of the optimizer state: those of the parameter and, with `zero`,
+  /// the axes that ZeRO shards over.
   Axes stateAxes(StringRef parameter, RankedTensorType type) const {
     Axes axes = parameterAxes(parameter, type.getRank());
     SmallVector<dist::AxisRefAttr> more = leftOf(sharded, axes);
@@ -264,8 +266,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     for (int64_t dim = 0; dim < type.getRank(); ++dim) {
       int64_t size = type.getDimSize(dim);
       int64_t before = dist::axesSize(meshAttr, axes[dim]);
-      // Tiles of tiles must be tiles of the whole, or elements would have to
-      // cross the other axes: a dimension that is split already must divide.
+      // A tile of a tile must be a tile of the whole tensor; otherwise elements
+      // would move across the other axes. So a dimension that is already split
+      // must divide evenly.
       if (size < 2 || (before > 1 && size % (before * ways) != 0))
         continue;
       double padding =
@@ -278,7 +281,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return axes;
   }
 
-  /// Outputs stay as they are computed: whoever reads them gathers.
+  /// Outputs keep the layout in which they are computed; their readers gather.
   dist::ShardingAttr openFurther(dist::ShardingAttr sharding,
                                  int64_t batchDim) const {
     SmallVector<dist::DimShardingAttr> dims;
@@ -289,15 +292,15 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
                                    dims);
   }
 
-  /// Over which gradients, loss and weight are sums.
+  /// The axes over which gradients, loss and weight are sums.
   SmallVector<dist::AxisRefAttr> allAxes() const {
     SmallVector<dist::AxisRefAttr> all(samples);
     llvm::append_range(all, positions);
     return all;
   }
 
-  /// Samples and positions, before the axes of other strategies. False where
-  /// the tensor has neither.
+  /// Prepends the axes of samples and positions to the axes of other
+  /// strategies. Returns false if the tensor has neither dimension.
   bool split(Axes &axes, DictionaryAttr attrs) const {
     std::optional<int64_t> batch = nn::batchDimOf(attrs, axes.size());
     std::optional<int64_t> sequence = positionDimOf(attrs);
@@ -317,8 +320,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     StringRef name = nameOf(attrs);
     int64_t rank = type.getRank();
     if (holdsSamples(role)) {
-      // Without a batch dimension: an input is whole on every rank, an output
-      // as it is computed.
+      // Without a batch dimension, an input is replicated, and an output keeps
+      // the layout in which it is computed.
       std::optional<int64_t> dim = nn::batchDimOf(attrs, rank);
       if (rank == 0 || (!dim && role == Role::Output))
         return {};
@@ -328,7 +331,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       return role == Role::Output ? openFurther(sharding, *dim) : sharding;
     }
     if (crossesStages(role)) {
-      // As another stage has it already, else with samples and positions split.
+      // Keeps the sharding that another stage set; else samples and positions
+      // are split.
       Axes axes(rank);
       if (shardingOf(attrs) || !split(axes, attrs))
         return {};
@@ -342,7 +346,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       return closedSharding(mesh, stateAxes(name.rsplit('.').first, type));
     if (role == Role::Tap)
       return closedSharding(mesh, stateAxes(name, type));
-    // Sums that each rank adds up by itself, perhaps over other axes too.
+    // Partial sums that each rank accumulates locally, perhaps over further
+    // axes.
     SmallVector<dist::AxisRefAttr> others;
     if (dist::ShardingAttr given = shardingOf(attrs))
       llvm::append_range(others, given.getPartial());
@@ -364,7 +369,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return {};
   }
 
-  /// Over which tiles of the parameter's gradient are sums, with ZeRO.
+  /// With ZeRO, the axes over which tiles of the parameter's gradient are
+  /// partial sums.
   SmallVector<dist::AxisRefAttr> replicatedBy(StringRef parameter,
                                               int64_t rank) const {
     SmallVector<dist::AxisRefAttr> left =
@@ -375,14 +381,14 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return left;
   }
 
-  /// Whether ZeRO splits what belongs to this parameter.
+  /// Whether ZeRO shards the gradient and state of this parameter.
   bool isSplit(StringRef parameter, RankedTensorType type) const {
     return stateAxes(parameter, type) !=
            parameterAxes(parameter, type.getRank());
   }
 
-  /// Asks for the reduced gradient, and for the piece of the parameter that
-  /// goes with it.
+  /// Constrains the gradient to its reduced tile, and the parameter to the
+  /// matching tile.
   void constrainUpdate(func::FuncOp update) {
     OpBuilder b = OpBuilder::atBlockBegin(&update.getBody().front());
     for (unsigned arg = 0; arg < update.getNumArguments(); ++arg) {
@@ -403,9 +409,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Parameters are read whole (as far as these axes go). One constraint for
-  /// all readers: where the gathers go, and how many there are, is decided when
-  /// programs are local.
+  /// Parameters are read whole, as far as the ZeRO axes are concerned. All
+  /// readers share one constraint. The partitioner decides later how many
+  /// all-gathers there are, and where.
   void gatherParameters(func::FuncOp func) {
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
       DictionaryAttr attrs = func.getArgAttrDict(arg);
@@ -425,8 +431,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Sums of one microbatch are reduced where they are complete. With ZeRO each
-  /// rank keeps its tile, and tiles are added up over microbatches.
+  /// The gradient of one microbatch is reduced once it is complete. With ZeRO
+  /// each rank keeps its tile, and tiles are accumulated over microbatches.
   void reduceGradients(func::FuncOp func) {
     Operation *terminator = func.getBody().front().getTerminator();
     llvm::StringMap<BlockArgument> accumulators;
@@ -452,7 +458,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       OpBuilder b(terminator);
       b.setInsertionPointAfter(def);
       Location loc = NameLoc::get(b.getStringAttr(name));
-      // Nobody may move activations so that the sum need not be taken.
+      // A partial constraint keeps propagation from gathering activations to
+      // avoid the reduction.
       dist::ShardingAttr tiles = shardingOf(attrs);
       SmallVector<dist::AxisRefAttr> partial(tiles.getPartial());
       llvm::append_range(partial, leftOf(sumsGradients ? allAxes() : sharded,
@@ -468,12 +475,12 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
 
   dist::MeshOp mesh;
   dist::MeshAttr meshAttr;
-  /// What splits samples and positions, slowest first; of all these, over which
-  /// ZeRO splits.
+  /// The axes that split samples and positions, slowest first; and those among
+  /// them that ZeRO shards over.
   SmallVector<dist::AxisRefAttr> samples, positions, sharded;
   std::map<std::pair<std::optional<Role>, std::string>, int64_t>
       positionDims;                   // by role and name
-  llvm::StringMap<int64_t> reordered; // by name: those that every rank has
+  llvm::StringMap<int64_t> reordered; // by name: inputs that are replicated
   bool scattersGradients = false, sumsGradients = false;
   llvm::StringMap<Axes> parameters;
 };

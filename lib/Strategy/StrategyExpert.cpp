@@ -1,4 +1,4 @@
-// strategy-expert: which parameters are experts, and how they are placed.
+// strategy-expert: finds the parameters of experts and shards them.
 
 #include "DimClasses.h"
 #include "StrategyUtils.h"
@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::strategy;
 
-/// Looks through what keeps values and places them.
+/// Looks through saves, rematerializations and reshapes.
 static Value rootOf(Value value) {
   while (Operation *def = value.getDefiningOp()) {
     if (!isa<nn::SaveOp, nn::RematerializeOp, nn::ReshapeOp>(def))
@@ -66,8 +66,8 @@ struct StrategyExpertPass
         gatherMatrices(func);
   }
 
-  /// Notes the dimensions of parameters that count experts: those of matrices
-  /// that rows choose, and of tables that are read by the same choice.
+  /// Records the expert dimension of parameters: the matrices of grouped
+  /// products, and tables that are read by the same expert ids.
   LogicalResult findExperts(func::FuncOp func) {
     SmallVector<std::pair<Value, int64_t>> counted;
     llvm::SmallPtrSet<Value, 8> choices;
@@ -107,11 +107,11 @@ struct StrategyExpertPass
     return widthRef ? findWidth(func, classes) : success();
   }
 
-  /// Notes the dimensions of experts that nothing else has: what stands between
-  /// their products.
+  /// Records the dimension between the products of an expert (its MLP width),
+  /// which no other parameters have.
   LogicalResult findWidth(func::FuncOp func, const DimClasses &classes) {
     bool any = false;
-    // Of several, those that leave the fewest partial results.
+    // Prefers classes that leave the fewest partial sums.
     SmallVector<const DimClass *> order;
     for (const DimClass &dims : classes.classes())
       order.push_back(&dims);
@@ -143,7 +143,8 @@ struct StrategyExpertPass
     return success();
   }
 
-  /// Experts are sharded over the axis first, then as other strategies said.
+  /// Shards experts over the axis first, then over the axes of other
+  /// strategies.
   void place() {
     auto placed = [&](RankedTensorType type, DictionaryAttr attrs,
                       StringRef name) -> dist::ShardingAttr {
@@ -183,9 +184,10 @@ struct StrategyExpertPass
         });
   }
 
-  /// Matrices are read whole (as far as the axis goes) by the products of rows,
-  /// which stay where they are: one constraint for each reader. Where rows go
-  /// to the experts instead is decided when programs are local.
+  /// Grouped products read the expert matrices whole (as far as this axis is
+  /// concerned) while tokens stay on their rank. Each reader has a constraint
+  /// of its own. The partitioner decides later whether tokens are dispatched to
+  /// the experts instead.
   void gatherMatrices(func::FuncOp func) {
     func.walk([&](nn::GroupedDotOp op) {
       OpBuilder builder(op);
@@ -204,7 +206,7 @@ struct StrategyExpertPass
 
   dist::MeshOp mesh;
   dist::AxisRefAttr axisRef, widthRef;      // null: nothing is split over it
-  llvm::StringMap<int64_t> experts, widths; // dimension by parameter
+  llvm::StringMap<int64_t> experts, widths; // dimension by parameter name
 };
 
 } // namespace

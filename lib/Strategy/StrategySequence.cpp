@@ -1,4 +1,5 @@
-// strategy-sequence: positions split inside attention, heads or rings.
+// strategy-sequence: splits positions inside attention, by heads (Ulysses) or
+// rings.
 
 #include "AttentionPins.h"
 #include "StrategyUtils.h"
@@ -45,7 +46,7 @@ struct StrategySequencePass
       scatterTableGradients(func, flow);
     }
     std::optional<pipe::StageOf> stage = pipe::stageOf(module);
-    // A stage may have none, as one that holds an encoder alone.
+    // A stage may lack positions, for example one with only an encoder.
     if (any || (stage && stage->stage > 0) ||
         module->hasAttr(nn::kPositionsAttr))
       return;
@@ -56,7 +57,7 @@ struct StrategySequencePass
     signalPassFailure();
   }
 
-  /// Null where there is none, or where it splits nothing.
+  /// Null if the option is empty or the axis has size 1.
   FailureOr<dist::AxisRefAttr> axisOf(StringRef name) {
     if (name.empty())
       return dist::AxisRefAttr();
@@ -69,7 +70,7 @@ struct StrategySequencePass
                                                     : dist::AxisRefAttr();
   }
 
-  /// Attention must be one operation.
+  /// Reports attention that was not fused into one operation.
   LogicalResult checkForm(func::FuncOp func, const nn::PositionFlow &flow) {
     for (Operation &op : func.getBody().front().without_terminator()) {
       ShardingRule rule = ShardingRule::of(&op);

@@ -1,4 +1,4 @@
-// strategy-shard: shardings of parameters by hand.
+// strategy-shard: user-defined shardings of parameters.
 
 #include "StrategyUtils.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
@@ -67,7 +67,7 @@ struct StrategyShardPass
                         cast<RankedTensorType>(func.getArgumentTypes()[arg]),
                         **axes, mesh.getMesh());
       }
-    // Another stage may have what a pattern means: checkShardMatches.
+    // The pattern may match parameters of another stage; see checkShardMatches.
     auto matches = llvm::map_to_vector(
         overrides, [](const Override &entry) { return entry.match.str(); });
     if (!module->hasAttr(kStageAttr) &&
@@ -100,7 +100,7 @@ struct StrategyShardPass
     return success();
   }
 
-  /// The axes of the entry that matches; all that match must say the same.
+  /// The axes of the matching entry; an error if matching entries disagree.
   FailureOr<std::optional<Axes>> choose(Location loc, RankedTensorType type,
                                         DictionaryAttr attrs) {
     std::optional<Axes> axes;
@@ -128,7 +128,8 @@ struct StrategyShardPass
     return axes;
   }
 
-  /// Of the tensors of the file that make a stack, all or none.
+  /// Whether the entry matches. An error if it matches some, but not all, of
+  /// the file's tensors that are stacked into this parameter.
   FailureOr<bool> matches(Location loc, RankedTensorType type,
                           DictionaryAttr attrs, const Override &entry) {
     StringRef with, without;
@@ -144,7 +145,7 @@ struct StrategyShardPass
                           << "; match all of its experts, or none";
   }
 
-  /// Sub-axes of one axis must be parts of one factorization of it.
+  /// Sub-axes of one mesh axis must belong to one factorization of the axis.
   LogicalResult verifySubAxes(Location loc, StringRef parameter,
                               const Override &entry, const Axes &axes) {
     std::string what = ("parameter '" + parameter + "' ([[shard]] match = '" +
@@ -162,14 +163,15 @@ struct StrategyShardPass
     return success();
   }
 
-  /// The axes of the parameter as the program sees it.
+  /// The axes of the entry, translated to the shape of the parameter in the
+  /// program.
   FailureOr<Axes> axesOfEntry(Location loc, RankedTensorType type,
                               DictionaryAttr attrs, const Override &entry) {
     std::string what = ("parameter '" + nameOf(attrs) +
                         "', [[shard]] match = '" + entry.match + "': ")
                            .str();
     nn::ViewAttr fileView = nn::viewOf(attrs);
-    // In the order of the file: its shape, and how the program cuts it.
+    // In the file's dimension order: the file's shape, and the program's shape.
     SmallVector<int64_t> file(type.getShape()), seen(type.getShape());
     ArrayRef<int64_t> permutation;
     if (fileView && fileView.getPermutation())
@@ -226,8 +228,8 @@ struct StrategyShardPass
     return at == fine.size();
   }
 
-  /// From the dimensions that the entry speaks of to those that the program
-  /// sees, both in row-major order.
+  /// Translates axes from the dimensions of the entry to the dimensions in the
+  /// program, both in row-major order.
   FailureOr<Axes> translate(Location loc, const std::string &what,
                             ArrayRef<int64_t> from, const Axes &asked,
                             ArrayRef<int64_t> to) {
@@ -243,7 +245,7 @@ struct StrategyShardPass
       return error << ": the program sees the tensor as " << join(to)
                    << "; give that as view, and a dimension of it";
     };
-    // The parts that dimensions of both have in common, major first.
+    // The common parts of the dimensions on both sides, major first.
     struct Part {
       size_t dim;
       int64_t size;
@@ -263,8 +265,8 @@ struct StrategyShardPass
         left /= common;
       }
     Axes axes(to.size());
-    // Dimensions of which a leading part is not split to single elements: what
-    // is minor to it is not contiguous.
+    // Dimensions whose leading part is not split down to single elements: a
+    // further split of a minor part would not be contiguous.
     SmallVector<bool> blocked(to.size(), false);
     for (size_t i = 0; i < from.size(); ++i) {
       bool alone = parts[i].size() == 1 && to[parts[i][0].dim] == from[i];
@@ -315,7 +317,7 @@ struct StrategyShardPass
 
   dist::MeshOp mesh;
   SmallVector<Override> overrides;
-  /// With the tensor that each was seen at first.
+  /// With the tensor that each sub-axis was first seen on.
   llvm::MapVector<dist::AxisRefAttr, std::string> subAxes;
 };
 

@@ -1,4 +1,4 @@
-// strategy-tensor: which dimensions of which parameters to split.
+// strategy-tensor: chooses the dimensions of parameters to split.
 
 #include "StrategyUtils.h"
 #include "TensorPlan.h"
@@ -20,8 +20,8 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// A class is not worth its communication if a FLOP that it divides costs this
-/// many times the bytes of the best class that communicates.
+/// A class is not worth its communication if its bytes per divided FLOP are
+/// this many times those of the best class that communicates.
 constexpr double kWorstCost = 32;
 
 struct StrategyTensorPass
@@ -40,8 +40,8 @@ struct StrategyTensorPass
     ways = dist::axesSize(mesh.getMesh(), scheme.inner.features);
     if (dist::axesSize(mesh.getMesh(), refs(names)) == 1)
       return;
-    // The backward pass has all classes; a program for inference only, the
-    // forward ones.
+    // The backward pass contains all classes; an inference program only has
+    // those of the forward pass.
     auto func = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
     if (!func)
       func = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
@@ -81,7 +81,7 @@ struct StrategyTensorPass
     }
   }
 
-  /// As many axes as the layout has, all of the mesh.
+  /// Checks that the mesh has all named axes and that the layout takes as many.
   LogicalResult checkAxes(ModuleOp module, ArrayRef<std::string> names) {
     size_t count = llvm::StringSwitch<size_t>(layout)
                        .Case("1d", 1)
@@ -112,7 +112,8 @@ struct StrategyTensorPass
     return list;
   }
 
-  /// Functions of the model, as opposed to the update.
+  /// Whether the function belongs to the model, rather than to the optimizer
+  /// update.
   static bool readsParameters(func::FuncOp func) {
     bool gradients = false, parameters = false;
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
@@ -127,7 +128,7 @@ struct StrategyTensorPass
     return double(dist::tileSize(size, ways) * ways) / size;
   }
 
-  /// Elements of the padded dimension per element of the dimension.
+  /// Padded size over size of the dimension.
   double padding(const DimClass &dims) const {
     return padding(dims.size, ways);
   }
@@ -153,7 +154,8 @@ struct StrategyTensorPass
       }
       if (!next || nextRatio * kWorstCost < best)
         break;
-      if (next->partialBytes > 0) // what is free is no measure
+      if (next->partialBytes > 0) // a class without communication sets no
+                                  // standard
         best = std::max(best, nextRatio);
       chosen.push_back(next);
       for (unsigned contraction : next->divides)
@@ -162,15 +164,15 @@ struct StrategyTensorPass
     return chosen;
   }
 
-  /// Parameters alike in one line: those that stay whole, and those that are
-  /// padded by the same.
+  /// Emits one diagnostic for all parameters that stay whole, and one for all
+  /// that are padded alike.
   void report(func::FuncOp func, const ParameterPlans &plans) {
     std::vector<std::string> whole;
     int64_t elements = 0, wholeElements = 0; // of matrices
     std::map<std::pair<int64_t, int64_t>, std::vector<std::string>> padded;
     for (const auto &[name, plan] : plans) {
       if (hasOverride(getOperation(), name))
-        continue; // strategy-shard says it
+        continue; // strategy-shard reports it
       bool split = false;
       for (auto [dim, list] : llvm::enumerate(plan.stored)) {
         int64_t parts = dist::axesSize(mesh.getMesh(), list);
@@ -192,7 +194,7 @@ struct StrategyTensorPass
     }
     for (const auto &[sizes, names] : padded)
       reportPadding(func, sizes.first, sizes.second, names);
-    // Ranks that repeat much of the work are not what was asked for.
+    // If ranks repeat much of the work, this is a warning.
     if (!whole.empty())
       (10 * wholeElements > elements ? emitWarning(func.getLoc())
                                      : emitRemark(func.getLoc()))
@@ -202,7 +204,7 @@ struct StrategyTensorPass
           << headsThatAreWhole(func);
   }
 
-  /// "; 6 heads of keys (5 layers) do not divide by them".
+  /// Text like "; 6 heads of keys (5 layers) do not divide by them".
   std::string headsThatAreWhole(func::FuncOp func) {
     int64_t layers = 0, heads = 0;
     func.walk([&](nn::AttentionOp attention) {
@@ -220,7 +222,7 @@ struct StrategyTensorPass
            (heads == 1 ? " does" : " do") + " not divide by them";
   }
 
-  /// What is wasted is worth a warning from a tenth on.
+  /// A waste of 10 % or more is worth a warning.
   void reportPadding(func::FuncOp func, int64_t size, int64_t parts,
                      ArrayRef<std::string> names) {
     int64_t whole = dist::tileSize(size, parts) * parts;
@@ -244,7 +246,7 @@ struct StrategyTensorPass
       said << " (" << layers << (layers == 1 ? " layer)" : " layers)");
   }
 
-  /// "parameter 'a'", "12 parameters, 'a', 'b', 'c', ..., each".
+  /// Text like "parameter 'a'", or "12 parameters, 'a', 'b', 'c', ...".
   static std::string listed(ArrayRef<std::string> names) {
     if (names.size() == 1)
       return "parameter '" + names[0] + "'";
@@ -264,7 +266,8 @@ struct StrategyTensorPass
         partial = plan->second.partial;
       return closedSharding(mesh, plan->second.stored, partial);
     };
-    // What every rank adds up by itself.
+    // The batch axes of the layout itself; sums over the batch are partial over
+    // them.
     auto own = [&](const TensorScheme::List &batch) {
       TensorScheme::List list = batch;
       list.erase(list.begin(), list.begin() + scheme.samples.size());

@@ -1,4 +1,4 @@
-// What strategies share.
+// Helpers shared by the strategies.
 
 #include "StrategyUtils.h"
 

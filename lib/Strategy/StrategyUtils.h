@@ -1,4 +1,5 @@
-// What strategies share: the mesh, roles, and shardings of arguments.
+// Helpers shared by the strategies: the mesh, roles, and shardings of
+// arguments.
 
 #ifndef CLEAVE_LIB_STRATEGY_STRATEGYUTILS_H
 #define CLEAVE_LIB_STRATEGY_STRATEGYUTILS_H
@@ -10,33 +11,36 @@
 
 namespace cleave::strategy {
 
-/// The one mesh of the module, if it has the axis; else an error.
+/// The module's only mesh; an error if there is not exactly one, or if it lacks
+/// the axis.
 mlir::FailureOr<dist::MeshOp> meshWithAxis(mlir::ModuleOp module,
                                            llvm::StringRef axis);
 
 using nn::isOneOf, nn::nameOf, nn::Role, nn::roleOf;
 dist::ShardingAttr shardingOf(mlir::DictionaryAttr attrs);
 
-/// Whether the role is one of tensors that can hold one microbatch's samples.
+/// Whether tensors of this role can have a dimension of one microbatch's
+/// samples.
 bool holdsSamples(std::optional<Role> role);
-/// Whether it is of what a pipeline stage sends to another.
+/// Whether tensors of this role are sent from one pipeline stage to another.
 bool crossesStages(std::optional<Role> role);
 
-/// Axes per dimension, all closed.
+/// Axes for each dimension; all dimensions are closed.
 using Axes = llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>>;
 dist::ShardingAttr
 closedSharding(dist::MeshOp mesh, const Axes &axes,
                llvm::ArrayRef<dist::AxisRefAttr> partial = {});
-/// The axes of a sharding, or none of them for a null one.
+/// The axes of a sharding for each dimension; empty lists if it is null.
 Axes axesOf(dist::ShardingAttr sharding, int64_t rank);
 
-/// Whether the pattern of an override matches the name, all of it.
+/// Whether the pattern of an override matches the whole name.
 bool matchesWhole(llvm::StringRef pattern, llvm::StringRef name);
 
 /// Whether an entry of `nn.shard` gives the parameter's sharding.
 bool hasOverride(mlir::ModuleOp module, llvm::StringRef parameter);
 
-/// Says of each dimension that its axes do not divide that it is padded.
+/// Emits a remark for each dimension that is padded because its axes do not
+/// divide it.
 void remarkOnPadding(mlir::Location loc, llvm::StringRef parameter,
                      mlir::RankedTensorType type, const Axes &axes,
                      dist::MeshAttr mesh);

@@ -1,5 +1,5 @@
-// strategy-zigzag: an order of positions in which causal attention costs every
-// rank of a ring the same.
+// strategy-zigzag: reorders positions so that causal attention costs every rank
+// of a ring the same.
 
 #include "DimClasses.h"
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
@@ -22,18 +22,20 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// Which elements are where: tile j has `early` elements that end before the
-/// early ones of tile j - 1 begin, and then late ones, tiles in order. So
-/// padding is at the very end, in the last tile.
+/// The zigzag order. Tile j starts with `early` elements, which precede the
+/// early elements of tile j - 1 in the original order; then it has late
+/// elements, in the order of tiles. So padding is at the very end, in the last
+/// tile.
 struct ZigZag {
   int64_t size, ranks, tile;
 
   int64_t early() const { return llvm::divideCeil(tile, 2); }
   int64_t late() const { return tile - early(); }
-  /// All tiles but the last are full, and that one has its early elements.
+  /// Whether all tiles but the last are full, and the last has all its early
+  /// elements.
   bool fits() const { return tile > 1 && tile * ranks - size <= late(); }
 
-  /// For each element in the new order, its index in the old one.
+  /// For each element in the new order, its index in the original order.
   Value order(TensorExpr &e, Value at) const {
     Value rank = div(e, at, tile), within = rem(e, at, tile);
     Value earlyIndex =
@@ -42,7 +44,7 @@ struct ZigZag {
         add(e, mul(e, rank, late()), within, ranks * early() - early());
     return e.select(less(e, within, early()), earlyIndex, lateIndex);
   }
-  /// The inverse.
+  /// The inverse of `order`.
   Value inverse(TensorExpr &e, Value at) const {
     int64_t border = ranks * early();
     Value before = div(e, at, early()), beyond = add(e, at, -border);
@@ -77,10 +79,10 @@ private:
   }
 };
 
-/// One function whose positions may be put into another order.
+/// One function whose positions may be reordered.
 class Function {
 public:
-  /// `said`: reasons that were told of other functions.
+  /// `said`: reasons that were already reported for other functions.
   Function(func::FuncOp func, int64_t ranks, llvm::StringSet<> &said)
       : func(func), ranks(ranks), said(said) {}
 
@@ -104,8 +106,8 @@ public:
   }
 
 private:
-  /// Causal attention by indices gets them as positions. False where there is
-  /// none to balance.
+  /// Makes the positions explicit operands of causal attention that uses
+  /// indices. Returns false if there is no attention to balance.
   bool givePositions() {
     bool any = false;
     func.walk([&](Operation *op) {
@@ -153,7 +155,8 @@ private:
            typeOf(value).getDimSize(dim) != 1;
   }
 
-  /// Whether nothing asks for the order of positions but what can be told it.
+  /// Whether every operation either does not depend on the order of positions
+  /// or can be given the new order.
   bool isFree(const DimClasses &classes, Operation *&who, std::string &why) {
     if (!zigzag.fits()) {
       why = std::to_string(zigzag.size) + " positions are too few for it";
@@ -169,7 +172,7 @@ private:
     for (Operation &op : func.getBody().front().without_terminator()) {
       if (op.hasTrait<OpTrait::ConstantLike>())
         continue;
-      // Nothing but positions comes from outside or is counted.
+      // Only inputs and iotas may introduce positions.
       if (op.getNumOperands() == 0 && hasJoined(classes, op.getResult(0)))
         return refuse(&op);
       if (isa<nn::IotaOp>(op) || takesRows(classes, &op) ||
@@ -201,7 +204,7 @@ private:
         if (llvm::none_of(made,
                           [&](int64_t factor) { return ordered.test(factor); }))
           continue;
-        // Constants are put into the order, but not where they are joined.
+        // Constants are reordered, but not with merged positions.
         if (dense && !dense.isSplat())
           fits &= made.size() == 1 &&
                   (typeOf(value).getDimSize(dim) == 1 ||
@@ -221,8 +224,8 @@ private:
     return fits;
   }
 
-  /// The factors that are positions, or a dimension in which these are joined
-  /// with others.
+  /// The factors that are positions, or dimensions in which positions are
+  /// merged with other dimensions.
   llvm::SmallBitVector orderedFactors(const DimClasses &classes, Operation *op,
                                       const ShardingRule &rule) const {
     llvm::SmallBitVector found = joinedFactors(classes, op, rule);
@@ -244,7 +247,8 @@ private:
     return found;
   }
 
-  /// Calls visit(value, dim, factor) for the dimensions that are one factor.
+  /// Calls visit(value, dim, factor) for each dimension that is a single
+  /// factor.
   static void
   forEachFactor(Operation *op, const ShardingRule &rule,
                 llvm::function_ref<void(Value, int64_t, int64_t)> visit) {
@@ -258,8 +262,8 @@ private:
     all(op->getResults(), rule.results);
   }
 
-  /// Dimensions in which positions stand beside others, as in [b * s, h]: they
-  /// come in another order with the positions.
+  /// Finds dimensions in which positions are merged with others, as in [b * s,
+  /// h]. They are reordered together with the positions.
   void findJoined(const DimClasses &classes) {
     for (bool more = true; std::exchange(more, false);)
       for (Operation &op : func.getBody().front().without_terminator()) {
@@ -288,7 +292,7 @@ private:
                         });
   }
 
-  /// Whether a dimension is all positions; a longer one, of a table, is not.
+  /// Whether a dimension of the value is exactly all positions.
   bool hasPositions(const DimClasses &classes, Value value) const {
     return llvm::any_of(llvm::seq<int64_t>(0, typeOf(value).getRank()),
                         [&](int64_t dim) {
@@ -297,15 +301,16 @@ private:
                         });
   }
 
-  /// Whether it takes rows for the positions out of a longer table.
+  /// Whether the operation slices the positions' rows from a longer table.
   bool takesRows(const DimClasses &classes, Operation *op) const {
     auto slice = dyn_cast<nn::SliceOp>(op);
     return slice && isParameter(slice.getInput()) &&
            !hasPositions(classes, slice.getInput());
   }
 
-  /// The dimension of positions that become rows of a longer table of zeros, of
-  /// which the gradient of the table is made; none where it is something else.
+  /// The dimension of positions if the operation pads the rows of positions to
+  /// a longer table of zeros, as the gradient of such a table does; else
+  /// nullopt.
   std::optional<int64_t> padsRows(const DimClasses &classes,
                                   Operation *op) const {
     auto pad = dyn_cast<nn::PadOp>(op);
@@ -326,15 +331,15 @@ private:
     return rows;
   }
 
-  /// Whether the operation gives the same, in another order, when elements
-  /// along the factor are given in that order.
+  /// Whether permuting the elements along the factor only permutes the results.
   static bool isSymmetric(Operation *op, const ShardingRule &rule,
                           int64_t factor) {
     const Factor &info = rule.factors[factor];
     if (auto streaming = dyn_cast<StreamingInterface>(op))
       return !info.indexed && (info.kind == FactorKind::PassThrough ||
                                streaming.getStreamedFactor() == factor);
-    // Indices address the table of a gather and of a scatter.
+    // Indices address the table of a gather and of a scatter, so its order
+    // matters.
     if (auto gather = dyn_cast<nn::GatherOp>(op))
       return rule.operands[0][gather.getDim()][0] != factor;
     if (auto scatter = dyn_cast<nn::ScatterAddOp>(op))
@@ -384,8 +389,8 @@ private:
         op->erase();
   }
 
-  /// Constants belong to no class: what else their readers read says what they
-  /// are.
+  /// Finds constants with positions. Constants belong to no class, so the other
+  /// operands and results of their readers decide.
   void
   findConstants(const DimClasses &classes, Operation *op,
                 SmallVectorImpl<std::pair<OpOperand *, int64_t>> &found) const {
@@ -420,13 +425,13 @@ private:
     return gather;
   }
 
-  /// Lets the reader have the elements along `dim` in the order of `indices`.
+  /// Lets the reader see the elements along `dim` in the order of `indices`.
   static void gather(OpOperand &use, Value indices, int64_t dim) {
     OpBuilder b(use.getOwner());
     use.set(reordered(b, use.get(), indices, dim));
   }
 
-  /// Puts the rows for the positions where they belong.
+  /// Replaces the padding by a scatter of the reordered rows.
   static void scatter(nn::PadOp pad, Value order, int64_t dim) {
     OpBuilder b(pad);
     TensorExpr e(b, pad.getLoc());
@@ -437,7 +442,7 @@ private:
     pad.erase();
   }
 
-  /// Puts an argument, rows of a table or an index grid into the order of
+  /// Puts an argument, the rows of a table or an iota into the new order of
   /// positions.
   void reorder(const DimClasses &classes, Value source, Value order) {
     if (!hasPositions(classes, source))
@@ -453,7 +458,7 @@ private:
         continue;
       if (!iota)
         value = reordered(b, value, order, dim);
-      else if (int64_t(iota.getDim()) == dim) // else it is the same all along
+      else if (int64_t(iota.getDim()) == dim) // else constant along `dim`
         value = e.broadcast(castTo(e, order, typeOf(source).getElementType()),
                             typeOf(source), {dim});
       made.insert(value.getDefiningOp());

@@ -1,4 +1,4 @@
-// Gradients of tables of positions; see TableGradients.h.
+// Gradients of position tables; see TableGradients.h.
 
 #include "TableGradients.h"
 
@@ -34,8 +34,8 @@ public:
   }
 
 private:
-  /// The microbatch's own part of a gradient that is added up.
-  static OpOperand &termOf(OpOperand &result) {
+  /// The operand of a gradient accumulation that is this microbatch's gradient.
+  static OpOperand &addendOf(OpOperand &result) {
     if (auto add = result.get().getDefiningOp<arith::AddFOp>())
       for (OpOperand &operand : add->getOpOperands())
         if (isa<BlockArgument>(operand.get()))

@@ -1,4 +1,4 @@
-// Gradients of tables of positions.
+// Gradients of position tables.
 
 #ifndef CLEAVE_LIB_STRATEGY_TABLEGRADIENTS_H
 #define CLEAVE_LIB_STRATEGY_TABLEGRADIENTS_H
@@ -9,8 +9,8 @@
 
 namespace cleave::strategy {
 
-/// Makes gradients of tables that have a row for each position sums over
-/// positions: what a rank adds to a table that every rank has.
+/// Rewrites the gradients of tables with one row per position as scatter-adds
+/// over positions. Each rank then adds its positions to a replicated table.
 void scatterTableGradients(mlir::func::FuncOp func,
                            const nn::PositionFlow &flow);
 

@@ -1,5 +1,5 @@
-// Constraints around products with parameters: operands are gathered as the
-// scheme says, results go to where values of their kind are.
+// Inserts constraints around products with parameters: operands are gathered as
+// the scheme says, and results return to the home layout of their kind.
 
 #include "Residuals.h"
 #include "TensorPlan.h"
@@ -69,7 +69,8 @@ private:
     if (known)
       return known;
     if (Value source = scheme.keepGathered ? savedFrom(value) : Value()) {
-      // What the forward pass gathered is saved in place of its part.
+      // The gathered operand of the forward pass is saved in place of its
+      // shard.
       auto forward = pinned.find({source, sharding});
       if (forward != pinned.end() && forward->second) {
         Value whole = forward->second;
@@ -81,7 +82,8 @@ private:
     return known = constrain(builder, value, axes);
   }
 
-  /// As the product makes them: partial sums, perhaps.
+  /// Constrains results to the layout in which the product makes them, perhaps
+  /// as partial sums.
   void pinResults(Operation *op, const Product &product) {
     OpBuilder builder(op->getContext());
     builder.setInsertionPointAfter(op);
@@ -95,8 +97,8 @@ private:
     }
   }
 
-  /// Where values of their kind are, at the end of the sum that the result
-  /// goes into.
+  /// Constrains the last addition that the result flows into to the home layout
+  /// of its kind.
   void pinSum(Operation *op) {
     if (op->getNumResults() != 1 || op->use_empty())
       return;

@@ -1,4 +1,4 @@
-// Colours of dimensions, and where parameters and their gradients are.
+// Colours of dimensions, and shardings of parameters and their gradients.
 
 #include "TensorPlan.h"
 
@@ -17,8 +17,8 @@ void strategy::addAxes(Axes &axes, int64_t dim,
       axes[dim].push_back(axis);
 }
 
-/// The operand that is a parameter over a dimension of which the operation
-/// sums, if any.
+/// The operand, if any, that is a parameter over one of whose dimensions the
+/// operation sums.
 static std::optional<unsigned> contractedParameter(Operation *op,
                                                    const ShardingRule &rule) {
   for (auto [index, dims] : llvm::enumerate(rule.operands))
@@ -33,7 +33,7 @@ static std::optional<unsigned> contractedParameter(Operation *op,
 }
 
 /// Calls `visit(operation, rule, operand)` for each operation that contracts a
-/// parameter, its operand `operand`.
+/// parameter, which is operand number `operand`.
 static void forEachContraction(
     func::FuncOp func,
     llvm::function_ref<void(Operation *, ShardingRule &, unsigned)> visit) {
@@ -57,7 +57,7 @@ static StringRef parameterName(Value value) {
 //===----------------------------------------------------------------------===//
 
 /// Marks in `plan` the sides of the first product that reads the parameter, and
-/// the hidden dimension across from a chosen one.
+/// the hidden dimension opposite a chosen one.
 static void
 planProduct(ParameterPlan &plan, const ShardingRule &rule,
             const TensorFactors &dims, const TensorScheme &scheme,
@@ -92,8 +92,9 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
   }
 }
 
-/// The dimension that is gathered for products: of the side that is summed over
-/// first, unless tiles of its tiles are no tiles and those of the other are.
+/// The dimension that is gathered for products. The contracted side is
+/// preferred, unless only the other side divides evenly (a tile of its tile is
+/// a tile of the whole).
 static std::optional<int64_t> gatheredDim(const ParameterPlan &plan,
                                           const TensorScheme &scheme,
                                           dist::MeshAttr mesh) {
@@ -138,15 +139,16 @@ ParameterPlans strategy::planParameters(
       ofArgument[arg] = &it->second;
   for (const DimClass *dims : chosen)
     for (auto [arg, dim] : dims->parameterDims) {
-      // Of two chosen dimensions in one parameter the first wins, unless they
-      // are split by different axes.
+      // If one parameter has two chosen dimensions, the first wins, unless
+      // different axes split them.
       bool taken = llvm::any_of(ofArgument[arg]->colours, [](auto &colour) {
         return colour.has_value();
       });
       if (!taken || scheme.bySide)
         ofArgument[arg]->colours[dim] = Colour::Chosen;
     }
-  // Colours of hidden classes come from products, and go to all parameters.
+  // Products determine the hidden classes; the colour then applies to all
+  // parameters.
   llvm::SmallDenseSet<unsigned> hidden, seen;
   forEachContraction(
       func, [&](Operation *op, ShardingRule &rule, unsigned operand) {
@@ -160,8 +162,8 @@ ParameterPlans strategy::planParameters(
             if (std::optional<unsigned> index = classes.indexOf(argument, dim))
               hidden.insert(*index);
       });
-  // A table of as many positions as there are is placed as they do, unless
-  // every rank has positions of its own anyway.
+  // A table with one row per position is sharded like the positions, unless the
+  // positions are already split by other axes.
   std::optional<unsigned> positions;
   if (scheme.positions.empty())
     for (auto [argument, dim] : nn::positionSeeds(func))
@@ -324,7 +326,7 @@ SmallVector<Operation *> strategy::leavesOf(Value gradient) {
   while (!open.empty()) {
     Operation *op = open.pop_back_val().getDefiningOp();
     if (!op)
-      continue; // what was accumulated before
+      continue; // the gradient accumulated so far
     ShardingRule rule = ShardingRule::of(op);
     ArrayRef<unsigned> group = termsOf(rule);
     if (group.empty() || isa<dist::ConstrainOp>(op)) {
@@ -421,8 +423,8 @@ void strategy::findPartialGradients(func::FuncOp func, ParameterPlans &plans,
     }
     if (!common)
       return;
-    // Axes that split it, or that split samples and positions anyway, are not
-    // ours.
+    // Axes that split the parameter, or that split samples and positions,
+    // belong to other strategies.
     llvm::erase_if(*common, [&](dist::AxisRefAttr axis) {
       return llvm::is_contained(scheme.samples, axis) ||
              llvm::is_contained(scheme.positions, axis) ||

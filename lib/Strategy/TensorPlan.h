@@ -1,5 +1,5 @@
-// What tensor parallelism decides of parameters, and the colours of the
-// dimensions of a function's values that follow from it.
+// The shardings of parameters under tensor parallelism, and the colours of
+// dimensions of a function's values that follow from them.
 
 #ifndef CLEAVE_LIB_STRATEGY_TENSORPLAN_H
 #define CLEAVE_LIB_STRATEGY_TENSORPLAN_H
@@ -11,7 +11,7 @@
 
 namespace cleave::strategy {
 
-/// A dimension of a parameter that products split.
+/// A dimension of a parameter that is split while a product is computed.
 struct ProductDim {
   Colour colour;
   Side side;
@@ -23,7 +23,7 @@ struct ParameterPlan {
   llvm::SmallVector<std::optional<Colour>> colours;
   llvm::SmallVector<std::optional<ProductDim>> product;
   Axes stored;
-  /// Axes over which its gradient is left partial between the functions.
+  /// Axes over which its gradient is partial at function boundaries.
   TensorScheme::List partial;
 
   bool isProduct() const {
@@ -31,11 +31,12 @@ struct ParameterPlan {
   }
 };
 
-/// By name, in program order.
+/// Plans by parameter name, in program order.
 using ParameterPlans = llvm::MapVector<llvm::StringRef, ParameterPlan>;
 
-/// Gives the parameters of `func` their colours and sides; `chosen` in order of
-/// preference. `isSplittable(size, axes)`: whether the padding is bearable.
+/// Assigns colours and sides to the parameters of `func`. `chosen` is in order
+/// of preference. `isSplittable(size, axes)` returns whether the padding is
+/// acceptable.
 ParameterPlans planParameters(
     mlir::func::FuncOp func, const DimClasses &classes,
     llvm::ArrayRef<const DimClass *> chosen, const TensorScheme &scheme,
@@ -54,7 +55,8 @@ public:
     return index ? kinds[*index] : Kind::None;
   }
   bool hasSequence() const { return sequence; }
-  /// How a value with a chosen or a hidden dimension is; none for others.
+  /// The home layout of a value with a chosen or a hidden dimension; nullopt
+  /// for others.
   std::optional<Axes> home(mlir::Value value) const;
 
 private:
@@ -64,21 +66,21 @@ private:
   bool sequence = false;
 };
 
-/// Appends those of `more` that `axes` does not have yet.
+/// Appends those axes of `more` that `axes` does not have yet.
 void addAxes(Axes &axes, int64_t dim, llvm::ArrayRef<dist::AxisRefAttr> more);
 
-/// A product with a parameter, or one that makes its gradient: the axes of each
-/// factor while it is computed.
+/// A product with a parameter, or one that computes its gradient: the axes of
+/// each factor during the computation.
 struct Product {
   ShardingRule rule;
   llvm::SmallVector<TensorScheme::List> factors;
   bool makesGradient = false;
 
   Axes layoutOf(const TensorFactors &dims) const;
-  /// The axes over which ranks then hold partial sums of result `index`.
+  /// The axes over which result `index` is then a partial sum.
   TensorScheme::List partialOf(unsigned index) const;
 };
-/// `parameter`: the factors of the dimensions that are the parameter's.
+/// `parameter`: the factors of the parameter's dimensions.
 Product makeProduct(mlir::Operation *op, ShardingRule rule,
                     const TensorFactors &parameter, const ParameterPlan &plan,
                     const TensorScheme &scheme, const Colours &colours);
@@ -88,15 +90,16 @@ using Products = llvm::DenseMap<mlir::Operation *, Product>;
 Products findProducts(mlir::func::FuncOp func, const ParameterPlans &plans,
                       const TensorScheme &scheme, const Colours &colours);
 
-/// The operations whose results add up to `gradient`, without the sums.
+/// The operations whose results add up to `gradient`, without the additions.
 llvm::SmallVector<mlir::Operation *> leavesOf(mlir::Value gradient);
 
-/// Over which axes the gradients of `func` are partial, added to the plans.
+/// Finds the axes over which the gradients of `func` are partial, and adds them
+/// to the plans.
 void findPartialGradients(mlir::func::FuncOp func, ParameterPlans &plans,
                           const TensorScheme &scheme, const Colours &colours,
                           const Products &products);
 
-/// Places constraints on the operands and results of the products.
+/// Inserts constraints on the operands and results of the products.
 void pinProducts(mlir::func::FuncOp func, dist::MeshOp mesh,
                  const TensorScheme &scheme, const Colours &colours,
                  const Products &products);

@@ -1,4 +1,4 @@
-// The layouts as tables of axes.
+// The tensor-parallel layouts as tables of axes.
 
 #include "TensorScheme.h"
 
@@ -54,7 +54,8 @@ TensorScheme strategy::makeScheme(MLIRContext *context, StringRef layout,
     scheme.gathered = {row};
     return scheme;
   }
-  // 3D: products sum over the axis of one state's features onto the batch.
+  // 3D: a product reduces over the axis of the features that it contracts, and
+  // scatters the sum onto the batch.
   auto i = axis(0), j = axis(1), k = axis(2);
   scheme.outer = {batch({i, j}), positions, {k}};
   scheme.inner = {batch({i, k}), positions, {j}};

@@ -1,13 +1,13 @@
-// Which mesh axes split what under the layouts of tensor parallelism:
-// Megatron's in one dimension (Shoeybi et al., 2019), with its sequence
-// parallelism (Korthikanti et al., 2022); 2D, SUMMA on a grid (Xu et al.,
-// 2021); 2.5D (Wang et al., 2021); 3D (Bian et al., 2021).
+// The mesh axes that split each dimension under the layouts of tensor
+// parallelism: Megatron's in one dimension (Shoeybi et al., 2019), with its
+// sequence parallelism (Korthikanti et al., 2022); 2D, SUMMA on a grid (Xu et
+// al., 2021); 2.5D (Wang et al., 2021); 3D (Bian et al., 2021).
 //
-// Dimensions of features have one of two colours: those that are worth a split
-// in one dimension (heads, MLP width, vocabulary) are chosen, the others that
-// stand across from them in a parameter (the hidden size) are hidden. Values
-// with a chosen dimension are inner, values with a hidden one outer; a product
-// with a parameter leads from outer to inner or back.
+// A dimension of features has one of two colours. Those that are worth
+// splitting in one dimension (heads, MLP width, vocabulary) are chosen. The
+// dimensions opposite them in a parameter (the hidden size) are hidden. A value
+// with a chosen dimension is inner, one with a hidden dimension is outer. A
+// product with a parameter maps outer to inner values or inner to outer ones.
 
 #ifndef CLEAVE_LIB_STRATEGY_TENSORSCHEME_H
 #define CLEAVE_LIB_STRATEGY_TENSORSCHEME_H
@@ -17,34 +17,35 @@
 namespace cleave::strategy {
 
 enum class Colour { Hidden, Chosen };
-/// Where a parameter's dimension stands in the first product that reads it:
-/// summed over, or in the result.
+/// The side of a parameter's dimension in the first product that reads it:
+/// contracted (In), or in the result (Out).
 enum class Side { In, Out };
 
 struct TensorScheme {
   using List = llvm::SmallVector<dist::AxisRefAttr>;
 
-  /// How values of one kind are placed.
+  /// The layout of values of one kind.
   struct State {
     List batch, sequence, features;
   };
   State outer, inner;
-  /// The batch of the function's inputs: what outer and inner have in common.
+  /// The batch axes of the function's inputs: those common to outer and inner.
   List inputs;
-  /// The batch while a product with a parameter is computed.
+  /// The batch axes during a product with a parameter.
   List computeBatch;
-  /// A parameter's dimension while a product with it is computed, by side in 2D
-  /// and 2.5D, by colour elsewhere.
+  /// The axes of a parameter's dimension during a product with it: by side for
+  /// 2D and 2.5D, by colour for the other layouts.
   bool bySide = false;
   List computeIn, computeOut, computeHidden, computeChosen;
-  /// Parameters are stored split by these too, on the side `In`.
+  /// Parameters are stored split over these axes too, on side `In`.
   List gathered;
-  /// The axes that split the batch before those of the layout, and those that
-  /// split the positions: of these, too, every rank has its own.
+  /// Axes that already split the batch (major to those of the layout) and the
+  /// positions. Over these, too, each rank has elements of its own.
   List samples, positions;
-  /// What is gathered for a product is kept for the backward pass.
+  /// Whether operands gathered for a product are saved for the backward pass.
   bool keepGathered = false;
-  /// Whether products are pinned; where not, propagation finds them.
+  /// Whether products are constrained; else propagation determines their
+  /// layout.
   bool pins = true;
 
   const List &compute(Side side, Colour colour) const {
@@ -57,9 +58,9 @@ struct TensorScheme {
   }
 };
 
-/// `axes` of `layout` ("1d": one), after the axes that split the batch and the
-/// positions already. `sequence`: Megatron's sequence parallelism on the axis
-/// of "1d".
+/// The scheme of `layout` over `axes` ("1d" has one axis), which follow the
+/// axes that already split the batch and the positions. `sequence`: Megatron's
+/// sequence parallelism on the axis of "1d".
 TensorScheme makeScheme(mlir::MLIRContext *context, llvm::StringRef layout,
                         llvm::ArrayRef<std::string> axes,
                         llvm::ArrayRef<std::string> batchAxes,

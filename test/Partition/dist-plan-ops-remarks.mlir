@@ -28,7 +28,7 @@ func.func @main(%a: tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, 
   %1 = arith.addf %0, %d : tensor<8x4xf32>
   %2 = math.exp %1 : tensor<8x4xf32>
   %3 = math.log %1 : tensor<8x4xf32>
-  // expected-remark @below {{nn.einsum is partial over "y" (sum): "y" splits what it reduces, dimension 1 of operand 0 and dimension 0 of operand 1; reduce-scattered over "y" at once, which is asked to split it}}
+  // expected-remark @below {{nn.einsum is partial over "y" (sum): "y" splits what it reduces, dimension 1 of operand 0 and dimension 0 of operand 1; reduce-scattered over "y" at once, as the requested sharding splits it}}
   %4 = nn.einsum "ab,bc->ac" %a, %w : tensor<8x6xf32>, tensor<6x4xf32> -> tensor<8x4xf32>
   // expected-remark @below {{nn.reduce is partial over "x" (sum): "x" splits what it reduces, dimension 0 of operand 0; it stays so until it is read: left so, as asked, by func.return}}
   %5 = nn.reduce sum %3 dims = [0] : tensor<8x4xf32> -> tensor<4xf32>

@@ -1,6 +1,6 @@
 //===- Bucket.cpp - dist-bucket -------------------------------------------===//
 //
-// Messages that can go together become one, on per-rank programs.
+// Merges collectives that can run together, on per-rank programs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +25,8 @@ using namespace cleave::dist;
 
 namespace {
 
-/// What two messages must have in common to go together: everything but the
-/// dimensions, and the element type.
+/// The properties that collectives must share to be merged: all attributes
+/// except the dimensions, and the element type.
 std::string keyOf(Operation *op) {
   std::string key;
   llvm::raw_string_ostream out(key);
@@ -39,14 +39,15 @@ std::string keyOf(Operation *op) {
   return key;
 }
 
-/// Collectives that may be merged: every operand with its own dimension.
+/// Collectives that may be merged: those with one dimension per operand.
 bool isVariadic(Operation *op) {
   return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp>(op);
 }
 
 class Buckets {
 public:
-  /// `limitOf`: the most bytes of a message over the group of a collective.
+  /// `limitOf`: the largest payload of a merged collective over the group of a
+  /// collective, in bytes.
   Buckets(func::FuncOp func,
           llvm::function_ref<int64_t(CollectiveOpInterface)> limitOf)
       : block(func.getBody().front()), limitOf(limitOf) {
@@ -54,9 +55,9 @@ public:
       order[&op] = index;
   }
 
-  /// Greedily, in program order: a message joins the first open bucket of its
-  /// kind, unless someone reads the bucket before the message's operands are
-  /// known, or the message depends on the bucket.
+  /// Merges greedily in program order: a collective joins the first open bucket
+  /// of its kind. It cannot if the bucket is read before the operands of the
+  /// collective are computed, or if the collective depends on the bucket.
   void run() {
     struct OfKind {
       std::deque<Bucket> all;
@@ -70,8 +71,8 @@ public:
       OfKind &kind = kinds[keyOf(&op)];
       if (kind.all.empty())
         kind.limit = limitOf(cast<CollectiveOpInterface>(op));
-      // The merged message stands where the last one does, so a bucket that is
-      // read here, or was before, takes no more.
+      // The merged collective takes the position of its last member. So a
+      // bucket that is read here or earlier takes no more members.
       unsigned place = order.lookup(&op);
       llvm::erase_if(kind.open,
                      [&](Bucket *bucket) { return bucket->firstUse <= place; });
@@ -83,7 +84,7 @@ public:
         bucket = *fitting;
       } else {
         bucket = &kind.all.emplace_back();
-        if (bytes(&op) < kind.limit) // a full one is not looked at again
+        if (bytes(&op) < kind.limit) // a full bucket is not considered again
           kind.open.push_back(bucket);
       }
       add(*bucket, &op);
@@ -98,7 +99,7 @@ private:
   struct Bucket {
     SmallVector<Operation *> members;
     int64_t bytes = 0;
-    /// The place of the first operation that reads a member.
+    /// The index of the first operation that reads a member.
     unsigned firstUse = std::numeric_limits<unsigned>::max();
   };
 
@@ -186,8 +187,9 @@ struct DistBucketPass : cleave::impl::DistBucketPassBase<DistBucketPass> {
         Buckets(func, limitOf).run();
   }
 
-  /// Larger messages would be faster by at most this share, smaller ones are
-  /// over sooner: the next can be on its way while others compute.
+  /// The limit is a message that spends this share of its time on latency, so
+  /// larger ones gain little. Smaller ones complete sooner, so that the next
+  /// one can overlap with computation.
   static constexpr double kShareOfStart = 0.05;
   static constexpr double kSmallest = 1 << 18;
   static constexpr int64_t kLargest = 25 << 20;

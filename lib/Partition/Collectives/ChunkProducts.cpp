@@ -1,7 +1,8 @@
 //===- ChunkProducts.cpp - dist-chunk-products ----------------------------===//
 //
-// On per-rank programs: a product in pieces, of which one is computed while
-// what the next one reads, or what the last one gave, is on its way.
+// On per-rank programs: splits a product into pieces, so that one piece is
+// computed while the operand of the next one is gathered, or while the result
+// of the previous one is reduced.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,8 +27,8 @@ using namespace cleave::dist;
 
 namespace {
 
-/// Pieces along this dimension are contiguous: all before it have one element.
-/// -1 where there is none, or it is one of `taken`.
+/// The outermost dimension with more than one element; pieces along it are
+/// contiguous. -1 if there is none, or if it is in `taken`.
 int64_t outermost(RankedTensorType type, ArrayRef<int64_t> taken) {
   for (auto [dim, size] : llvm::enumerate(type.getShape()))
     if (size > 1)
@@ -41,16 +42,16 @@ RankedTensorType pieceOf(RankedTensorType type, int64_t dim, int64_t count) {
   return type.clone(shape);
 }
 
-/// A product that is computed piece by piece: the factor that is cut, and the
-/// dimension that it is in the result and in each operand, or -1.
+/// A product that is computed piece by piece: the factor that is split, as the
+/// dimension of the result and of each operand that has it (or -1).
 struct Cut {
   nn::EinsumOp product;
   int64_t result = -1;
   SmallVector<int64_t, 2> operands;
 };
 
-/// How the product is cut along a factor that its result and some operand have;
-/// pieces are contiguous in all of them.
+/// The pieces of a product along a factor that its result and some operand
+/// have. Pieces must be contiguous in all of these tensors.
 std::optional<Cut> cutAlong(nn::EinsumOp product, const ShardingRule &rule,
                             int64_t factor) {
   auto dimOf = [&](const TensorFactors &dims) -> int64_t {
@@ -75,13 +76,13 @@ std::optional<Cut> cutAlong(nn::EinsumOp product, const ShardingRule &rule,
   return cut;
 }
 
-/// The factor that a dimension is, or -1.
+/// The factor that makes up a dimension alone, or -1.
 int64_t factorOf(const DimFactors &factors) {
   return factors.size() == 1 ? factors[0] : -1;
 }
 
-/// Whether only kernels read the value, perhaps through views: they read pieces
-/// where they are.
+/// Whether only fused kernels read the value, perhaps through views. They read
+/// the pieces in place.
 bool isFused(Value value) {
   return llvm::all_of(value.getUsers(), [](Operation *user) {
     auto lowering = dyn_cast<LoweringInterface>(user);
@@ -94,7 +95,8 @@ bool isFused(Value value) {
   });
 }
 
-/// What moves to put pieces together: read and written once more.
+/// Bytes moved to concatenate the pieces: one read and one write, unless the
+/// readers are fused.
 double bytesToJoin(Value value) {
   return isFused(value) ? 0 : 2 * double(bytesOf(value.getType()));
 }
@@ -106,9 +108,9 @@ public:
       : mesh(mesh), cluster(cluster), links(links) {}
 
   void run(Block &block) {
-    // Gradients of matrices, and what else leads to no product and no sum of
-    // activations, can be computed while a collective is waited for
-    // (rt-overlap): so many seconds.
+    // Seconds of products that can overlap with a collective (see rt-overlap):
+    // weight gradients, and others that lead to no further product and no
+    // collective on activations.
     llvm::SmallPtrSet<Operation *, 32> leads;
     for (Operation &op : llvm::reverse(block))
       if (llvm::any_of(op.getUsers(), [&](Operation *user) {
@@ -118,7 +120,7 @@ public:
                     collective.getPurpose() == Purpose::Activation);
           }))
         leads.insert(&op);
-    llvm::DenseMap<Attribute, double> spareOf; // by the part of a step
+    llvm::DenseMap<Attribute, double> spareOf; // by pipeline action
     SmallVector<CollectiveOpInterface> waited;
     for (Operation &op : block) {
       double &spare = spareOf[op.getAttr(kActionAttr)];
@@ -144,7 +146,7 @@ public:
   }
 
 private:
-  /// Of a collective of which this is one piece of `count`.
+  /// Seconds of one of `count` pieces of the collective.
   double secondsOf(CollectiveOpInterface collective, int64_t count) const {
     AxisSet group = setOf(mesh.decompose(collective.getAxes().getAxes()));
     double bytes = double(collective.getPayloadBytes()) / count;
@@ -157,13 +159,13 @@ private:
     return model ? cluster.matmulSeconds(double(model.getFlops()) / count) : 0;
   }
 
-  /// In how many pieces the product (or those that read one gather) is fastest
-  /// together with the collective; 1: whole. `bytes`: what moves to put pieces
-  /// together.
+  /// The number of pieces for which the collective and its products are
+  /// fastest; 1 if splitting does not pay. The products are one, or all that
+  /// read one gather. `bytes`: bytes moved to concatenate the pieces.
   int64_t choose(CollectiveOpInterface collective, ArrayRef<Cut> cuts,
                  int64_t size, bool isGather, double bytes) const {
-    /// Shares of the collective's time: what has to be gained, and what more
-    /// latency may cost.
+    /// As shares of the collective's time: the least gain of splitting, and the
+    /// most that additional latency may cost.
     constexpr double kGain = 0.1, kLatency = 1.5;
     const double whole = secondsOf(collective, 1);
     auto computes = [&](int64_t count) {
@@ -206,7 +208,7 @@ private:
     return op;
   }
 
-  /// The operation on other operands, with a piece of its result.
+  /// A copy of the operation with other operands, whose result is one piece.
   static Value clonePiece(OpBuilder &b, Operation *op, ValueRange operands,
                           int64_t dim, int64_t count) {
     Operation *piece = b.clone(*op);
@@ -233,7 +235,7 @@ private:
     return clonePiece(b, cut.product, operands, cut.result, count);
   }
 
-  /// A sum over ranks of a product that nobody else reads.
+  /// Splits a product that only this reduction reads.
   void cutSum(CollectiveOpInterface collective) {
     auto product = collective->getOperand(0).getDefiningOp<nn::EinsumOp>();
     if (!product || !product->hasOneUse() ||
@@ -270,7 +272,7 @@ private:
     product->erase();
   }
 
-  /// A gather that products read.
+  /// Splits the products that read this gather.
   void cutGather(CollectiveOpInterface collective) {
     Value gathered = collective->getResult(0);
     RankedTensorType type = typeOf(gathered);
@@ -293,8 +295,9 @@ private:
                 factor >= 0)
               cut = cutAlong(product, rule, factor);
           }
-      // Who reads the whole would need it beside the pieces. Twice the same
-      // operand, cut along two factors, is no piece either.
+      // Other readers would need the whole in addition to the pieces. A product
+      // that reads the gathered value twice, split along two factors, cannot be
+      // split either.
       if (!cut || llvm::count(product->getOperands(), gathered) != 1)
         return;
       bytes += bytesToJoin(product.getResult());
@@ -316,8 +319,8 @@ private:
           b, collective,
           slice(b, collective, collective->getOperand(0), dim, at, count), dim,
           count));
-    // Products whose other operands are there take turns, so that each piece is
-    // read when it has come.
+    // Products whose other operands are available alternate, so that each piece
+    // is read as soon as it arrives.
     Operation *first = cuts.front().product;
     SmallVector<SmallVector<Value>> results(cuts.size());
     auto isKnown = [&](const Cut &cut) {

@@ -1,7 +1,8 @@
 //===- Combine.cpp - dist-combine -----------------------------------------===//
 //
-// Fewer and smaller messages, on per-rank programs: an all-reduce of which only
-// the own tile is read, pairs that undo each other, equal collectives.
+// Fewer and smaller collectives, on per-rank programs: replaces an all-reduce
+// of which each rank reads only its tile, removes pairs that cancel, and merges
+// equal collectives.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,8 +22,8 @@ using namespace cleave::dist;
 
 namespace {
 
-/// all_reduce, then only slices by its own axes along one dimension that
-/// divides: a reduce_scatter.
+/// Rewrites an all-reduce as a reduce-scatter if all its readers slice it by
+/// its own axes along one dimension that divides evenly.
 void scatterReductions(Block &block, MeshAttr mesh) {
   SmallVector<AllReduceOp> reductions(block.getOps<AllReduceOp>());
   for (AllReduceOp reduce : reductions) {
@@ -59,8 +60,8 @@ void scatterReductions(Block &block, MeshAttr mesh) {
   }
 }
 
-/// A gather of which a rank reads its own tile, and tiles of a whole that are
-/// gathered again: nothing moves.
+/// Removes a gather followed by a slice of the rank's own tile, and a slice of
+/// a whole followed by a gather.
 void cancelInverses(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto slice = dyn_cast<dist::SliceOp>(op)) {
@@ -78,8 +79,8 @@ void cancelInverses(Block &block) {
       if (gather.getNumOperands() != 1)
         continue;
       auto slice = gather.getInputs()[0].getDefiningOp<dist::SliceOp>();
-      // The slice must have cut what all ranks of the group hold alike, which
-      // it does where it follows a gather or a reduction over the same axes.
+      // The sliced value must be the same on all ranks of the group. This holds
+      // after a gather or a reduction over the same axes.
       Operation *source = slice ? slice.getInput().getDefiningOp() : nullptr;
       bool alike = false;
       if (auto reduce = dyn_cast_or_null<AllReduceOp>(source))
@@ -98,9 +99,9 @@ void cancelInverses(Block &block) {
   }
 }
 
-/// Equal collectives on equal operands; what is gathered is not kept alive for
-/// it across the save that separates forward and backward, since the
-/// backward pass reads the saved value.
+/// Merges equal collectives on equal operands. Merging does not keep a gathered
+/// value alive from the forward to the backward pass, because the backward pass
+/// reads the saved operand, which is another value.
 void shareEqual(Block &block) {
   llvm::DenseMap<std::pair<Value, Attribute>, Operation *> seen;
   for (Operation &op : llvm::make_early_inc_range(block)) {
@@ -130,7 +131,8 @@ struct DistCombinePass : cleave::impl::DistCombinePassBase<DistCombinePass> {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       if (func.isExternal())
         continue;
-      // Those of loops and branches, too. What is erased has no regions.
+      // Includes the blocks of loops and branches. Erased operations have no
+      // regions.
       SmallVector<Block *> blocks;
       func.walk([&](Block *block) { blocks.push_back(block); });
       for (Block *block : blocks) {

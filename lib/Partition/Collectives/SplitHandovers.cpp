@@ -1,11 +1,12 @@
 //===- SplitHandovers.cpp - dist-split-handovers --------------------------===//
 //
-// The layout of a value while it passes from one stage to the next. Inside
-// the stages it is as propagation left it; where that repeats it on several
-// ranks, each may send a tile and the receivers gather.
+// Chooses the layout in which a value passes from one pipeline stage to the
+// next. Inside the stages the value has the layout that propagation gave it. If
+// that layout replicates the value over several ranks, each rank may send a
+// tile, and the receivers gather.
 //
-// Both stages decide alike: what is weighed are the type, the sharding inside
-// and the links.
+// Both stages make the same decision, because it depends only on the type, the
+// sharding inside the stage and the links.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +33,7 @@ using namespace cleave::partition;
 
 namespace {
 
-/// More ranks' axes than this are not tried in all combinations.
+/// With more axes than this, not all combinations are tried.
 constexpr size_t kMaxAxes = 8;
 
 struct DistSplitHandoversPass
@@ -54,7 +55,7 @@ struct DistSplitHandoversPass
         split(func, links, *machine);
   }
 
-  /// The link class on which the value of a port travels; "": it stays.
+  /// The link class on which the value of a port is sent; "" if it is not sent.
   StringRef linkOf(const Port &port) const {
     if (port.role() == nn::Role::Activation)
       return port.isResult ? next : previous;
@@ -108,10 +109,11 @@ struct DistSplitHandoversPass
         gatherFor(argument, whole, builder);
   }
 
-  /// The tiles in which the value takes least time from stage to stage: the
-  /// message over the link and the gather after it. Nothing where that is the
-  /// value as it is. Only tiles without padding, along one dimension, the
-  /// outermost that divides: its tiles are one piece of memory.
+  /// The tiles in which the value passes fastest to the next stage, counting
+  /// the transfer over the link and the gather after it. Nullopt if sending the
+  /// value in its own layout is fastest. Only tiles without padding along one
+  /// dimension are considered: the outermost dimension that divides evenly, so
+  /// that tiles are contiguous.
   std::optional<Layout> cheapest(RankedTensorType type, const Layout &layout,
                                  const cost::LinkModel &links,
                                  const LinkClass &link) const {
@@ -147,8 +149,8 @@ struct DistSplitHandoversPass
     return best;
   }
 
-  /// A value that nothing else reads is computed in the tiles in which it
-  /// leaves, with sums that it is added to.
+  /// If the value has no other reader, it is computed in the tiles in which it
+  /// is sent, and so are additions that lead to it.
   void makeInTiles(Value value, ShardingAttr tile) {
     Operation *def = value.getDefiningOp();
     if (!def || !value.hasOneUse() || isa<ConstrainOp>(def) ||
@@ -169,8 +171,8 @@ struct DistSplitHandoversPass
       }
   }
 
-  /// One gather for all that reads the argument here; what only passes through
-  /// the stage, or is added to what leaves it, stays in tiles.
+  /// Inserts one gather for all readers of the argument. Uses that only pass it
+  /// on to the next stage, or add it to a value that is sent, keep tiles.
   void gatherFor(BlockArgument argument, ShardingAttr whole,
                  OpBuilder &builder) {
     ShardingAttr tile = tiles.lookup({false, argument.getArgNumber()});
@@ -191,7 +193,7 @@ struct DistSplitHandoversPass
     });
   }
 
-  /// Once for a value of several functions.
+  /// Emits one remark even if several functions have the value.
   void report(const Port &port, RankedTensorType type, const Layout &layout,
               const Layout &tile) {
     if (!told.insert(port.name()).second)
@@ -208,8 +210,9 @@ struct DistSplitHandoversPass
   }
 
   MeshAxes mesh;
-  /// Of the function at hand: the tiles of ports (results: true), how arguments
-  /// are inside, and partial sums of what leaves in tiles.
+  /// For the current function: the tiles of ports (true for results), the
+  /// layouts of arguments inside the stage, and operands of additions that stay
+  /// in tiles.
   llvm::DenseMap<std::pair<unsigned, unsigned>, ShardingAttr> tiles;
   llvm::DenseMap<Value, ShardingAttr> inside;
   llvm::DenseSet<OpOperand *> inTiles;

@@ -10,7 +10,8 @@
 using namespace mlir;
 using namespace cleave;
 
-/// What is read but for the sake of barriers.
+/// The operations whose results are needed, not counting barriers (the second
+/// operand of nn.rematerialize).
 static llvm::SetVector<Operation *> findRead(func::FuncOp func) {
   llvm::SetVector<Operation *> read;
   func.walk([&](Operation *op) {
@@ -20,7 +21,7 @@ static llvm::SetVector<Operation *> findRead(func::FuncOp func) {
   for (size_t i = 0; i < read.size(); ++i) {
     OperandRange operands = read[i]->getOperands();
     if (isa<nn::RematerializeOp>(read[i]))
-      operands = operands.take_front(); // what, not when
+      operands = operands.take_front(); // the value, without the barrier
     for (Value operand : operands)
       if (Operation *def = operand.getDefiningOp())
         read.insert(def);
@@ -28,8 +29,8 @@ static llvm::SetVector<Operation *> findRead(func::FuncOp func) {
   return read;
 }
 
-/// What of all that is read the value was computed from and is known last; null
-/// where it was computed from nothing.
+/// Follows `value` back to operations in `read`, and returns the latest such
+/// value; null if there is none.
 static Value lastRead(Value value, const llvm::SetVector<Operation *> &read) {
   Value last;
   llvm::SetVector<Value> from;

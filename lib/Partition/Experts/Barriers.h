@@ -7,9 +7,10 @@
 
 namespace cleave::partition {
 
-/// `nn.rematerialize` asks when, not what. So one that waits for a value which
-/// nothing else reads waits for what that is computed from instead: rows at the
-/// experts, say, rather than rows that would come back for its sake.
+/// The second operand of `nn.rematerialize` only controls scheduling. If the
+/// barrier is its only reader, this replaces it by the values that it is
+/// computed from. For example, the barrier waits for tokens at the experts,
+/// instead of forcing a combine of these tokens.
 void relaxBarriers(mlir::func::FuncOp func);
 
 } // namespace cleave::partition

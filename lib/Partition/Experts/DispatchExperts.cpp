@@ -1,7 +1,8 @@
 //===- DispatchExperts.cpp - dist-dispatch-experts ------------------------===//
 //
-// On proved per-rank programs: rows that would be multiplied by gathered
-// matrices go to the ranks that have them, and come back.
+// On verified per-rank programs: replaces gathers of expert matrices by an
+// exchange of tokens. Tokens are dispatched to the ranks of their experts, and
+// the results are combined.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,8 +31,8 @@ namespace {
 
 class Dispatcher {
 public:
-  /// `next`: the axes that rows are sent over afterwards, or null; `before`:
-  /// who has sent them before, or null.
+  /// `next`: the axes of the second hop of a hierarchical exchange, or null.
+  /// `before`: the dispatcher of the first hop, or null.
   Dispatcher(func::FuncOp func, const MeshAxes &mesh, AxisListAttr axes,
              double maxLoad, AxisListAttr next = {},
              const Dispatcher *before = nullptr)
@@ -109,7 +110,7 @@ private:
     replace(choice, *tile, sums);
   }
 
-  /// Sums over the rows of each expert, where the rows are there.
+  /// Per-expert sums over tokens, computed at the ranks of the experts.
   void visit(nn::ScatterAddOp op) {
     std::optional<OpResult> tile = scattered(op.getResult(), axes);
     if (!tile || op.getDim() != 0 || typeOf(*tile).getRank() != 2)
@@ -126,15 +127,15 @@ private:
     replace(*choice, *tile, sums);
   }
 
-  /// Sums of rows that are elsewhere come back once, with what is known there,
-  /// as a bias of the experts is.
+  /// Adds the operands at the expert ranks if they are there, so that only the
+  /// sum is combined. One operand may be per-expert data, like a bias.
   void visit(arith::AddFOp op) {
     const ExpertRows::Back *a = rows.backOf(op.getLhs()),
                            *b = rows.backOf(op.getRhs());
     if (a && b ? a->choice != b->choice : !a && !b)
       return;
     Choice &choice = *(a ? a : b)->choice;
-    // A row that something else reads comes back anyway.
+    // A token that has another reader is combined anyway.
     if ((!a || !b) && (!(a ? op.getLhs() : op.getRhs()).hasOneUse() ||
                        !rows.ofExperts(choice, a ? op.getRhs() : op.getLhs())))
       return;
@@ -152,7 +153,8 @@ private:
         rows.bringBack(choice, there, typeOf(op.getResult()), again));
   }
 
-  /// Whether the rows are there, or will be sent by a product anyway.
+  /// Whether the tokens are at the expert ranks already, or a product will
+  /// dispatch them.
   bool isThere(Choice &choice, Value updates) {
     if (rows.known(choice, 0, updates))
       return true;
@@ -166,7 +168,8 @@ private:
     });
   }
 
-  /// The scatter over axes of a sum that nothing else reads: which part of it.
+  /// The result of a reduce-scatter over `axes` that is the only reader of
+  /// `sum`.
   static std::optional<OpResult> scattered(Value sum, AxisListAttr axes) {
     if (!sum.hasOneUse())
       return std::nullopt;
@@ -184,10 +187,11 @@ private:
     return scatter->getResult(use.getOperandNumber());
   }
 
-  /// The tile becomes the sum of what each round adds; where it is scattered
-  /// further, each round's partial sum is, as rows of some rounds only go on.
-  void replace(Choice &choice, OpResult tile, ArrayRef<Value> terms) {
-    SmallVector<Value> sums(terms);
+  /// Replaces the tile by the sum over rounds of their partial sums. If the
+  /// tile is scattered further, the partial sum of each round is scattered,
+  /// because only the tokens of some rounds are sent on.
+  void replace(Choice &choice, OpResult tile, ArrayRef<Value> addends) {
+    SmallVector<Value> sums(addends);
     std::optional<OpResult> last = next ? scattered(tile, next) : std::nullopt;
     if (last) {
       auto scatter = cast<ReduceScatterOp>(last->getOwner());
@@ -204,7 +208,7 @@ private:
     drop(tile.getOwner());
   }
 
-  /// Parts that nobody reads go, later.
+  /// Marks a reduce-scatter whose unread operands are dropped at the end.
   void drop(Operation *scatter) {
     if (!llvm::is_contained(scatters, scatter))
       scatters.push_back(scatter);
@@ -217,7 +221,7 @@ private:
   }
 
   void eraseUnread() {
-    // What reads a part of another goes first.
+    // A reduce-scatter that reads another one is erased first.
     llvm::stable_sort(scatters, [&](Operation *a, Operation *b) {
       return isOver(a, next) && !isOver(b, next);
     });
@@ -295,8 +299,8 @@ struct DistDispatchExpertsPass
       }
       if (!splitByLevels(func, *levels, axes))
         continue;
-      emitRemark(func.getLoc(), "rows of @")
-          << func.getName() << " go to experts between "
+      emitRemark(func.getLoc(), "tokens of @")
+          << func.getName() << " are dispatched to experts between "
           << axesSize(mesh->mesh(), levels->between.getAxes())
           << " nodes first, then among "
           << axesSize(mesh->mesh(), levels->within.getAxes())

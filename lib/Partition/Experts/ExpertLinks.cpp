@@ -62,8 +62,8 @@ bool cleave::partition::pays(func::FuncOp func, const Levels &levels,
   return twice < direct;
 }
 
-/// One of the two steps of a collective: along each operand's dimension there
-/// are `times` over `by` as many elements.
+/// One of the two steps of a collective. Along its dimension, each operand
+/// grows by the factor `times` / `by`.
 template <typename Make>
 static SmallVector<Value> step(ValueRange inputs, ArrayRef<int64_t> dims,
                                int64_t times, int64_t by, Make make) {
@@ -118,8 +118,8 @@ bool cleave::partition::splitByLevels(func::FuncOp func, const Levels &levels,
     OpBuilder builder(op);
     auto dims = op->getAttrOfType<DenseI64ArrayAttr>("dims");
     SmallVector<Value> values(op->getOperands());
-    // Pieces within a node are contiguous: they are gathered first, and cut
-    // last.
+    // Ranks of one node have adjacent pieces, so pieces are gathered within
+    // nodes first and split within nodes last.
     SmallVector<AxisListAttr, 2> order = {levels.within, levels.between};
     if (!gathers)
       std::swap(order[0], order[1]);

@@ -1,10 +1,11 @@
-//===- ExpertLinks.h - rows over links of two classes -----------*- C++ -*-===//
+//===- ExpertLinks.h - tokens over two classes of links ---------*- C++ -*-===//
 //
-// An axis that leaves its node has links of two classes: between nodes, and
-// within. A gather over it is a gather within and then one between, a sum
-// scattered over it the same backwards. Written so, rows that are sent instead
-// go between nodes first, to the rank there with the sender's place, and on
-// from it.
+// A mesh axis that crosses nodes has two classes of links: between nodes and
+// within a node. This splits an all-gather over such an axis into one within
+// nodes and then one between nodes, and a reduce-scatter into the same two in
+// reverse order. The dispatch of tokens that replaces them then goes between
+// nodes first, to the rank at the sender's position in the target node, and
+// within the node from there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,20 +19,20 @@
 
 namespace cleave::partition {
 
-/// The parts of an axis.
+/// The parts of a mesh axis between nodes and within nodes.
 struct Levels {
   dist::AxisListAttr between, within;
 
-  /// None where all links of the axis are of one class.
+  /// Nullopt if all links of the axis are of one class.
   static std::optional<Levels> of(dist::MeshOp mesh, llvm::StringRef axis);
 };
 
-/// Whether rows arrive sooner over two exchanges than over one, `axes`.
+/// Whether two exchanges (hierarchical) are faster than one over `axes`.
 bool pays(mlir::func::FuncOp func, const Levels &levels,
           dist::AxisListAttr axes, const Cluster &cluster);
 
-/// Gathers of matrices that rows choose, and scattered sums of their gradients,
-/// over `axes` become two each. Whether there are any.
+/// Splits, into two each, the gathers over `axes` of expert matrices and the
+/// reduce-scatters of their gradients. Returns whether there were any.
 bool splitByLevels(mlir::func::FuncOp func, const Levels &levels,
                    dist::AxisListAttr axes);
 

@@ -17,8 +17,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// Rounds are written out one by one: where buffers would ask for more, they
-/// grow.
+/// Rounds are unrolled in the program. If the slots would require more rounds
+/// than this, the buffers are enlarged instead.
 static constexpr int64_t kMostRounds = 8;
 
 ExpertRows::ExpertRows(func::FuncOp func, const MeshAxes &mesh,
@@ -60,7 +60,8 @@ std::optional<Tile> ExpertRows::gathered(Value value) const {
 // Choices
 //===----------------------------------------------------------------------===//
 
-/// The ids before padding was replaced by none, and what replaced it.
+/// The expert ids without the masks that replace the ids of padding by -1;
+/// `masks` receives these masks.
 static Value chosen(Value ids, SmallVectorImpl<PadMask> &masks) {
   for (;;) {
     ids = kept(ids);
@@ -95,8 +96,8 @@ Choice &ExpertRows::choiceOf(Value ids, const Tile &tile) {
   return choice;
 }
 
-/// Counts the rows that are no padding: of dimensions that end in it, as many
-/// as a tile has at its place.
+/// Counts the tokens that are not padding: the product of the numbers of real
+/// elements of each padded dimension on each rank.
 void ExpertRows::reckon(Choice &choice) {
   Reckoned &reckoned = choice.reckoned;
   if (auto known = earlier.find(choice.ids); known != earlier.end()) {
@@ -124,8 +125,8 @@ void ExpertRows::reckon(Choice &choice) {
     reckoned.by = AxisListAttr::get(builder.getContext(), axes);
 }
 
-/// Of rows that choose ranks alike, each rank gets the mean of what the group
-/// has.
+/// With balanced routing, each rank receives the mean number of tokens of the
+/// ranks in its group.
 void ExpertRows::reckonArrivals(const Choice &choice) {
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
     Reckoned &reckoned = later[round.ids] = choice.reckoned;
@@ -169,7 +170,7 @@ PurposeAttr ExpertRows::purposeOf(const Choice &choice, unsigned round) {
                               : Purpose::Expert);
 }
 
-/// Says which rows go where in which round, and tells the others.
+/// Plans which tokens are sent where in which round, and tells the other ranks.
 void ExpertRows::plan(Choice &choice, Value ids) {
   auto i64 = builder.getI64Type();
   int64_t rows = choice.rows = typeOf(ids).getNumElements();
@@ -180,10 +181,10 @@ void ExpertRows::plan(Choice &choice, Value ids) {
   int64_t fewest = (rows + kMostRounds - 1) / kMostRounds;
   choice.places = std::min(rows, std::max<int64_t>({wanted, fewest, 1}));
   if (choice.places > wanted && choice.places == fewest)
-    emitRemark(anchor->getLoc(), "buffers of experts have room for ")
-        << choice.places << " rows for each of " << ranks
+    emitRemark(anchor->getLoc(), "buffers of experts have ")
+        << choice.places << " slots for each of " << ranks
         << " ranks instead of " << wanted << ", so that " << kMostRounds
-        << " rounds suffice for all " << rows << " rows";
+        << " rounds suffice for all " << rows << " tokens";
   int64_t places = choice.places, rounds = (rows + places - 1) / places;
 
   auto list = RankedTensorType::get({rows}, i64),
@@ -191,7 +192,7 @@ void ExpertRows::plan(Choice &choice, Value ids) {
        counts = RankedTensorType::get({ranks, rounds}, i64);
   if (!typeOf(ids).getElementType().isInteger(64))
     ids = make<arith::ExtSIOp>(typeOf(ids).clone(i64), ids);
-  // No row goes to padding.
+  // Tokens of padding are not sent.
   if (choice.tile * ranks != choice.count) {
     Value inside = make<arith::CmpIOp>(arith::CmpIPredicate::slt, ids,
                                        number(ids, choice.count));
@@ -202,8 +203,9 @@ void ExpertRows::plan(Choice &choice, Value ids) {
                                  counts, ids, choice.tile);
   mark(plan);
 
-  // With one round a rank needs to know what comes to it alone; with several,
-  // whether any rank needs them.
+  // With one round, a rank needs only the number of tokens that it receives.
+  // With several rounds, it also needs to know whether any rank needs each
+  // round.
   Value received, needed;
   PurposeAttr purpose = purposeOf(choice, 0);
   auto first = builder.getDenseI64ArrayAttr({0}),
@@ -259,8 +261,8 @@ void ExpertRows::plan(Choice &choice, Value ids) {
       round.needed = make<arith::CmpIOp>(arith::CmpIPredicate::sgt, count,
                                          number(count, 0));
       round.number = conditions++;
-      // Where rows come from a round that nobody needs, nothing was counted:
-      // the flag is known anyway.
+      // If tokens come from a round that was skipped, nothing was counted, but
+      // the flag of that round is still known.
       auto condition = ConditionOp::create(builder, anchor->getLoc(),
                                            round.needed, round.number);
       if (outer) {
@@ -338,7 +340,7 @@ Value ExpertRows::send(Choice &choice, unsigned round, Value rows) {
 Value ExpertRows::exchange(const Choice &choice, unsigned round, Value blocks,
                            bool home) {
   const Round &in = choice.rounds[round];
-  // Where rows choose ranks alike, all are in the first round.
+  // With balanced routing all tokens are in the first round.
   Reckoned reckoned = choice.reckoned;
   if (round > 0)
     reckoned = {0, {0}, AxisListAttr(), /*overflow=*/true};
@@ -360,7 +362,7 @@ Value ExpertRows::bringBack(Choice &choice, ArrayRef<Value> there,
   SmallVector<Value> home = inRounds(choice, [&](unsigned round) {
     return exchange(choice, round, there[round], /*home=*/true);
   });
-  // A row is in one round; the others give zeros, and are not read.
+  // A token is in one round only; the gather for other rounds yields zeros.
   Value result;
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
     Value list = flat(home[index], {ranks * choice.places, width});
@@ -373,11 +375,12 @@ Value ExpertRows::bringBack(Choice &choice, ArrayRef<Value> there,
   return result;
 }
 
-Value ExpertRows::sum(Choice &choice, ArrayRef<Value> terms) {
-  Value result = terms[0];
-  for (auto [round, term] : llvm::drop_begin(llvm::zip(choice.rounds, terms))) {
-    // A round that nobody needs adds nothing.
-    RankedTensorType type = typeOf(term);
+Value ExpertRows::sum(Choice &choice, ArrayRef<Value> addends) {
+  Value result = addends[0];
+  for (auto [round, addend] :
+       llvm::drop_begin(llvm::zip(choice.rounds, addends))) {
+    // A skipped round adds nothing.
+    RankedTensorType type = typeOf(addend);
     Value one = flat(round.needed, {});
     Value needed = make<nn::BroadcastOp>(type.clone(builder.getI1Type()), one,
                                          ArrayRef<int64_t>{});
@@ -414,13 +417,14 @@ Value ExpertRows::number(Value like, int64_t value) {
       type, builder.getIntegerAttr(type.getElementType(), value)));
 }
 
-/// What phases have noted of an operation holds for what it becomes.
+/// The attributes that passes set on an operation also hold for its
+/// replacements.
 void ExpertRows::mark(Operation *op) {
   for (NamedAttribute attribute : anchor->getDiscardableAttrs())
     if (!op->hasAttr(attribute.getName()) &&
         attribute.getName() != kRowShareAttrName)
       op->setAttr(attribute.getName(), attribute.getValue());
-  // Values that any round could share are no round's own.
+  // Values that any round could share belong to no round.
   auto lowering = dyn_cast<LoweringInterface>(op);
   if (current && !op->hasTrait<OpTrait::ConstantLike>() &&
       !(lowering && lowering.getKernelClass() == KernelClass::View))

@@ -1,9 +1,10 @@
-//===- ExpertRows.h - rows at the ranks of what they choose -----*- C++ -*-===//
+//===- ExpertRows.h - tokens at the ranks of their experts ------*- C++ -*-===//
 //
-// Of one function: which rows are at the ranks of the matrices that they
-// choose, in which round, and how they come there and back. Values that are
-// there are [ranks, places, ...]: block p has the rows that rank p sent, from
-// its beginning; those after are undefined, and their ids are -1.
+// Tracks for one function which tokens are at the ranks of their experts, in
+// which round, and how they are dispatched and combined. A token here is one
+// row of a grouped product. Values at the expert ranks have shape [ranks,
+// slots, ...]: block p has the tokens that rank p sent, from its start. The
+// slots after them are undefined, and their ids are -1.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,50 +23,53 @@
 
 namespace cleave::partition {
 
-/// Rows that are exchanged together: at most as many as there are places.
+/// One round of an exchange: at most as many tokens as there are slots.
 struct Round {
   mlir::Value sources, places, sent, received;
-  /// Whether any rank of the group has rows in it, i1; null: in the first.
+  /// Whether any rank of the group has tokens in this round, i1; null for the
+  /// first round.
   mlir::Value needed;
-  /// Of its condition; negative: none.
+  /// The number of the round's condition; negative if there is none.
   int64_t number = -1;
-  mlir::Value ids; // there
-  /// By local value: what arrives of it, or is made of what arrived. Of further
-  /// rounds also what is made again for the backward pass, by the forward
-  /// value.
+  mlir::Value ids; // at the expert ranks
+  /// By local value: the dispatched value, or what is computed from it at the
+  /// expert ranks. For further rounds, `again` has the values recomputed for
+  /// the backward pass, by their forward value.
   llvm::MapVector<mlir::Value, mlir::Value> there, again;
 };
 
-/// How many rows there are where they choose ranks alike.
+/// The number of tokens under balanced routing.
 struct Reckoned {
-  /// Of a rank with no padding among its own.
+  /// The tokens of a rank without padding.
   int64_t rows = 0;
-  /// As dist.all_to_all_v has it.
+  /// The expected counts, in the form of dist.all_to_all_v.
   llvm::SmallVector<int64_t> expected;
   dist::AxisListAttr by;
-  /// They are of a round that none is expected in.
+  /// Whether these are tokens of an overflow round, which is expected to be
+  /// empty.
   bool overflow = false;
 };
 
-/// One choice of matrices by rows, for which everything is planned once.
+/// One routing of tokens to experts, which is planned once.
 struct Choice {
-  mlir::Value ids; // of local rows, padding or not
+  mlir::Value ids; // of local tokens, padding included
   int64_t tile = 0, count = 0, rows = 0, places = 0;
-  /// Of ids: rows that they replace go nowhere.
+  /// Masks of ids: the tokens whose ids they replace are not sent.
   llvm::SmallVector<PadMask, 2> masks;
   Reckoned reckoned;
   std::vector<Round> rounds;
   llvm::SmallPtrSet<mlir::Value, 8> sentRows;
 };
 
-/// The value that is kept or recomputed, before it was.
+/// The value before saves and rematerializations.
 mlir::Value kept(mlir::Value value);
-/// Whether an element depends on those of the operands at the same place alone,
-/// and not on where that is, as what dropout drops does.
+/// Whether each element of the result depends only on the operand elements at
+/// the same index, and not on that index. (The mask of a dropout depends on
+/// it.)
 bool isElementwise(mlir::Operation *op);
 
-/// A tile along the first dimension over the axis, and how many there are in
-/// all.
+/// A tile of the first dimension over the axis, and the size of the whole
+/// dimension.
 struct Tile {
   mlir::Value value;
   int64_t count = 0;
@@ -73,52 +77,55 @@ struct Tile {
 
 class ExpertRows {
 public:
-  /// A buffer has room for `maxLoad` times the rows that it gets where rows
-  /// choose ranks alike.
+  /// `maxLoad`: the capacity factor. A buffer has slots for `maxLoad` times the
+  /// tokens that it gets under balanced routing.
   ExpertRows(mlir::func::FuncOp func, const dist::MeshAxes &mesh,
              dist::AxisListAttr axes, double maxLoad);
 
-  /// Rows are sent on over `axes` from where they are: `before` has sent them
-  /// there.
+  /// The second hop of a hierarchical exchange: tokens are sent over `axes`
+  /// from the ranks to which `before` sent them.
   void comeFrom(const ExpertRows &before) { earlier = before.later; }
-  /// Rows go on over `axes`: those ranks agree on which rounds are needed, too.
+  /// Tokens are sent on over `axes`, so those ranks also agree on the rounds
+  /// that are needed.
   void goOn(dist::AxisListAttr axes) { next = axes; }
 
-  /// New operations stand before this one, and are for what it is for.
+  /// Inserts new operations before `op`, with its attributes.
   void at(mlir::Operation *op);
 
   Choice &choiceOf(mlir::Value ids, const Tile &tile);
-  /// The choice that has been planned for these ids, or null.
+  /// The existing choice for these ids, or null.
   Choice *knownChoice(mlir::Value ids, const Tile &tile);
 
-  /// The tile whose gather over the axis `value` is, padding cut off.
+  /// The tile that `value` was gathered from over the axis, seen through the
+  /// slice that cuts padding; nullopt if there is none.
   std::optional<Tile> gathered(mlir::Value value) const;
 
-  /// Calls `make` for each round; what is made is for that round alone.
+  /// Calls `make` for each round; the operations that it makes belong to that
+  /// round.
   llvm::SmallVector<mlir::Value>
   inRounds(Choice &choice, llvm::function_ref<mlir::Value(unsigned)> make);
 
-  /// The local rows in a round, sent unless they are there already.
+  /// The tokens of a round at the expert ranks; dispatches them if necessary.
   mlir::Value arrive(Choice &choice, unsigned round, mlir::Value rows);
-  /// Where the rows are there, or come from what is, row by row; null where
-  /// not.
+  /// The tokens at the expert ranks if they are there or can be computed there
+  /// elementwise; else null.
   mlir::Value known(Choice &choice, unsigned round, mlir::Value rows);
-  /// The same of a value of the forward pass, for the backward pass.
+  /// The same for a value of the forward pass that the backward pass reads.
   mlir::Value again(Choice &choice, unsigned round, mlir::Value rows);
-  /// The value before masks of padding that goes nowhere.
+  /// The value without the masks of padding tokens that are not sent.
   mlir::Value unmasked(const Choice &choice, mlir::Value rows) const;
-  /// Whether the rows are those of a table of the experts that they choose.
+  /// Whether the rows are a lookup in a per-expert table by the expert ids.
   bool ofExperts(const Choice &choice, mlir::Value rows);
 
-  /// The rows of all rounds, where they were, as a value of `type`. `again`
-  /// makes those of a round once more in the backward pass.
+  /// Combines the tokens of all rounds at their source ranks, as a value of
+  /// `type`. `again` recomputes the tokens of one round in the backward pass.
   mlir::Value bringBack(Choice &choice, llvm::ArrayRef<mlir::Value> there,
                         mlir::RankedTensorType type,
                         std::function<mlir::Value(unsigned)> again);
-  /// The sum of what each round adds to tiles.
-  mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> terms);
+  /// The sum over rounds of their tiles.
+  mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> addends);
 
-  /// Rows that were returned: what they were there, in each round.
+  /// Combined tokens: their values at the expert ranks in each round.
   struct Back {
     Choice *choice = nullptr;
     llvm::SmallVector<mlir::Value> there;
@@ -126,7 +133,7 @@ public:
   };
   const Back *backOf(mlir::Value rows) const;
 
-  /// Of a round: one of so many places has a row, if rows choose ranks alike.
+  /// Under balanced routing, one in this many slots of the round holds a token.
   int64_t shareOf(const Choice &choice, unsigned round) const;
 
   template <typename Op, typename... Args> mlir::Value make(Args &&...args) {
@@ -164,10 +171,10 @@ private:
   int64_t conditions = 0;
   std::deque<Choice> choices;
   llvm::DenseMap<mlir::Value, Back> backs;
-  /// By ids: of rows that an exchange over other axes has brought here, and of
-  /// those that this one brings.
+  /// By ids: the counts of tokens that an exchange over other axes delivered
+  /// here, and of those that this exchange delivers.
   llvm::DenseMap<mlir::Value, Reckoned> earlier, later;
-  /// Of conditions that the function has already.
+  /// The flags of conditions that the function already has.
   llvm::DenseMap<int64_t, mlir::Value> flags;
 };
 

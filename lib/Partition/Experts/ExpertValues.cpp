@@ -1,8 +1,7 @@
-//===- ExpertValues.cpp - what is known of rows that are elsewhere --------===//
+//===- ExpertValues.cpp - values of tokens at the expert ranks ------------===//
 //
-// Which values of rows are at the ranks of what they choose already, or follow
-// from those that are, row by row; and what is kept there for the backward
-// pass.
+// Finds which values of tokens are at the expert ranks already or can be
+// computed there elementwise, and which are saved there for the backward pass.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +17,7 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// The value that is kept or recomputed, before it was.
+/// The value before saves and rematerializations.
 Value cleave::partition::kept(Value value) {
   while (Operation *def = value.getDefiningOp()) {
     if (!isa<nn::SaveOp, nn::RematerializeOp>(def))
@@ -28,7 +27,7 @@ Value cleave::partition::kept(Value value) {
   return value;
 }
 
-/// Whether two values are the same but for what keeps them.
+/// Whether two values are equal, apart from saves and rematerializations.
 static bool isSame(Value a, Value b) {
   a = kept(a), b = kept(b);
   if (a == b)
@@ -41,7 +40,7 @@ static bool isSame(Value a, Value b) {
 
 bool cleave::partition::isElementwise(Operation *op) {
   auto lowering = dyn_cast<LoweringInterface>(op);
-  // To widen bf16 is a view to kernels, and still of one element.
+  // Widening bf16 is a view for kernels, but still elementwise.
   if (!lowering ||
       (lowering.getKernelClass() != KernelClass::Elementwise &&
        (lowering.getKernelClass() != KernelClass::View ||
@@ -61,8 +60,8 @@ bool cleave::partition::isElementwise(Operation *op) {
                        [](const Factor &factor) { return factor.indexed; });
 }
 
-/// Whether elements depend on the last dimension's index alone: those of rows
-/// are the same, wherever the rows are.
+/// Whether elements depend only on the index in the last dimension. Such values
+/// are the same for all tokens, on any rank.
 static bool isOfColumn(Value value) {
   DenseElementsAttr constant;
   if (matchPattern(value, m_Constant(&constant)))
@@ -84,7 +83,8 @@ RankedTensorType ExpertRows::widened(const Round &in, Value value) const {
   return typeOf(value).clone(sizes);
 }
 
-/// A value of which isOfColumn holds, for the rows that are there.
+/// A value for which isOfColumn holds, in the shape of the tokens at the expert
+/// ranks.
 Value ExpertRows::ofColumn(const Round &in, Value value) {
   RankedTensorType type = widened(in, value);
   DenseElementsAttr constant;
@@ -121,7 +121,7 @@ Value ExpertRows::unmasked(const Choice &choice, Value rows) const {
   return rows;
 }
 
-/// Where the rows are there, or come from what is, row by row; null where not.
+/// See ExpertRows.h.
 Value ExpertRows::known(Choice &choice, unsigned round, Value rows) {
   Round &in = choice.rounds[round];
   if (Value there = in.there.lookup(rows))
@@ -132,8 +132,8 @@ Value ExpertRows::known(Choice &choice, unsigned round, Value rows) {
   for (auto [local, arrived] : choice.rounds[0].there)
     if (isSame(local, rows) &&
         (round == 0 || choice.sentRows.contains(local))) {
-      // The first round is kept for the backward pass, further ones are sent
-      // again.
+      // The first round is saved for the backward pass, further rounds are
+      // dispatched again.
       there = round == 0 ? keep(arrived) : send(choice, round, rows);
       break;
     }
@@ -181,8 +181,8 @@ bool ExpertRows::ofExperts(const Choice &choice, Value rows) {
   return table && knownChoice(gather.getIndices(), *table) == &choice;
 }
 
-/// What `op` computes row by row, of its operands there; null where it does
-/// not, or where one is not there.
+/// Computes `op` elementwise on its operands at the expert ranks; null if it is
+/// not elementwise or if an operand is not there.
 Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
                           llvm::function_ref<Value(Value)> thereOf) {
   if (!op)
@@ -199,7 +199,7 @@ Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
                : Value();
   if (!isElementwise(op))
     return {};
-  // All of them are looked for before anything is made.
+  // All operands are looked up before operations are made.
   SmallVector<Value> operands;
   for (Value operand : op->getOperands()) {
     operands.push_back(isOfColumn(operand) ? Value() : thereOf(operand));
@@ -219,7 +219,7 @@ Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
 }
 
 //===----------------------------------------------------------------------===//
-// What the backward pass reads of the forward one
+// Residuals of the forward pass
 //===----------------------------------------------------------------------===//
 
 Value ExpertRows::keep(Value value) {
@@ -237,7 +237,7 @@ Value ExpertRows::keep(Value value) {
   return save;
 }
 
-/// Copies of one value are made where they are read.
+/// Broadcasts are recomputed at their readers instead of saved.
 Value ExpertRows::keptHere(Value value) {
   if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
     return make<nn::BroadcastOp>(broadcast.getType(),

@@ -1,7 +1,7 @@
 //===- OverlapExperts.cpp - dist-overlap-experts --------------------------===//
 //
-// On per-rank programs: while rows travel to experts and back, a rank computes
-// what does not need them.
+// On per-rank programs: moves independent computation between the dispatch or
+// combine of tokens and its first reader.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,8 @@ using namespace cleave::dist;
 
 namespace {
 
-/// A product, attention, or another call of a library: worth to wait for.
+/// FLOPs of a library call (a product, attention, ...), which is worth
+/// overlapping; else 0.
 double flopsOf(Operation *op) {
   auto lowering = dyn_cast<LoweringInterface>(op);
   auto model = dyn_cast<CostInterface>(op);
@@ -32,7 +33,7 @@ double flopsOf(Operation *op) {
   return calls && model ? double(model.getFlops()) : 0;
 }
 
-/// What an exchange of rows, started where it stands, is waited for by.
+/// An exchange of tokens and the computation that overlaps with it.
 class Exchange {
 public:
   explicit Exchange(AllToAllVOp op) : op(op) {
@@ -42,8 +43,7 @@ public:
         reader = user;
   }
 
-  /// Computes for so many seconds, or what there is, in front of the first
-  /// reader.
+  /// Moves up to `seconds` of independent computation before the first reader.
   void fill(double seconds, const Cluster &cluster) {
     if (!reader)
       return;
@@ -68,9 +68,9 @@ public:
   }
 
 private:
-  /// Whether it could stand in front of the reader with what it needs: neither
-  /// comes from rows under way, meets other ranks, or belongs to another part
-  /// of a step.
+  /// Whether the operation and its operands could move before the reader: they
+  /// must not depend on the exchanged tokens, communicate, or belong to another
+  /// action of the pipeline schedule.
   bool isMovable(Operation *next,
                  const llvm::SmallPtrSetImpl<Operation *> &fixed) const {
     if (next == reader || next->getNumRegions() != 0 || !isPure(next) ||
@@ -84,7 +84,8 @@ private:
     });
   }
 
-  /// With what it needs from after the reader, in order.
+  /// The operation and those of its operands that follow the reader, in program
+  /// order.
   SmallVector<Operation *> neededBy(Operation *next) const {
     llvm::SetVector<Operation *> needed;
     needed.insert(next);
@@ -116,7 +117,8 @@ struct DistOverlapExpertsPass
       return signalPassFailure();
     for (auto func : getOperation().getOps<func::FuncOp>())
       func.walk([&](AllToAllVOp op) {
-        // Numbers of rows are few, and further rounds come under a condition.
+        // Skips the exchange of counts, which is small, and further rounds,
+        // which are conditional.
         auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
         if (!isa<FloatType>(type.getElementType()) ||
             op->hasAttr(kWhenAttrName))

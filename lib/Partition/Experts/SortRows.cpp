@@ -1,8 +1,7 @@
 //===- SortRows.cpp - dist-sort-rows --------------------------------------===//
 //
-// On per-rank programs: products of rows with the matrices that they choose,
-// and what is computed between them, have their rows in the order of the
-// matrices.
+// On per-rank programs: sorts the rows of grouped products by expert, and keeps
+// elementwise operations between the products in that order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,22 +33,23 @@ using cleave::partition::kept;
 
 namespace {
 
-/// Whether it computes, or keeps, each row by itself.
+/// Whether the operation saves its operand or computes each row independently.
 bool isOfRows(Operation *op) {
   return isa<nn::SaveOp, nn::RematerializeOp>(op) || isElementwise(op);
 }
 
-/// One choice of matrices by rows [r...], and the order that it puts them in.
+/// One routing of rows [r...] to experts, and the order that sorts them by
+/// expert.
 struct Choice {
-  Value ids; // as chosen
+  Value ids; // unsorted
   int64_t matrices = 0;
   Attribute when; // the condition under which it is read
-  /// The row at each place, [rows]; the place of each row, [r...]; the ids at
-  /// each place, [rows].
+  /// `order`: the row at each sorted position, [rows]. `places`: the sorted
+  /// position of each row, [r...]. `sorted`: the sorted ids, [rows].
   Value order, places, sorted;
-  /// By how many slots of a token: the token at each place.
+  /// The token at each sorted position, by the number of top-k slots per token.
   llvm::SmallDenseMap<int64_t, Value> tokens;
-  /// Values in that order, [rows, ...], by the value [r..., ...].
+  /// Sorted values [rows, ...], by the unsorted value [r..., ...].
   llvm::DenseMap<Value, Value> known;
 
   ArrayRef<int64_t> rowSizes() const { return typeOf(ids).getShape(); }
@@ -61,7 +61,7 @@ struct Choice {
   }
 };
 
-/// Of one block.
+/// Sorts the rows of one block.
 class Sorter {
 public:
   explicit Sorter(Block &block) : block(block), builder(block.getParentOp()) {}
@@ -111,7 +111,7 @@ private:
         make<nn::GroupedOuterOp>(op.getType(), left, right, choice.sorted));
   }
 
-  /// Sums over the rows of each matrix.
+  /// Per-expert sums over rows.
   void visit(nn::ScatterAddOp op) {
     Choice *choice = choiceWith(op.getUpdates());
     if (!choice || op.getDim() != 0 || typeOf(op.getResult()).getRank() != 2 ||
@@ -124,7 +124,8 @@ private:
         op.getType(), choice->sorted, updates, uint64_t(0)));
   }
 
-  /// What products read and is computed from sorted rows is sorted.
+  /// Values that products read are sorted if they are computed from sorted
+  /// rows.
   void visitElementwise(Operation *op) {
     for (Value operand : op->getOperands())
       if (Choice *choice = choiceWith(operand)) {
@@ -162,7 +163,7 @@ private:
     return choice;
   }
 
-  /// The choice in whose order the value was computed.
+  /// The choice in whose order the value was computed; else null.
   Choice *choiceWith(Value value) {
     auto it = computed.find(value);
     return it == computed.end() ? nullptr : it->second;
@@ -192,14 +193,14 @@ private:
     if (auto broadcast = dyn_cast_if_present<nn::BroadcastOp>(def))
       if (Value sorted = ofTokens(choice, broadcast, type))
         return sorted;
-    // What belongs to the matrices that rows have chosen.
+    // Lookups in a per-expert table by the expert ids.
     if (auto gather = dyn_cast_if_present<nn::GatherOp>(def);
         gather && gather.getDim() == 0 &&
         kept(gather.getIndices()) == kept(choice.ids) &&
         typeOf(gather.getTable()).getDimSize(0) == choice.matrices)
       return make<nn::GatherOp>(type, gather.getTable(), choice.sorted,
                                 uint64_t(0));
-    // What is computed for products alone is computed in their order.
+    // Operands that only grouped products read are computed in sorted order.
     if (def && isElementwise(def) &&
         def->getAttr(kWhenAttrName) == choice.when &&
         llvm::all_of(value.getUsers(), [](Operation *user) {
@@ -209,8 +210,8 @@ private:
     return gathered(choice, value, type, choice.order);
   }
 
-  /// Of values that all slots of a token share the tokens' are read; null where
-  /// it is not that.
+  /// For a value that all top-k slots of a token share, gathers the values of
+  /// the tokens; null for other values.
   Value ofTokens(Choice &choice, nn::BroadcastOp op, RankedTensorType type) {
     int64_t rowDims = choice.rowSizes().size();
     ArrayRef<int64_t> dims = op.getDims();
@@ -234,7 +235,8 @@ private:
     return spread(rows, type, rest, rowDims, /*hasRows=*/true);
   }
 
-  /// Rows whose further dimensions `rest` counts in the unsorted value.
+  /// Broadcasts rows along further dimensions; `rest` has their dimensions in
+  /// the unsorted value.
   Value spread(Value rows, RankedTensorType type, ArrayRef<int64_t> rest,
                int64_t rowDims, bool hasRows) {
     if (rows.getType() == type)
@@ -260,7 +262,7 @@ private:
     return tokens;
   }
 
-  /// Rows of a value [r..., ...], or of tokens, by their numbers.
+  /// Gathers rows of a value [r..., ...], or of tokens, by index.
   Value gathered(Choice &choice, Value value, RankedTensorType type,
                  Value numbers) {
     ArrayRef<int64_t> row = type.getShape().drop_front();
@@ -283,7 +285,7 @@ private:
     return copy->getResult(0);
   }
 
-  /// Whoever reads the rows unsorted finds each at its place.
+  /// Readers of unsorted rows gather each row from its sorted position.
   void replace(Choice &choice, Operation *op, Value sorted) {
     Value result = op->getResult(0);
     Value back = make<nn::GatherOp>(result.getType(), sorted, choice.places,
@@ -303,8 +305,8 @@ private:
     return op->getResult(0);
   }
 
-  /// What phases have noted of an operation holds for what it becomes. What any
-  /// condition could share has none.
+  /// The attributes that passes set on an operation also hold for its
+  /// replacements. Values that any condition could share get no condition.
   void mark(Operation *op) {
     auto lowering = dyn_cast<LoweringInterface>(op);
     bool shared = op->hasTrait<OpTrait::ConstantLike>() ||
@@ -321,7 +323,7 @@ private:
   Operation *anchor = nullptr;
   std::deque<Choice> choices;
   llvm::DenseMap<Value, Choice *> computed;
-  /// What computes, element by element, rows that products read.
+  /// Elementwise operations on rows that grouped products read.
   llvm::SmallPtrSet<Operation *, 16> forProducts;
 };
 

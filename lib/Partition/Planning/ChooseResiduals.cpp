@@ -1,11 +1,11 @@
 //===- ChooseResiduals.cpp - nn-choose-residuals --------------------------===//
 //
-// How long gathered values live, on per-rank programs. A parameter that is
-// sharded is gathered once for each residency: next to the operations that read
-// it in the forward pass, and again next to those of the backward pass.
+// Decides how long gathered values live, on per-rank programs. A sharded
+// parameter is gathered once for each residency: before its readers in the
+// forward pass, and again before its readers in the backward pass.
 //
-// Forward is what the results other than gradients and cotangents, and the
-// saved values, need; backward is the rest.
+// The forward pass is the backward slice of the saved values and of all results
+// except gradients and cotangents. The backward pass is the rest.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ bool isView(Operation *op) {
   return lowering && lowering.getKernelClass() == KernelClass::View;
 }
 
-/// Residencies of one function.
+/// The residencies of one function.
 class Residencies {
 public:
   Residencies(func::FuncOp func, ArrayRef<std::string> keepParameters,
@@ -77,7 +77,8 @@ private:
     }
   }
 
-  /// The operation, or the loop or branch of the function's body that it is in.
+  /// The operation of the function body that is `op` or contains it (a loop or
+  /// branch).
   Operation *inBlock(Operation *op) { return block.findAncestorOpInBlock(*op); }
 
   static bool within(AxisListAttr axes, ArrayRef<std::string> names) {
@@ -90,13 +91,15 @@ private:
   // Parameters
   //===--------------------------------------------------------------------===//
 
-  /// An operation that reads what was gathered, itself no placement.
+  /// An operation that reads the gathered value; all-gathers and views do not
+  /// count.
   struct Reader {
     OpOperand *use;
     unsigned position;
   };
 
-  /// Readers of `value` and of its placements, once something was gathered.
+  /// Collects the readers of `value`, seen through all-gathers and views, once
+  /// an all-gather was passed. `chain` receives the all-gathers and views.
   void collect(Value value, bool gathered, SmallVectorImpl<Reader> &readers,
                llvm::SetVector<Operation *> &chain) {
     for (OpOperand &use : value.getUses()) {
@@ -128,8 +131,8 @@ private:
     auto isForward = [&](const Reader &reader) {
       return forward.contains(inBlock(reader.use->getOwner()));
     };
-    // As many gathers as passes read it, each next to its readers: with two,
-    // they part where the longest time passes between readers.
+    // One or two gathers, each next to its readers. With two, the readers are
+    // divided at the longest gap between them.
     size_t second = readers.size();
     if (again && llvm::any_of(readers, isForward) &&
         !llvm::all_of(readers, isForward)) {
@@ -151,9 +154,9 @@ private:
         op->erase();
   }
 
-  /// Makes what `readers` read of the parameter right before the first of them,
-  /// or before the loop or branch that it is in; what the first residency has
-  /// gathered and keeps is read from there.
+  /// Rebuilds what `readers` read of the parameter right before the first of
+  /// them, or before the loop or branch that contains it. Values that the first
+  /// residency gathered and saves are reused.
   void gather(Value parameter, ArrayRef<Reader> readers,
               const llvm::SetVector<Operation *> &chain, bool barrier) {
     if (readers.empty())
@@ -188,7 +191,8 @@ private:
       made = std::move(mapping);
   }
 
-  /// Whether the value was gathered, and only over axes whose gathers are kept.
+  /// Whether the value was gathered, and only over axes whose gathered values
+  /// are saved.
   bool isKept(Value value) const {
     bool gathered = false;
     for (Operation *op = value.getDefiningOp(); op;
@@ -201,7 +205,7 @@ private:
     return gathered;
   }
 
-  /// Something that is known only when `op` is about to run.
+  /// A value that becomes available as late as possible before `op`.
   Value lastBefore(Operation *op,
                    const llvm::SetVector<Operation *> &chain) const {
     auto fits = [&](Value value) {
@@ -226,8 +230,8 @@ private:
   // Activations
   //===--------------------------------------------------------------------===//
 
-  /// Saves what was gathered in the forward pass instead of the tile that it
-  /// was gathered from, where the backward pass would gather that again.
+  /// Saves the value gathered in the forward pass instead of its tile, if the
+  /// backward pass would otherwise gather the tile again.
   void saveGathered() {
     llvm::DenseMap<std::pair<Value, Attribute>, AllGatherOp> known;
     for (auto gather :
@@ -260,9 +264,9 @@ private:
   ArrayRef<std::string> keepParameters, keepActivations;
   llvm::DenseMap<Operation *, unsigned> position;
   llvm::DenseSet<Operation *> forward;
-  /// What the first residency of the parameter at hand consists of.
+  /// The values of the first residency of the current parameter.
   IRMapping made;
-  /// Whether the parameter at hand is to be gathered again.
+  /// Whether the current parameter is gathered again in the backward pass.
   bool again = false;
 };
 

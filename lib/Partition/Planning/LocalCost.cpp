@@ -1,7 +1,8 @@
-//===- LocalCost.cpp - what operations send while they run ----------------===//
+//===- LocalCost.cpp - communication inside operations --------------------===//
 //
-// Only the local form of an operation tells what it sends. So it is emitted
-// into a block of its own, its collectives are added up, and it is dropped.
+// Only the local form of an operation shows what it sends. So the local form is
+// emitted into a scratch block, its collectives are summed up, and it is
+// dropped.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +16,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// How many of first, first + stride, ... (`count` of them) are in [low, high).
+/// The number of first, first + stride, ... (`count` values) that are in [low,
+/// high).
 static int64_t countWithin(int64_t first, int64_t stride, int64_t count,
                            int64_t low, int64_t high) {
   if (count <= 0 || low >= high)
@@ -24,7 +26,7 @@ static int64_t countWithin(int64_t first, int64_t stride, int64_t count,
     first += (count - 1) * stride;
     stride = -stride;
   }
-  auto below = [&](int64_t bound) { // indices that are less than it
+  auto below = [&](int64_t bound) { // the number of values below it
     return std::clamp<int64_t>(
         first >= bound ? 0 : (bound - first + stride - 1) / stride, 0, count);
   };
@@ -67,7 +69,7 @@ double cleave::partition::secondsWithin(Operation *op, const ShardingRule &rule,
         mesh.tile(layoutOf(dims, factors), type), op->getLoc()));
   }
   OpBuilder builder(
-      op->getContext()); // The block has no region that would know it.
+      op->getContext()); // The block has no region that provides a context.
   builder.setInsertionPointToEnd(&scratch);
   LocalPlan plan(op, builder, mesh, rule, factors, operands);
   ScopedDiagnosticHandler quiet(op->getContext(),

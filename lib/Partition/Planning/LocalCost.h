@@ -8,15 +8,15 @@
 
 namespace cleave::partition {
 
-/// Seconds that the operation communicates by itself when its factors are split
-/// by `factors`: joint reductions, and windows of what is on other ranks.
-/// Infinite where it has no local form.
+/// Seconds of communication inside an operation whose factors are split by
+/// `factors`: joint reductions and halo exchanges. Infinite if the operation
+/// has no local form.
 double secondsWithin(mlir::Operation *op, const ShardingRule &rule,
                      llvm::ArrayRef<dist::Axes> factors,
                      const dist::MeshAxes &mesh, const cost::LinkModel &links);
 
-/// The most elements of dimension `dim` that a rank of the window's group
-/// receives from others.
+/// The most elements along dimension `dim` that a rank of the window's group
+/// receives from other ranks.
 int64_t elementsReceived(dist::WindowOp window, int64_t ranks);
 
 } // namespace cleave::partition

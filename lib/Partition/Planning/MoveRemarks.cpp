@@ -11,8 +11,7 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// The collective's name; empty: it is what a program that splits values has
-/// to do anyway.
+/// The collective's name; empty for moves that any sharded program needs.
 static StringRef nameOf(Move::Kind kind) {
   switch (kind) {
   case Move::AllGather:
@@ -31,8 +30,7 @@ static bool movesTiles(ArrayRef<Move> moves) {
       moves, [](const Move &move) { return !nameOf(move.kind).empty(); });
 }
 
-/// The operation that reads the value first; the one that makes it where none
-/// does.
+/// The first reader of the value; its defining operation if there is no reader.
 static Operation *firstUser(Value value) {
   Operation *first = value.getDefiningOp();
   for (Operation *user : value.getUsers()) {
@@ -50,7 +48,7 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to,
     return;
   auto type = cast<RankedTensorType>(value.getType());
 
-  // With sizes that divide, would tiles still move?
+  // Whether tiles would still move if all sizes divided evenly.
   std::string cause;
   SmallVector<int64_t> even(type.getShape());
   for (auto [dim, size] : llvm::enumerate(even)) {
@@ -76,15 +74,16 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to,
     int64_t bytes = elementBytes(type);
     for (int64_t extent : mesh.tile(move.after, type.getShape()))
       bytes *= extent;
-    // Where a result moves to what it is kept as, who reads it wants that.
+    // If a result is moved to its planned layout, its readers asked for that.
     bool isResult = value.getDefiningOp() == reader;
     Operation *who = isResult ? firstUser(value) : reader;
     std::string what;
     llvm::raw_string_ostream(what)
         << "over " << mesh.list(move.axes) << ": " << who->getName()
         << " reads " << describe(value) << " of type '" << type << "' as "
-        << mesh.sharding(move.after) << ", it " << (isResult ? "is made" : "is")
-        << " as " << mesh.sharding(from);
+        << mesh.sharding(move.after) << ", it "
+        << (isResult ? "is made" : "is sharded") << " as "
+        << mesh.sharding(from);
     note(value, who, name, cause, what, bytes);
   }
 }

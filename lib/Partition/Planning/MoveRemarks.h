@@ -1,8 +1,8 @@
-//===- MoveRemarks.h - what is moved without being asked for ----*- C++ -*-===//
+//===- MoveRemarks.h - remarks on unrequested reshards ----------*- C++ -*-===//
 //
-// A program of many layers moves the same in each: what is alike is said once,
-// with how often it happens. Where a size that does not divide is why, that is
-// said, once for all that it moves.
+// A model of many layers has the same reshards in each, so equal remarks are
+// reported once, with a count. If a size that does not divide evenly is the
+// cause, that is reported once for all reshards that it causes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,24 +19,24 @@ class MoveRemarks {
 public:
   explicit MoveRemarks(const dist::MeshAxes &mesh) : mesh(mesh) {}
 
-  /// The moves of an activation to where `reader` wants it, which no constraint
-  /// or boundary asked for. `planner` made them.
+  /// Adds the moves of an activation to the layout that `reader` wants, which
+  /// no constraint or boundary asked for. `planner` made them.
   void add(mlir::Value value, const dist::Layout &from, const dist::Layout &to,
            llvm::ArrayRef<Move> moves, mlir::Operation *reader,
            ReshardPlanner &planner);
 
-  /// What the local form of an operation gathers by itself, over `axes`.
+  /// Adds an all-gather over `axes` in the local form of an operation.
   void add(mlir::Operation *op, const LocalPlan::Gather &gather,
            llvm::ArrayRef<dist::Axis> axes);
 
-  /// Says what was added; the operations may be gone by now.
+  /// Emits the remarks; the operations may be erased by now.
   void emit() const;
 
 private:
   struct Remark {
     mlir::Location loc, source;
-    /// `cause`: the size that does not divide, or empty. `start` and `what`
-    /// come before and after the number of bytes.
+    /// `cause`: the size that does not divide evenly, or empty. `start` and
+    /// `what`: the text before and after the number of bytes.
     std::string cause, what, start;
     int64_t count = 0, bytes = 0;
   };

@@ -7,8 +7,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// Whether `need` has the splits of `have`, and beside them only what
-/// scattering the partial sums of `have` gives.
+/// Whether `need` has the splits of `have` and, beyond these, only splits that
+/// a reduce-scatter of `have` gives.
 static bool isScattered(const Layout &have, const Layout &need) {
   for (auto [had, wanted] : llvm::zip_equal(have.dims, need.dims))
     if (wanted.size() < had.size() ||
@@ -106,7 +106,7 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
         continue;
       }
       const Layout &have = layoutOf(operand);
-      // Who else reads it needs the sum anyway, and shares it.
+      // Other readers need the reduced value anyway, and share it.
       fits &= have.partial == 0 || operand.hasOneUse();
       fits &= have.partial == 0 ||
               isScattered(
@@ -124,14 +124,15 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
       continue;
     if (kind != ReduceKind::Sum && !rule.movement)
       continue;
-    // Operands outside the group are read as they are.
+    // Operands outside the group must not be partial.
     for (auto [index, operand] : llvm::enumerate(op->getOperands()))
       if (!llvm::is_contained(group, unsigned(index)) && hasLayout(operand) &&
           layoutOf(operand).partial & all)
         fits = false;
     if (!fits)
       continue;
-    // Scalars become partial sums for nothing; for others all must be partial.
+    // Scalars become partial sums at no cost; otherwise all operands must be
+    // partial.
     AxisSet carry = scalar && kind == ReduceKind::Sum ? all : common & all;
     for (const Axes &list : choice.factors)
       carry &= ~setOf(list);
@@ -145,7 +146,8 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
     choice.carry = carry;
     choice.carryKind = kind;
     choice.group = group;
-    // Reductions of another kind do not mix with what is carried.
+    // An operation with a result that is partial by another reduction cannot
+    // pass these partial operands through.
     for (unsigned index = 0; index < op->getNumResults(); ++index) {
       OpChoice without = choice;
       without.carry = 0;

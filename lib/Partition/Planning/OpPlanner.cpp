@@ -9,9 +9,10 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// FLOPs for each element of operands and results of what counts as a product.
+/// An operation with more FLOPs than this per element of its operands and
+/// results counts as a product.
 static constexpr double kProduct = 8;
-/// More assignments than this are not weighed; the first ones are enough.
+/// At most this many assignments are evaluated.
 static constexpr size_t kMaxAssignments = 512;
 
 OpChoice OpPlanner::choose(Operation *op, const ShardingRule &rule,
@@ -95,8 +96,8 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule,
     elements += type.getNumElements();
     Layout made = produced(rule, choice, index);
     int64_t bytes = elementBytes(type);
-    // An partial sum of a sum is reduced there: that it is widened before is no
-    // cost.
+    // The reduction happens after the later addition. If the operand is widened
+    // before, that does not add bytes.
     if (choice.carry &&
         isReducedLater(op->getResult(index), made, asked[index]) &&
         isSummedLater(op, choice.carry))
@@ -111,8 +112,8 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule,
   double flops = 0;
   if (auto model = dyn_cast<CostInterface>(op))
     flops = model.getFlops();
-  // What is no product is part of a kernel of several operations, and takes
-  // what its FLOPs do at best.
+  // Other operations are parts of fused kernels; their FLOPs run at the peak
+  // rate.
   double seconds = 0;
   if (flops > kProduct * elements)
     seconds = cluster.matmulSeconds(flops / ways);

@@ -11,25 +11,25 @@
 
 namespace cleave::partition {
 
-/// The choice for one operation.
+/// The sharding choice for one operation.
 struct OpChoice {
   llvm::SmallVector<dist::Axes> factors;
   dist::AxisSet carry = 0;
   dist::ReduceKind carryKind = dist::ReduceKind::Sum;
-  /// The operands that are read as partial sums over `carry`.
+  /// The operands that are read as partial results over `carry`.
   llvm::ArrayRef<unsigned> group;
 };
 
-/// Chooses the axes of an operation's factors (OpPlanner.cpp), and what stays
-/// partial (OpCarry.cpp), by the layouts of its operands and those asked for of
-/// its results.
+/// Chooses the axes of an operation's factors (OpPlanner.cpp) and the axes that
+/// stay partial (OpCarry.cpp), given the layouts of its operands and the
+/// requested layouts of its results.
 class OpPlanner {
 public:
   OpPlanner(const dist::MeshAxes &mesh, const Cluster &cluster,
             const cost::LinkModel &links, ReshardPlanner &reshards)
       : mesh(mesh), cluster(cluster), links(links), reshards(reshards) {}
 
-  /// Layouts that values have, partial axes included.
+  /// Sets the layout of a value, partial axes included.
   void setLayout(mlir::Value value, dist::Layout layout) {
     layouts[value] = std::move(layout);
   }
@@ -41,18 +41,19 @@ public:
   OpChoice choose(mlir::Operation *op, const ShardingRule &rule,
                   llvm::ArrayRef<dist::Layout> asked);
 
-  /// The layout in which result `index` appears.
+  /// The layout in which the operation produces result `index`.
   dist::Layout produced(const ShardingRule &rule, const OpChoice &choice,
                         unsigned index) const {
     return producedLayout(rule, choice.factors, choice.carry, choice.carryKind,
                           index);
   }
 
-  /// Whether the value, `kept` as it is made, lacks splits only that scattering
-  /// it would give, and is read by a sum alone, perhaps widened or rounded
-  /// before: what it is added to may be partial too, so that there is one
-  /// reduction of the sum. Or it is rounded alone, so that less is sent after
-  /// that.
+  /// Whether the reduction of `value` should be deferred. In layout `kept`, the
+  /// value must lack only splits that a reduce-scatter gives. Either an
+  /// addition is its only reader, perhaps after a widening or rounding: its
+  /// other operand may be partial too, and one reduction of the sum suffices.
+  /// Or the value is only rounded, so that fewer bytes are sent after the
+  /// rounding.
   static bool isReducedLater(mlir::Value value, const dist::Layout &kept,
                              const dist::Layout &asked);
 
@@ -73,33 +74,34 @@ private:
     }
   }
 
-  /// The axes of the factors where all tensors say the same; empty where they
-  /// do not. (A rule without factors agrees: one empty assignment is marked by
-  /// the rule's own emptiness.)
+  /// The axes of the factors if all tensors agree; empty otherwise. (A rule
+  /// without factors also agrees: its empty assignment can be told from
+  /// disagreement because the rule itself is empty.)
   llvm::SmallVector<dist::Axes>
   agreed(mlir::Operation *op, const ShardingRule &rule,
          llvm::ArrayRef<dist::Layout> asked) const;
   bool isValid(const ShardingRule &rule, llvm::ArrayRef<dist::Axes> axes) const;
-  /// Modelled seconds: to bring operands and results to where they are needed,
-  /// to compute a rank's part, and what that sends by itself.
+  /// Modelled seconds: to reshard operands and results, to compute a rank's
+  /// part, and to communicate inside the operation.
   double cost(mlir::Operation *op, const ShardingRule &rule,
               llvm::ArrayRef<dist::Layout> asked,
               llvm::ArrayRef<dist::Axes> axes) const;
-  /// Weighs assignments of the axes that tensors have to factors.
+  /// Evaluates assignments of the tensors' axes to factors and returns the
+  /// cheapest.
   llvm::SmallVector<dist::Axes>
   cheapest(mlir::Operation *op, const ShardingRule &rule,
            llvm::ArrayRef<dist::Layout> asked) const;
 
-  /// Whether the result goes, without another reader, into a sum with partial
-  /// sums over `axes`, or is asked for as partial sums, or leaves the function
-  /// as these: then it is reduced there, and a reduction before it would be one
-  /// more.
+  /// Whether the only reader of the result is, perhaps through linear
+  /// operations, an addition with a value partial over `axes`, a constraint
+  /// that asks for partial results, or a function result that is partial. The
+  /// reduction then happens there, and an earlier one would be redundant.
   bool isSummedLater(mlir::Operation *op, dist::AxisSet axes) const;
-  /// The value, or what it will be made of by operations that are linear in it
-  /// alone and have no layout yet. Null where there is none with a layout, or
-  /// another reader needs the sum of what has none.
+  /// The nearest value with a layout from which linear unary operations compute
+  /// `value`; possibly `value` itself. Null if there is none, or if another
+  /// reader needs an intermediate value reduced.
   mlir::Value originOf(mlir::Value value) const;
-  /// Lets partial sums pass through the operation where that defers a
+  /// Lets partial results pass through the operation if that defers a
   /// reduction.
   void addCarry(mlir::Operation *op, const ShardingRule &rule,
                 OpChoice &choice) const;
@@ -109,7 +111,7 @@ private:
   const cost::LinkModel &links;
   ReshardPlanner &reshards;
   llvm::DenseMap<mlir::Value, dist::Layout> layouts;
-  /// Names of operations of which not all assignments were weighed.
+  /// Names of operations for which not all assignments were evaluated.
   mutable llvm::StringSet<> cutKinds;
 };
 

@@ -1,7 +1,7 @@
 //===- Partition.cpp - dist-partition -------------------------------------===//
 //
-// Emits the per-rank program, operation by operation, as planned. Everything
-// that is specific to an operation is after planLocal.
+// Emits the per-rank program, operation by operation, as planned.
+// Operation-specific code is in the implementations of planLocal.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,8 @@ namespace {
 /// Partitions one function.
 class Partitioner {
 public:
-  /// `buckets` plans what dist-bucket sends together with much else.
+  /// `buckets` plans reshards whose collectives dist-bucket merges with many
+  /// others.
   Partitioner(func::FuncOp func, const MeshAxes &mesh, ReshardPlanner &reshards,
               ReshardPlanner &buckets, MoveRemarks &remarks)
       : func(func), mesh(mesh), reshards(reshards), buckets(buckets),
@@ -98,7 +99,7 @@ private:
   }
 
   //===--------------------------------------------------------------------===//
-  // What a reshard is for
+  // Purposes of reshards
   //===--------------------------------------------------------------------===//
 
   static std::optional<Purpose> purposeOfRole(std::optional<nn::Role> role) {
@@ -113,9 +114,10 @@ private:
     return std::nullopt;
   }
 
-  /// From where the value comes: a port of known role, seen through operations
-  /// that only place elements; else an activation, or, among the scalars of
-  /// the update, a part of the norm.
+  /// The purpose of moving the value. It is that of the port where the value
+  /// comes from, seen through operations that only place elements. Otherwise
+  /// the value is an activation or, for scalars of the optimizer update, part
+  /// of a norm.
   Purpose purposeOf(Value value) const {
     Value at = value;
     while (Operation *op = at.getDefiningOp()) {
@@ -130,7 +132,8 @@ private:
         argument && argument.getOwner()->getParentOp() == func)
       if (auto purpose = purposeOfRole(nn::roleOf(argument)))
         return *purpose;
-    // To where it goes: a partial sum of a gradient is one.
+    // The purpose of its destination: a partial sum of a gradient is a
+    // gradient.
     for (at = value; at.hasOneUse();) {
       OpOperand &use = *at.getUses().begin();
       Operation *user = use.getOwner();
@@ -163,8 +166,8 @@ private:
   // Values in layouts
   //===--------------------------------------------------------------------===//
 
-  /// Whether a constraint asks for the value in `layout`, or the function's
-  /// results do and nothing else reads it.
+  /// Whether a constraint asks for the value in `layout`, or all its readers
+  /// are function results that do.
   bool isAsked(Value value, const Layout &layout) const {
     bool isResult = !value.use_empty();
     for (OpOperand &use : value.getUses()) {
@@ -183,8 +186,8 @@ private:
     return isResult;
   }
 
-  /// The local value of `global` in `layout`, moved there if need be. `reader`
-  /// is who asked.
+  /// The local value of `global` in `layout`, resharded if necessary for
+  /// `reader`.
   FailureOr<Value> in(Value global, const Layout &layout, Operation *reader,
                       std::optional<Purpose> purpose = std::nullopt) {
     Operation *op = global.getDefiningOp();
@@ -202,7 +205,7 @@ private:
     }
     assert(!known.empty() && "operands are partitioned before their users");
 
-    // From the layout that it is kept in, or a cheaper one reached before.
+    // Reshards from the planned layout, or from a cheaper one reached before.
     Purpose why = purpose ? *purpose : purposeOf(global);
     ReshardPlanner &planner =
         why == Purpose::Gradient || why == Purpose::Parameter ? buckets
@@ -286,7 +289,8 @@ private:
       factors.push_back(mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
     AxisSet carry = setOf(mesh.decompose(plan.getCarry().getAxes()));
 
-    // Partial sums go in through the group that carries them.
+    // Partial operands are read as such if they belong to the group that
+    // carries them.
     ArrayRef<unsigned> group =
         carry ? carrying(op, rule, carry) : ArrayRef<unsigned>();
     SmallVector<Value> operands;
@@ -317,7 +321,7 @@ private:
       remarks.add(op, gather, local.axesOf(gather.factor));
     for (auto [index, result] : llvm::enumerate(op->getResults())) {
       Layout kept = mesh.layout(cast<ShardingAttr>(given[index]));
-      // What the operation gives: kept says what is partial of it.
+      // The produced layout; `kept` is the planned one.
       Layout have =
           producedLayout(rule, factors, carry, kindOf(op, group), index);
       define(result, local.localResults()[index], have);
@@ -348,7 +352,7 @@ private:
     return success();
   }
 
-  /// A loop or branch: what it carries has the layout of its result throughout.
+  /// A loop or branch: a carried value has the layout of its result throughout.
   LogicalResult partitionRegions(Operation *op) {
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
     SmallVector<Carried> carried = carriedBy(op);
@@ -399,7 +403,7 @@ private:
                                 ArrayRef<Layout> layouts) {
     OpBuilder::InsertionGuard guard(builder);
     Block &block = to.front();
-    // Regions that give nothing have their terminator already.
+    // Regions that yield nothing already have their terminator.
     if (block.mightHaveTerminator())
       builder.setInsertionPoint(block.getTerminator());
     else
@@ -418,7 +422,7 @@ private:
     }
     if (!block.mightHaveTerminator())
       scf::YieldOp::create(builder, terminator->getLoc(), yielded);
-    // Layouts that were made inside are not there outside.
+    // Layouts made inside the region are not available outside.
     for (auto &[value, known] : locals)
       llvm::erase_if(known, [&](Local &local) {
         return to.isAncestor(local.value.getParentRegion());
@@ -426,7 +430,8 @@ private:
     return success();
   }
 
-  /// The first group of operands through which the axes of `carry` pass.
+  /// The first group of operands through which partial results over `carry`
+  /// pass.
   ArrayRef<unsigned> carrying(Operation *op, const ShardingRule &rule,
                               AxisSet carry) {
     for (ArrayRef<unsigned> group : rule.linear)
@@ -455,7 +460,7 @@ private:
   MoveRemarks &remarks;
   OpBuilder builder;
   bool takesGradients = false;
-  /// The layouts that a value has been brought into, the kept one first.
+  /// The layouts in which a local value is available, the planned layout first.
   llvm::DenseMap<Value, SmallVector<Local>> locals;
   IRMapping scalars;
 };
@@ -471,7 +476,8 @@ struct DistPartitionPass
     auto links = cost::LinkModel::load(getOperation(), *mesh, cluster);
     if (failed(links))
       return signalPassFailure();
-    // Of many like tensors the plan is the same, so that they share messages.
+    // Equal tensors get equal plans, so that dist-bucket can merge their
+    // collectives.
     ReshardOptions searched, plain;
     searched.largerTiles = plain.largerTiles = largerTiles;
     plain.plain = true;

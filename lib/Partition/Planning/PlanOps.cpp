@@ -1,8 +1,8 @@
 //===- PlanOps.cpp - dist-plan-ops ----------------------------------------===//
 //
-// Chooses (OpPlanner), operation by operation in program order, the axes of
-// each factor and what stays partial. Layouts of operands are known by then,
-// those of results are asked for by propagation.
+// Chooses the axes of each factor and the axes that stay partial, operation by
+// operation in program order (OpPlanner). Layouts of operands are known by
+// then; propagation has set the requested layouts of results.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,9 +33,9 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
-    // Collectives that are ready together go as one message later: which of
-    // them a latency belongs to is not known here, so that only bytes take
-    // time. What is chosen then does not depend on how small a model is.
+    // Collectives that are ready together are merged later. It is not known
+    // here which of them pays the latency, so only bytes are modelled. The
+    // choice then does not depend on the size of the model.
     for (auto &[name, link] : machine->links)
       link.latency = link.message = 0;
     auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
@@ -63,7 +63,7 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     return planBlock(func.getBody().front(), mesh, planner);
   }
 
-  /// Values have the layout asked for wherever a loop or branch has them.
+  /// A carried value has its requested layout everywhere in the loop or branch.
   LogicalResult planRegions(Operation *op, ArrayRef<Layout> asked,
                             const MeshAxes &mesh, OpPlanner &planner) {
     SmallVector<Attribute> shardings;
@@ -101,7 +101,7 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
           return failure();
         continue;
       }
-      // A constraint is a reshard of its operand, nothing else.
+      // A constraint only reshards its operand.
       if (isa<ConstrainOp>(op)) {
         planner.setLayout(op.getResult(0), asked[0]);
         continue;
@@ -110,8 +110,9 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
       OpChoice choice = planner.choose(&op, rule, asked);
       SmallVector<Attribute> shardings, factors;
       for (auto [index, result] : llvm::enumerate(op.getResults())) {
-        // A result whose splits are not those asked for is moved there at once;
-        // what is partial stays so until someone needs the sum.
+        // If the splits of a result differ from the requested ones, it is
+        // resharded at once. A partial result stays partial until a reader
+        // needs it reduced.
         Layout kept = planner.produced(rule, choice, index);
         if (kept.dims != asked[index].dims &&
             !OpPlanner::isReducedLater(result, kept, asked[index])) {

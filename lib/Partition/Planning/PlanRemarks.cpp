@@ -1,7 +1,7 @@
-//===- PlanRemarks.cpp - where partial results come from ------------------===//
+//===- PlanRemarks.cpp - remarks on partial results -----------------------===//
 //
-// Reads the plans: what an operation is given and what it gives follows from
-// the axes of its factors and what it carries.
+// Reads the plans: the layouts of an operation's operands and results follow
+// from the axes of its factors and from the axes that it carries.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ using namespace cleave::partition;
 
 namespace {
 
-/// What dist-plan-ops wrote on an operation.
+/// The plan that dist-plan-ops attached to an operation.
 struct Plan {
   ShardingRule rule;
   SmallVector<Axes> factors;
@@ -55,8 +55,8 @@ private:
     return plan;
   }
 
-  /// The layout that the value is kept in; none of scalars and of what is
-  /// emitted anew for each reader.
+  /// The layout in which the value is planned; nullopt for scalars and for
+  /// values that are emitted separately for each reader.
   std::optional<Layout> layoutOf(Value value) const {
     if (auto result = dyn_cast<OpResult>(value)) {
       auto given =
@@ -67,13 +67,13 @@ private:
     }
     auto argument = cast<BlockArgument>(value);
     if (argument.getOwner() != &func.getBody().front())
-      return std::nullopt; // What loops carry is never partial.
+      return std::nullopt; // Values carried by loops are never partial.
     auto given = func.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(),
                                                      kShardingAttrName);
     return given ? std::optional(mesh.layout(given)) : std::nullopt;
   }
 
-  /// The operands that the operation reads as partial sums.
+  /// The operands that the operation reads as partial results.
   ArrayRef<unsigned> groupOf(Operation *op, const Plan &plan) const {
     for (ArrayRef<unsigned> group : plan.rule.linear)
       for (unsigned index : group)
@@ -83,7 +83,7 @@ private:
     return {};
   }
 
-  /// The layout in which the reader wants the value.
+  /// The layout in which the reader needs the value.
   std::optional<Layout> needOf(OpOperand &use) const {
     Operation *op = use.getOwner();
     unsigned number = use.getOperandNumber();
@@ -101,20 +101,21 @@ private:
           op->getResult(number - (op->getNumOperands() - op->getNumResults())));
     std::optional<Plan> plan = planOf(op);
     if (!plan)
-      return std::nullopt; // It reads a scalar.
+      return std::nullopt; // The reader takes a scalar.
     Layout need = cleave::layoutOf(plan->rule.operands[number], plan->factors);
     if (llvm::is_contained(groupOf(op, *plan), number))
       need.partial = plan->carry;
     return need;
   }
 
-  /// "; it stays so until it is read: all-reduced where math.exp reads it".
+  /// Text like "; it stays so until it is read: all-reduced where math.exp
+  /// reads it".
   std::string whereReduced(Value value, const Layout &kept) const {
-    // The readers of each way, once each.
+    // The readers of each way of reduction, without duplicates.
     llvm::MapVector<std::string, llvm::SetVector<StringRef>,
                     std::map<std::string, unsigned>>
         ways;
-    // In program order: the list of uses begins with the last.
+    // In program order: the use list starts with the last use.
     SmallVector<OpOperand *> uses;
     for (OpOperand &use : value.getUses())
       uses.push_back(&use);
@@ -199,13 +200,13 @@ private:
       Layout kept = *layoutOf(result);
       if (AxisSet atOnce = made.partial & ~kept.partial)
         remark << "; reduce-scattered over " << describe(mesh.list(atOnce))
-               << " at once, which is asked to split it";
+               << " at once, as the requested sharding splits it";
       if (kept.partial)
         remark << whereReduced(result, kept);
     }
   }
 
-  /// Which dimensions the operation reduces, of those that are split.
+  /// Adds the sharded dimensions over which the operation reduces.
   void sayFactors(Operation *op, const Plan &plan, unsigned index,
                   InFlightDiagnostic &remark) const {
     StringRef separator = ": ";

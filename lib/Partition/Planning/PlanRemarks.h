@@ -8,8 +8,8 @@
 
 namespace cleave::partition {
 
-/// Tells, of a planned function, which results (and arguments) are partial over
-/// which axes, what made them so, and where they are reduced.
+/// Emits remarks for a planned function: the results and arguments that are
+/// partial, the axes and the cause, and where they are reduced.
 void reportPartials(mlir::func::FuncOp func, const dist::MeshAxes &mesh);
 
 } // namespace cleave::partition

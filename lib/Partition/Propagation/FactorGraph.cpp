@@ -23,8 +23,8 @@ ShardingRule cleave::partition::ruleOf(Operation *op) {
     return rule;
   }
   if (isLoopOrBranch(op)) {
-    // A carried value and its result are alike; bounds and conditions are no
-    // tensors.
+    // A carried value and its result are sharded alike; bounds and conditions
+    // are not tensors.
     ShardingRule rule;
     rule.operands.resize(op->getNumOperands());
     size_t first = op->getNumOperands() - op->getNumResults();
@@ -93,7 +93,7 @@ SmallVector<Axes, 2> cleave::partition::axesOfFactors(const DimFactors &dim,
   size_t at = 0;
   int64_t left = dim.empty() ? 1 : rule.factors[dim[0]].size;
   for (Axis axis : axes) {
-    // A factor must be used up before the next one is split.
+    // A factor must be split completely before the next one.
     while (at < dim.size() && left == 1)
       left = ++at < dim.size() ? rule.factors[dim[at]].size : 1;
     if (at == dim.size() || left % mesh.size(axis) != 0)
@@ -248,10 +248,10 @@ FailureOr<FactorGraph> FactorGraph::of(ModuleOp module) {
     if (!func.isExternal() && failed(graph.addFunction(func)))
       return failure();
 
-  // One name is one tensor, and a gradient is split as its parameter. What is
-  // asked for in one place is asked for in all.
+  // Ports of one role and name are one tensor, and a gradient is sharded like
+  // its parameter. A sharding that one port asks for applies to all of them.
   llvm::MapVector<std::pair<std::optional<nn::Role>, StringRef>, NodeId> first;
-  llvm::DenseMap<NodeId, ShardingAttr> asked; // by the first of the name
+  llvm::DenseMap<NodeId, ShardingAttr> asked; // by the first port of the name
   auto firstOf = [&](const Node &node) {
     return first.find({node.port.role(), node.port.name()})->second;
   };

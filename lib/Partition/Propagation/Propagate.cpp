@@ -1,8 +1,7 @@
 //===- Propagate.cpp - dist-propagate -------------------------------------===//
 //
-// Spreads shardings over factors until nothing changes. Works on a side table;
-// attributes are written at the end, because rewrites in between would drop
-// them.
+// Propagates shardings over factors to a fixpoint. Works on a side table and
+// writes attributes at the end, because rewrites in between would drop them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,9 +27,10 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Order in which edges take part: what keeps tensors alike goes first, then
-/// what moves elements, then contractions. What moves tiles between ranks goes
-/// last: kLastPriority.
+/// The order in which edges (operations, and ties between equal tensors) take
+/// part: first operations that keep dimensions unchanged, then operations that
+/// move elements, then contractions. Operations that move tiles between ranks
+/// come last (kLastPriority).
 int priorityOf(const Edge &edge) {
   if (!edge.op)
     return 0;
@@ -73,7 +73,7 @@ public:
   }
 
   const Layout &layout(NodeId id) const { return states[id].layout; }
-  /// Of each axis of the dimension.
+  /// The node that each axis of the dimension came from.
   ArrayRef<NodeId> origins(NodeId id, int64_t dim) const {
     return states[id].origins[dim];
   }
@@ -83,12 +83,13 @@ private:
     Layout layout;
     SmallVector<bool> open;
     AxisSet forbidden = 0;
-    /// For each axis of each dimension, the node for which it was asked.
+    /// For each axis of each dimension, the node that requested it.
     SmallVector<SmallVector<NodeId, 2>> origins;
   };
 
-  /// Ports of one name that axes reached from different sides take what the
-  /// first of them has; those that are asked to differ are left to the check.
+  /// If axes reached ports of one name from different sides, all take those of
+  /// the first port. Ports with different requested shardings are left to the
+  /// verifier.
   void unite() {
     std::map<std::pair<std::optional<nn::Role>, StringRef>, NodeId> first;
     for (auto [id, node] : llvm::enumerate(graph.nodes)) {
@@ -106,7 +107,7 @@ private:
     }
   }
 
-  /// Puts in what was asked for with this priority.
+  /// Adds the requested shardings of this priority.
   void admit(int64_t round) {
     for (auto [id, node] : llvm::enumerate(graph.nodes)) {
       if (!node.asked || node.asked.getPriority() != round)
@@ -121,9 +122,9 @@ private:
     }
   }
 
-  /// Edges look at the layouts of one moment, then all that they propose is
-  /// put in, in an order that does not depend on that of the operations: so
-  /// neither does the outcome.
+  /// All edges read one snapshot of the layouts; then their proposals are
+  /// applied in an order that does not depend on the order of operations. So
+  /// the result does not depend on it either.
   void spread() {
     std::vector<unsigned> active;
     for (unsigned edge = 0; edge < graph.edges.size(); ++edge)
@@ -157,15 +158,15 @@ private:
         fn(node, dims);
   }
 
-  /// The axes of one factor of an edge.
+  /// The axes that a tensor gives one factor of an edge.
   struct Claim {
     Axes axes;
-    /// For each axis, the node for which it was asked.
+    /// For each axis, the node that requested it.
     SmallVector<NodeId, 2> origins;
-    /// Bytes of the largest tensor that is split so.
+    /// Bytes of the largest tensor with these axes.
     int64_t weight = 0;
   };
-  /// The axes that a dimension could have, those it has first.
+  /// The axes that a dimension could have, starting with those that it has.
   struct Proposal {
     NodeId node;
     size_t dim;
@@ -188,8 +189,8 @@ private:
             priority == kLastPriority);
   }
 
-  /// Bytes that a rank sends so that `factor` is split by `axes` in all tensors
-  /// of the edge in which it is split otherwise now.
+  /// Bytes that a rank sends to split `factor` by `axes` in all tensors of the
+  /// edge that currently split it differently.
   int64_t bytesMoved(const Edge &edge, int64_t factor,
                      ArrayRef<Axis> axes) const {
     int64_t bytes = 0;
@@ -202,21 +203,21 @@ private:
           continue;
         Layout want = have;
         want.dims[dim].clear();
-        // Axes that other dimensions have cannot come here.
+        // Axes used by other dimensions are not available.
         AxisSet taken = want.used();
         Axes before;
         for (auto [other, part] : llvm::zip_equal(
                  made, axesOfFactors(made, edge.rule, have.dims[dim], mesh))) {
           if (other == factor)
             before = part;
-          // An axis that comes to this factor leaves the others.
+          // An axis that moves to this factor leaves the other factors.
           for (Axis axis : other == factor ? axes : ArrayRef<Axis>(part))
             if (!contains(taken, axis) &&
                 (other == factor || !llvm::is_contained(axes, axis)))
               want.dims[dim].push_back(axis);
         }
         if (isPrefix(before, axes))
-          continue; // It may still follow.
+          continue; // The tensor may still get the remaining axes.
         RankedTensorType type = graph.nodes[node].type;
         const Layout &from = isResult ? want : have,
                      &to = isResult ? have : want;
@@ -234,8 +235,8 @@ private:
 
   void visit(const Edge &edge, std::vector<Proposal> &proposals) const {
     const ShardingRule &rule = edge.rule;
-    // For each factor, the lists of axes that tensors have, without those that
-    // go on in another one.
+    // For each factor, the axis lists of the tensors, without lists that are
+    // prefixes of another one.
     SmallVector<SmallVector<Claim, 1>> candidates(rule.factors.size());
     bool any = false;
     forEachTensor(edge, [&](NodeId node, const TensorFactors &dims) {
@@ -286,8 +287,8 @@ private:
     list.push_back(std::move(claim));
   }
 
-  /// Where tensors contradict each other: what moves the fewest bytes, then
-  /// what the larger tensor has, then the slower axes.
+  /// Resolves conflicts between tensors: fewest bytes moved, then the larger
+  /// tensor, then the slower axes.
   Claim cheapest(const Edge &edge, int64_t factor, ArrayRef<Claim> list) const {
     if (list.size() == 1)
       return list[0];
@@ -304,8 +305,8 @@ private:
     return *best;
   }
 
-  /// An axis serves one factor: where two claim it, one is cut before it, the
-  /// one that costs less to cut.
+  /// An axis splits only one factor. If two claims share an axis, the one that
+  /// is cheaper to cut is cut before it.
   void separate(const Edge &edge, MutableArrayRef<Claim> claims) const {
     for (size_t f = 0; f < claims.size(); ++f)
       for (size_t g = f + 1; g < claims.size(); ++g) {
@@ -331,15 +332,16 @@ private:
       }
   }
 
-  /// What the factors of the open dimensions of a tensor have more than they.
+  /// Proposes axes that the factors of a tensor's open dimensions have beyond
+  /// those of the dimensions.
   void propose(NodeId node, const TensorFactors &dims, const ShardingRule &rule,
                ArrayRef<Claim> claims, std::vector<Proposal> &proposals) const {
     const State &state = states[node];
     for (auto [dim, made] : llvm::enumerate(dims)) {
       if (!state.open[dim] || made.empty())
         continue;
-      // A dimension of several factors must divide, and a factor may be split
-      // only when those major to it are used up.
+      // A dimension of several factors must divide evenly, and a factor may be
+      // split only if its major factors are split completely.
       Proposal want = {node, dim, {}, {}, 0};
       for (int64_t factor : made) {
         const Claim &claim = claims[factor];
@@ -378,7 +380,7 @@ private:
     return changed;
   }
 
-  /// What moves is only weighed here.
+  /// Reshards are only estimated here.
   static ReshardOptions plain() {
     ReshardOptions options;
     options.plain = true;
@@ -387,9 +389,9 @@ private:
 
   FactorGraph &graph;
   const MeshAxes &mesh;
-  mutable ReshardPlanner moves; // It remembers its plans.
+  mutable ReshardPlanner moves; // It caches plans.
   SmallVector<State, 0> states;
-  int priority = 0; // what takes part now
+  int priority = 0; // the current priority
 };
 
 std::string describe(const Node &node) {
@@ -471,7 +473,7 @@ struct DistPropagatePass
         InFlightDiagnostic remark = emitRemark(loc)
                                     << "dimension " << dim << " of "
                                     << describe(node) << " is split by ";
-        // Neighbours of one origin together.
+        // Neighbouring axes with the same origin are reported together.
         ArrayRef<NodeId> origins = propagation.origins(id, dim);
         for (size_t begin = 0, end; begin < axes.size(); begin = end) {
           for (end = begin;

@@ -1,15 +1,15 @@
-//===- ExchangeEstimate.cpp - what an exchange moves ----------------------===//
+//===- ExchangeEstimate.cpp - the volume of an exchange -------------------===//
 //
-// Only the amounts are needed here, not the boxes: a rank receives its target
-// tile less what it holds; those that hold one source tile share what others
-// need of it, which is the tile once for every rank group that covers the
-// tensor, less what its holders keep.
+// Only amounts are needed here, not boxes. A rank receives its target tile
+// minus the part that it holds. The ranks that hold one source tile share what
+// other ranks need of it: the tile once for each group of ranks that covers the
+// tensor, minus what the holders keep.
 //
-// Of one round in which no partial sums are made all is exact; only where
-// hundreds of ranks share tiles the number of senders is reckoned from means.
-// Else what ranks receive together is exact; what the busiest receives and
-// sends, and from how many, takes elements to be divisible and boxes to be of
-// one size.
+// For one round that makes no partial sums, all numbers are exact, except the
+// number of senders if hundreds of ranks share tiles: that is estimated from
+// means. Otherwise only the total received by all ranks is exact. The numbers
+// for the busiest rank (elements received and sent, number of senders) assume
+// divisible elements and boxes of equal size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ using namespace cleave::partition;
 
 namespace {
 
-/// The ranks of the axes that two layouts use, with the tile of each.
+/// The ranks along the axes that two layouts use, with the tile of each.
 class Ranks {
 public:
   Ranks(const MeshAxes &mesh, AxisSet active)
@@ -36,7 +36,7 @@ public:
     }
   }
 
-  /// The position over `list` of every rank.
+  /// Computes for each rank its position along `list`.
   void positions(ArrayRef<Axis> list, SmallVectorImpl<int64_t> &at) const {
     at.assign(count, 0);
     for (Axis axis : list) {
@@ -57,12 +57,13 @@ private:
   SmallVector<int64_t, 8> strides;
 };
 
-/// Beyond these so many boxes of source tiles are not visited one by one.
+/// With more boxes of source tiles than this, boxes are not visited one by one.
 constexpr int64_t kMostBoxes = 1 << 14;
 
-/// Where several ranks hold the same tile of the same partial sum what others
-/// need of it is laid end to end and shared: how many a rank receives from
-/// depends on where its own boxes are. Visits them all.
+/// Counts senders if several ranks hold the same tile of the same partial sum.
+/// The parts of the tile that other ranks need are concatenated, and each
+/// holder sends an equal share. So the number of senders to a rank depends on
+/// the positions of its boxes, and all boxes are visited.
 class Sharing {
 public:
   Sharing(const MeshAxes &mesh, const Ranks &ranks, ArrayRef<int64_t> shape,
@@ -82,9 +83,9 @@ public:
     }
   }
 
-  /// `source`, `partial sum`: of each rank; the tiles of `partial sums` are
-  /// held by `holders`.
-  void run(ArrayRef<int64_t> source, ArrayRef<int64_t> term, int64_t terms,
+  /// `source`, `addend`: the source tile and partial sum of each rank. Each
+  /// tile of the `addends` partial sums is held by `holders` ranks.
+  void run(ArrayRef<int64_t> source, ArrayRef<int64_t> addend, int64_t addends,
            int64_t holders, ExchangeEstimate &estimate) const {
     SmallVector<int64_t, 64> needed(llvm::product_of(ways) * terms, 0), sent,
         begin;
@@ -113,7 +114,7 @@ public:
   }
 
 private:
-  /// Calls body(rank, source tile, elements), with their `sizes` set.
+  /// Calls body(rank, source tile, elements) for each box, with `sizes` set.
   template <typename Body> void forBoxes(Body body) const {
     for (int64_t rank = 0; rank < count; ++rank)
       forBoxesOf(rank, 0, 0, 1, body);
@@ -137,13 +138,14 @@ private:
 
   ArrayRef<int64_t> shape;
   int64_t count;
-  SmallVector<int64_t, 4> ways, tile;  // of the source, by dimension
-  SmallVector<int64_t, 128> low, high; // of target tiles, by dimension and rank
+  SmallVector<int64_t, 4> ways, tile;  // of the source tiles, by dimension
+  SmallVector<int64_t, 128> low, high; // bounds of target tiles, by dimension
+                                       // and rank
   mutable SmallVector<int64_t, 4> sizes = SmallVector<int64_t, 4>(shape.size());
 };
 
-/// So many of `boxes` of one size, laid end to end, are in one of `ways` equal
-/// parts at most.
+/// The largest number of boxes that touch one of `ways` equal parts, if `boxes`
+/// boxes of one size are laid end to end.
 int64_t boxesInPart(int64_t boxes, int64_t ways) {
   return boxes / ways + std::min<int64_t>(boxes % ways, 2);
 }
@@ -156,8 +158,8 @@ ExchangeEstimate cleave::partition::estimateExchange(
     function_ref<bool(const ExchangeEstimate &)> counts) {
   AxisSet reduced = from.partial & axes, made = to.partial & axes;
   AxisSet splits = from.split() | to.split();
-  // In two rounds all members take part. Dimensions that are cut alike in both
-  // scale everything, unless uneven.
+  // In two rounds all ranks of the group take part. Dimensions that are split
+  // alike on both sides scale all amounts, unless they are uneven.
   AxisSet active = splits | reduced | made | (rounds > 1 ? axes : 0);
   Ranks ranks(mesh, active);
   int64_t n = ranks.count, p = mesh.size(reduced);
@@ -200,16 +202,17 @@ ExchangeEstimate cleave::partition::estimateExchange(
     sources *= waysA;
     targets *= waysB;
   }
-  // Ranks with the same source and target tile; the partial sums of the target;
-  // those of them that ranks with the same tiles of the same partial sum of the
-  // source have.
-  int64_t alike = n / mesh.size(splits), terms = mesh.size(made);
+  // `alike`: the number of ranks with the same source and target tile.
+  // `addends`: the number of partial sums of the target. `choices`: how many of
+  // these the ranks with the same tiles of one source partial sum hold.
+  int64_t alike = n / mesh.size(splits), addends = mesh.size(made);
   int64_t choices = mesh.size(made & ~splits & ~reduced), takers = n / targets;
-  int64_t copies = takers / terms;
-  // What ranks hold of a target tile, and those with one partial sum of it.
+  int64_t copies = takers / addends;
+  // The elements of a target tile that its ranks hold, in all and by partial
+  // sum of the target.
   SmallVector<int64_t, 64> covered(targets, 0),
-      coveredBy(made ? targets * terms : 0, 0);
-  // How many ranks hold some of it.
+      coveredBy(made ? targets * addends : 0, 0);
+  // The number of ranks that hold some of these elements.
   SmallVector<int64_t, 64> having(targets, 0), havingBy(coveredBy);
   SmallVector<int64_t, 64> &term = b;
   ranks.positions(listOf(made), term);
@@ -221,7 +224,7 @@ ExchangeEstimate cleave::partition::estimateExchange(
       havingBy[target[rank] * terms + term[rank]] += own[rank] > 0;
     }
   }
-  // Those that hold the same tile of the same partial sum.
+  // The ranks that hold the same tile of the same source partial sum.
   ranks.positions(listOf(reduced), a);
   sources *= p;
   SmallVector<double, 64> kept(sources, 0), size(sources, 0);
@@ -229,9 +232,10 @@ ExchangeEstimate cleave::partition::estimateExchange(
   ExchangeEstimate estimate;
   double perAlike = 1.0 / alike, perTaker = 1.0 / takers, perTerm = 1.0 / terms;
   double perChoice = 1.0 / choices;
-  double perHolder = double(mesh.size(reduced & ~splits)) /
-                     alike; // of these tiles and partial sum
-  // Of what nobody holds, too.
+  double perHolder =
+      double(mesh.size(reduced & ~splits)) / alike; // with these tiles and this
+                                                    // target partial sum
+  // The elements of the target tile that none of its ranks holds.
   auto missing = [&](int64_t rank) {
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
   };
@@ -245,9 +249,10 @@ ExchangeEstimate cleave::partition::estimateExchange(
       if (made)
         owned[target[rank] * terms + term[rank]] += takes;
     } else if (made) {
-      // What a partial sum of the target takes that some rank of it holds, and
-      // its part of what none of all holds.
-      double held = coveredBy[target[rank] * terms + term[rank]] * perHolder;
+      // Elements that ranks with this partial sum of the target hold, and the
+      // share of those that no rank of the target tile holds.
+      double held =
+          coveredBy[target[rank] * addends + addend[rank]] * perHolder;
       double rest =
           std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
       keeps = own[rank] * perChoice;
@@ -258,8 +263,8 @@ ExchangeEstimate cleave::partition::estimateExchange(
     }
     estimate.mostReceived = std::max(estimate.mostReceived, most);
     estimate.received += received;
-    // From how many: boxes that are the rank's to take, of each partial sum,
-    // less its own.
+    // The number of senders: the boxes of all source partial sums that the rank
+    // takes, without its own box.
     int64_t boxes = p * peers[rank], mine = own[rank] > 0;
     if (rounds > 1)
       boxes =
@@ -290,15 +295,15 @@ ExchangeEstimate cleave::partition::estimateExchange(
       Sharing(mesh, ranks, shape, from, to)
           .run(source, a, p, holders, estimate);
     else if (estimate.received >
-             0) // a sender for each box, one more for each cut
+             0) // a sender for each box, one more for each boundary of shares
       estimate.peers = std::min<int64_t>(
           n - 1, estimate.peers +
                      std::ceil(estimate.mostReceived / estimate.received));
     return estimate;
   }
-  // Of each target tile (and partial sum), the ranks that have assembled some
-  // of it.
-  SmallVector<int64_t, 64> owners(targets * terms, 0);
+  // For each target tile (and partial sum), the number of ranks that assembled
+  // some of it in the first round.
+  SmallVector<int64_t, 64> owners(targets * addends, 0);
   auto tileOf = [&](int64_t rank) {
     return target[rank] * terms + (made ? term[rank] : 0);
   };
@@ -308,14 +313,13 @@ ExchangeEstimate cleave::partition::estimateExchange(
     double keeps = own[rank] * perAlike, takes = missing(rank) * perTaker;
     double whole = made ? owned[tileOf(rank)] : wanted[rank];
     estimate.received += (whole - keeps - takes) / n;
-    // A copy less for each element that the rank has assembled.
+    // Each element that the rank assembled itself saves one copy.
     double most = (p - 2) * (p > 1 ? std::ceil(keeps) : keeps) +
                   (p - 1) * std::ceil(takes) + whole;
     estimate.mostReceived =
         std::max(estimate.mostReceived, std::ceil(most - 1e-9));
-    double has =
-        keeps +
-        takes; // who has an element more sends one less of its partial sums
+    double has = keeps + takes; // each assembled element is one less to send of
+                                // the rank's partial sum
     double sent = sends(source[rank] * p + a[rank]) + has +
                   std::ceil(has - 1e-9) * (copies - 2);
     estimate.mostSent = std::max(estimate.mostSent, std::ceil(sent - 1e-9));

@@ -1,9 +1,9 @@
 //===- PlainReshard.cpp - a reshard without a search ----------------------===//
 //
-// Sums first (a reduce-scatter where the target is split), then slices that
-// cost nothing, exchanges of dimensions, gathers, and last the slices that had
-// to wait. What the search starts from: where nothing else is better, this is
-// what everybody expects.
+// Reductions first (reduce-scatters where the target is split), then slices,
+// which are free, all-to-alls, all-gathers, and last the slices that were not
+// possible before. The search starts from this sequence, which is also the
+// expected result if nothing else is better.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,8 +55,9 @@ private:
     moves.push_back(std::move(move));
   }
 
-  /// Sums over axes that the target is not partial over. Where the target
-  /// splits a dimension by them next, a scatter does half of the work.
+  /// Reduces over axes that the target is not partial over. If the target
+  /// splits a dimension by these axes next, a reduce-scatter moves half as much
+  /// as an all-reduce.
   void reducePartial() {
     AxisSet away = at.partial & ~to.partial;
     if (at.partial && to.partial && at.kind != to.kind)
@@ -87,30 +88,31 @@ private:
       at.kind = ReduceKind::Sum;
   }
 
-  /// A value that all ranks hold becomes partial sums of it.
+  /// Turns a replicated value into partial results.
   void keepFirst() {
     AxisSet more = to.partial & ~at.partial;
-    // Axes that split the value now are gathered first.
+    // Axes that currently split the value are gathered first.
     more &= ~at.split();
     if (!more)
       return;
     at.partial |= more;
     at.kind = to.kind;
-    // What all ranks hold is a candidate of the maximum on each of them.
+    // For a maximum or minimum, the replicated value is a partial result as it
+    // is.
     if (to.kind != ReduceKind::Sum)
       return;
     add({Move::KeepFirst, 0, 0, listOf(more), ReduceKind::Sum, {}});
   }
 
-  /// The same axes in other places, tiles of the same shape: every rank's tile
-  /// is whole on some other rank.
+  /// A permutation: the same axes split other dimensions, with tiles of the
+  /// same shape, so that each rank's tile is the whole tile of some rank.
   bool tryPermute() {
     if (at.partial != to.partial || at.split() != to.split())
       return false;
     for (size_t dim = 0; dim < shape.size(); ++dim)
       if (mesh.size(at.dims[dim]) != mesh.size(to.dims[dim]))
         return false;
-    // Dimensions that stay as they are take no part.
+    // Unchanged dimensions take no part.
     AxisSet moved = 0;
     for (size_t dim = 0; dim < shape.size(); ++dim)
       if (at.dims[dim] != to.dims[dim])
@@ -121,7 +123,7 @@ private:
     return true;
   }
 
-  /// Splits by axes that nothing uses yet: later moves carry less.
+  /// Splits by axes that are still unused, so that later moves carry less.
   void sliceFree() {
     for (size_t dim = 0; dim < shape.size(); ++dim) {
       Axes &have = at.dims[dim];
@@ -139,7 +141,7 @@ private:
     }
   }
 
-  /// Moves trailing axes from one dimension to another.
+  /// Moves trailing axes from one dimension to another by all-to-alls.
   void exchange() {
     for (bool again = true; again;) {
       again = false;
@@ -176,7 +178,8 @@ private:
   void gather(size_t dim) {
     Axes &have = at.dims[dim];
     size_t keep = commonPrefix(have, to.dims[dim]);
-    // A split that goes on where tiles do not nest starts over.
+    // If the tiles of the remaining split do not nest in the current tiles, the
+    // dimension is gathered first.
     if (keep == have.size() &&
         (keep == to.dims[dim].size() ||
          nests(dim, have, ArrayRef<Axis>(to.dims[dim]).drop_front(keep))))
@@ -217,7 +220,7 @@ SmallVector<Move> cleave::partition::planPlainly(const MeshAxes &mesh,
                                                  const Layout &to) {
   if (from == to)
     return {};
-  // Partial sums over an axis that splits the value now: gather first.
+  // If the target is partial over an axis that splits the value, gather first.
   if (AxisSet clash = to.partial & from.split()) {
     Layout middle = from;
     for (Axes &axes : middle.dims)

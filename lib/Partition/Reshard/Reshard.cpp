@@ -1,8 +1,8 @@
 //===- Reshard.cpp - emits the moves of a reshard -------------------------===//
 //
-// A tile boundary follows from the whole dimension (tile i of ceil(N / n)), so
-// collectives take padded tiles and what they give is cut. An exchange moves
-// boxes and needs neither.
+// Tile boundaries follow from the whole dimension (tile i of ceil(N / n)
+// elements). So collectives take padded tiles, and their results are cut. An
+// exchange moves boxes and needs neither.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Pads or cuts the end of one dimension to `size`.
+/// Pads or cuts one dimension at its end to `size`.
 Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim,
              int64_t size) {
   auto type = cast<RankedTensorType>(value.getType());
@@ -41,7 +41,8 @@ Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim,
                              shape, ones);
 }
 
-/// The tile at its place among zeros: indices beyond the tile read zeros.
+/// The tile at its position in a tensor of zeros; indices outside the tile read
+/// zeros.
 Value embed(OpBuilder &builder, Location loc, const MeshAxes &mesh,
             RankedTensorType want, Value local, const Move &move) {
   int64_t dim = move.dim, size = want.getDimSize(dim);
@@ -106,11 +107,12 @@ int64_t cleave::partition::sentBytes(const MeshAxes &mesh,
   return sent;
 }
 
-/// For a permutation: source and target, alternating, as indices over `axes`.
+/// Pairs of source and target of a permutation, as group indices over `axes`.
 static SmallVector<int64_t> permutation(const MeshAxes &mesh,
                                         const Layout &from, const Layout &to,
                                         ArrayRef<Axis> axes) {
-  // Coordinates of a group index on each axis, and the tile that they hold.
+  // The coordinates of a group index on each axis determine the tile that it
+  // holds.
   int64_t count = mesh.size(axes);
   auto tileOf = [&](const Layout &layout, int64_t index) {
     SmallVector<int64_t, 8> coordinate(64, 0);
@@ -143,7 +145,7 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc,
   MLIRContext *context = builder.getContext();
   auto purposeAttr = PurposeAttr::get(context, purpose);
   Layout at = from;
-  // Of the collective just made, whose payload is a tile in `layout`.
+  // Notes the padding of a new collective whose payload is a tile in `layout`.
   auto note = [&](const Layout &layout, Value payload, Operation *collective) {
     notePadding(collective, mesh, layout, type,
                 cast<RankedTensorType>(payload.getType()));
@@ -172,7 +174,7 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc,
                                            axes, purposeAttr));
       break;
     case Move::KeepFirst:
-      // The maximum of equal values is the value.
+      // For a maximum or minimum, equal values reduce to that value.
       if (move.reduce == ReduceKind::Sum)
         local =
             KeepFirstOp::create(builder, loc, have, local, mesh.name(), axes);

@@ -24,7 +24,7 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh,
   double width = elementBytes;
   switch (move.kind) {
   case Move::AllReduce: {
-    // Chunks are whole elements, and the first rank's is a full one.
+    // Chunks consist of whole elements, and the first rank has a full chunk.
     double tile = elements(at), chunk = std::ceil(tile / n);
     double padded = n > 1 ? (tile + (n - 2) * chunk) * n / (2 * (n - 1)) : tile;
     return {model.allReduce(group, width * padded), 2 * (n - 1) * tile / n};
@@ -38,7 +38,7 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh,
     return {model.allGather(group, width * tile * n), (n - 1) * tile};
   }
   case Move::AllToAll: {
-    // The dimension that is split is padded first.
+    // The dimension to be split is padded first.
     double tile = 1;
     for (auto [dim, extent] : llvm::enumerate(mesh.tile(at, shape)))
       tile *= int64_t(dim) == move.dim ? n * mesh.tile(move.after, shape)[dim]
@@ -50,7 +50,7 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh,
     bool even = true;
     for (auto [extent, axes] : llvm::zip_equal(shape, at.dims))
       even &= extent % mesh.size(axes) == 0;
-    // Padding is moved, too.
+    // Padding is moved as well.
     double received = even ? estimateExchange(mesh, shape, at, move.after,
                                               group, 1, uncounted)
                                  .received
@@ -58,7 +58,7 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh,
     return {model.permute(group, width * tile), received};
   }
   case Move::Exchange: {
-    // Those who receive read; what others hold as well they send in equal
+    // Receivers read the data; ranks that hold the same elements send equal
     // parts.
     auto seconds = [&](const ExchangeEstimate &moved) {
       return model.exchange(group, width * moved.mostReceived, moved.peers) +

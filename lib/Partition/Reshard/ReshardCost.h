@@ -7,15 +7,15 @@
 
 namespace cleave::partition {
 
-/// Elements that an exchange over `axes` moves; of them a rank receives and
-/// sends at most, in all rounds. What is exact, ExchangeEstimate.cpp says.
-/// Senders of tiles that several ranks share are counted where `counts` of what
-/// is known without is true; else there may be more. That takes half of the
-/// time.
+/// Elements that an exchange over `axes` moves; the first two are maxima over
+/// ranks, summed over all rounds. ExchangeEstimate.cpp says which numbers are
+/// exact. If several ranks hold the same tile, the senders are counted only if
+/// `counts` returns true for the estimate without them; otherwise their number
+/// may be larger. Counting takes half of the time.
 struct ExchangeEstimate {
   double mostReceived = 0, mostSent = 0;
   double received = 0;              // mean over all ranks
-  int64_t peers = 0, copyPeers = 0; // that the busiest receiver has
+  int64_t peers = 0, copyPeers = 0; // of the busiest receiver
 };
 ExchangeEstimate estimateExchange(
     const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
@@ -23,16 +23,16 @@ ExchangeEstimate estimateExchange(
     int64_t rounds = 1,
     llvm::function_ref<bool(const ExchangeEstimate &)> counts = {});
 
-/// For those who ask only what is received.
+/// For callers that only need the received elements.
 inline bool uncounted(const ExchangeEstimate &) { return false; }
 
-/// What a rank receives on average counts a little, too: of plans that take
-/// equally long the one is better that moves less.
+/// The mean of received elements also has a small weight: of two plans with
+/// equal time, the one that moves less is better.
 constexpr double kMeanWeight = 0.1;
 
-/// The time of a move, and the mean of the elements that a rank receives in it,
-/// padding included. Of a move that takes longer than `enough` seconds the time
-/// may be told as less, but not below `enough`.
+/// The seconds of a move, and the mean number of elements that a rank receives
+/// in it, padding included. For a move that takes longer than `enough` seconds,
+/// any time from `enough` up to the actual one may be returned.
 struct MoveCost {
   double seconds = 0, received = 0;
 };
@@ -41,7 +41,7 @@ MoveCost costOf(const dist::MeshAxes &mesh, const cost::LinkModel &model,
                 const dist::Layout &at, const Move &move,
                 double enough = INFINITY);
 
-/// The moves that need no search.
+/// The moves of a reshard without a search.
 llvm::SmallVector<Move> planPlainly(const dist::MeshAxes &mesh,
                                     llvm::ArrayRef<int64_t> shape,
                                     const dist::Layout &from,

@@ -1,7 +1,8 @@
 //===- ReshardExhaustive.cpp - all plans of up to three moves -------------===//
 //
-// A search over layouts goes where reshards usually lead. Where what it has
-// found is far from the lower bound, and there are few layouts, all are tried.
+// The search over layouts only follows typical reshards. If its plan is far
+// from the lower bound, and there are few layouts, all plans of up to three
+// moves are tried.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +17,8 @@ std::vector<Layout> cleave::partition::layoutsOf(const MeshAxes &mesh,
                                                  unsigned rank, size_t most) {
   std::vector<Layout> all;
   Layout layout(rank);
-  // Lists of axes grow at any place, so that every order is made once.
+  // Each axis is inserted at every position of a list, so that every order is
+  // made once.
   auto visit = [&](auto &&self, unsigned axis) -> void {
     if (all.size() > most)
       return;
@@ -67,7 +69,7 @@ MoveCost ReshardProblem::measure(ArrayRef<Move> moves) const {
 
 namespace {
 
-/// A way from one layout to another: one move, or none.
+/// A transition from one layout to another: one move, or none.
 struct Step {
   double cost = 0, received = 0;
   std::optional<Move> move;
@@ -130,8 +132,8 @@ public:
   }
 
 private:
-  /// The ways from one layout to another that cost less than `enough`, and that
-  /// none is better than in both cost and amount.
+  /// The transitions that cost less than `enough` and are not dominated in both
+  /// cost and received elements.
   Steps between(const Layout &from, const Layout &to, double enough) const {
     Steps steps;
     if (from == to) {
@@ -165,7 +167,7 @@ private:
     } else if (collective(from, to, gone, come, offer)) {
       return steps;
     }
-    // What is partial on both sides stays or is added up.
+    // A value that is partial on both sides stays partial or is reduced.
     AxisSet axes = mesh.exchangeAxes(problem.shape, from, to),
             common = from.partial & to.partial;
     AxisSet unused = mesh.everyAxis() & ~(from.used() | to.used());
@@ -187,9 +189,9 @@ private:
     return steps;
   }
 
-  /// Where one dimension grows or loses axes at its end, or one does the one
-  /// and another the other. Whether the move is free, so that no other is
-  /// needed.
+  /// Offers the collectives for layouts that differ in the last axes of one
+  /// dimension, or of two dimensions of which one loses and the other gains
+  /// axes. Returns true if the move is free, so that no other is needed.
   template <class Offer>
   bool collective(const Layout &from, const Layout &to, AxisSet gone,
                   AxisSet come, Offer offer) const {

@@ -10,32 +10,32 @@
 
 namespace cleave::partition {
 
-/// All layouts of tensors with `rank` dimensions, partial sums of sums
-/// included; none where there are more than `most`.
+/// All layouts of tensors with `rank` dimensions, partial sums included; empty
+/// if there are more than `most`.
 std::vector<dist::Layout> layoutsOf(const dist::MeshAxes &mesh, unsigned rank,
                                     size_t most);
 
-/// A reshard, and what is asked of plans for it.
+/// A reshard, and the limits of plans for it.
 struct ReshardProblem {
   const dist::MeshAxes &mesh;
   const cost::LinkModel &model;
   llvm::ArrayRef<int64_t> shape;
   int64_t elementBytes;
   const dist::Layout &from, &to;
-  /// Tiles of a layout on the way have no more elements than this.
+  /// The largest tile, in elements, of an intermediate layout.
   double largestTile;
-  /// Whether the value may be whole on all ranks on the way.
+  /// Whether an intermediate layout may be replicated on all ranks.
   bool mayReplicate;
 
   bool allows(const dist::Layout &layout) const;
-  /// Seconds, and a little for what ranks receive on average.
+  /// Seconds, plus a small weight for the mean of received elements.
   double cost(const MoveCost &moved) const;
   MoveCost measure(llvm::ArrayRef<Move> moves) const;
 };
 
-/// The plan of up to three moves through `layouts` that costs least, of those
-/// by which a rank receives at most `mostReceived` elements on average; none
-/// where each costs `limit` or more.
+/// The cheapest plan of up to three moves through `layouts` by which a rank
+/// receives at most `mostReceived` elements on average; nullopt if each costs
+/// `limit` or more.
 std::optional<llvm::SmallVector<Move>>
 cheapestOfAll(const ReshardProblem &problem,
               llvm::ArrayRef<dist::Layout> layouts, double limit,

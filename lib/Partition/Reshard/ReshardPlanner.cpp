@@ -9,14 +9,14 @@ using namespace cleave::partition;
 
 namespace {
 
-/// All plans are tried where what was found is this far from the lower bound,
-/// or where ranks receive more than this times the least, if there are few
-/// layouts.
+/// If there are few layouts, all plans are tried when the cost of the found
+/// plan exceeds the lower bound by more than the share `kFar`, or when ranks
+/// receive more than `kMostReceived` times the minimum.
 constexpr double kFar = 0.04, kMostReceived = 1.2501;
 constexpr size_t kMostRanksTimesLayouts = 6000;
-/// Layouts that a search visits.
+/// The number of layouts that a search visits.
 constexpr unsigned kMaxVisits = 160;
-/// Messages hardly count where they take no more of the time than this.
+/// Latency is negligible if it takes at most this share of the time.
 constexpr double kHardlyLatency = 0.05;
 
 } // namespace
@@ -45,7 +45,7 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
   bool mayReplicate = options.largerTiles || !from.split() || !to.split();
   ReshardProblem problem = {mesh, model, shape,   elementBytes,
                             from, to,    largest, mayReplicate};
-  // Where there are few layouts all are tried, and the search need not go far.
+  // If there are few layouts, all are tried later, so a short search suffices.
   ArrayRef<Layout> few = fewLayouts(problem);
   unsigned maxVisits = few.empty() ? kMaxVisits : kMaxVisits / 8;
   AxisSet common = from.kind == to.kind ? from.partial & to.partial : 0;
@@ -53,7 +53,7 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
          leastReceived = INFINITY;
   SmallVector<Move> best;
   auto search = [&](double mostReceived) {
-    // Partial sums that the target wants, too, may yet be cheaper to sum on the
+    // Even if the target is partial as well, it may be cheaper to reduce on the
     // way.
     for (bool summing : {false, true}) {
       if (summing && !common)
@@ -72,8 +72,8 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
   };
   search(INFINITY);
   if (!options.plain) {
-    // Where time is that of bytes alone, other transfers wait for what is
-    // received.
+    // If bytes dominate the time, received elements also delay other transfers,
+    // so their number is limited.
     ReshardProblem nothing = problem;
     nothing.elementBytes = 0;
     MoveCost found = problem.measure(best);
@@ -97,7 +97,7 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
   return at->second;
 }
 
-/// All layouts, if there are few and partial sums are those of sums.
+/// All layouts, if there are few and partial results are sums; else empty.
 ArrayRef<Layout> ReshardPlanner::fewLayouts(const ReshardProblem &problem) {
   for (const Layout *layout : {&problem.from, &problem.to})
     if (options.plain || (layout->partial && layout->kind != ReduceKind::Sum))

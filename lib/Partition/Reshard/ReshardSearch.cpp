@@ -1,7 +1,7 @@
 //===- ReshardSearch.cpp - a search over layouts --------------------------===//
 //
-// Next the layout with the least modelled time so far plus a lower bound of the
-// rest.
+// A* search: visits next the layout with the least modelled time so far plus a
+// lower bound of the remaining time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,13 +16,13 @@ using namespace cleave::partition;
 
 namespace {
 
-/// A plan this close to the lower bound is not searched further for.
+/// The search ends with a plan this close to the lower bound.
 constexpr double kSlack = 0.01;
 
-/// A plan takes hardly longer than another if it takes no longer than this.
+/// A plan is hardly slower than another if it takes at most this share longer.
 constexpr double kHardly = 0.03;
 
-/// Collectives in one plan.
+/// The largest number of collectives in one plan.
 constexpr unsigned kMaxCollectives = 4;
 
 class Search {
@@ -56,12 +56,12 @@ public:
     return best;
   }
 
-  /// Of the plan that run() gives, and of the fastest one.
+  /// The costs of the plan that run() returns, and of the fastest plan.
   double chosenCost() const {
     return found ? problem.cost(problem.measure(best)) : INFINITY;
   }
   double fastestCost() const { return found ? bestCost : INFINITY; }
-  /// What no plan costs less than, and what ranks receive at the least.
+  /// Lower bounds of the cost of any plan, and of the received elements.
   double leastCost() const { return bound(from); }
   double leastReceived() const { return remaining(from).mean; }
 
@@ -96,9 +96,9 @@ private:
     direct.emplace_back(moves);
   }
 
-  /// Of the plans that were known from the start the one by which ranks receive
-  /// least, if it takes hardly longer than the one that was found. `bestCost`
-  /// stays that of the fastest.
+  /// Among the initially known plans, prefers the one with the fewest received
+  /// elements if it is hardly slower than the found plan. `bestCost` remains
+  /// the cost of the fastest plan.
   void preferLess() {
     MoveCost least = problem.measure(best);
     double limit = least.seconds * (1 + kHardly);
@@ -112,8 +112,9 @@ private:
     }
   }
 
-  /// The least that some rank must still receive, and that ranks must on
-  /// average. Two rounds receive no more of partial sums than must be.
+  /// Lower bounds of the elements still to receive: by the busiest rank, and by
+  /// ranks on average. A two-round exchange receives no more partial sums than
+  /// necessary.
   struct Remaining {
     double most = 0, mean = 0;
   };
@@ -139,16 +140,16 @@ private:
           steps.exchange(at, at.partial == to.partial ? to : steps.goals[0]));
       return {left.mostReceived, left.received};
     }
-    if (steps.makesPartialSums()) {
-      // Who has which partial sum is free.
+    if (steps.makesAddends()) {
+      // Any rank may hold any partial sum.
       double mean = estimate(steps.exchange(at, to)).received;
       return {mean, mean};
     }
     return {};
   }
 
-  /// A lower bound of what remains: what a rank must receive, over the fastest
-  /// links.
+  /// A lower bound of the remaining time: the elements that a rank must
+  /// receive, over the fastest links.
   double bound(const Layout &at) const { return bound(remaining(at)); }
   double bound(Remaining left) const {
     auto [most, mean] = left;
@@ -255,7 +256,7 @@ private:
     double bound;
     unsigned depth;
     int node;
-    bool operator<(const Entry &other) const { // the largest is taken first
+    bool operator<(const Entry &other) const { // the queue pops the largest
       return std::tie(bound, depth, node) >
              std::tie(other.bound, other.depth, other.node);
     }

@@ -9,32 +9,32 @@
 
 namespace cleave::partition {
 
-/// A plan must be better by this much to replace one that was found before.
+/// A plan must be cheaper by this share to replace one found before.
 constexpr double kGain = 0.002;
 
-/// The same for equal layouts, another for others.
+/// A unique key of a layout.
 std::string keyOf(const dist::Layout &layout);
 
 struct SearchLimits {
-  /// Axes over which source and target are partial and stay so.
+  /// Axes over which source and target are partial and remain so.
   dist::AxisSet kept = 0;
-  /// Partial sums over other axes of both are summed on the way, and made
+  /// Partial sums over other common axes are reduced on the way, and made
   /// again.
   bool summing = false;
   unsigned maxVisits = 0;
-  /// Elements that a rank receives on average.
+  /// The limit of elements that a rank receives on average.
   double mostReceived = INFINITY;
 };
 
 struct FoundPlan {
   llvm::SmallVector<Move> moves;
-  /// Infinite where there is no plan within the limits.
+  /// Infinite if there is no plan within the limits.
   double cost = INFINITY;
-  /// Of the fastest plan. The one above may receive less and take hardly
-  /// longer; another must beat this.
+  /// The cost of the fastest plan. `moves` may be hardly slower and receive
+  /// less; another plan must beat this cost.
   double fastestCost = INFINITY;
-  /// What no plan costs less than, and what a rank receives at the least, on
-  /// average.
+  /// Lower bounds of the cost of any plan, and of the elements that a rank
+  /// receives on average.
   double leastCost = 0, leastReceived = 0;
 };
 

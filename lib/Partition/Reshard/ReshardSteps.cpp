@@ -1,7 +1,7 @@
-//===- ReshardSteps.cpp - how a plan may go on ----------------------------===//
+//===- ReshardSteps.cpp - the possible moves of a plan --------------------===//
 //
-// All moves that a search tries from a layout. What they cost, and which of
-// them come to something, ReshardSearch.cpp says.
+// Lists all moves that a search tries from a layout. ReshardSearch.cpp
+// evaluates their cost and selects among them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -105,7 +105,7 @@ SmallVector<Axes> ReshardSteps::lists(AxisSet set, ArrayRef<Axis> have,
     if (!axes.empty() && !llvm::is_contained(all, axes))
       all.push_back(std::move(axes));
   };
-  // As the target goes on.
+  // The next axes of the target.
   if (have.size() < want.size() &&
       ArrayRef<Axis>(want).take_front(have.size()) == have) {
     Axes axes;
@@ -124,8 +124,8 @@ SmallVector<Axes> ReshardSteps::lists(AxisSet set, ArrayRef<Axis> have,
 
 void ReshardSteps::expand(const Layout &at, Step step) const {
   AxisSet unused = mesh.everyAxis() & ~at.used(), left = unreduced(at);
-  // Copies are partial sums, all but the first of which are dropped, or
-  // candidates of a maximum as they are.
+  // Copies become partial sums if all ranks but the first drop theirs; for a
+  // maximum or minimum they are partial results as they are.
   if (AxisSet more = added & unused; more && !left) {
     Layout after = at;
     after.partial |= more;
@@ -162,7 +162,7 @@ void ReshardSteps::reduce(const Layout &at, AxisSet away, Step step) const {
     for (const Axes &axes : lists(away, at.dims[dim], to.dims[dim], {})) {
       Layout after = reduced(setOf(axes));
       llvm::append_range(after.dims[dim], axes);
-      // Without padding, and where tiles do not nest.
+      // An exchange needs no padding, and does not require that tiles nest.
       if (isUneven(at) || isUneven(after))
         step(exchange(at, after));
       if (!nests(dim, at.dims[dim], axes))
@@ -180,7 +180,7 @@ void ReshardSteps::gather(const Layout &at, Step step) const {
       after.dims[dim].truncate(keep);
       if (isUneven(at) || isUneven(after))
         step(exchange(at, after));
-      // Tiles become partial sums where they are.
+      // Tiles become partial sums in place.
       if (!at.partial || at.kind == ReduceKind::Sum) {
         Layout terms = after;
         terms.partial |= setOf(axes);
@@ -242,7 +242,7 @@ void ReshardSteps::spread(const Layout &at, Step step) const {
   if ((at.partial && at.kind != ReduceKind::Sum) ||
       (to.partial && to.kind != ReduceKind::Sum))
     return;
-  // Axes that split both either move at once or once they are added up.
+  // Axes that split both layouts move either at once or after the reduction.
   SmallVector<AxisSet> choices = {at.partial, at.used()};
   for (const Axes &axes : to.dims)
     for (size_t keep = axes.size(); keep-- > 0;)

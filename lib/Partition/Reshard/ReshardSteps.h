@@ -11,35 +11,35 @@ namespace cleave::partition {
 /// end.
 class ReshardSteps {
 public:
-  /// Takes a move on which a plan may go on.
+  /// Receives a move by which a plan may continue.
   using Step = llvm::function_ref<void(Move)>;
 
-  /// Source and target are partial over `kept` and stay so. `summing`: partial
-  /// sums that the target wants, too, are summed on the way.
+  /// Source and target are partial over `kept` and remain so. `summing`:
+  /// partial sums that the target also has are reduced on the way.
   ReshardSteps(const ReshardProblem &problem, dist::AxisSet kept, bool summing);
 
-  /// The axes over which the layout has partial sums that the target has not,
-  /// or has of another kind.
+  /// The axes over which the layout is partial but the target is not, or is
+  /// partial with another reduction.
   dist::AxisSet unreduced(const dist::Layout &at) const;
-  /// What makes partial sums of a sum of candidates of a maximum needs all of
-  /// these in one place.
+  /// Whether the move is valid. Partial maxima or minima can become partial
+  /// sums only after they are reduced, in a two-round exchange.
   static bool isLegal(const dist::Layout &at, const Move &move);
-  /// Whether an exchange can give the target its partial sums.
-  bool makesPartialSums() const;
+  /// Whether an exchange can produce the partial sums of the target.
+  bool makesAddends() const;
 
-  /// To another layout at once. In two rounds all ranks take part that may hold
-  /// the same.
+  /// An exchange to another layout. In a two-round exchange, all ranks that may
+  /// hold the same elements take part.
   Move exchange(const dist::Layout &at, const dist::Layout &target,
                 int64_t rounds = 1) const;
-  /// The free moves from a goal to the target.
+  /// Appends the free moves from a goal to the target.
   void finish(const dist::Layout &goal, llvm::SmallVector<Move> &moves) const;
-  /// Every move from a layout that is worth a try, in a fixed order.
+  /// All moves from a layout that are worth trying, in a fixed order.
   void expand(const dist::Layout &at, Step step) const;
 
-  /// Partial axes that stay, and those that the target has besides.
+  /// Partial axes that stay, and partial axes that only the target has.
   const dist::AxisSet kept, added;
-  /// Layouts that are the target but for partial sums that cost nothing to
-  /// make: all but the first rank drop theirs, or tiles become partial sums.
+  /// Layouts from which the target is reached for free, by making partial sums:
+  /// all ranks but the first drop their copies, or tiles become partial sums.
   llvm::SmallVector<dist::Layout> goals;
 
 private:
@@ -48,27 +48,29 @@ private:
   /// Whether tiles of a dimension that `major` splits can be split by `minor`.
   bool nests(int64_t dim, llvm::ArrayRef<dist::Axis> major,
              llvm::ArrayRef<dist::Axis> minor) const;
-  /// The axes of the set, those that `like` lists first and in its order.
+  /// The axes of the set; those in `like` come first, in the order of `like`.
   static dist::Axes inOrder(dist::AxisSet set, llvm::ArrayRef<dist::Axis> like);
-  /// Lists of the axes of a set by which a dimension may be split further.
+  /// Candidate lists of axes from the set by which a dimension may be split
+  /// further.
   llvm::SmallVector<dist::Axes> lists(dist::AxisSet set,
                                       llvm::ArrayRef<dist::Axis> have,
                                       const dist::Axes &want,
                                       llvm::ArrayRef<dist::Axis> like) const;
 
-  /// Sums of partial sums that the target does not have.
+  /// Reductions over axes that the target is not partial over.
   void reduce(const dist::Layout &at, dist::AxisSet away, Step step) const;
-  /// Trailing axes of a dimension leave it, for another dimension or for none.
+  /// Gathers trailing axes of a dimension, or moves them to another dimension.
   void gather(const dist::Layout &at, Step step) const;
-  /// Tiles of a dimension become partial sums of all of it. (Of a dimension
-  /// that stays split nothing could prove it.)
+  /// Tiles of a dimension become partial sums of the whole dimension. (If the
+  /// dimension remained split, dist-verify-variance could not prove it.)
   void embed(const dist::Layout &at, Step step) const;
-  /// To where nothing remains but a gather, or nothing at all.
+  /// Exchanges to layouts that need at most a gather to reach a goal.
   void exchanges(const dist::Layout &at, Step step) const;
-  /// What leaves the dimensions becomes partial sums of the target's tiles, to
-  /// be added up with those that there are: most elements stay where they are.
+  /// Exchanges in which axes that leave the dimensions become partial axes of
+  /// the target's tiles, which are reduced later. Most elements stay in place.
   void spread(const dist::Layout &at, Step step) const;
-  /// At once, or added first where what is to be copied is best.
+  /// An exchange in one round, and one in two rounds, which reduces first and
+  /// then copies.
   void exchangeAll(const dist::Layout &at, const dist::Layout &target,
                    Step step) const;
 

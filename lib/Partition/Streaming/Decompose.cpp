@@ -1,8 +1,8 @@
 //===- Decompose.cpp - dist-decompose -------------------------------------===//
 //
-// On proved per-rank programs: an operation that takes a gathered dimension
-// tile by tile gets the tiles one after the other, as they go round among the
-// ranks.
+// On verified per-rank programs: replaces the all-gather in front of a
+// streaming operation by a ring. The operation gets one tile after the other as
+// the tiles pass around the ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,15 +44,15 @@ bool findScatter(Stream &ring, unsigned result) {
   return true;
 }
 
-/// Emits the rounds of one ring where its operation stands.
+/// Emits the rounds of one ring in place of its operation.
 class RingEmitter : TileEmitter {
 public:
   RingEmitter(Stream &ring, const MeshAxes &mesh)
       : TileEmitter(ring, mesh), ring(ring) {}
 
-  /// Modelled seconds of communication that computation does not hide, gathered
-  /// less going round; the memory that gathering takes beyond what the
-  /// operation has anyway counts against it.
+  /// Whether the modelled exposed communication of the ring takes at most as
+  /// long as gathering. Also true if gathering takes more memory than the other
+  /// operands and results of the operation.
   bool isBetterThanGathering(const cost::LinkModel &links,
                              const Cluster &cluster) {
     double tiles = bytesOfTiles(ring), sums = 0;
@@ -87,7 +87,7 @@ public:
       if (step + 1 < rounds.size())
         next = passed(tiles, rounds[step + 1] - distance,
                       purposeOf(ring.gathered));
-      // What was added up so far goes on while this round is computed.
+      // The sum accumulated so far is sent while this round is computed.
       if (step > 1)
         travelling = passed(travelling, distance - rounds[step - 1],
                             purposeOf(ring.scattered));
@@ -120,8 +120,9 @@ private:
                : cast<CollectiveOpInterface>(tiles[0].collective).getPurpose();
   }
 
-  /// Distances, in ranks before this one, of the tiles that any rank reads: all
-  /// of them, unless positions are indices and a window says otherwise.
+  /// The distances of the tiles that any rank reads, counted in ranks before
+  /// this one. These are all distances, unless positions are indices and the
+  /// attention window excludes some.
   SmallVector<int64_t> roundsToGo() {
     SmallVector<int64_t> rounds =
         llvm::to_vector(llvm::seq<int64_t>(ring.ranks));
@@ -129,8 +130,8 @@ private:
     if (!reach || !isIndex(reach->own, ring.tile) ||
         !isIndex(reach->streamed, 0))
       return rounds;
-    // The first query of a tile reads `before` elements before it, the last one
-    // `after` after it.
+    // The first query of a tile reads `before` elements before the tile, the
+    // last query reads `after` elements beyond it.
     int64_t before = llvm::divideCeil(reach->before, ring.tile);
     int64_t after = llvm::divideCeil(reach->after, ring.tile);
     llvm::erase_if(rounds, [&](int64_t distance) {
@@ -139,16 +140,15 @@ private:
     return rounds;
   }
 
-  /// Whether `value` counts 0, 1, ...; from the offset of this rank's tile on
-  /// where `tile` is given.
+  /// Whether `value` counts 0, 1, ...; if `tile` is not 0, starting at the
+  /// offset of this rank's tile.
   bool isIndex(Value value, int64_t tile) const {
     if (!tile)
       return isa_and_present<nn::IotaOp>(value.getDefiningOp()) &&
              typeOf(value).getRank() == 1;
     if (auto select = value.getDefiningOp<arith::SelectOp>();
         select && select->hasAttr(kPadMaskAttrName))
-      value =
-          select.getTrueValue(); // queries that are padding read nothing of use
+      value = select.getTrueValue(); // results of padded queries are not used
     auto add = value.getDefiningOp<arith::AddIOp>();
     auto spread =
         add ? add.getRhs().getDefiningOp<nn::BroadcastOp>() : nn::BroadcastOp();
@@ -158,7 +158,7 @@ private:
            int64_t(offset.getTile()) == tile && offset.getAxes() == ring.axes;
   }
 
-  /// The values of the rank that stands `distance` before.
+  /// The values of the rank `distance` ranks before this one.
   SmallVector<Value> passed(ValueRange values, int64_t distance,
                             Purpose purpose) {
     if (values.empty())
@@ -174,7 +174,7 @@ private:
     return copyMarks(permute)->getResults();
   }
 
-  /// The operation on the tile of the rank that stands `distance` before.
+  /// The operation on the tile of the rank `distance` ranks before this one.
   Operation *emitRound(ArrayRef<Value> tiles, int64_t distance) {
     Value origin = ownIndex();
     if (distance) {
@@ -186,7 +186,8 @@ private:
     return emitPart(tiles, origin);
   }
 
-  /// Results without the factor.
+  /// Combines the results that lack the streamed factor with those of earlier
+  /// rounds.
   void combine(Operation *part, bool isFirst) {
     SmallVector<Value> values;
     for (auto [index, dims] : llvm::enumerate(ring.rule.results))

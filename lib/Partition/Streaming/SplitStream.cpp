@@ -1,7 +1,8 @@
 //===- SplitStream.cpp - dist-split-stream --------------------------------===//
 //
-// On proved per-rank programs: what all ranks would compute from all tiles,
-// each computes from its own, and the partial results are combined.
+// On verified per-rank programs: replaces an operation that every rank would
+// compute from all tiles. Each rank computes on its own tile, and the partial
+// results are combined.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +24,8 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Finds the one reader of a result that has the factor: it takes this rank's
-/// tile.
+/// Finds the only reader of a result that has the factor. It must slice this
+/// rank's tile.
 bool findSlice(Stream &stream, unsigned result) {
   int64_t dim = dimOf(stream.rule.results[result], stream.factor);
   Value value = stream.op->getResult(result);
@@ -94,7 +95,7 @@ struct DistSplitStreamPass
       });
       if (found.empty())
         continue;
-      // What is known of values is asked for while all of them are there.
+      // Variance is analysed before any operation is replaced.
       Variance variance(machine->mesh);
       if (failed(variance.verify(func)))
         return signalPassFailure();
@@ -125,7 +126,7 @@ private:
     return stream;
   }
 
-  /// Modelled seconds of messages and computation.
+  /// Compares modelled seconds of communication and computation.
   static bool isBetterThanGathering(const Stream &stream, const MeshAxes &mesh,
                                     const cost::LinkModel &links,
                                     const Cluster &cluster) {
@@ -134,7 +135,8 @@ private:
     if (auto model =
             dyn_cast<CostInterface>(static_cast<Operation *>(stream.op)))
       flops = model.getFlops();
-    // Weights of several results are agreed upon before these are added up.
+    // With several results, the ranks first reduce the weights of their partial
+    // results, then the weighted results.
     SmallVector<double> results;
     for (auto [index, dims] : llvm::enumerate(stream.rule.results))
       if (dimOf(dims, stream.factor) < 0)

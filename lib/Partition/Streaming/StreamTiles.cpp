@@ -18,7 +18,7 @@ int64_t partition::dimOf(const TensorFactors &dims, int64_t factor) {
   return -1;
 }
 
-/// Looks through the cut of padding after a gather.
+/// Looks through the slice that cuts padding after a gather.
 static Value throughPadding(Value value, int64_t dim) {
   if (auto slice = value.getDefiningOp<nn::SliceOp>()) {
     bool cuts =
@@ -61,7 +61,7 @@ std::optional<Stream> partition::findStream(StreamingInterface op,
     if (!findGather(stream, operand))
       return std::nullopt;
   stream.ranks = axesSize(mesh.mesh(), stream.axes.getAxes());
-  // A tile beyond the end would be nobody's.
+  // A tile beyond the end would be empty.
   if (stream.ranks < 2 || stream.tile * (stream.ranks - 1) >= stream.whole)
     return std::nullopt;
   return stream;
@@ -94,7 +94,7 @@ double partition::bytesOfTheRest(const Stream &stream) {
 }
 
 void Stream::erase() {
-  // From the readers to what they read.
+  // From readers to their operands.
   SmallVector<Operation *> dead;
   auto drop = [&](ArrayRef<StreamTile> tiles) {
     dead.clear();

@@ -1,7 +1,7 @@
 //===- StreamTiles.h - operations that read a gathered dimension by tiles -===//
 //
-// In proved per-rank programs: an operation with a StreamingInterface that
-// reads its streamed factor gathered, and the tiles of it.
+// On verified per-rank programs: finds operations with a StreamingInterface
+// whose streamed factor is gathered, and the tiles that are gathered.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,10 +14,10 @@
 
 namespace cleave::partition {
 
-/// The dimension that is this factor alone; -1 where there is none.
+/// The dimension that consists of this factor alone, or -1.
 int64_t dimOf(const TensorFactors &dims, int64_t factor);
 
-/// A tile that is gathered for the operation, or into which its result goes.
+/// A tile that is gathered for an operand, or the tile of a result.
 struct StreamTile {
   unsigned index = 0; // of the operand or result
   int64_t dim = 0;
@@ -25,7 +25,7 @@ struct StreamTile {
   unsigned part = 0;                     // the collective's operand
 };
 
-/// An operation that reads the tiles of all ranks of `axes`.
+/// An operation that reads the tiles of all ranks along `axes`.
 struct Stream {
   StreamingInterface op;
   ShardingRule rule;
@@ -34,49 +34,50 @@ struct Stream {
   llvm::SmallVector<StreamTile> gathered, scattered;
 
   bool isPadded() const { return tile * ranks != whole; }
-  /// Whether this operand is brought along tile by tile.
+  /// Whether this operand is streamed tile by tile.
   bool isGathered(unsigned operand) const;
-  /// Erases the operation, which nothing reads any more, and what served it
-  /// alone.
+  /// Erases the operation, which must have no readers, and the operations that
+  /// only served it.
   void erase();
 };
 
-/// What the operation gathers; none where it has no tiles, or where a tile is
-/// beyond the end. `scattered` is left to the caller.
+/// The gathered tiles of the operation; nullopt if it has no tiles, or if a
+/// tile is beyond the end. The caller fills in `scattered`.
 std::optional<Stream> findStream(StreamingInterface op,
                                  const dist::MeshAxes &mesh);
 
-/// Bytes of the tiles that are gathered, and of the operands that are not and
-/// the results without the factor.
+/// Bytes of the gathered tiles; and bytes of the other operands and of the
+/// results without the factor.
 double bytesOfTiles(const Stream &stream);
 double bytesOfTheRest(const Stream &stream);
 
-/// Emits the operation on one tile, where it stands.
+/// Emits the operation on one tile, in place of the original operation.
 class TileEmitter {
 public:
   TileEmitter(Stream &stream, const dist::MeshAxes &mesh);
 
-  /// Has the operation told the indices that a tile has in the whole. First.
+  /// Makes the indices of a tile in the whole explicit operands. Called first.
   void nameIndices();
-  /// This rank's place among those of the stream: tensor<i64>.
+  /// This rank's position among those of the stream: tensor<i64>.
   mlir::Value ownIndex();
-  /// The tile of this rank, with zeros in place of padding, which nothing may
-  /// read even where it does not count.
+  /// The tile of this rank with padding replaced by zeros. Undefined padding
+  /// must not be read, even if the result does not depend on it.
   mlir::Value cleared(const StreamTile &tile);
   /// A copy of the operation on the tiles of rank `origin` (tensor<i64>), which
-  /// stand for the gathered operands.
+  /// replace the gathered operands.
   mlir::Operation *emitPart(llvm::ArrayRef<mlir::Value> tiles,
                             mlir::Value origin);
-  /// What phases have noted of the operation holds for what it becomes.
+  /// Copies the attributes that passes set on the original operation.
   mlir::Operation *copyMarks(mlir::Operation *op);
 
 protected:
   mlir::RankedTensorType scalar() {
     return mlir::RankedTensorType::get({}, builder.getI64Type());
   }
-  /// Which elements of the tile of rank `index` are no padding.
+  /// A mask of the elements that are not padding in the tile of rank `index`.
   mlir::Value inside(mlir::Value index);
-  /// The part of a whole operand that goes with the tile of rank `origin`.
+  /// The part of an operand that is not gathered, for the tile of rank
+  /// `origin`.
   mlir::Value partOf(mlir::Value value, int64_t dim, mlir::Value origin);
 
   Stream &stream;

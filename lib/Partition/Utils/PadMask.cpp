@@ -10,7 +10,7 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// What a constant of rank 0 or a splat holds.
+/// The element of a scalar or splat constant; null for other values.
 static Attribute splatOf(Value value) {
   DenseElementsAttr dense;
   if (!matchPattern(value, m_Constant(&dense)) || !dense.isSplat())
@@ -18,7 +18,7 @@ static Attribute splatOf(Value value) {
   return dense.getSplatValue<Attribute>();
 }
 
-/// The value that a broadcast repeats, or the value itself.
+/// The operand of a scalar broadcast, or the value itself.
 static Value repeated(Value value) {
   if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
       broadcast && broadcast.getDims().empty())

@@ -41,7 +41,7 @@ std::string cleave::partition::describe(const Port &port) {
   StringRef role = nn::spell(port.role()), name = port.name();
   std::string kind = port.isResult ? "result" : "argument",
               index = std::to_string(port.index);
-  if (name.empty() || name == kind + index) // what one without a name is called
+  if (name.empty() || name == kind + index) // the default name
     return kind + " " + index;
   return (role.empty() ? kind + " " + index : role.str()) + " '" + name.str() +
          "'";
@@ -87,7 +87,8 @@ bool cleave::partition::isForPeople(const Port &port) {
                            func.getName() == nn::kForwardFunc);
 }
 
-/// Whether both place the elements alike; `partially`: partial sums too.
+/// Whether both shardings place elements alike; `partially` also compares the
+/// partial axes.
 static bool alike(dist::ShardingAttr a, dist::ShardingAttr b, bool partially) {
   if (a == b || !a || !b)
     return a == b;

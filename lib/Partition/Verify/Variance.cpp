@@ -1,9 +1,9 @@
 //===- Variance.cpp - dist-verify-variance --------------------------------===//
 //
-// A forward dataflow analysis over per-rank programs: what is a value, along
-// each axis of the mesh? It does not trust the partitioner: states of arguments
-// are declared, all others follow from the operations' own rules on local
-// shapes.
+// A forward dataflow analysis over per-rank programs: the state of each value
+// along each mesh axis. It does not trust the partitioner. The states of
+// arguments are declared; all others follow from the rules of operations on
+// local shapes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -67,7 +67,7 @@ bool Variance::satisfies(const AxisState &have, const AxisState &want) {
     return true;
   if (have.kind == AxisState::Invariant && want.kind == AxisState::Split)
     return have.dims & want.dims;
-  // What all ranks hold is the largest and the least of what they hold.
+  // A replicated value is its own partial maximum and minimum.
   if (have.kind == AxisState::Invariant && want.kind == AxisState::Partial)
     return want.reduce != ReduceKind::Sum || have.mayBePartial(want.reduce);
   if (have.kind == want.kind)
@@ -81,8 +81,8 @@ bool Variance::satisfies(const AxisState &have, const AxisState &want) {
     }
   if (have.orPartial && want.kind == AxisState::Partial)
     return have.reduce == want.reduce;
-  // A tile computed from the rank's offset is varying; that it is the right
-  // tile is for the interpreter to say.
+  // A tile computed from the rank's offset is varying. Only the interpreter can
+  // check that it is the right tile.
   return (have.kind == AxisState::Varying || have.maybe) &&
          want.kind == AxisState::Split;
 }
@@ -110,7 +110,7 @@ LogicalResult Variance::visitBlock(Block &block) {
   return success();
 }
 
-/// Whether all elements of a constant are the same number.
+/// Whether all elements of a constant are equal.
 static bool isUniform(Operation *op) {
   auto dense = dyn_cast_or_null<DenseElementsAttr>(op->getAttr("value"));
   return dense && dense.isSplat();

@@ -1,7 +1,7 @@
-//===- VarianceCollectives.cpp - what collectives do to states ------------===//
+//===- VarianceCollectives.cpp - states through collectives ---------------===//
 //
-// Collectives turn what the ranks of a group hold into something else; slices
-// and their kin turn what all ranks hold into a part.
+// Collectives change the state over the axes of their group; slices and similar
+// operations turn a replicated value into a part of it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,10 +14,10 @@ using namespace cleave::partition;
 
 namespace {
 
-/// What a collective does to one operand over each axis of its group.
+/// The effect of a collective on one operand over each axis of its group.
 struct Effect {
   std::optional<ReduceKind> reduce;
-  std::optional<int64_t> from, to; // dimensions that become whole, or split
+  std::optional<int64_t> from, to; // dimensions that are gathered, or split
   bool varies = false;             // the result is neither whole nor tiles
 };
 
@@ -36,8 +36,8 @@ Effect effectOf(Operation *op, unsigned index) {
     effect.to = exchange.getSplitDims()[index];
   }
   if (auto window = dyn_cast<WindowOp>(op)) {
-    // The same window everywhere gathers; windows end to end are tiles again;
-    // others overlap.
+    // Identical windows on all ranks gather; adjacent windows are tiles again;
+    // other windows overlap.
     effect.from = window.getDim();
     int64_t length = cast<RankedTensorType>(op->getResult(index).getType())
                          .getDimSize(window.getDim());
@@ -70,7 +70,7 @@ LogicalResult Variance::visitCollective(Operation *op, ArrayRef<Axis> axes) {
     Effect effect = effectOf(op, index);
     for (Axis axis : axes) {
       const AxisState &at = state[axis];
-      // The largest of equal values is that value.
+      // The maximum of equal values is that value.
       bool repeats = at.kind == AxisState::Invariant && effect.reduce &&
                      *effect.reduce != ReduceKind::Sum;
       if (effect.reduce && !at.mayBePartial(*effect.reduce) && !repeats &&
@@ -100,7 +100,7 @@ LogicalResult Variance::visitCollective(Operation *op, ArrayRef<Axis> axes) {
   return success();
 }
 
-/// From one declared layout to another.
+/// Checks the declared source layout and sets the declared target layout.
 LogicalResult Variance::visitExchange(ExchangeOp op, unsigned index,
                                       AxisSet over, State &state) const {
   State from = declared(cast<ShardingAttr>(op.getFrom()[index]));
@@ -118,8 +118,8 @@ LogicalResult Variance::visitExchange(ExchangeOp op, unsigned index,
   return success();
 }
 
-/// Tiles are put together in the order of `axes`, the first is the major one,
-/// and those that stay split are major to all of them.
+/// Tiles are concatenated in the order of `axes`, major first. The axes that
+/// still split the dimension must be major to all of these.
 LogicalResult Variance::checkGathered(Operation *op, unsigned index,
                                       ArrayRef<Axis> axes, int64_t dim,
                                       const State &state) const {
@@ -144,7 +144,7 @@ LogicalResult Variance::checkGathered(Operation *op, unsigned index,
   return success();
 }
 
-/// The dimension is split further by axes that split nothing now, major first.
+/// Axes that split nothing yet split the dimension further, major first.
 void Variance::splitFurther(State &state, ArrayRef<Axis> axes,
                             int64_t dim) const {
   AxisSet all = setOf(axes), rest = all;
@@ -163,7 +163,8 @@ void Variance::forgetOrder(State &state, AxisSet axes) {
     at.majorTo = contains(axes, Axis(axis)) ? 0 : at.majorTo & ~axes;
 }
 
-/// Tiles change places: what the axes split, each of them may split then.
+/// Tiles move between ranks: each of the axes may then split any dimension that
+/// one of them split before.
 void Variance::permute(State &state, AxisSet over) const {
   AxisState all = AxisState::of(AxisState::Split);
   for (Axis axis : listOf(over)) {
@@ -185,7 +186,7 @@ void Variance::permute(State &state, AxisSet over) const {
   forgetOrder(state, over);
 }
 
-/// Operations that ask where the rank is.
+/// Operations that depend on the rank's position.
 LogicalResult Variance::visitPlace(Operation *op) {
   Value result = op->getResult(0);
   State state(mesh.count(), AxisState::of(AxisState::Invariant));

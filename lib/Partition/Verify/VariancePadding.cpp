@@ -1,9 +1,9 @@
 //===- VariancePadding.cpp - padding through operations -------------------===//
 //
-// Padding goes where its dimension goes; what combines along a dimension must
-// read the identity of its combination there. That is put by a mask
-// (PadMask.h), which is recognised by its form and compared with what is known
-// of the dimension.
+// Padding follows its dimension through operations. An operation that reduces
+// along a dimension must read the identity of its reduction in the padding. A
+// mask (PadMask.h) provides it; the mask is recognised by its form and checked
+// against the tracked extent of the dimension.
 //
 //===----------------------------------------------------------------------===//
 
@@ -90,8 +90,8 @@ bool Padding::isSplit(Value value, int64_t dim) const {
          });
 }
 
-/// What is known of the dimension, of a real one also its size: as many
-/// elements as there are here on each of the ranks that split it.
+/// The extent of the dimension. For one without padding, also its size: the
+/// local size times the number of ranks that split it.
 Extent Padding::sized(Value value, int64_t dim) const {
   Extent extent = at(value, dim);
   auto it = states.find(value);
@@ -111,7 +111,7 @@ Extent Padding::sized(Value value, int64_t dim) const {
   return extent;
 }
 
-/// The axes that tell tiles apart.
+/// The axes with more than one rank.
 Axes Padding::counted(ArrayRef<Axis> axes) const {
   return Axes(llvm::make_filter_range(
       axes, [&](Axis axis) { return mesh.size(axis) != 1; }));
@@ -130,7 +130,8 @@ std::string Padding::describe(const Extent &extent) const {
   return text;
 }
 
-/// The tensors have one layout there, so what is known of one holds for both.
+/// Merges the extents of two dimensions of equal layout, so what is known of
+/// either holds for both.
 bool Padding::join(Extent &into, const Extent &other) {
   auto rank = [](const Extent &extent) {
     return extent.kind == Extent::Real
@@ -153,14 +154,16 @@ bool Padding::join(Extent &into, const Extent &other) {
     into = Extent::of(Extent::Unknown);
     return true;
   }
-  // Of as many elements in each tile, a whole without padding is larger.
+  // With equally many elements per tile, a dimension without padding is larger
+  // than a padded one.
   auto differ = [](const Extent &real, const Extent &padded) {
     return real.kind == Extent::Real && real.size != 0 &&
            padded.kind == Extent::Padded && real.size != padded.size;
   };
   if (differ(into, other) || differ(other, into))
     return false;
-  // What is real in one tensor is real in one that is alike.
+  // If one of two equally sharded dimensions has no padding, neither does the
+  // other.
   if (into.kind == Extent::Free ||
       (other.kind != Extent::Free && rank(other) > rank(into)))
     into = other;
@@ -168,7 +171,7 @@ bool Padding::join(Extent &into, const Extent &other) {
   return true;
 }
 
-/// Tiles of wholes that have no size cannot be compared with them.
+/// Rejects dynamic shapes, whose tiles cannot be checked against the whole.
 static LogicalResult mustBeStatic(Location loc, const Twine &what, Type local,
                                   Type whole) {
   for (Type type : {local, whole})
@@ -267,8 +270,8 @@ void Padding::carry(Value init, Value argument) {
   Extents given = all(init);
   for (auto [dim, extent] : llvm::enumerate(given)) {
     extent.filler = {};
-    // A number that fills a tile fills a whole as well; tiles of which it is
-    // not known whether they are some may be padded.
+    // The kind stays unknown until the yielded value is known: a constant may
+    // be a tile or the whole, and tiles of unknown size may be padded.
     if (extent.kind == Extent::Free ||
         (extent.kind == Extent::Real && sized(init, dim).size == 0) ||
         extent.kind == Extent::Windows)
@@ -365,7 +368,8 @@ LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
       }
     break;
   }
-  // Where padding of two dimensions meets, the last mask says what it holds.
+  // If padding of two dimensions overlaps, the last mask determines its
+  // content.
   for (Extent &other : result)
     if (other.filler != mask.filler)
       other.filler = {};

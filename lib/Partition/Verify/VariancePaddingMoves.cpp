@@ -1,7 +1,7 @@
-//===- VariancePaddingMoves.cpp - padding where elements move -------------===//
+//===- VariancePaddingMoves.cpp - padding through moves -------------------===//
 //
-// Collectives, slices, reshapes and gathers by index: what becomes of a
-// dimension's tiles.
+// The extents of dimensions through collectives, slices, reshapes and lookups
+// by index.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@ static int64_t extentOf(Value value, int64_t dim) {
   return cast<RankedTensorType>(value.getType()).getDimSize(dim);
 }
 
-/// The dimension, of which a rank has `from` elements, is split further into
-/// tiles of `to`.
+/// The extent after a dimension with `from` elements per rank is split further
+/// into tiles of `to` elements.
 Extent Padding::splitBy(Extent extent, int64_t from, int64_t to,
                         ArrayRef<Axis> axes, bool isSplit) const {
   int64_t ways = mesh.size(axes);
@@ -41,7 +41,8 @@ Extent Padding::splitBy(Extent extent, int64_t from, int64_t to,
   return extent.ways * to == extent.size ? Extent() : extent;
 }
 
-/// The tiles over `axes` are laid end to end, so that a rank has `to` elements.
+/// The extent after the tiles over `axes` are concatenated, with `to` elements
+/// per rank.
 Extent Padding::gatheredBy(Extent extent, int64_t to,
                            ArrayRef<Axis> axes) const {
   if (extent.kind != Extent::Padded)
@@ -60,8 +61,8 @@ Extent Padding::gatheredBy(Extent extent, int64_t to,
   return extent.ways * to == extent.size ? Extent() : extent;
 }
 
-/// The windows begin where the operation says; that it is where the reader
-/// wants them is for execution to say.
+/// The start of the windows is taken from the operation. Only execution can
+/// check that the reader needs them there.
 LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
                                    ArrayRef<Axis> axes) const {
   int64_t dim = op.getDim(), size = op.getSize(), ways = mesh.size(axes);
@@ -81,7 +82,7 @@ LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
   }
   int64_t whole = op.getWhole(), base = op.getBase(), step = op.getStep(),
           stride = op.getStride();
-  // The one element that a slice takes.
+  // A slice of a single element.
   if (step == 0 && length == 1 && whole == 1) {
     extent = Extent();
     return success();
@@ -91,7 +92,7 @@ LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
   extent.placed = step != 0;
   if (step != length * stride || tileSize(whole, ways) != length)
     return success();
-  // Windows end to end are tiles; what is outside is zero.
+  // Adjacent windows are tiles; elements outside are zero.
   extent = tileOf(extent, length);
   int64_t first = base + whole * stride,
           last = base + (length * ways - 1) * stride;
@@ -104,8 +105,9 @@ LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
   return success();
 }
 
-/// Tiles change places. The axes that number them then are those of which the
-/// coordinates of each target are the digits of the tile that it receives.
+/// Tiles move between ranks. Afterwards, the axes that number them are those
+/// whose coordinates on each target rank give the number of the tile that it
+/// receives.
 void Padding::permute(Extent &extent, ArrayRef<int64_t> pairs,
                       ArrayRef<Axis> axes) const {
   auto moves = [&](Axis axis) { return llvm::is_contained(axes, axis); };
@@ -127,8 +129,8 @@ void Padding::permute(Extent &extent, ArrayRef<int64_t> pairs,
     }
     return index % mesh.size(axis);
   };
-  // Axes that are not of the group keep their digits, so each run of the others
-  // is replaced by a run.
+  // Axes outside of the group keep their digits, so each run of group axes is
+  // replaced by another run.
   Axes placed;
   bool found = !llvm::is_contained(source, -1);
   for (size_t begin = 0; found && begin < extent.axes.size();) {
@@ -187,8 +189,8 @@ LogicalResult Padding::visitCollective(Operation *op, ArrayRef<Axis> group) {
     }
     bool known = extents.contains(input);
     Extents extents = all(input);
-    // Sums of zeros are zeros, the largest of equal numbers is that number; a
-    // rank that receives nothing has zeros.
+    // Sums of zeros are zero, the maximum of equal numbers is that number, and
+    // a rank that receives nothing has zeros.
     ReduceKind kind = ReduceKind::Sum;
     if (auto reduce = dyn_cast<AllReduceOp>(op))
       kind = reduce.getKind();
@@ -242,9 +244,9 @@ void Padding::visitPlace(Operation *op, ArrayRef<Axis> group) {
   set(result, std::move(extents));
 }
 
-/// Elements stay in row-major order: a dimension goes where as many elements
-/// are before it and it has as many itself. Tiles of one element may be of any
-/// dimension there.
+/// Elements stay in row-major order. A dimension corresponds to one with the
+/// same size and the same number of elements before it. One-element tiles may
+/// belong to any such dimension.
 LogicalResult Padding::visitReshape(Operation *op) {
   Value input = op->getOperand(0), result = op->getResult(0);
   auto known = extents.find(input);
@@ -288,7 +290,7 @@ LogicalResult Padding::visitReshape(Operation *op) {
 
 namespace {
 
-/// Indices less where the rank's tile begins: `subi index, offset`.
+/// Indices minus the offset of the rank's tile: `subi index, offset`.
 struct LocalIndex {
   Value index;
   TileOffsetOp offset;
@@ -317,19 +319,19 @@ std::optional<Lookup> Lookup::of(Operation *op) {
   return std::nullopt;
 }
 
-/// What is read by index along a dimension that ends in padding must not be
-/// padding: indices count up to the whole's size, or those beyond it are sent
-/// outside.
+/// A lookup along a dimension that ends in padding must not read padding.
+/// Indices must be less than the size of the whole, or those beyond it must be
+/// redirected outside.
 LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
                                    Extents &result) const {
   Value table = op->getOperand(lookup.table),
         indices = op->getOperand(lookup.indices);
   int64_t dim = lookup.dim, tile = extentOf(table, dim);
-  // Only a gather puts elements at the places of other ones.
+  // Only a gather moves elements to the positions of others.
   bool places = isa<nn::GatherOp>(op) &&
                 cast<RankedTensorType>(indices.getType()).getRank() == 1;
   const Extent &extent = at(table, dim);
-  // Of windows, the tile that is at other places on other ranks.
+  // For windows: the tile, which is at a different position on each rank.
   if (extent.kind == Extent::Windows && places) {
     Extent windows = extent;
     windows.placed = true;
@@ -355,7 +357,7 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
         Twine(extent.size));
   Axes axes = counted(mesh.decompose(local.offset.getAxes().getAxes()));
   ArrayRef<Axis> have = extent.axes;
-  // What is put at its place among zeros may be a part of the whole still.
+  // After embedding, the value may still be split by other axes.
   bool over = choice ? have == ArrayRef<Axis>(axes)
                      : have.size() >= axes.size() &&
                            have.take_back(axes.size()) == ArrayRef(axes);
@@ -363,7 +365,7 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
     return wrong("the offset of a tile of " + Twine(tile) +
                  " elements over the axes that split it");
   if (counts) {
-    // The tile at its place among zeros.
+    // The tile embedded at its position among zeros.
     int64_t size = extentOf(indices, 0);
     Extent whole = gatheredBy(extent, size, axes);
     whole.filler = {};

@@ -1,7 +1,7 @@
 //===- VariancePaddingRules.cpp - padding through operations --------------===//
 //
-// Operations that have a rule: factors say which dimensions are placed alike,
-// which are combined, and which are moved.
+// Operations with a sharding rule: factors determine which dimensions are
+// sharded alike, which are reduced, and which are moved.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ static bool isCombined(const ShardingRule &rule, int64_t factor) {
   });
 }
 
-/// The dimension of an operand that is a factor alone, or -1.
+/// The dimension of an operand that consists of the factor alone, or -1.
 static int64_t dimOf(const TensorFactors &dims, int64_t factor) {
   for (auto [dim, made] : llvm::enumerate(dims))
     if (made.size() == 1 && made[0] == factor)
@@ -37,7 +37,7 @@ static int64_t dimOf(const TensorFactors &dims, int64_t factor) {
   return -1;
 }
 
-/// Whether a pad puts there what the padding holds.
+/// Whether a pad fills with the content of the padding.
 static bool fills(nn::PadOp pad, Attribute filler) {
   if (pad.getValue().isZero())
     return isZero(filler);
@@ -72,7 +72,7 @@ LogicalResult Padding::mustBe(Operation *op, unsigned operand, int64_t dim,
   return error;
 }
 
-/// Whether windows of the spatial dimension are its elements.
+/// Whether each window along the spatial dimension is a single element.
 static bool isElementwise(Operation *op, int64_t dim) {
   auto is = [&](StringRef name, int64_t number) {
     auto list = op->getAttrOfType<DenseI64ArrayAttr>(name);
@@ -97,7 +97,7 @@ LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
         info.kind == FactorKind::NeedReplication || isJoint(info) || slides;
     if (!combines && !whole)
       continue;
-    // What is read by index is checked there.
+    // Lookups by index are checked separately.
     if (lookup && dimOf(rule.operands[lookup->table], factor) == lookup->dim)
       continue;
     for (auto [index, dims] : llvm::enumerate(rule.operands)) {
@@ -106,8 +106,9 @@ LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
           (slides && isElementwise(op, dim)))
         continue;
       if (combines) {
-        // What is linear in zeros is zero, whatever integers are beside them;
-        // of other numbers, padding may be none.
+        // Zero times any integer is zero, so the padding of an integer operand
+        // outside the linear group is harmless. Other types may have NaNs
+        // there.
         bool linear = llvm::any_of(rule.linear, [&](auto &group) {
           return llvm::is_contained(group, unsigned(index));
         });
@@ -143,7 +144,8 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
   }
   if (isa<nn::ReshapeOp>(op))
     return visitReshape(op);
-  // What the factors hold, as the operands say; of those of none, nothing.
+  // The extents of factors, from the operands; factors that no operand has have
+  // none.
   SmallVector<Extent> factors(rule.factors.size());
   llvm::SmallBitVector seen(rule.factors.size());
   bool plain = true;
@@ -177,7 +179,7 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
     Extents result;
     for (auto [dim, made] : llvm::enumerate(dims)) {
       Extent &extent = result.emplace_back();
-      // One element that is taken of a dimension.
+      // A single element sliced from a dimension.
       if (made.empty() && isa<nn::SliceOp>(op) &&
           failed(movedExtent(op, dim, extent)))
         return failure();
@@ -210,7 +212,7 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
         }
         if (extent.kind == Extent::Real)
           extent = Extent();
-        // What is placed beside padding may meet that of another dimension.
+        // Inserted elements may overlap with padding of another dimension.
         if (!rule.movement || (pad && !fills(pad, extent.filler)))
           extent.filler = {};
       }
@@ -223,10 +225,10 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
   return success();
 }
 
-/// Of windows that overlap, the tile that an operation makes of them. Of
-/// another length, it is what a slice or a gather takes the tile of.
+/// The tile that an operation computes from overlapping windows. If the length
+/// differs, a slice or gather takes the tile later.
 Extent Padding::tileOf(const Extent &windows, int64_t length) {
-  // All ranks have the same windows where they are not `placed`.
+  // Unless `placed`, all ranks have the same windows.
   if (!windows.placed || tileSize(windows.size, windows.ways) != length)
     return windows;
   if (length * windows.ways == windows.size)
@@ -234,7 +236,8 @@ Extent Padding::tileOf(const Extent &windows, int64_t length) {
   return Extent::padded(windows.size, windows.ways, windows.axes);
 }
 
-/// Of a dimension along which slices, pads and concatenations place elements.
+/// The extent of a dimension along which a slice, pad or concatenation moves
+/// elements.
 LogicalResult Padding::movedExtent(Operation *op, int64_t dim,
                                    Extent &moved) const {
   Value input = op->getOperand(0);

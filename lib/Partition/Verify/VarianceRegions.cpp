@@ -1,7 +1,6 @@
 //===- VarianceRegions.cpp - loops and branches ---------------------------===//
 //
-// What a loop carries, and what branches give, is one thing wherever it
-// appears.
+// A value that a loop carries or branches yield has the same state everywhere.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +12,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// A carried value is what its sharding says at every step: at the beginning,
-/// where it is yielded, and after.
+/// A carried value must match its sharding at the start, where it is yielded,
+/// and after the loop.
 LogicalResult Variance::visitRegions(Operation *op) {
   if (auto loop = dyn_cast<scf::ForOp>(op); loop && !hasStaticTripCount(loop))
     if (Operation *collective = collectiveIn(op, ~AxisSet(0)))
@@ -59,8 +58,7 @@ LogicalResult Variance::visitRegions(Operation *op) {
   if (auto loop = dyn_cast<scf::ForOp>(op))
     states[loop.getInductionVar()] =
         State(mesh.count(), AxisState::of(AxisState::Invariant));
-  // Once more where what is yielded says more of padding than what it began
-  // with.
+  // Repeats if the yielded values say more about padding than the initial ones.
   for (bool again = true; again;) {
     for (Region &region : op->getRegions())
       if (!region.empty() && failed(visitBlock(region.front())))
@@ -72,7 +70,7 @@ LogicalResult Variance::visitRegions(Operation *op) {
           return failure();
     again = false;
     for (const Carried &value : carried) {
-      // A branch gives what its first region does, or its second.
+      // A branch yields the value of its first region or of its second.
       padding.carry(value.init ? value.init : value.yielded.front(),
                     value.result);
       for (Value yielded : value.yielded)
@@ -92,7 +90,7 @@ LogicalResult Variance::check(Operation *op, Value value, const State &want,
   return success();
 }
 
-/// The first collective inside over one of the axes.
+/// The first collective inside `op` over one of the axes.
 Operation *Variance::collectiveIn(Operation *op, AxisSet axes) const {
   Operation *found = nullptr;
   op->walk([&](CollectiveOpInterface collective) {

@@ -1,7 +1,7 @@
-//===- VarianceRules.cpp - states through rules ---------------------------===//
+//===- VarianceRules.cpp - states through sharding rules ------------------===//
 //
-// What an operation makes of the states of its operands, by its sharding rule
-// on the shapes of tiles.
+// Computes the states of an operation's results from those of its operands, by
+// the sharding rule on local shapes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,15 +17,15 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Joint reductions, and moves between tiles, are spelled out in local
-/// programs; what is left of the operation is whole.
+/// Joint reductions, and moves between tiles, are explicit in per-rank
+/// programs. The remaining operation needs these dimensions whole.
 bool mustBeWhole(const ShardingRule &rule, const Factor &factor) {
   return factor.kind == FactorKind::NeedReplication || isJoint(factor) ||
          (factor.kind == FactorKind::Permutation && rule.movement);
 }
 
-/// Tiles that may be of any of several dimensions are tiles of each of them:
-/// one that the operation needs whole says nothing, where others are left.
+/// If tiles may be of several dimensions, a dimension that the operation needs
+/// whole is no candidate, as long as others are left.
 void keepSplittable(const ShardingRule &rule,
                     llvm::SmallBitVector &candidates) {
   llvm::SmallBitVector kept = candidates;
@@ -36,9 +36,9 @@ void keepSplittable(const ShardingRule &rule,
     candidates = kept;
 }
 
-/// Tiles are runs in row-major order where the dimensions before the split
-/// one have one element in them, or pass whole: so the split goes on where
-/// the result has as many elements before a dimension.
+/// A tile is a contiguous run in row-major order if the dimensions before the
+/// split one have one element, or are kept whole. So the split continues at the
+/// result dimension with equally many elements before it.
 uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
                          uint64_t dims) {
   uint64_t result = 0;
@@ -57,8 +57,8 @@ uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
   return result;
 }
 
-/// Whether candidates that the result lacks are all combined by one sum,
-/// maximum or minimum.
+/// Notes a partial result if all candidates that the result lacks are reduced
+/// by the same combiner.
 void noteCombined(const ShardingRule &rule,
                   const llvm::SmallBitVector &candidates, unsigned index,
                   AxisState &state) {
@@ -80,8 +80,8 @@ void noteCombined(const ShardingRule &rule,
   state.reduce = reduceKindOf(*combiner);
 }
 
-/// Of a tile that was computed from the rank's offset, a reduction gives
-/// partial sums or candidates.
+/// A reduction of a tile that was computed from the rank's offset gives partial
+/// results.
 AxisState varyingResult(const ShardingRule &rule, unsigned index) {
   AxisState state = AxisState::of(AxisState::Varying);
   llvm::SmallBitVector all(rule.factors.size());
@@ -101,14 +101,14 @@ AxisState stateOfResult(const ShardingRule &rule,
       continue;
     ++found;
     state.dims |= AxisState::split(dim).dims;
-    // The split may as well be of the tiles of one element before it.
+    // The split may also be of a preceding one-element dimension.
     for (size_t before = dim;
          before > 0 && rule.results[index][before - 1].empty(); --before)
       state.dims |= AxisState::split(before - 1).dims;
   }
   const Factor &factor = rule.factors[candidates.find_first()];
-  // Where some of the dimensions are left and others combined, the result may
-  // be either. Where none is left, all must be combined alike.
+  // If some of the dimensions remain and others are reduced, the result may be
+  // either. If none remains, all must be reduced alike.
   bool alike = llvm::all_of(candidates.set_bits(), [&](unsigned other) {
     const Factor &info = rule.factors[other];
     return info.kind == factor.kind && info.combiner == factor.combiner;
@@ -122,7 +122,7 @@ AxisState stateOfResult(const ShardingRule &rule,
     if (llvm::any_of(made,
                      [&](int64_t other) { return candidates.test(other); }))
       return AxisState::of(
-          AxisState::Varying); // Not the major factor of its dimension.
+          AxisState::Varying); // not the major factor of its dimension
   if (!alike)
     return AxisState::of(AxisState::Varying);
   if (factor.combiner != FactorCombiner::None)
@@ -134,8 +134,8 @@ AxisState stateOfResult(const ShardingRule &rule,
 
 } // namespace
 
-/// The states of an operation's results over one axis. If operands cannot be
-/// what they may be, they are varying.
+/// The states of an operation's results over one axis. Operands that are in
+/// contradiction with their possible states count as varying.
 LogicalResult Variance::transfer(Operation *op, const ShardingRule &rule,
                                  unsigned axis) {
   SmallVector<std::pair<Value, AxisState>> unsure;
@@ -174,7 +174,7 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
   if (isa<nn::ReshapeOp>(op))
     return transferReshape(op, axis);
   bool anyVarying = false;
-  // The factors that the axis may split, as the operands say.
+  // The factors that the axis may split, by the operands' states.
   std::optional<llvm::SmallBitVector> candidates;
   SmallVector<unsigned> partial;
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
@@ -197,8 +197,8 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
       for (auto [dim, made] : llvm::enumerate(rule.operands[index])) {
         if (!state.isSplitOn(dim))
           continue;
-        // Of several factors, the major one is split first, or, where it has
-        // one element, the next. A tile of one element may have none.
+        // Of several factors, the major one is split first, or the next one if
+        // the major one has one element. A one-element tile may have no factor.
         if (made.empty())
           unknown = true;
         for (int64_t factor : made) {
@@ -253,8 +253,8 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
   return success();
 }
 
-/// Tiles cannot be combined with what is whole along the same dimension, unless
-/// it repeats there.
+/// Tiles cannot be combined with a whole value along the same dimension, unless
+/// the whole value repeats there.
 LogicalResult Variance::checkWhole(Operation *op, const ShardingRule &rule,
                                    unsigned axis, int64_t factor) const {
   if (rule.factors[factor].size <= 1)
@@ -275,7 +275,7 @@ LogicalResult Variance::checkWhole(Operation *op, const ShardingRule &rule,
   return success();
 }
 
-/// By shapes: those of tiles have fewer factors than those of whole tensors.
+/// By shapes, because tiles may have fewer factors than whole tensors.
 LogicalResult Variance::transferReshape(Operation *op, unsigned axis) {
   auto from = cast<RankedTensorType>(op->getOperand(0).getType()).getShape();
   auto to = cast<RankedTensorType>(op->getResult(0).getType()).getShape();
@@ -308,7 +308,8 @@ bool Variance::repeats(Operation *op, const ShardingRule &rule, unsigned axis,
   return true;
 }
 
-/// Whether the operation gives zeros: it is linear in operands that are zero.
+/// Whether the result is zero: the operation is linear in operands that are
+/// zero.
 bool Variance::isZero(Operation *op, const ShardingRule &rule,
                       unsigned axis) const {
   return llvm::any_of(rule.linear, [&](ArrayRef<unsigned> group) {
@@ -319,9 +320,9 @@ bool Variance::isZero(Operation *op, const ShardingRule &rule,
   });
 }
 
-/// The result of invariant operands repeats where they do, and along dimensions
-/// that a broadcast adds. A reduction of what repeats may be one of a tile or
-/// of the whole.
+/// The result of invariant operands repeats where they do, and along broadcast
+/// dimensions. A reduction of a repeating value may be of a tile or of the
+/// whole.
 AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
                                     unsigned axis, unsigned index) const {
   AxisState state = AxisState::of(AxisState::Invariant);
@@ -336,7 +337,7 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
       state.orPartial = true;
       state.reduce = reduceKindOf(info.combiner);
     }
-  // Along a dimension of its own, an operation may count.
+  // Along a dimension that no operand has, an operation may count.
   auto isNew = [&](int64_t factor) {
     return !rule.movement && op->getNumOperands() != 0 &&
            llvm::none_of(rule.operands, [&](const TensorFactors &dims) {
@@ -346,22 +347,23 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
   for (auto [dim, made] : llvm::enumerate(rule.results[index]))
     for (int64_t factor : made) {
       const Factor &info = rule.factors[factor];
-      // The largest of equal elements are equal; their places are not.
+      // The largest of equal elements are equal, but their indices are not.
       bool passes = info.kind == FactorKind::PassThrough ||
                     (isa<nn::TopKOp>(op) && index == 0);
       if (passes && !info.indexed && !isNew(factor) &&
           repeats(op, rule, axis, factor))
         state.dims |= AxisState::split(dim).dims;
-      // What is minor is split only where this has one element.
+      // A minor factor is split only if the major ones have one element.
       if (info.size != 1)
         break;
     }
   return state;
 }
 
-/// What is linear in what may be partial sums gives what may be partial sums.
-void Variance::keepPartialSums(Operation *op, const ShardingRule &rule,
-                               unsigned axis) {
+/// An operation that is linear in a possibly partial value gives a possibly
+/// partial result.
+void Variance::keepAddends(Operation *op, const ShardingRule &rule,
+                           unsigned axis) {
   for (ArrayRef<unsigned> group : rule.linear) {
     const AxisState *from = nullptr;
     for (unsigned operand : group)
@@ -387,7 +389,7 @@ void Variance::keepPartialSums(Operation *op, const ShardingRule &rule,
 }
 
 /// Partial operands may only pass through a group in which the operation is
-/// linear, all of it partial.
+/// linear, and the whole group must be partial.
 LogicalResult Variance::carry(Operation *op, const ShardingRule &rule,
                               unsigned axis, ArrayRef<unsigned> partial) {
   ReduceKind kind = states[op->getOperand(partial[0])][axis].reduce;
@@ -414,8 +416,8 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule,
     }
     if (kind != ReduceKind::Sum && !rule.movement && !rule.chooses)
       break;
-    // What may be a partial sum in the group is one; beside it all must be
-    // whole.
+    // Operands of the group count as partial; all others must be neither split
+    // nor varying.
     if (llvm::any_of(llvm::enumerate(op->getOperands()), [&](auto operand) {
           AxisState::Kind have = states[operand.value()][axis].kind;
           return (have == AxisState::Split || have == AxisState::Varying) &&
@@ -437,8 +439,8 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule,
   return error;
 }
 
-/// Axes that split one dimension keep their order; a reshape that merges
-/// dimensions puts those of the major one first.
+/// Axes that split one dimension keep their order. A reshape that merges
+/// dimensions puts the axes of the major dimension first.
 LogicalResult Variance::transferOrder(Operation *op, const ShardingRule &rule) {
   SmallVector<AxisSet, 8> majorTo(mesh.count(), 0);
   bool any = false;

@@ -7,8 +7,8 @@
 
 namespace cleave::partition {
 
-/// Drops the parts of a collective with `dims` that nothing reads any more; all
-/// of it where nothing is left.
+/// Drops the operands of a collective with `dims` whose results have no
+/// readers. Erases the collective if none is left.
 void dropUnreadParts(mlir::Operation *collective);
 
 } // namespace cleave::partition

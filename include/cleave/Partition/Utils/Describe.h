@@ -7,11 +7,11 @@
 
 namespace cleave::partition {
 
-/// "the result of math.exp", "parameter 'w'", "argument 0". Constraints are
-/// seen through.
+/// Text like "the result of math.exp", "parameter 'w'", or "argument 0".
+/// Constraints are looked through.
 std::string describe(mlir::Value value);
 
-/// "x", "y":(1)2
+/// Text like "x", "y":(1)2.
 std::string describe(dist::AxisListAttr axes);
 
 } // namespace cleave::partition

@@ -2,8 +2,8 @@
 //
 // The form in which LocalPlan writes a mask of padding:
 //
-//   count = N - tile_offset        (one number)
-//   valid = iota dim < count       (count repeated)
+//   count = N - tile_offset        (a scalar)
+//   valid = iota dim < count       (count broadcast)
 //   select valid, value, filler
 //
 //===----------------------------------------------------------------------===//
@@ -17,15 +17,16 @@
 
 namespace cleave::partition {
 
-/// Elements of dimension `dim` from number `size` of the whole on are replaced
-/// by `filler`; tiles have `tile` elements and are numbered by `axes`.
+/// A mask that replaces the elements of dimension `dim` with global index
+/// `size` or more by `filler`. Tiles have `tile` elements and are numbered by
+/// `axes`.
 struct PadMask {
   int64_t dim = 0, size = 0, tile = 0;
   dist::AxisListAttr axes;
   mlir::Attribute filler;
 
   static std::optional<PadMask> of(mlir::arith::SelectOp op);
-  /// Whether both mask the same padding, with whatever filler.
+  /// Whether both mask the same padding, regardless of the filler.
   bool isAlike(const PadMask &other) const {
     return dim == other.dim && size == other.size && tile == other.tile &&
            axes == other.axes;

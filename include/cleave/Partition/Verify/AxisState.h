@@ -1,6 +1,6 @@
-// The lattice of dist-verify-variance, for one axis of the mesh.
-#ifndef CLEAVE_PARTITION_VERIFY_AXISSTATE_H
-#define CLEAVE_PARTITION_VERIFY_AXISSTATE_H
+// The lattice of dist-verify-variance, for one mesh axis.
+#ifndef CLEAVE_LIB_PARTITION_AXISSTATE_H
+#define CLEAVE_LIB_PARTITION_AXISSTATE_H
 
 #include "cleave/Dialect/Dist/IR/Layout.h"
 
@@ -9,29 +9,30 @@
 
 namespace cleave::partition {
 
-/// What the ranks along one axis hold.
+/// What the ranks along one mesh axis hold.
 struct AxisState {
   enum Kind : uint8_t {
-    Zero,      // zeros: a tile, a partial sum or the whole of a zero tensor
-    Invariant, // the same value; the same along `dims` too
+    Zero,      // a zero tensor: a tile, a partial result or the whole of it
+    Invariant, // the same value on all ranks; it repeats along `dims`
     Split,     // tiles of a dimension
-    Partial,   // partial sums or candidates, combined by `reduce`
-    Varying,   // different values, not known how
+    Partial,   // partial results, combined by `reduce`
+    Varying,   // different values of unknown relation
   };
   Kind kind = Zero;
   dist::ReduceKind reduce = dist::ReduceKind::Sum;
-  /// A set of dimensions. Split: which may be the one that is split; a reshape
-  /// of tiles of one element cannot tell [1, 2] split on the first from the
-  /// second. Invariant: along which the value repeats, so that it is a tile as
-  /// well.
+  /// A set of dimensions. Split: the dimensions that may be the split one;
+  /// after a reshape of one-element tiles, [1, 2] split on the first dimension
+  /// cannot be told from [1, 2] split on the second. Invariant: the dimensions
+  /// along which the value repeats, so that it is a tile as well.
   uint64_t dims = 0;
-  /// One of several things that the value may be, of Split or Partial; where it
-  /// turns out to be another one, it is as good as Varying.
+  /// Split or Partial, but only as one of several possibilities. If the value
+  /// turns out to be something else, it counts as Varying.
   bool maybe = false;
-  /// Split, Varying, Invariant: it may be partial sums or candidates, as
-  /// `reduce` says.
+  /// Split, Varying, Invariant: the value may also be partial results, combined
+  /// by `reduce`.
   bool orPartial = false;
-  /// Split: the axes that are known to split the same dimension further.
+  /// Split: the axes known to split the same dimension further (minor to this
+  /// axis).
   dist::AxisSet majorTo = 0;
 
   static AxisState split(int64_t dim) {
@@ -55,15 +56,15 @@ struct AxisState {
   bool isSplitOn(int64_t dim) const {
     return kind == Split && dims >> std::min<int64_t>(dim, 63) & 1;
   }
-  /// Whether the value is tiles of one dimension and cannot be anything else.
+  /// Whether the value is certainly tiles of one known dimension.
   bool isSurelySplit() const {
     return kind == Split && llvm::popcount(dims) == 1 && !maybe;
   }
   bool isSurelySplitOn(int64_t dim) const {
     return isSplitOn(dim) && isSurelySplit();
   }
-  /// Whether it may be read as partial sums or candidates of this kind.
-  bool mayBePartial(dist::ReduceKind kind) const {
+  /// Whether the value may be read as partial results of this kind.
+  bool mayBeAddend(dist::ReduceKind kind) const {
     if (this->kind == Zero)
       return kind == dist::ReduceKind::Sum;
     return (this->kind == Partial || orPartial) && reduce == kind;
@@ -86,7 +87,7 @@ struct AxisState {
   }
 };
 
-/// One for each axis of the mesh.
+/// One state for each mesh axis.
 using State = llvm::SmallVector<AxisState, 4>;
 
 } // namespace cleave::partition

@@ -1,21 +1,22 @@
-//===- Variance.h - what a value is along each axis -------------*- C++ -*-===//
+//===- Variance.h - the state of values along mesh axes ---------*- C++ -*-===//
 //
-// The forward analysis of dist-verify-variance, over a per-rank program.
+// The forward analysis of dist-verify-variance over a per-rank program.
 //
-// A value has one state for each axis. Arguments are what their shardings say;
-// all else follows from operations: by their rules on local shapes
-// (VarianceRules.cpp), for collectives and operations that ask where a rank is
-// (VarianceCollectives.cpp), for loops and branches (VarianceRegions.cpp).
-// Beside it goes what is known of padding (VariancePadding.h).
+// A value has one state for each axis. The states of arguments are declared by
+// their shardings. All others follow from operations: by their sharding rules
+// on local shapes (VarianceRules.cpp), for collectives and operations that
+// depend on the rank's position (VarianceCollectives.cpp), and for loops and
+// branches (VarianceRegions.cpp). Padding is tracked beside the states
+// (VariancePadding.h).
 //
-// Where one dimension is split by several axes, their order is part of the
-// state: each split axis knows those that are minor to it. Between axes of
-// which neither knows the other, the order is not known, and nothing is
+// If several axes split one dimension, their order is part of the state: each
+// split axis knows the axes that are minor to it. If neither of two axes is
+// known to be minor to the other, their order is unknown, and nothing is
 // claimed.
 //
-// A constant does not say whether it is a tile or the whole. Zeros are accepted
-// as anything, other splats as a tile or the whole, and a reduction of what
-// repeats as either reading.
+// A constant may be a tile or the whole. Zeros are accepted as any state, other
+// splats as a tile or the whole, and a reduction of a repeating value as a
+// reduction of either.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,22 +35,21 @@ public:
   explicit Variance(const dist::MeshAxes &mesh)
       : mesh(mesh), padding(mesh, states) {}
 
-  /// Reports the first operation that takes a value for what it is not, or the
-  /// first result that is not what its sharding says.
+  /// Reports the first operation that needs an operand in a different state, or
+  /// the first result whose state contradicts its sharding.
   llvm::LogicalResult verify(mlir::func::FuncOp func);
 
-  /// Of a function that is verified: whether all ranks along `axes` have the
-  /// same value.
+  /// Whether all ranks along `axes` have the same value. The function must be
+  /// verified.
   bool isInvariant(mlir::Value value, dist::AxisSet axes) const;
 
 private:
   std::string name(dist::Axis axis) const;
-  /// What a sharding says; invariant without one.
+  /// The state that a sharding declares; invariant without a sharding.
   State declared(dist::ShardingAttr sharding) const;
   static bool satisfies(const AxisState &have, const AxisState &want);
-  /// In which way the one is not the other: "is ... over axis ..., `source`
-  /// says
-  /// ..."; empty where it is.
+  /// Describes the first contradiction: "is ... over axis ..., `source` says
+  /// ..."; empty if there is none.
   std::string mismatch(const State &have, const State &want,
                        llvm::StringRef source) const;
 
@@ -84,7 +84,7 @@ private:
   void keepPartialSums(mlir::Operation *op, const ShardingRule &rule,
                        unsigned axis);
 
-  // Collectives and places.
+  // Collectives and operations that depend on the rank's position.
   llvm::LogicalResult visitCollective(mlir::Operation *op,
                                       llvm::ArrayRef<dist::Axis> axes);
   llvm::LogicalResult visitExchange(dist::ExchangeOp op, unsigned index,

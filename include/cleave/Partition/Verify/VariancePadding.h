@@ -1,15 +1,16 @@
-//===- VariancePadding.h - where values end in padding ----------*- C++ -*-===//
+//===- VariancePadding.h - the padding of values ----------------*- C++ -*-===//
 //
-// The part of dist-verify-variance that proves padding masked. For each value
-// it knows the dimensions whose last tiles end in padding, how many elements
-// the whole dimension has, which axes number the tiles, and what the padding
-// holds. Sizes come from `dist.global_type`, exchanges, windows and masks; of
-// dimensions without padding, from the tile and the axes that split it.
+// The part of dist-verify-variance that proves that padding is masked. For each
+// value it tracks the dimensions whose last tiles end in padding, the size of
+// the whole dimension, the axes that number the tiles, and the content of the
+// padding. Sizes come from `dist.global_type`, exchanges, windows and masks.
+// For dimensions without padding they follow from the tile and the axes that
+// split it.
 //
-// Nothing is claimed of a dimension of which the program does not tell the
-// size: results of scatters, reshapes of tiles of one element, dimensions that
-// merge these, slices of tiles that do not nest, arguments without a whole
-// type.
+// Nothing is claimed of a dimension whose size the program does not show:
+// results of scatters, reshapes of one-element tiles, dimensions merged from
+// such dimensions, slices of tiles that do not nest, and arguments without a
+// global type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,24 +26,25 @@
 
 namespace cleave::partition {
 
-/// What one dimension of a local value holds. Of a padded one, element i of the
-/// tile with number t is element t * (local size) + i of `size`; those beyond
-/// are padding.
+/// The extent of one dimension of a local value. If it is padded, element i of
+/// tile t is element t * (local size) + i of `size`; elements beyond `size` are
+/// padding.
 struct Extent {
   enum Kind : uint8_t {
-    Free,    // a constant or a count: a tile as well as the whole
+    Free,    // a constant or an iota: a tile as well as the whole
     Real,    // no padding
     Unknown, // padding or not
-    Windows, // what the tiles of a dimension of `size` are computed from
+    Windows, // the windows from which the tiles of a dimension of `size` are
+             // computed
     Padded,
   };
   Kind kind = Real;
-  /// Of a real one, 0 where it is not known.
+  /// For `Real`, 0 if unknown.
   int64_t size = 0, ways = 1;
-  /// The axes that number the tiles, major first; not known where not `placed`.
+  /// The axes that number the tiles, major first; unknown unless `placed`.
   dist::Axes axes;
   bool placed = true;
-  /// What all of the padding is; null: anything.
+  /// The content of all padding; null: anything.
   mlir::Attribute filler;
 
   static Extent of(Kind kind) {
@@ -62,14 +64,14 @@ struct Extent {
   }
 };
 
-/// One for each dimension.
+/// One extent for each dimension.
 using Extents = llvm::SmallVector<Extent, 4>;
 
-/// The axis as it is written: "x" or "x":(1)2.
+/// The axis in its printed form: "x" or "x":(1)2.
 std::string axisName(const dist::MeshAxes &mesh, dist::Axis axis);
 
-/// Where an operation reads a dimension by index: operand `indices` says which
-/// elements along `dim` of operand `table`.
+/// Describes how an operation reads a dimension by index: operand `indices`
+/// selects elements along `dim` of operand `table`.
 struct Lookup {
   unsigned table = 0, indices = 1;
   int64_t dim = 0;
@@ -77,7 +79,7 @@ struct Lookup {
   static std::optional<Lookup> of(mlir::Operation *op);
 };
 
-/// Whether what padding holds is known to be 0.
+/// Whether the padding is known to be 0.
 bool isZero(mlir::Attribute filler);
 
 class Padding {
@@ -90,24 +92,23 @@ public:
   mlir::LogicalResult enter(mlir::func::FuncOp func);
   mlir::LogicalResult leave(mlir::func::FuncOp func) const;
 
-  // Operations; each reports padding that it would mix with elements.
+  // Operations; each function reports padding that would mix with elements.
   void visitConstant(mlir::Operation *op);
   mlir::LogicalResult visit(mlir::Operation *op, const ShardingRule &rule);
   mlir::LogicalResult visitCollective(mlir::Operation *op,
                                       llvm::ArrayRef<dist::Axis> axes);
   void visitPlace(mlir::Operation *op, llvm::ArrayRef<dist::Axis> axes);
 
-  // Loops and branches: what is carried has the layout of `init` and of what is
-  // yielded.
+  // Loops and branches: a carried value has the layout of `init` and of the
+  // yielded values.
   void carry(mlir::Value init, mlir::Value argument);
   mlir::LogicalResult merge(mlir::Operation *op, mlir::Value value,
                             mlir::Value yielded);
-  /// Whether more is known of the argument now than was when its block was
-  /// read.
+  /// Whether more is known of the argument now than when its block was visited.
   bool learn(mlir::Value argument, mlir::Value result);
 
 private:
-  /// A mask, as its condition says.
+  /// A mask as described by its condition.
   struct Mask {
     int64_t dim, size, tile;
     dist::Axes axes;
@@ -123,7 +124,8 @@ private:
   Extent sized(mlir::Value value, int64_t dim) const;
   dist::Axes counted(llvm::ArrayRef<dist::Axis> axes) const;
   std::string describe(const Extent &extent) const;
-  /// False where the wholes have other sizes, or other ranks have the tiles.
+  /// Returns false if the whole sizes differ, or if the tiles are on other
+  /// ranks.
   static bool join(Extent &into, const Extent &other);
   mlir::LogicalResult mustBe(mlir::Operation *op, unsigned operand, int64_t dim,
                              FactorCombiner combiner) const;
@@ -151,7 +153,7 @@ private:
 
   const dist::MeshAxes &mesh;
   const llvm::DenseMap<mlir::Value, State> &states;
-  /// Values that have no entry are real in all dimensions.
+  /// Values without an entry have no padding in any dimension.
   llvm::DenseMap<mlir::Value, Extents> extents;
 };
 
