@@ -39,7 +39,7 @@ struct DimClass {
 bool isParameter(mlir::Value value);
 /// The operands that the operation adds up, by its sharding rule; empty if it
 /// is no addition.
-llvm::ArrayRef<unsigned> addendsOf(const ShardingRule &rule);
+llvm::ArrayRef<unsigned> termsOf(const ShardingRule &rule);
 /// The last addition in the chain of additions that `value` flows into without
 /// other readers.
 mlir::Value sumThatReceives(mlir::Value value);

@@ -35,7 +35,7 @@ public:
 
 private:
   /// The operand of a gradient accumulation that is this microbatch's gradient.
-  static OpOperand &addendOf(OpOperand &result) {
+  static OpOperand &termOf(OpOperand &result) {
     if (auto add = result.get().getDefiningOp<arith::AddFOp>())
       for (OpOperand &operand : add->getOpOperands())
         if (isa<BlockArgument>(operand.get()))

@@ -190,8 +190,8 @@ private:
   /// Replaces the tile by the sum over rounds of their partial sums. If the
   /// tile is scattered further, the partial sum of each round is scattered,
   /// because only the tokens of some rounds are sent on.
-  void replace(Choice &choice, OpResult tile, ArrayRef<Value> addends) {
-    SmallVector<Value> sums(addends);
+  void replace(Choice &choice, OpResult tile, ArrayRef<Value> terms) {
+    SmallVector<Value> sums(terms);
     std::optional<OpResult> last = next ? scattered(tile, next) : std::nullopt;
     if (last) {
       auto scatter = cast<ReduceScatterOp>(last->getOwner());

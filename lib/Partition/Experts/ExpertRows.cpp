@@ -375,12 +375,11 @@ Value ExpertRows::bringBack(Choice &choice, ArrayRef<Value> there,
   return result;
 }
 
-Value ExpertRows::sum(Choice &choice, ArrayRef<Value> addends) {
-  Value result = addends[0];
-  for (auto [round, addend] :
-       llvm::drop_begin(llvm::zip(choice.rounds, addends))) {
+Value ExpertRows::sum(Choice &choice, ArrayRef<Value> terms) {
+  Value result = terms[0];
+  for (auto [round, term] : llvm::drop_begin(llvm::zip(choice.rounds, terms))) {
     // A skipped round adds nothing.
-    RankedTensorType type = typeOf(addend);
+    RankedTensorType type = typeOf(term);
     Value one = flat(round.needed, {});
     Value needed = make<nn::BroadcastOp>(type.clone(builder.getI1Type()), one,
                                          ArrayRef<int64_t>{});

@@ -123,7 +123,7 @@ public:
                         mlir::RankedTensorType type,
                         std::function<mlir::Value(unsigned)> again);
   /// The sum over rounds of their tiles.
-  mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> addends);
+  mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> terms);
 
   /// Combined tokens: their values at the expert ranks in each round.
   struct Back {

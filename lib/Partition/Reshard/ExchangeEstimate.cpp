@@ -83,9 +83,9 @@ public:
     }
   }
 
-  /// `source`, `addend`: the source tile and partial sum of each rank. Each
-  /// tile of the `addends` partial sums is held by `holders` ranks.
-  void run(ArrayRef<int64_t> source, ArrayRef<int64_t> addend, int64_t addends,
+  /// `source`, `partial sum`: the source tile and partial sum of each rank.
+  /// Each tile of the `partial sums` partial sums is held by `holders` ranks.
+  void run(ArrayRef<int64_t> source, ArrayRef<int64_t> term, int64_t terms,
            int64_t holders, ExchangeEstimate &estimate) const {
     SmallVector<int64_t, 64> needed(llvm::product_of(ways) * terms, 0), sent,
         begin;
@@ -203,15 +203,15 @@ ExchangeEstimate cleave::partition::estimateExchange(
     targets *= waysB;
   }
   // `alike`: the number of ranks with the same source and target tile.
-  // `addends`: the number of partial sums of the target. `choices`: how many of
-  // these the ranks with the same tiles of one source partial sum hold.
-  int64_t alike = n / mesh.size(splits), addends = mesh.size(made);
+  // `partial sums`: the number of partial sums of the target. `choices`: how
+  // many of these the ranks with the same tiles of one source partial sum hold.
+  int64_t alike = n / mesh.size(splits), terms = mesh.size(made);
   int64_t choices = mesh.size(made & ~splits & ~reduced), takers = n / targets;
-  int64_t copies = takers / addends;
+  int64_t copies = takers / terms;
   // The elements of a target tile that its ranks hold, in all and by partial
   // sum of the target.
   SmallVector<int64_t, 64> covered(targets, 0),
-      coveredBy(made ? targets * addends : 0, 0);
+      coveredBy(made ? targets * terms : 0, 0);
   // The number of ranks that hold some of these elements.
   SmallVector<int64_t, 64> having(targets, 0), havingBy(coveredBy);
   SmallVector<int64_t, 64> &term = b;
@@ -251,8 +251,7 @@ ExchangeEstimate cleave::partition::estimateExchange(
     } else if (made) {
       // Elements that ranks with this partial sum of the target hold, and the
       // share of those that no rank of the target tile holds.
-      double held =
-          coveredBy[target[rank] * addends + addend[rank]] * perHolder;
+      double held = coveredBy[target[rank] * terms + term[rank]] * perHolder;
       double rest =
           std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
       keeps = own[rank] * perChoice;
@@ -303,7 +302,7 @@ ExchangeEstimate cleave::partition::estimateExchange(
   }
   // For each target tile (and partial sum), the number of ranks that assembled
   // some of it in the first round.
-  SmallVector<int64_t, 64> owners(targets * addends, 0);
+  SmallVector<int64_t, 64> owners(targets * terms, 0);
   auto tileOf = [&](int64_t rank) {
     return target[rank] * terms + (made ? term[rank] : 0);
   };

@@ -140,7 +140,7 @@ private:
           steps.exchange(at, at.partial == to.partial ? to : steps.goals[0]));
       return {left.mostReceived, left.received};
     }
-    if (steps.makesAddends()) {
+    if (steps.makesPartialSums()) {
       // Any rank may hold any partial sum.
       double mean = estimate(steps.exchange(at, to)).received;
       return {mean, mean};

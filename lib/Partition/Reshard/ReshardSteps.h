@@ -25,7 +25,7 @@ public:
   /// sums only after they are reduced, in a two-round exchange.
   static bool isLegal(const dist::Layout &at, const Move &move);
   /// Whether an exchange can produce the partial sums of the target.
-  bool makesAddends() const;
+  bool makesPartialSums() const;
 
   /// An exchange to another layout. In a two-round exchange, all ranks that may
   /// hold the same elements take part.

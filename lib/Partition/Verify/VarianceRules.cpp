@@ -362,8 +362,8 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
 
 /// An operation that is linear in a possibly partial value gives a possibly
 /// partial result.
-void Variance::keepAddends(Operation *op, const ShardingRule &rule,
-                           unsigned axis) {
+void Variance::keepPartialSums(Operation *op, const ShardingRule &rule,
+                               unsigned axis) {
   for (ArrayRef<unsigned> group : rule.linear) {
     const AxisState *from = nullptr;
     for (unsigned operand : group)

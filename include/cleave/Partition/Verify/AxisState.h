@@ -1,6 +1,6 @@
 // The lattice of dist-verify-variance, for one mesh axis.
-#ifndef CLEAVE_LIB_PARTITION_AXISSTATE_H
-#define CLEAVE_LIB_PARTITION_AXISSTATE_H
+#ifndef CLEAVE_PARTITION_VERIFY_AXISSTATE_H
+#define CLEAVE_PARTITION_VERIFY_AXISSTATE_H
 
 #include "cleave/Dialect/Dist/IR/Layout.h"
 
@@ -64,7 +64,7 @@ struct AxisState {
     return isSplitOn(dim) && isSurelySplit();
   }
   /// Whether the value may be read as partial results of this kind.
-  bool mayBeAddend(dist::ReduceKind kind) const {
+  bool mayBePartial(dist::ReduceKind kind) const {
     if (this->kind == Zero)
       return kind == dist::ReduceKind::Sum;
     return (this->kind == Partial || orPartial) && reduce == kind;
