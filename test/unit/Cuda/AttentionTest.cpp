@@ -1,6 +1,7 @@
 // Attention on a device against that on the CPU: random layouts, masks and
 // sizes. Keys and values that the mask hides are NaN.
 
+#include "cpu/attention.h"
 #include "Arrays.h"
 #include "TinyDriver.h"
 

@@ -2,6 +2,7 @@
 // cuBLASLt's documentation says it refuses.
 
 #include "Products.h"
+#include "cpu/gemm.h"
 
 #include <random>
 

@@ -3,6 +3,8 @@
 #include "../TriesAll.h"
 #include "Arrays.h"
 #include "TinyDriver.h"
+#include "cpu/gemm.h"
+#include "cpu/grouped.h"
 
 #include "cleave/workspace.h"
 

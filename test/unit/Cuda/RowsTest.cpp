@@ -2,6 +2,7 @@
 
 #include "Helpers.h"
 #include "TinyDriver.h"
+#include "cpu/position_in_expert.h"
 
 #include <numeric>
 
