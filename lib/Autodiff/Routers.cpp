@@ -37,17 +37,17 @@ Value stepBack(Value value) {
 
 /// The ids that the router chose, before slots over capacity were dropped.
 Value chosenIds(Value ids) {
-  auto behindReshapes = [](Value value) {
+  auto throughReshapes = [](Value value) {
     while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
       value = reshape.getInput();
     return value;
   };
-  auto limited = behindReshapes(ids).getDefiningOp<arith::SelectOp>();
+  auto limited = throughReshapes(ids).getDefiningOp<arith::SelectOp>();
   auto fits = limited ? limited.getCondition().getDefiningOp<arith::CmpIOp>()
                       : arith::CmpIOp();
   if (!fits || !fits.getLhs().getDefiningOp<nn::PositionInExpertOp>())
     return ids;
-  return behindReshapes(limited.getTrueValue());
+  return throughReshapes(limited.getTrueValue());
 }
 
 bool isProduct(Value value) {

@@ -46,7 +46,7 @@ static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
         *time = overlap->compute + overlap->exposed;
   }
   times.fromBefore.assign(stages, 0);
-  times.fromBehind.assign(stages, 0);
+  times.fromEnd.assign(stages, 0);
   for (const Step &step : steps)
     for (auto [action, count] : step) {
       // Of one label are all values of one microbatch, under way together.
@@ -68,7 +68,7 @@ static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
           continue;
         std::vector<double> &into = parsed->kind == pipeline::ActionKind::RecvF
                                         ? times.fromBefore
-                                        : times.fromBehind;
+                                        : times.fromEnd;
         into[parsed->stage] = std::max(into[parsed->stage], seconds);
       }
     }

@@ -39,7 +39,7 @@ double Times::of(const Action &action) const {
 }
 
 double Times::toStage(int stage, bool isForward) const {
-  const std::vector<double> &times = isForward ? fromBefore : fromBehind;
+  const std::vector<double> &times = isForward ? fromBefore : fromEnd;
   bool known = stage >= 0 && stage < static_cast<int>(times.size());
   return known ? times[stage] : transfer;
 }

@@ -67,7 +67,7 @@ func.func @negative_returned(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>) -> (tenso
 
 // A residual that another is computed from stays, also where it is marked after
 // that, and other residuals are computed from what it is computed from.
-// CHECK-LABEL: func @marked_behind
+// CHECK-LABEL: func @marked_after
 // CHECK:         %[[E:.+]] = nn.einsum
 // CHECK-NEXT:    %[[SE:.+]] = nn.save %[[E]]
 // CHECK-NEXT:    arith.negf %[[E]]

@@ -67,11 +67,11 @@ func.func @negative_strided(%x: tensor<4x256x1024xf32>, %w: tensor<1024x256x4xf3
 }
 
 // A product after a view needs the whole as well.
-// CHECK-LABEL: func @negative_behind_a_view(
+// CHECK-LABEL: func @negative_after_a_view(
 // CHECK:         dist.all_gather
 // CHECK-NOT:     dist.all_gather
 // CHECK:         return
-func.func @negative_behind_a_view(%x: tensor<2x256x512xf32>, %w: tensor<512x2048xf32>, %v: tensor<2048x64xf32>) -> tensor<1024x64xf32> {
+func.func @negative_after_a_view(%x: tensor<2x256x512xf32>, %w: tensor<512x2048xf32>, %v: tensor<2048x64xf32>) -> tensor<1024x64xf32> {
   %0 = dist.all_gather %x dims [1] over @m {"t"} purpose activation : (tensor<2x256x512xf32>) -> tensor<2x512x512xf32>
   %1 = nn.einsum "bsh,hf->bsf" %0, %w : tensor<2x512x512xf32>, tensor<512x2048xf32> -> tensor<2x512x2048xf32>
   %2 = nn.reshape %1 : tensor<2x512x2048xf32> -> tensor<1024x2048xf32>

@@ -7,7 +7,7 @@ func.func private @k(tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.ke
 func.func private @add(tensor<800000xf32>, tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.kernel}
 
 // What does not lead to the sum is computed while it is on its way.
-// CHECK-LABEL: func @matrix_behind_input(
+// CHECK-LABEL: func @matrix_after_input(
 // CHECK-SAME:    %[[DY:[^:]+]]: tensor<800000xf32>
 // CHECK:         %[[DX:.+]] = rt.launch @k(%[[DY]])
 // CHECK-NEXT:    %[[GO:.+]]:2 = rt.collective all_reduce(%[[DX]])
@@ -15,7 +15,7 @@ func.func private @add(tensor<800000xf32>, tensor<800000xf32>) -> tensor<800000x
 // CHECK-NEXT:    %[[SUM:.+]] = rt.wait %[[GO]]#1
 // CHECK-NEXT:    %[[NEXT:.+]] = rt.launch @k(%[[SUM]])
 // CHECK-NEXT:    return %[[NEXT]], %[[DW]]
-func.func @matrix_behind_input(%dy: tensor<800000xf32> {nn.name = "dy", nn.role = #nn.role<input>})
+func.func @matrix_after_input(%dy: tensor<800000xf32> {nn.name = "dy", nn.role = #nn.role<input>})
     -> (tensor<800000xf32> {nn.name = "dx", nn.role = #nn.role<output>}, tensor<800000xf32> {nn.name = "w", nn.role = #nn.role<gradient>}) {
   %dw = rt.launch @k(%dy) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>
   %dx = rt.launch @k(%dy) extent = 800000 grain = 1 : (tensor<800000xf32>) -> tensor<800000xf32>

@@ -26,7 +26,7 @@ class CudaKernels(unittest.TestCase):
                      "plan rows", "position in expert", "copy", "fill", "reduce"):
             self.assertTrue(any(line.startswith(name) for line, _ in lines), name)
 
-    def test_families_behind_a_failure_are_run(self):
+    def test_families_after_a_failure_are_run(self):
         names = re.findall(r"^(.+?)  .* pass$", self.run_program("--small", "--only", "reduce").stdout,
                            re.MULTILINE)
         self.assertGreater(len(names), 1)

@@ -133,7 +133,7 @@ class Replay(unittest.TestCase):
                 self.assertEqual(by_cublaslt["products"], by_kernels["products"])
                 self.assertLess(by_cublaslt["launches"], by_kernels["launches"])
 
-    def test_rows_behind_a_failure_are_run(self):
+    def test_rows_after_a_failure_are_run(self):
         """A fault may leave nothing of a device to a process: another one goes on."""
         row = self.rows / "a_broken"
         shutil.copytree(self.rows / "tensor_2", row)

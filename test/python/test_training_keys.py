@@ -162,7 +162,7 @@ class Training(unittest.TestCase):
             other = self.losses(sets=[*dropout, "train.seed=1"], **flags)
             self.assertGreater(np.abs(np.subtract(want, other)).max(), 1e-4)
 
-    def test_dropout_of_samples_behind_positions(self):
+    def test_dropout_of_samples_after_positions(self):
         """As many samples as positions: which is which is known by what they come from. Merged
         weights and frozen ones are weights, whatever their sizes are."""
         size, width = 4, 8

@@ -25,7 +25,7 @@ struct Times {
   double transfer = 0;           // of one message between ranks
   // Replace `transfer` by the time of a message from the previous and from the
   // next stage, by the stage that receives it.
-  std::vector<double> fromBefore, fromBehind;
+  std::vector<double> fromBefore, fromEnd;
 
   static Times uniform(int stages, double f, double i, double w,
                        double transfer = 0);

@@ -61,7 +61,7 @@ Expected<Operand> gatherKnown(const HostTensor &table,
 
 /// The inputs of the graph that an operation's result follows from, in the
 /// order of the search; none where there are many operations.
-llvm::SmallSetVector<StringAttr, 4> inputsBehind(Node &node, Value value) {
+llvm::SmallSetVector<StringAttr, 4> inputsOf(Node &node, Value value) {
   constexpr size_t most = 1000;
   llvm::SmallSetVector<StringAttr, 4> names;
   llvm::SetVector<Value> values;
@@ -86,7 +86,7 @@ Location placeOfCheck(Node &node, Value where) {
   std::string text = describeLocation(node.loc) + ", which reads " +
                      (node.model.findInitializer(table) ? "table '" : "'") +
                      table + "'";
-  auto inputs = inputsBehind(node, where);
+  auto inputs = inputsOf(node, where);
   if (!inputs.empty())
     text += inputs.size() == 1 ? " by input " : " by inputs ";
   llvm::interleave(

@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Nccl, Conformance, testing::Values<MakeCluster>([] {
                          }));
 
 // A call that waits for a lost member keeps the communicator.
-TEST(NcclCommunicator, IsAbortedBehindACallThatWaits) {
+TEST(NcclCommunicator, IsAbortedAfterACallThatWaits) {
   using namespace std::chrono_literals;
   Recorded::prepare();
   cuda::Device &device = cuda::Device::of(0);

@@ -290,7 +290,7 @@ TEST(Replay, WaitsForMessages) {
   EXPECT_EQ(same.rank[0].makespanIdle, 4);
   // By boundary and direction.
   times.fromBefore = {0, 0.25};
-  times.fromBehind = {0.75, 0};
+  times.fromEnd = {0.75, 0};
   Replay own = *replay(table, times);
   EXPECT_EQ(own.makespan, 10);
   EXPECT_EQ(own.rank[0].messages, 1.5);

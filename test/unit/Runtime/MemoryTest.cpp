@@ -37,7 +37,7 @@ TEST(Memory, PoisonFillsWhatItIsGivenAndNoMore) {
     }
 }
 
-TEST(Memory, TouchedIsBehindTheLastByteThatDiffers) {
+TEST(Memory, TouchedIsAfterTheLastByteThatDiffers) {
   for (int64_t begin = 8; begin < 16; ++begin)
     for (int64_t size = 0; size <= longest; ++size) {
       Room room;

@@ -87,7 +87,7 @@ TEST(FillWaits, OtherCollectivesStay) {
             (Order{x, other, dx, sum, dw, reader, 6}));
 }
 
-TEST(FillWaits, WhatStandsBehindTheReaderComesEarlier) {
+TEST(FillWaits, WhatFollowsTheReaderComesEarlier) {
   Program program;
   size_t x = program.compute(1, {});
   size_t sum = program.collective({x});

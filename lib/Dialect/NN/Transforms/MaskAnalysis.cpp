@@ -152,15 +152,15 @@ bool addSegments(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
   Type element = tensorTypeOf(left.source).getElementType();
   if (!element.isInteger(32) && !element.isInteger(64))
     return false;
-  auto liesAlong = [&](const Narrow &ids, int64_t dim) {
+  auto runsAlong = [&](const Narrow &ids, int64_t dim) {
     return llvm::is_contained(ids.dims, dim) &&
            llvm::all_of(ids.dims, [&](int64_t other) {
              return other == dim || other == scores.batch;
            });
   };
-  if (liesAlong(right, scores.query))
+  if (runsAlong(right, scores.query))
     std::swap(left, right);
-  if (!liesAlong(left, scores.query) || !liesAlong(right, scores.key))
+  if (!runsAlong(left, scores.query) || !runsAlong(right, scores.key))
     return false;
   parts.segments = {left, right};
   return true;

@@ -149,7 +149,7 @@ func.func @negative_no_weights(%router: tensor<5x4xf32> {nn.name = "router", nn.
 // -----
 
 // Zeros with which a sum begins stand for no expert.
-func.func @missing_behind_zeros(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
+func.func @missing_after_zeros(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
                                 %x: tensor<3x5xf32>, %r: tensor<3x7xf32>, %scores: tensor<3x3xf32>) -> tensor<3x7xf32> {
   %zero = arith.constant dense<0> : tensor<3xi64>
   %two = arith.constant dense<2> : tensor<3xi64>
