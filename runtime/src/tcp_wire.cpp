@@ -35,7 +35,7 @@ constexpr int32_t goneNotice = -1;
 // More that nobody has asked for than this is left in the network.
 constexpr int64_t mostUnread = int64_t(256) << 20;
 // So long processes that end wait for each other.
-constexpr std::chrono::seconds farewell{10};
+constexpr std::chrono::seconds closeTimeout{10};
 
 struct Outgoing {
   Header header;
@@ -120,7 +120,7 @@ public:
       line->out.push_back(std::move(message));
     else // a process that has gone: whoever waits for it finds out
       ticket.isDone = true;
-    stir();
+    progress();
   }
 
   void receive(Request &request, int channel, int from, int tag, void *data,
@@ -141,7 +141,7 @@ public:
       take(ticket, *found);
       unread.erase(found);
     }
-    stir();
+    progress();
   }
 
   bool test(Request &request, int64_t *bytes) override {
@@ -152,7 +152,7 @@ public:
     Ticket &ticket = found->second;
     if (!ticket.isDone) {
       if (ticket.isReceive)
-        starve();
+        waitForMore();
       return false;
     }
     std::string error = std::move(ticket.error);
@@ -189,7 +189,7 @@ public:
     std::lock_guard lock(mutex);
     auto found = find(channel, from, tag);
     if (found == unread.end()) {
-      starve();
+      waitForMore();
       return false;
     }
     bytes = found->header.bytes;
@@ -198,7 +198,7 @@ public:
 
   // The others send what they have and go; the host goes last.
   void close() override {
-    Clock::time_point deadline = Clock::now() + farewell;
+    Clock::time_point deadline = Clock::now() + closeTimeout;
     auto areAll = [&](auto holds) {
       std::lock_guard lock(mutex);
       return std::all_of(lines.begin(), lines.end(), holds);
@@ -252,14 +252,14 @@ private:
   }
 
   // Somebody waits for what may still be in the network.
-  void starve() {
+  void waitForMore() {
     if (unreadBytes <= mostUnread || isHungry)
       return;
     isHungry = true;
-    stir();
+    progress();
   }
 
-  void stir() {
+  void progress() {
     uint64_t one = 1;
     (void)!::write(wake.file, &one, sizeof(one));
   }
@@ -270,7 +270,7 @@ private:
     {
       std::lock_guard lock(mutex);
       isEnding = true;
-      stir();
+      progress();
     }
     thread.join();
     lines.clear();
@@ -387,7 +387,7 @@ private:
       further.owned = std::move(message.data);
       further.data = further.owned.get();
       line->out.push_back(std::move(further));
-      stir();
+      progress();
       return;
     }
     if (header.channel == goneNotice) {
@@ -428,7 +428,7 @@ private:
       notice.header = {host, other.peer, goneNotice, line.peer, 0};
       other.out.push_back(std::move(notice));
     }
-    stir();
+    progress();
   }
 
   const int ownRank, worldSize;
