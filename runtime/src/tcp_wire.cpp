@@ -120,7 +120,7 @@ public:
       line->out.push_back(std::move(message));
     else // a process that has gone: whoever waits for it finds out
       ticket.isDone = true;
-    progress();
+    wakeThread();
   }
 
   void receive(Request &request, int channel, int from, int tag, void *data,
@@ -141,7 +141,7 @@ public:
       take(ticket, *found);
       unread.erase(found);
     }
-    progress();
+    wakeThread();
   }
 
   bool test(Request &request, int64_t *bytes) override {
@@ -152,7 +152,7 @@ public:
     Ticket &ticket = found->second;
     if (!ticket.isDone) {
       if (ticket.isReceive)
-        waitForMore();
+        askForMore();
       return false;
     }
     std::string error = std::move(ticket.error);
@@ -189,7 +189,7 @@ public:
     std::lock_guard lock(mutex);
     auto found = find(channel, from, tag);
     if (found == unread.end()) {
-      waitForMore();
+      askForMore();
       return false;
     }
     bytes = found->header.bytes;
@@ -252,14 +252,14 @@ private:
   }
 
   // Somebody waits for what may still be in the network.
-  void waitForMore() {
+  void askForMore() {
     if (unreadBytes <= mostUnread || isHungry)
       return;
     isHungry = true;
-    progress();
+    wakeThread();
   }
 
-  void progress() {
+  void wakeThread() {
     uint64_t one = 1;
     (void)!::write(wake.file, &one, sizeof(one));
   }
@@ -270,7 +270,7 @@ private:
     {
       std::lock_guard lock(mutex);
       isEnding = true;
-      progress();
+      wakeThread();
     }
     thread.join();
     lines.clear();
@@ -387,7 +387,7 @@ private:
       further.owned = std::move(message.data);
       further.data = further.owned.get();
       line->out.push_back(std::move(further));
-      progress();
+      wakeThread();
       return;
     }
     if (header.channel == goneNotice) {
@@ -428,7 +428,7 @@ private:
       notice.header = {host, other.peer, goneNotice, line.peer, 0};
       other.out.push_back(std::move(notice));
     }
-    progress();
+    wakeThread();
   }
 
   const int ownRank, worldSize;
