@@ -21,6 +21,8 @@ using namespace cleave::kernels;
 static constexpr int kMostGenerated = 24;
 /// A lowered operation's chain of at least this length starts as one unit.
 static constexpr size_t kLongChain = 8;
+/// Seconds of a kernel that has no plan: it is merged with whatever makes one.
+static constexpr double kCannotBePlanned = 1e30;
 
 static bool isRankSource(Operation *op) {
   return isa<dist::AxisIndexOp, dist::TileOffsetOp>(op);
@@ -315,7 +317,7 @@ void Grouping::connect() {
       continue;
     unit.outputs = outputsOf(unit.ops, number, number);
     auto planned = plan(unit, unit.outputs);
-    unit.cost = planned ? planned->cost : 1e30;
+    unit.cost = planned ? planned->cost : kCannotBePlanned;
     unit.parallel = planned && planned->isParallel();
     unit.kind = kindOf(unit);
   }

@@ -17,9 +17,6 @@
 
 namespace cleave::importer {
 
-inline llvm::Error reason(const llvm::Twine &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
 std::string spell(llvm::ArrayRef<int64_t> shape);
 
 struct ChosenRows;

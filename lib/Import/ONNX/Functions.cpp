@@ -17,10 +17,6 @@ constexpr unsigned kMaxDepth = 64;
 constexpr size_t kMaxName = 1000;
 constexpr int kNodeOverload = 8, kFunctionDefaults = 11, kFunctionOverload = 13;
 
-llvm::Error reason(const Twine &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
-
 std::string unknownString(const google::protobuf::Message &message,
                           int number) {
   const auto &fields = message.GetReflection()->GetUnknownFields(message);

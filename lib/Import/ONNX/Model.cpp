@@ -64,10 +64,6 @@ std::string shortList(const std::vector<std::string> &lines) {
   return text;
 }
 
-static llvm::Error reason(const Twine &text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
-}
-
 static StringRef textOf(const MappedFile &file) {
   return {reinterpret_cast<const char *>(file.data()), file.size()};
 }

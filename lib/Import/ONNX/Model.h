@@ -10,6 +10,8 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/Error.h"
 
 #include <map>
 #include <memory>
@@ -56,6 +58,10 @@ struct TensorRef {
 
   int64_t numElements() const;
 };
+
+inline llvm::Error reason(const llvm::Twine &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
+}
 
 struct FlatNode {
   const ::onnx::NodeProto *proto = nullptr;

@@ -7,6 +7,9 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
+/// How many operations are followed from a value to what decides its layout.
+constexpr unsigned kMaxSteps = 8;
+
 /// Whether `need` has the splits of `have` and, beyond these, only splits that
 /// a reduce-scatter of `have` gives.
 static bool isScattered(const Layout &have, const Layout &need) {
@@ -22,7 +25,7 @@ bool OpPlanner::isReducedLater(Value value, const Layout &kept,
                                const Layout &asked) {
   if (!kept.partial || !isScattered(kept, asked))
     return false;
-  constexpr unsigned kMaxSteps = 8;
+
   const int64_t bytes = bytesOf(value.getType());
   for (unsigned step = 0; step < kMaxSteps && value.hasOneUse(); ++step) {
     OpOperand &use = *value.use_begin();
@@ -42,7 +45,6 @@ bool OpPlanner::isReducedLater(Value value, const Layout &kept,
 }
 
 bool OpPlanner::isSummedLater(Operation *op, AxisSet axes) const {
-  constexpr unsigned kMaxSteps = 8;
   auto has = [&](const Layout &layout) {
     return (layout.partial & axes) == axes && layout.kind == ReduceKind::Sum;
   };
@@ -75,7 +77,6 @@ bool OpPlanner::isSummedLater(Operation *op, AxisSet axes) const {
 }
 
 Value OpPlanner::originOf(Value value) const {
-  constexpr unsigned kMaxSteps = 8;
   for (unsigned step = 0; step < kMaxSteps && !hasLayout(value); ++step) {
     Operation *op = value.getDefiningOp();
     if (!op || !value.hasOneUse() || op->getNumOperands() != 1 ||
