@@ -1,6 +1,7 @@
 // The exported models, imported and executed by the reference interpreter, give
 // the logits that PyTorch computed: as imported, and after the import phase.
 
+#include "cleave/Compiler/Compiler.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Import/ONNX/Import.h"
 #include "cleave/Interfaces/Interfaces.h"
@@ -8,7 +9,6 @@
 #include "cleave/io/Npy.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Pass/PassManager.h"
 
 #include <gtest/gtest.h>
 
@@ -35,21 +35,24 @@ protected:
     return std::string(CLEAVE_TEST_MODELS) + "/" + GetParam() + ".onnx";
   }
 
-  OwningOpRef<ModuleOp> import(bool simplify) {
+  /// As the importer leaves it.
+  OwningOpRef<ModuleOp> import() {
     ImportOptions options;
     options.dims = {{"batch", batch}, {"sequence", sequence}};
     options.inputs = {{"attention_mask", InputBinding::Ones}};
     FailureOr<std::vector<Tie>> ties = findTiesByContent(path(), context, {});
     EXPECT_TRUE(succeeded(ties));
     options.ties = *ties;
-    OwningOpRef<ModuleOp> module = importOnnx(path(), options, context);
-    if (module && simplify) {
-      PassManager passes(&context);
-      buildImportPipeline(passes);
-      if (failed(passes.run(*module)))
-        return nullptr;
-    }
-    return module;
+    return importOnnx(path(), options, context);
+  }
+
+  /// After the import phase.
+  OwningOpRef<ModuleOp> load() {
+    Config config;
+    config.dims = {{"batch", batch}, {"sequence", sequence}};
+    compiler::Compiler compiler(context, config, Mesh());
+    FailureOr<OwningOpRef<ModuleOp>> module = compiler.load(path());
+    return succeeded(module) ? std::move(*module) : nullptr;
   }
 
   /// The bytes that nn.data names; the view has their order.
@@ -119,7 +122,7 @@ std::map<std::string, int> countOps(ModuleOp module) {
 }
 
 TEST_P(Models, ComputesWhatPyTorchComputes) {
-  OwningOpRef<ModuleOp> module = import(/*simplify=*/true);
+  OwningOpRef<ModuleOp> module = load();
   ASSERT_TRUE(module);
   // The references are stored in float32.
   EXPECT_LT(error(*module), 1e-6);
@@ -139,7 +142,7 @@ TEST_P(Models, ComputesWhatPyTorchComputes) {
 }
 
 TEST_P(Models, LoweringAloneComputesTheSame) {
-  OwningOpRef<ModuleOp> module = import(/*simplify=*/false);
+  OwningOpRef<ModuleOp> module = import();
   ASSERT_TRUE(module);
   EXPECT_LT(error(*module), 1e-6);
 }
@@ -147,7 +150,7 @@ TEST_P(Models, LoweringAloneComputesTheSame) {
 TEST_P(Models, OneShortSample) {
   batch = 1;
   sequence = 29;
-  OwningOpRef<ModuleOp> module = import(/*simplify=*/true);
+  OwningOpRef<ModuleOp> module = load();
   ASSERT_TRUE(module);
   EXPECT_LT(error(*module), 1e-6);
   EXPECT_EQ(countOps(*module)["nn.attention"], 5);
