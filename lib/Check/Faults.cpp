@@ -114,9 +114,12 @@ std::string check::describe(Operation *op) {
   out << op->getName();
   if (auto func = op->getParentOfType<func::FuncOp>())
     out << " in @" << func.getName();
-  if (isa<NameLoc>(op->getLoc()))
-    out << ", " << describeLocation(op->getLoc());
-  else if (auto file = dyn_cast<FileLineColLoc>(op->getLoc()))
+  if (auto name = dyn_cast<NameLoc>(op->getLoc())) {
+    std::string place = describeLocation(name);
+    // Where no module is known it is the node's name.
+    bool isNode = StringRef(place).starts_with(name.getName().getValue());
+    out << ", " << (isNode ? "node " : "") << place;
+  } else if (auto file = dyn_cast<FileLineColLoc>(op->getLoc()))
     if (file.getLine())
       out << " at " << file.getFilename().getValue() << ":" << file.getLine();
   return text;

@@ -32,7 +32,9 @@ std::vector<std::string> cleave::idleKeys(const LoadedConfig &loaded,
          "\"" +
          pipeline.schedule + "\", not \"custom\"");
   const ExpertParallelConfig &expert = config.parallel.expert;
-  if (isSet("parallel.expert.capacity_scope", expert.capacity == 0))
+  if (isSet("parallel.expert.capacity_scope",
+            expert.capacity == 0 &&
+                expert.capacityScope != ExpertParallelConfig().capacityScope))
     warn("parallel.expert.capacity_scope does nothing: "
          "parallel.expert.capacity is 0, so that experts take all slots");
   if (isSet("train.warmup_steps",

@@ -217,71 +217,73 @@ void cleave::writeExplanation(const Explanation &x, llvm::raw_ostream &out) {
     out << "remark: " << remark << "\n";
 }
 
-void cleave::writeExplanationJson(const Explanation &x,
-                                  llvm::raw_ostream &out) {
-  using llvm::json::Array;
-  using llvm::json::Object;
-  Array mesh, perRank, kernels, remarks;
-  for (const auto &[name, extent] : x.mesh)
-    mesh.push_back(Array{name, extent});
-  auto entriesOf = [](const Footprint &memory) {
-    Array entries;
-    for (const Footprint::Entry &entry : memory.atPeak)
-      entries.push_back(Object{{"tensor", entry.tensor},
-                               {"kind", entry.kind},
-                               {"bytes", entry.bytes},
-                               {"source", entry.source}});
-    return entries;
-  };
-  for (const RankCost &rank : x.perRank) {
-    const Footprint &memory = x.memory[rank.rankClass];
-    Array collectives;
-    for (const CollectiveCost &cost : rank.collectives) {
-      Array axes;
-      for (const std::string &axis : cost.axes)
-        axes.push_back(axis);
-      collectives.push_back(Object{{"kind", cost.kind},
-                                   {"axes", std::move(axes)},
-                                   {"link", cost.link},
-                                   {"group_size", cost.groupSize},
-                                   {"purpose", cost.purpose},
-                                   {"source", cost.source},
-                                   {"dtype", cost.dtype},
-                                   {"count", cost.count},
-                                   {"payload_bytes", cost.payloadBytes},
-                                   {"sent_bytes", cost.sentBytes},
-                                   {"received_bytes", cost.receivedBytes},
-                                   {"padding_bytes", cost.paddingBytes},
-                                   {"exposed_ms", cost.exposedMs}});
-    }
-    Object entry{{"rank", rank.members.front()},
-                 {"members", Array(rank.members)},
-                 {"memory", Object{{"parameters", memory.parameters},
-                                   {"gradients", memory.gradients},
-                                   {"optimizer", memory.optimizer},
-                                   {"activations", memory.activations},
-                                   {"workspace", memory.workspace},
-                                   {"other", memory.other},
-                                   {"peak", memory.peak}}},
-                 {"flops", rank.flops},
-                 {"attention_flops", rank.attentionFlops},
-                 {"collectives", std::move(collectives)}};
-    if (x.pipeline) {
-      entry["stages"] = Array(x.pipeline->stagesOfRank[rank.rankClass]);
-      entry["at_peak"] = entriesOf(memory);
-      if (!x.overlap.empty())
-        entry["overlap"] = keysOf(x.overlap[rank.rankClass], true);
-    }
-    perRank.push_back(std::move(entry));
+using llvm::json::Array;
+using llvm::json::Object;
+
+static Array atPeakOf(const Footprint &memory) {
+  Array entries;
+  for (const Footprint::Entry &entry : memory.atPeak)
+    entries.push_back(Object{{"tensor", entry.tensor},
+                             {"kind", entry.kind},
+                             {"bytes", entry.bytes},
+                             {"source", entry.source}});
+  return entries;
+}
+
+static Object keysOf(const CollectiveCost &cost) {
+  return Object{{"kind", cost.kind},
+                {"axes", Array(cost.axes)},
+                {"link", cost.link},
+                {"group_size", cost.groupSize},
+                {"purpose", cost.purpose},
+                {"source", cost.source},
+                {"dtype", cost.dtype},
+                {"count", cost.count},
+                {"payload_bytes", cost.payloadBytes},
+                {"sent_bytes", cost.sentBytes},
+                {"received_bytes", cost.receivedBytes},
+                {"padding_bytes", cost.paddingBytes},
+                {"exposed_ms", cost.exposedMs}};
+}
+
+static Object keysOf(const Explanation &x, const RankCost &rank) {
+  const Footprint &memory = x.memory[rank.rankClass];
+  Array collectives;
+  for (const CollectiveCost &cost : rank.collectives)
+    collectives.push_back(keysOf(cost));
+  Object entry{{"rank", rank.members.front()},
+               {"members", Array(rank.members)},
+               {"memory", Object{{"parameters", memory.parameters},
+                                 {"gradients", memory.gradients},
+                                 {"optimizer", memory.optimizer},
+                                 {"activations", memory.activations},
+                                 {"workspace", memory.workspace},
+                                 {"other", memory.other},
+                                 {"peak", memory.peak}}},
+               {"flops", rank.flops},
+               {"attention_flops", rank.attentionFlops},
+               {"collectives", std::move(collectives)}};
+  if (x.pipeline) {
+    entry["stages"] = Array(x.pipeline->stagesOfRank[rank.rankClass]);
+    entry["at_peak"] = atPeakOf(memory);
+    if (!x.overlap.empty())
+      entry["overlap"] = keysOf(x.overlap[rank.rankClass], true);
   }
+  return entry;
+}
+
+static Array kernelsOf(const Explanation &x) {
+  Array kernels;
   for (const auto &[name, count] : x.kernels)
     kernels.push_back(
         Object{{"name", name}, {"calls", count}, {"library", false}});
   for (const auto &[name, count] : x.libraryCalls)
     kernels.push_back(
         Object{{"name", name}, {"calls", count}, {"library", true}});
-  for (const std::string &remark : x.remarks)
-    remarks.push_back(remark);
+  return kernels;
+}
+
+static Object pipelineOf(const Explanation &x) {
   PipelineCost one; // no pipeline
   const PipelineCost &stages = x.pipeline ? *x.pipeline : one;
   Object pipeline{{"stages", stages.stages},
@@ -294,6 +296,10 @@ void cleave::writeExplanationJson(const Explanation &x,
     pipeline["bubble_by_flops"] = stages.bubbleByFlops;
     pipeline["norm_fraction"] = stages.normFraction;
   }
+  return pipeline;
+}
+
+static Array expertsOf(const Explanation &x) {
   Array experts;
   for (const ExpertLoad &load : x.experts)
     experts.push_back(Object{{"router", load.router},
@@ -310,15 +316,25 @@ void cleave::writeExplanationJson(const Explanation &x,
                              {"capacity", load.capacity},
                              {"capacity_of", load.capacityOf},
                              {"most_dropped", load.mostDropped()}});
+  return experts;
+}
+
+void cleave::writeExplanationJson(const Explanation &x,
+                                  llvm::raw_ostream &out) {
+  Array mesh, perRank;
+  for (const auto &[name, extent] : x.mesh)
+    mesh.push_back(Array{name, extent});
+  for (const RankCost &rank : x.perRank)
+    perRank.push_back(keysOf(x, rank));
   Object top{{"ranks", x.ranks},
              {"mesh", std::move(mesh)},
              {"per_rank", std::move(perRank)},
-             {"at_peak", entriesOf(x.memory[x.perRank.front().rankClass])},
-             {"kernels", std::move(kernels)},
-             {"pipeline", std::move(pipeline)},
-             {"remarks", std::move(remarks)}};
+             {"at_peak", atPeakOf(x.memory[x.perRank.front().rankClass])},
+             {"kernels", kernelsOf(x)},
+             {"pipeline", pipelineOf(x)},
+             {"remarks", Array(x.remarks)}};
   if (!x.experts.empty())
-    top["experts"] = std::move(experts);
+    top["experts"] = expertsOf(x);
   if (!x.overlap.empty() && !x.pipeline)
     top["overlap"] = keysOf(x.overlap.front(), false);
   if (x.batch)

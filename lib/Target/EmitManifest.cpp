@@ -96,143 +96,221 @@ static void noteCount(Manifest &manifest, nn::RouterAttr router,
       buffer.buffer;
 }
 
+namespace {
+
+/// Fills a manifest from a module and its table of buffers.
+class ManifestWriter {
+public:
+  ManifestWriter(ModuleOp module, const ManifestInfo &info,
+                 const BoundaryTable &table,
+                 const std::optional<PipelineSchedule> &schedule)
+      : module(module), info(info), table(table), schedule(schedule) {}
+
+  FailureOr<Manifest> run() {
+    manifest.pipelined = schedule.has_value();
+    manifest.model = info.model;
+    manifest.weightsFolder = info.weightsFolder;
+    manifest.configJson = info.configJson;
+    manifest.microbatches = info.microbatches;
+    manifest.accumulates = info.microbatches > 1;
+    addMesh();
+    addActions();
+    for (auto [index, buffer] : llvm::enumerate(table.buffers))
+      if (failed(addBuffer(index, buffer)))
+        return failure();
+    manifest.unread = info.unread;
+    addCounts();
+    shareSources();
+    // A model whose inputs hold no samples makes one sample a call.
+    manifest.batch = info.batch
+                         ? info.batch
+                         : std::max<int64_t>(1, samples) * info.microbatches;
+    manifest.fingerprint = fingerprintOf(manifest);
+    manifest.graph = info.graph;
+    manifest.bound = info.bound;
+    return std::move(manifest);
+  }
+
+private:
+  void addMesh() {
+    for (auto mesh : module.getOps<dist::MeshOp>())
+      for (dist::MeshAxisAttr axis : mesh.getMesh().getAxes()) {
+        manifest.mesh.push_back({axis.getName().str(), axis.getSize()});
+        manifest.ranks *= axis.getSize();
+      }
+    if (!schedule)
+      return;
+    int64_t ranks = schedule->table.ranks;
+    for (auto &[axis, size] : manifest.mesh)
+      if (axis == schedule->axis) // of which a stage has one rank
+        size = ranks;
+    manifest.ranks *= ranks;
+  }
+
+  /// What the host calls a function; empty where it calls others for it. In a
+  /// pipeline functions are named NAME.STAGE.
+  StringRef actionOf(func::FuncOp func) const {
+    StringRef name = func.getName();
+    if (!schedule)
+      return name;
+    name = name.rsplit('.').first;
+    if (name == "F")
+      return nn::kLossGradFunc;
+    if (name.starts_with(nn::kUpdateFunc))
+      return nn::kUpdateFunc;
+    bool isPart = name == "I" || name == "W" || name == "B" || name == "load";
+    return isPart ? StringRef() : name;
+  }
+
+  void addActions() {
+    for (func::FuncOp func : actionsOf(module)) {
+      StringRef name = actionOf(func);
+      if (name.empty())
+        continue;
+      if (!llvm::is_contained(manifest.actions, name))
+        manifest.actions.push_back(name.str());
+      if (name != nn::kForwardFunc)
+        continue;
+      hasForward = true;
+      for (unsigned i = 0; i < func.getNumArguments(); ++i)
+        ofForward.insert(table.ofArgument(func, i));
+    }
+  }
+
+  LogicalResult addBuffer(int64_t index, const BoundaryBuffer &buffer) {
+    switch (buffer.role) {
+    case nn::Role::Parameter:
+    case nn::Role::Buffer:
+    case nn::Role::Constant:
+      manifest.tensors.push_back(tensorOf(buffer));
+      return success();
+    case nn::Role::State:
+      addState(buffer);
+      return success();
+    case nn::Role::Output:
+      addOutput(buffer);
+      return success();
+    case nn::Role::Metric:
+      manifest.metrics.push_back({"update", buffer.name, buffer.buffer});
+      return success();
+    case nn::Role::Accumulator:
+      if (nn::RouterAttr router = nn::routerOf(buffer.attrs))
+        noteCount(manifest, router, buffer);
+      else
+        manifest.metrics.push_back({"loss_grad", buffer.name, buffer.buffer});
+      return success();
+    case nn::Role::Loss:
+    case nn::Role::Weight:
+      for (const char *action : {"loss_grad", "loss"})
+        if (llvm::is_contained(manifest.actions, action))
+          manifest.metrics.push_back(
+              {action, nn::spell(buffer.role).str(), buffer.buffer});
+      return success();
+    case nn::Role::Count:
+    case nn::Role::Gradient:
+    case nn::Role::Tap:
+      return success();
+    default:
+      return addInput(index, buffer);
+    }
+  }
+
+  void addState(const BoundaryBuffer &buffer) {
+    ManifestState state;
+    state.buffer = buffer.buffer;
+    state.parameter = StringRef(buffer.name).rsplit('.').first.str();
+    state.slot = StringRef(buffer.name).rsplit('.').second.str();
+    if (StringRef(buffer.name).ends_with(nn::kMasterSuffix))
+      state.init = nn::spell(nn::Role::Parameter).str();
+    if (StringRef count = textOf(buffer.attrs, nn::kCountAttr); !count.empty())
+      countOf[state.parameter] = count.str();
+    manifest.state.push_back(state);
+  }
+
+  static int64_t batchDimOf(const BoundaryBuffer &buffer) {
+    return nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
+        .value_or(-1);
+  }
+
+  void addOutput(const BoundaryBuffer &buffer) {
+    manifest.outputs.push_back({buffer.name, buffer.buffer,
+                                dtypeText(buffer.type.getElementType()),
+                                sizesOf(buffer.globalType), batchDimOf(buffer),
+                                bool(buffer.attrs.get(nn::kWholeCallAttr))});
+  }
+
+  LogicalResult addInput(int64_t index, const BoundaryBuffer &buffer) {
+    std::optional<InputRole> role = inputRoleOf(nn::spell(buffer.role));
+    if (!role)
+      return module.emitError("'")
+             << buffer.name << "' has the role " << nn::spell(buffer.role)
+             << " and no slot; expected a slot (pipe.slot), or the role of "
+                "an input";
+    ManifestInput input;
+    input.name = buffer.name;
+    input.buffer = buffer.buffer;
+    input.role = *role;
+    input.dtype = dtypeText(buffer.type.getElementType());
+    input.shape = sizesOf(buffer.globalType);
+    input.batchDim = batchDimOf(buffer);
+    if (buffer.role == nn::Role::Input) {
+      auto source = info.sources.find(buffer.name);
+      input.source =
+          source != info.sources.end() ? source->second : buffer.name;
+    }
+    if (buffer.role == nn::Role::Labels)
+      input.source = info.labelsSource;
+    input.trainingOnly = hasForward && !ofForward.count(index);
+    input.vocabulary = number(buffer.attrs, kVocabularyAttr);
+    input.stepOf = textOf(buffer.attrs, nn::kWholeStepAttr).str();
+    input.lookups = lookupsOf(buffer.attrs);
+    if (input.batchDim >= 0 && input.stepOf.empty())
+      samples = input.shape[input.batchDim];
+    if (buffer.role == nn::Role::Tokens && input.shape.size() > 1)
+      manifest.sequence = input.shape[1];
+    manifest.inputs.push_back(input);
+    return success();
+  }
+
+  /// Counts of steps that parameters have of their own.
+  void addCounts() {
+    for (const auto &[parameter, name] : countOf)
+      if (int64_t count = table.find(name, nn::Role::Count); count >= 0)
+        manifest.state.push_back(
+            {table.buffers[count].buffer, parameter, "step", "zeros"});
+  }
+
+  /// Inputs of the whole step are fed with the data of those of a microbatch.
+  void shareSources() {
+    for (ManifestInput &input : manifest.inputs)
+      for (const ManifestInput &own : manifest.inputs)
+        if (!input.stepOf.empty() && own.name == input.stepOf) {
+          input.role = own.role;
+          input.source = own.source.empty() && own.role != InputRole::Labels
+                             ? own.name
+                             : own.source;
+        }
+  }
+
+  ModuleOp module;
+  const ManifestInfo &info;
+  const BoundaryTable &table;
+  const std::optional<PipelineSchedule> &schedule;
+  Manifest manifest;
+  /// What @forward reads; the loss may read more, such as labels.
+  std::set<int64_t> ofForward;
+  bool hasForward = false;
+  std::map<std::string, std::string> countOf; // by parameter
+  int64_t samples = 0;
+};
+
+} // namespace
+
 FailureOr<Manifest> target::emitManifest(ModuleOp module,
                                          const ManifestInfo &info) {
   FailureOr<BoundaryTable> table = BoundaryTable::visible(module);
   FailureOr<std::optional<PipelineSchedule>> schedule = scheduleOf(module);
   if (failed(table) || failed(schedule))
     return failure();
-  Manifest manifest;
-  manifest.pipelined = schedule->has_value();
-  manifest.model = info.model;
-  manifest.weightsFolder = info.weightsFolder;
-  manifest.configJson = info.configJson;
-  manifest.microbatches = info.microbatches;
-  manifest.accumulates = info.microbatches > 1;
-  for (auto mesh : module.getOps<dist::MeshOp>())
-    for (dist::MeshAxisAttr axis : mesh.getMesh().getAxes()) {
-      manifest.mesh.push_back({axis.getName().str(), axis.getSize()});
-      manifest.ranks *= axis.getSize();
-    }
-  if (*schedule) {
-    int64_t ranks = (*schedule)->table.ranks;
-    for (auto &[axis, size] : manifest.mesh)
-      if (axis == (*schedule)->axis) // of which a stage has one rank
-        size = ranks;
-    manifest.ranks *= ranks;
-  }
-  // What "forward" reads; the loss may read more, e.g. labels.
-  std::set<int64_t> ofForward;
-  bool forward = false;
-  for (func::FuncOp func : actionsOf(module)) {
-    StringRef name = func.getName();
-    if (*schedule) { // NAME.STAGE
-      name = name.rsplit('.').first;
-      if (name == "F" || name.starts_with(nn::kUpdateFunc))
-        name = name == "F" ? nn::kLossGradFunc : nn::kUpdateFunc;
-      else if (name == "I" || name == "W" || name == "B" || name == "load")
-        continue;
-    }
-    if (!llvm::is_contained(manifest.actions, name))
-      manifest.actions.push_back(name.str());
-    if (name != nn::kForwardFunc)
-      continue;
-    forward = true;
-    for (unsigned i = 0; i < func.getNumArguments(); ++i)
-      ofForward.insert(table->ofArgument(func, i));
-  }
-  std::map<std::string, std::string> countOf; // by parameter
-  int64_t samples = 0;
-  for (auto [index, buffer] : llvm::enumerate(table->buffers)) {
-    nn::Role role = buffer.role;
-    std::string dtype = dtypeText(buffer.type.getElementType());
-    if (nn::isOneOf(role, {nn::Role::Parameter, nn::Role::Buffer,
-                           nn::Role::Constant})) {
-      manifest.tensors.push_back(tensorOf(buffer));
-    } else if (role == nn::Role::State) {
-      ManifestState state;
-      state.buffer = buffer.buffer;
-      state.parameter = StringRef(buffer.name).rsplit('.').first.str();
-      state.slot = StringRef(buffer.name).rsplit('.').second.str();
-      if (StringRef(buffer.name).ends_with(nn::kMasterSuffix))
-        state.init = nn::spell(nn::Role::Parameter).str();
-      if (StringRef count = textOf(buffer.attrs, nn::kCountAttr);
-          !count.empty())
-        countOf[state.parameter] = count.str();
-      manifest.state.push_back(state);
-    } else if (role == nn::Role::Count) {
-      continue;
-    } else if (role == nn::Role::Output) {
-      manifest.outputs.push_back(
-          {buffer.name, buffer.buffer, dtype, sizesOf(buffer.globalType),
-           nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
-               .value_or(-1),
-           bool(buffer.attrs.get(nn::kWholeCallAttr))});
-    } else if (role == nn::Role::Metric) {
-      manifest.metrics.push_back({"update", buffer.name, buffer.buffer});
-    } else if (role == nn::Role::Accumulator) {
-      if (nn::RouterAttr router = nn::routerOf(buffer.attrs))
-        noteCount(manifest, router, buffer);
-      else
-        manifest.metrics.push_back({"loss_grad", buffer.name, buffer.buffer});
-    } else if (role == nn::Role::Loss || role == nn::Role::Weight) {
-      for (const char *action : {"loss_grad", "loss"})
-        if (llvm::is_contained(manifest.actions, action))
-          manifest.metrics.push_back(
-              {action, nn::spell(role).str(), buffer.buffer});
-    } else if (role != nn::Role::Gradient && role != nn::Role::Tap) {
-      std::optional<InputRole> ofInput = inputRoleOf(nn::spell(role));
-      if (!ofInput)
-        return module.emitError("'")
-               << buffer.name << "' has the role " << nn::spell(role)
-               << " and no slot; expected a slot (pipe.slot), or the role of "
-                  "an input";
-      ManifestInput input;
-      input.name = buffer.name;
-      input.buffer = buffer.buffer;
-      input.role = *ofInput;
-      input.dtype = dtype;
-      input.shape = sizesOf(buffer.globalType);
-      input.batchDim = nn::batchDimOf(buffer.attrs, buffer.globalType.getRank())
-                           .value_or(-1);
-      if (role == nn::Role::Input) {
-        auto source = info.sources.find(buffer.name);
-        input.source =
-            source != info.sources.end() ? source->second : buffer.name;
-      }
-      if (role == nn::Role::Labels)
-        input.source = info.labelsSource;
-      input.trainingOnly = forward && !ofForward.count(index);
-      input.vocabulary = number(buffer.attrs, kVocabularyAttr);
-      input.stepOf = textOf(buffer.attrs, nn::kWholeStepAttr).str();
-      input.lookups = lookupsOf(buffer.attrs);
-      if (input.batchDim >= 0 && input.stepOf.empty())
-        samples = input.shape[input.batchDim];
-      if (role == nn::Role::Tokens && input.shape.size() > 1)
-        manifest.sequence = input.shape[1];
-      manifest.inputs.push_back(input);
-    }
-  }
-  manifest.unread = info.unread;
-  for (const auto &[parameter, name] : countOf)
-    if (int64_t count = table->find(name, nn::Role::Count); count >= 0)
-      manifest.state.push_back(
-          {table->buffers[count].buffer, parameter, "step", "zeros"});
-  // They are fed with the same data.
-  for (ManifestInput &input : manifest.inputs)
-    for (const ManifestInput &own : manifest.inputs)
-      if (!input.stepOf.empty() && own.name == input.stepOf) {
-        input.role = own.role;
-        input.source = own.source.empty() && own.role != InputRole::Labels
-                           ? own.name
-                           : own.source;
-      }
-  // A model without inputs that hold samples makes one sample a call.
-  manifest.batch = info.batch
-                       ? info.batch
-                       : std::max<int64_t>(1, samples) * info.microbatches;
-  manifest.fingerprint = fingerprintOf(manifest);
-  manifest.graph = info.graph;
-  manifest.bound = info.bound;
-  return manifest;
+  return ManifestWriter(module, info, *table, *schedule).run();
 }

@@ -66,99 +66,124 @@ LogicalResult PipelineEmitter::emit() {
   return success();
 }
 
-LogicalResult PipelineEmitter::layOut() {
+/// The classes of slots of a stage, by number; none of a stage without actions.
+static SmallVector<std::string> slotNames(ModuleOp module, int stage) {
+  SmallVector<std::string> names;
+  auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
+  if (stage < int(stages.size()))
+    for (auto slot : cast<DictionaryAttr>(stages[stage])
+                         .getAs<ArrayAttr>("slots")
+                         .getAsRange<StringAttr>())
+      names.push_back(slot.str());
+  return names;
+}
+
+LogicalResult PipelineEmitter::planSlots() {
   auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
   // A stage without actions (of inference, say) may be missing at the end.
   if (!stages || int64_t(stages.size()) > table.stages)
     return module.emitError("has planned memory for ")
            << (stages ? stages.size() : 0) << " stages, but its schedule has "
            << table.stages;
-  // The classes of slots, in the schedule's words, and how many slots each has.
   std::vector<ValueClass> classes;
-  std::vector<std::pair<int, std::string>> classNames;
-  for (auto [stage, attr] : llvm::enumerate(stages))
-    for (auto slot : cast<DictionaryAttr>(attr)
-                         .getAs<ArrayAttr>("slots")
-                         .getAsRange<StringAttr>())
-      if (std::optional<ValueClass> parsed =
-              valueClassOf(stage, slot.getValue())) {
+  std::vector<std::pair<int, std::string>> names;
+  for (int stage = 0; stage < int(stages.size()); ++stage)
+    for (const std::string &name : slotNames(module, stage))
+      if (std::optional<ValueClass> parsed = valueClassOf(stage, name)) {
         classes.push_back(*parsed);
-        classNames.push_back({int(stage), slot.str()});
+        names.push_back({stage, name});
       }
   auto plans = assignSlots(table, classes);
   if (!plans)
     return module.emitError() << plans.error();
+  for (SlotPlan &plan : *plans) {
+    auto [stage, name] = names[plan.valueClass];
+    slotPlans[{plan.rank, stage, name}] = std::move(plan);
+  }
+  return success();
+}
 
+int32_t PipelineEmitter::addArena(Instance &instance, const Twine &name,
+                                  program::Lifespan span, int64_t bytes) {
+  instance.arenas.push_back(program.arenas.size());
+  program.arenas.push_back({name.str(), span, bytes, instance.rank});
+  return instance.arenas.back();
+}
+
+LogicalResult PipelineEmitter::addSlots(Instance &instance,
+                                        const std::string &name,
+                                        int64_t bytes) {
+  Slots &own = instance.slots[name];
+  own.arena = instance.arenas.size();
+  own.bytes = bytes;
+  if (name == kGatheredSlot) {
+    instance.arenas.push_back(
+        gatheredArena(instance.rank, instance.stage, own.bytes));
+    return success();
+  }
+  if (name == "store") {
+    ArrayRef<int> stored = microbatchesOf(instance);
+    own.count = stored.size();
+    own.slotOf.assign(table.microbatches, -1);
+    for (auto [slot, microbatch] : llvm::enumerate(stored))
+      own.slotOf[microbatch] = slot;
+  }
+  auto plan = slotPlans.find({instance.rank, instance.stage, name});
+  if (plan != slotPlans.end()) {
+    own.count = std::max(plan->second.count, 1);
+    own.slotOf = plan->second.slotOf;
+  }
+  std::string suffix = "." + std::to_string(instance.stage);
+  if (name == "version") {
+    if (failed(assignVersions(instance, own)))
+      return failure();
+    addArena(instance, "versions" + suffix, program::Lifespan::Persistent,
+             own.count * own.bytes);
+    return success();
+  }
+  bool persists = name == "store" || name == kReducedSlot;
+  addArena(instance, "slots" + suffix + "." + name,
+           persists ? program::Lifespan::Persistent : program::Lifespan::Slots,
+           own.count * own.bytes);
+  return success();
+}
+
+LogicalResult PipelineEmitter::layOutStage(int rank, int stage,
+                                           int32_t transient) {
+  auto &instance = instances[{rank, stage}];
+  instance = std::make_unique<Instance>();
+  instance->rank = rank;
+  instance->stage = stage;
+  FailureOr<BoundaryTable> boundary = BoundaryTable::collect(module, stage);
+  if (failed(boundary))
+    return failure();
+  instance->boundary = std::move(*boundary);
+  ArrayRef<int64_t> sizes = arenasOf(stage);
+  addArena(*instance, "state." + Twine(stage), program::Lifespan::Persistent,
+           sizes[rt::kStateArena]);
+  instance->arenas.push_back(transient);
+  for (auto [index, name] : llvm::enumerate(slotNames(module, stage)))
+    if (failed(addSlots(*instance, name, sizes[rt::kSlotArena + index])))
+      return failure();
+  return success();
+}
+
+LogicalResult PipelineEmitter::layOut() {
+  if (failed(planSlots()))
+    return failure();
   CommandEmitter emitter(module, program);
   for (int rank = 0; rank < table.ranks; ++rank) {
-    int64_t transient = 0;
+    // Stages of a rank run one after another, and share what is transient.
+    int64_t most = 0;
     for (int stage : table.stagesOfRank[rank])
-      transient = std::max(transient, arenasOf(stage)[rt::kTransientArena]);
-    int32_t shared = program.arenas.size();
+      most = std::max(most, arenasOf(stage)[rt::kTransientArena]);
+    int32_t transient = program.arenas.size();
     program.arenas.push_back({"transient." + std::to_string(rank),
-                              program::Lifespan::Transient, transient, rank});
-    for (int stage : table.stagesOfRank[rank]) {
-      auto &instance = instances[{rank, stage}];
-      instance = std::make_unique<Instance>();
-      instance->rank = rank;
-      instance->stage = stage;
-      FailureOr<BoundaryTable> boundary = BoundaryTable::collect(module, stage);
-      if (failed(boundary))
+                              program::Lifespan::Transient, most, rank});
+    for (int stage : table.stagesOfRank[rank])
+      if (failed(layOutStage(rank, stage, transient)) ||
+          failed(emitInstance(*instances[{rank, stage}], emitter)))
         return failure();
-      instance->boundary = std::move(*boundary);
-      ArrayRef<int64_t> sizes = arenasOf(stage);
-      auto addArena = [&](const Twine &name, program::Lifespan span,
-                          int64_t bytes) {
-        instance->arenas.push_back(program.arenas.size());
-        program.arenas.push_back({name.str(), span, bytes, rank});
-      };
-      std::string suffix = "." + std::to_string(stage);
-      addArena("state" + suffix, program::Lifespan::Persistent,
-               sizes[rt::kStateArena]);
-      instance->arenas.push_back(shared);
-      ArrayRef<Attribute> slots;
-      if (stage < int(stages.size()))
-        slots = cast<DictionaryAttr>(stages[stage])
-                    .getAs<ArrayAttr>("slots")
-                    .getValue();
-      for (auto [index, attr] : llvm::enumerate(slots)) {
-        std::string name = cast<StringAttr>(attr).str();
-        Slots &own = instance->slots[name];
-        own.arena = instance->arenas.size();
-        own.bytes = sizes[rt::kSlotArena + index];
-        if (name == kGatheredSlot) {
-          instance->arenas.push_back(gatheredArena(rank, stage, own.bytes));
-          continue;
-        }
-        if (name == "store") {
-          ArrayRef<int> stored = microbatchesOf(*instance);
-          own.count = stored.size();
-          own.slotOf.assign(table.microbatches, -1);
-          for (auto [slot, microbatch] : llvm::enumerate(stored))
-            own.slotOf[microbatch] = slot;
-        }
-        for (const SlotPlan &plan : *plans)
-          if (plan.rank == rank &&
-              classNames[plan.valueClass] == std::pair(stage, name)) {
-            own.count = std::max(plan.count, 1);
-            own.slotOf = plan.slotOf;
-          }
-        if (name == "version") {
-          if (failed(assignVersions(*instance, own)))
-            return failure();
-          addArena("versions" + suffix, program::Lifespan::Persistent,
-                   own.count * own.bytes);
-          continue;
-        }
-        addArena("slots" + suffix + "." + name,
-                 name == "store" || name == kReducedSlot
-                     ? program::Lifespan::Persistent
-                     : program::Lifespan::Slots,
-                 own.count * own.bytes);
-      }
-      if (failed(emitInstance(*instance, emitter)))
-        return failure();
-    }
   }
   // What the host reads is the owner's.
   for (bool owners : {true, false})

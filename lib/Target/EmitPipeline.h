@@ -49,6 +49,14 @@ private:
   };
 
   mlir::LogicalResult layOut();
+  /// How many slots each class of values has on each rank.
+  mlir::LogicalResult planSlots();
+  /// The arenas of a stage on a rank; `transient` is that of the rank.
+  mlir::LogicalResult layOutStage(int rank, int stage, int32_t transient);
+  mlir::LogicalResult addSlots(Instance &instance, const std::string &name,
+                               int64_t bytes);
+  int32_t addArena(Instance &instance, const llvm::Twine &name,
+                   program::Lifespan span, int64_t bytes);
   /// Whether each stage is handed all that its actions read
   /// (ProvePipeline.cpp).
   mlir::LogicalResult checkPorts() const;
@@ -57,6 +65,14 @@ private:
   void emitLoads(int rank);
   void emitInitState(int rank);
   mlir::LogicalResult emitStep(int rank);
+  /// Inputs of a microbatch from where those of the whole step are stored.
+  void loadStored(const Instance &own, int microbatch,
+                  const std::string &label);
+  /// `started`: tokens of transfers that are under way.
+  void emitTransfer(const Instance &own, const pipeline::LoweredAction &entry,
+                    const std::string &label,
+                    std::map<pipeline::Action, int32_t> &started);
+  class RankUpdate; // EmitUpdate.cpp
   mlir::LogicalResult emitUpdate(int rank);
   mlir::LogicalResult emitChain(int rank, llvm::StringRef function);
 
@@ -122,6 +138,8 @@ private:
   mlir::ArrayAttr links;
   mlir::DenseI64ArrayAttr within;
   pipeline::LoweredTable table;
+  /// By rank, stage and class of slots.
+  std::map<std::tuple<int, int, std::string>, pipeline::SlotPlan> slotPlans;
   /// By rank and stage.
   std::map<std::pair<int, int>, std::unique_ptr<Instance>> instances;
   std::map<std::pair<int, int>, std::vector<int>> microbatches;

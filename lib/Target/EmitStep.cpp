@@ -28,6 +28,56 @@ void PipelineEmitter::emitInitState(int rank) {
   end();
 }
 
+void PipelineEmitter::loadStored(const Instance &own, int microbatch,
+                                 const std::string &label) {
+  for (const BoundaryBuffer &buffer : own.boundary.buffers) {
+    StringRef name = buffer.name;
+    if (buffer.slot() != "store" || !name.consume_back(".stored"))
+      continue;
+    const BoundaryBuffer *slot =
+        bufferOf(own, (name + ".slot").str(), nn::Role::Residual);
+    if (slot) // or the stage does not read the input
+      copy(address(own, buffer, microbatch), address(own, *slot, microbatch),
+           bytesOfType(buffer.type), label);
+  }
+}
+
+void PipelineEmitter::emitTransfer(const Instance &own,
+                                   const LoweredAction &entry,
+                                   const std::string &label,
+                                   std::map<Action, int32_t> &started) {
+  const Action &action = entry.action;
+  if (entry.phase == Phase::Wait) {
+    auto token = started.find(action);
+    if (token != started.end() && token->second >= 0)
+      push(program::Wait{token->second}, label);
+    return;
+  }
+  bool forward =
+      action.kind == ActionKind::SendF || action.kind == ActionKind::RecvF;
+  bool sends = isSend(action.kind);
+  int other = action.stage + (forward == sends ? 1 : -1);
+  const Instance &peer = at(entry.peer, other);
+  const Instance &from = sends ? own : peer, &to = sends ? peer : own;
+  nn::Role role = forward ? nn::Role::Activation : nn::Role::Cotangent;
+  SmallVector<StringRef> makers =
+      forward ? SmallVector<StringRef>{"F"} : SmallVector<StringRef>{"I", "B"};
+  SmallVector<std::string> names = handedOver(from, to, makers, role);
+  if (entry.peer == own.rank) { // once, at the receiving stage
+    if (!sends)
+      for (const std::string &name : names)
+        copy(address(from, *bufferOf(from, name, role), action.microbatch),
+             address(to, *bufferOf(to, name, role), action.microbatch),
+             bytesOfType(bufferOf(to, name, role)->type), label);
+    return;
+  }
+  int32_t token =
+      transfer(own, from.rank, to.rank, names, role, action.microbatch, label);
+  started[action] = token;
+  if (entry.phase == Phase::Run && token >= 0)
+    push(program::Wait{token}, label);
+}
+
 LogicalResult PipelineEmitter::emitStep(int rank) {
   begin(rank, nn::kLossGradFunc.str());
   due.reset();
@@ -40,18 +90,7 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
       emitDueUpdate(own);
     switch (action.kind) {
     case ActionKind::F:
-      for (const BoundaryBuffer &buffer : own.boundary.buffers) {
-        StringRef name = buffer.name;
-        if (buffer.slot() != "store" || !name.consume_back(".stored"))
-          continue;
-        const BoundaryBuffer *slot =
-            bufferOf(own, (name + ".slot").str(), nn::Role::Residual);
-        if (!slot)
-          continue; // an input that the stage does not read
-        copy(address(own, buffer, action.microbatch),
-             address(own, *slot, action.microbatch), bytesOfType(buffer.type),
-             label);
-      }
+      loadStored(own, action.microbatch, label);
       call(own, "F", action.microbatch, label);
       break;
     case ActionKind::I:
@@ -68,39 +107,9 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
     case ActionKind::SendF:
     case ActionKind::RecvF:
     case ActionKind::SendB:
-    case ActionKind::RecvB: {
-      if (entry.phase == Phase::Wait) {
-        auto token = started.find(action);
-        if (token != started.end() && token->second >= 0)
-          push(program::Wait{token->second}, label);
-        break;
-      }
-      bool forward =
-          action.kind == ActionKind::SendF || action.kind == ActionKind::RecvF;
-      bool sends = isSend(action.kind);
-      int other = action.stage + (forward == sends ? 1 : -1);
-      const Instance &peer = at(entry.peer, other);
-      const Instance &from = sends ? own : peer, &to = sends ? peer : own;
-      nn::Role role = forward ? nn::Role::Activation : nn::Role::Cotangent;
-      SmallVector<StringRef> makers = forward
-                                          ? SmallVector<StringRef>{"F"}
-                                          : SmallVector<StringRef>{"I", "B"};
-      SmallVector<std::string> names = handedOver(from, to, makers, role);
-      if (entry.peer == rank) { // once, at the receiving stage
-        if (!sends)
-          for (const std::string &name : names)
-            copy(address(from, *bufferOf(from, name, role), action.microbatch),
-                 address(to, *bufferOf(to, name, role), action.microbatch),
-                 bytesOfType(bufferOf(to, name, role)->type), label);
-        break;
-      }
-      int32_t token = transfer(own, from.rank, to.rank, names, role,
-                               action.microbatch, label);
-      started[action] = token;
-      if (entry.phase == Phase::Run && token >= 0)
-        push(program::Wait{token}, label);
+    case ActionKind::RecvB:
+      emitTransfer(own, entry, label, started);
       break;
-    }
     case ActionKind::Unshard:
       call(own, kUnshardFunc, 0, label);
       break;

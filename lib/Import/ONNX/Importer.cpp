@@ -238,71 +238,55 @@ DictionaryAttr Importer::attributesOf(const Argument &argument) {
   return attributes.getDictionary(&context);
 }
 
-LogicalResult Importer::finish() {
-  // Results.
-  SmallVector<Value> results;
-  SmallVector<DictionaryAttr> resultAttributes;
-  for (const std::string &name : outputs) {
-    std::string why;
-    const Operand *operand = lookUp(name, why);
-    if (!operand) {
-      if (!why.empty())
-        problems.add("output '" + name + "': " + why);
-      continue;
-    }
-    if (operand->parts) {
-      problems.add("output '" + name +
-                   "' is a sequence of tensors, expected a tensor");
-      continue;
-    }
-    if (operand->chosen) {
-      problems.add("output '" + name +
-                   "': its shape depends on data: it holds the rows that "
-                   "a mask chooses");
-      continue;
-    }
-    Build build(builder, NameLoc::get(builder.getStringAttr(name)),
-                [this](const TensorRef &tensor) { return argumentOf(tensor); });
-    Expected<Value> value = build.value(*operand);
-    if (!value) {
-      problems.add("output '" + name +
-                   "': " + llvm::toString(value.takeError()));
-      continue;
-    }
-    results.push_back(*value);
-    NamedAttrList attributes(nn::portAttrs(&context, name, nn::Role::Output));
-    for (const auto &output : model.graph().output())
-      if (std::optional<int64_t> dim = batchDimOf(output);
-          dim && output.name() == name && hasBatchAt(*value, *dim))
-        attributes.set(nn::kBatchDimAttr, builder.getI64IntegerAttr(*dim));
-    resultAttributes.push_back(attributes.getDictionary(&context));
+Value Importer::resultOf(const std::string &name) {
+  std::string why;
+  const Operand *operand = lookUp(name, why);
+  if (!operand) {
+    if (!why.empty())
+      problems.add("output '" + name + "': " + why);
+    return nullptr;
   }
-  // Bytes that are not there.
+  if (operand->parts) {
+    problems.add("output '" + name +
+                 "' is a sequence of tensors, expected a tensor");
+    return nullptr;
+  }
+  if (operand->chosen) {
+    problems.add("output '" + name +
+                 "': its shape depends on data: it holds the rows that "
+                 "a mask chooses");
+    return nullptr;
+  }
+  Build build(builder, NameLoc::get(builder.getStringAttr(name)),
+              [this](const TensorRef &tensor) { return argumentOf(tensor); });
+  Expected<Value> value = build.value(*operand);
+  if (value)
+    return *value;
+  problems.add("output '" + name + "': " + llvm::toString(value.takeError()));
+  return nullptr;
+}
+
+LogicalResult Importer::checkBytes() {
   std::vector<std::string> incomplete;
   for (const Argument &argument : arguments)
     if (argument.tensor && !argument.tensor->missing.empty())
       incomplete.push_back("tensor '" + argument.tensor->name +
                            "': " + argument.tensor->missing);
-  std::string missing = shortList(incomplete);
-  if (!problems.empty())
-    return error() << problems.text();
-  if (!missing.empty() && options.requireData)
+  if (incomplete.empty())
+    return success();
+  if (options.requireData)
     return error() << "lacks bytes of weights; put its external data, whole, "
                       "beside it:"
-                   << missing;
-  if (!missing.empty())
-    emitWarning(model.location())
-        << "lacks bytes of weights: " << incomplete.front()
-        << (incomplete.size() == 1
-                ? ""
-                : ", and " + std::to_string(incomplete.size() - 1) + " more");
+                   << shortList(incomplete);
+  emitWarning(model.location())
+      << "lacks bytes of weights: " << incomplete.front()
+      << (incomplete.size() == 1
+              ? ""
+              : ", and " + std::to_string(incomplete.size() - 1) + " more");
+  return success();
+}
 
-  warnOfMerged();
-  warnOfWholes();
-  warnOfFolded();
-  warnOfBuffers();
-  warnOfScalars();
-  warnOfRules();
+void Importer::noteConstants() {
   SmallVector<Attribute> names;
   for (const auto &[name, kind] : constants)
     if (kind != ConstantKind::Buffer && values.count(name) &&
@@ -311,7 +295,9 @@ LogicalResult Importer::finish() {
       names.push_back(builder.getStringAttr(name));
   if (!names.empty())
     function->setAttr(nn::kConstantsAttr, builder.getArrayAttr(names));
-  auto end = func::ReturnOp::create(builder, model.location(), results);
+}
+
+SmallVector<DictionaryAttr> Importer::orderArguments() {
   // Parameters, then constants, each by first use, then inputs.
   auto key = [&](const Argument &argument) {
     int kind = !argument.tensor ? 2 : argument.role != nn::Role::Parameter;
@@ -322,19 +308,48 @@ LogicalResult Importer::finish() {
   });
   Block &entry = function.front();
   unsigned count = entry.getNumArguments();
-  SmallVector<Type> argumentTypes, resultTypes;
-  SmallVector<DictionaryAttr> argumentAttributes;
+  SmallVector<DictionaryAttr> attributes;
   for (Argument &argument : arguments) {
     Value moved =
         entry.addArgument(argument.value.getType(), argument.value.getLoc());
     argument.value.replaceAllUsesWith(moved);
-    argumentTypes.push_back(moved.getType());
-    argumentAttributes.push_back(attributesOf(argument));
+    attributes.push_back(attributesOf(argument));
   }
   entry.eraseArguments(0, count);
-  // Not `results`: an argument among them has been replaced.
-  llvm::append_range(resultTypes, end.getOperandTypes());
-  function.setFunctionType(builder.getFunctionType(argumentTypes, resultTypes));
+  return attributes;
+}
+
+LogicalResult Importer::finish() {
+  SmallVector<Value> results;
+  SmallVector<DictionaryAttr> resultAttributes;
+  for (const std::string &name : outputs) {
+    Value value = resultOf(name);
+    if (!value)
+      continue;
+    results.push_back(value);
+    NamedAttrList attributes(nn::portAttrs(&context, name, nn::Role::Output));
+    for (const auto &output : model.graph().output())
+      if (std::optional<int64_t> dim = batchDimOf(output);
+          dim && output.name() == name && hasBatchAt(value, *dim))
+        attributes.set(nn::kBatchDimAttr, builder.getI64IntegerAttr(*dim));
+    resultAttributes.push_back(attributes.getDictionary(&context));
+  }
+  if (!problems.empty())
+    return error() << problems.text();
+  if (mlir::failed(checkBytes()))
+    return failure();
+  warnOfMerged();
+  warnOfWholes();
+  warnOfFolded();
+  warnOfBuffers();
+  warnOfScalars();
+  warnOfRules();
+  noteConstants();
+  auto end = func::ReturnOp::create(builder, model.location(), results);
+  SmallVector<DictionaryAttr> argumentAttributes = orderArguments();
+  // Not the types of `results`: an argument among them has been replaced.
+  function.setFunctionType(builder.getFunctionType(
+      function.front().getArgumentTypes(), end.getOperandTypes()));
   function.setAllArgAttrs(argumentAttributes);
   function.setAllResultAttrs(resultAttributes);
   return verify(*module);

@@ -72,6 +72,14 @@ private:
   bool isLongSequence(const FlatNode &flat,
                       llvm::ArrayRef<Operand> operands) const;
   mlir::LogicalResult finish();
+  /// The value of an output; null where it cannot be one, which is noted.
+  mlir::Value resultOf(const std::string &name);
+  /// An error or a warning where bytes of weights are missing.
+  mlir::LogicalResult checkBytes();
+  /// Names the constants that look like parameters in an attribute.
+  void noteConstants();
+  /// Puts arguments into their final order; their attributes.
+  llvm::SmallVector<mlir::DictionaryAttr> orderArguments();
   std::string graphDigest();
 
   mlir::InFlightDiagnostic error() { return mlir::emitError(model.location()); }

@@ -83,8 +83,8 @@ public:
     }
   }
 
-  /// `source`, `partial sum`: the source tile and partial sum of each rank.
-  /// Each tile of the `partial sums` partial sums is held by `holders` ranks.
+  /// `source`, `term`: the source tile and partial sum of each rank.
+  /// Each tile of the `terms` partial sums is held by `holders` ranks.
   void run(ArrayRef<int64_t> source, ArrayRef<int64_t> term, int64_t terms,
            int64_t holders, ExchangeEstimate &estimate) const {
     SmallVector<int64_t, 64> needed(llvm::product_of(ways) * terms, 0), sent,
@@ -150,24 +150,51 @@ int64_t boxesInPart(int64_t boxes, int64_t ways) {
   return boxes / ways + std::min<int64_t>(boxes % ways, 2);
 }
 
-} // namespace
+/// The amounts of one exchange. By rank unless said otherwise.
+class ExchangeModel {
+public:
+  ExchangeModel(const MeshAxes &mesh, ArrayRef<int64_t> shape,
+                const Layout &from, const Layout &to, AxisSet axes,
+                int64_t rounds)
+      : mesh(mesh), shape(shape), from(from), to(to), rounds(rounds),
+        reduced(from.partial & axes), made(to.partial & axes),
+        splits(from.split() | to.split()),
+        // In two rounds all ranks of the group take part. Dimensions that are
+        // split alike on both sides scale all amounts, unless they are uneven.
+        ranks(mesh, splits | reduced | made | (rounds > 1 ? axes : 0)),
+        n(ranks.count), p(mesh.size(reduced)), own(n, 1), wanted(n, 1),
+        sourceSize(n, 1), peers(n, 1), source(n, 0), target(n, 0) {
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      addDim(dim);
+    alike = n / mesh.size(splits), terms = mesh.size(made);
+    choices = mesh.size(made & ~splits & ~reduced), takers = n / targets;
+    copies = takers / terms;
+    perAlike = 1.0 / alike, perTaker = 1.0 / takers;
+    perTerm = 1.0 / terms, perChoice = 1.0 / choices;
+    ranks.positions(listOf(made), targetTerm);
+    ranks.positions(listOf(reduced), sourceTerm);
+    sources *= p;
+    countHolders();
+  }
 
-ExchangeEstimate cleave::partition::estimateExchange(
-    const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from,
-    const Layout &to, AxisSet axes, int64_t rounds,
-    function_ref<bool(const ExchangeEstimate &)> counts) {
-  AxisSet reduced = from.partial & axes, made = to.partial & axes;
-  AxisSet splits = from.split() | to.split();
-  // In two rounds all ranks of the group take part. Dimensions that are split
-  // alike on both sides scale all amounts, unless they are uneven.
-  AxisSet active = splits | reduced | made | (rounds > 1 ? axes : 0);
-  Ranks ranks(mesh, active);
-  int64_t n = ranks.count, p = mesh.size(reduced);
-  SmallVector<int64_t, 64> own(n, 1), wanted(n, 1), source(n, 0), target(n, 0),
-      sourceSize(n, 1);
-  SmallVector<int64_t, 64> peers(n, 1), a, b;
-  int64_t sources = 1, targets = 1;
-  for (auto [dim, extent] : llvm::enumerate(shape)) {
+  ExchangeEstimate
+  estimate(function_ref<bool(const ExchangeEstimate &)> counts) {
+    kept.assign(sources, 0), size.assign(sources, 0);
+    owned.assign(made && rounds > 1 ? targets * terms : 0, 0);
+    for (int64_t rank = 0; rank < n; ++rank)
+      addFirstRound(rank);
+    result.received /= n;
+    if (rounds == 1)
+      finishOneRound(counts);
+    else
+      addSecondRound();
+    return result;
+  }
+
+private:
+  /// Multiplies what ranks hold, want and overlap along a dimension.
+  void addDim(size_t dim) {
+    int64_t extent = shape[dim];
     int64_t waysA = mesh.size(from.dims[dim]), waysB = mesh.size(to.dims[dim]);
     if (waysA == 1 && waysB == 1) {
       for (int64_t rank = 0; rank < n; ++rank) {
@@ -175,10 +202,11 @@ ExchangeEstimate cleave::partition::estimateExchange(
         wanted[rank] *= extent;
         sourceSize[rank] *= extent;
       }
-      continue;
+      return;
     }
     int64_t tileA = std::max<int64_t>(tileSize(extent, waysA), 1);
     int64_t tileB = std::max<int64_t>(tileSize(extent, waysB), 1);
+    SmallVector<int64_t, 64> a, b;
     ranks.positions(from.dims[dim], a);
     ranks.positions(to.dims[dim], b);
     SmallVector<int64_t, 64> overlapped(waysB, 1);
@@ -202,130 +230,167 @@ ExchangeEstimate cleave::partition::estimateExchange(
     sources *= waysA;
     targets *= waysB;
   }
-  // `alike`: the number of ranks with the same source and target tile.
-  // `partial sums`: the number of partial sums of the target. `choices`: how
-  // many of these the ranks with the same tiles of one source partial sum hold.
-  int64_t alike = n / mesh.size(splits), terms = mesh.size(made);
-  int64_t choices = mesh.size(made & ~splits & ~reduced), takers = n / targets;
-  int64_t copies = takers / terms;
-  // The elements of a target tile that its ranks hold, in all and by partial
-  // sum of the target.
-  SmallVector<int64_t, 64> covered(targets, 0),
-      coveredBy(made ? targets * terms : 0, 0);
-  // The number of ranks that hold some of these elements.
-  SmallVector<int64_t, 64> having(targets, 0), havingBy(coveredBy);
-  SmallVector<int64_t, 64> &term = b;
-  ranks.positions(listOf(made), term);
-  for (int64_t rank = 0; rank < n; ++rank) {
-    covered[target[rank]] += own[rank];
-    having[target[rank]] += own[rank] > 0;
-    if (made) {
-      coveredBy[target[rank] * terms + term[rank]] += own[rank];
-      havingBy[target[rank] * terms + term[rank]] += own[rank] > 0;
+
+  void countHolders() {
+    covered.assign(targets, 0), having.assign(targets, 0);
+    coveredBy.assign(made ? targets * terms : 0, 0);
+    havingBy = coveredBy;
+    for (int64_t rank = 0; rank < n; ++rank) {
+      covered[target[rank]] += own[rank];
+      having[target[rank]] += own[rank] > 0;
+      if (made) {
+        coveredBy[tileOf(rank)] += own[rank];
+        havingBy[tileOf(rank)] += own[rank] > 0;
+      }
     }
   }
-  // The ranks that hold the same tile of the same source partial sum.
-  ranks.positions(listOf(reduced), a);
-  sources *= p;
-  SmallVector<double, 64> kept(sources, 0), size(sources, 0);
-  SmallVector<double, 64> owned(made && rounds > 1 ? targets * terms : 0, 0);
-  ExchangeEstimate estimate;
-  double perAlike = 1.0 / alike, perTaker = 1.0 / takers, perTerm = 1.0 / terms;
-  double perChoice = 1.0 / choices;
-  double perHolder =
-      double(mesh.size(reduced & ~splits)) / alike; // with these tiles and this
-                                                    // target partial sum
-  // The elements of the target tile that none of its ranks holds.
-  auto missing = [&](int64_t rank) {
+
+  /// The rank's target tile, of its partial sum of the target.
+  int64_t tileOf(int64_t rank) const {
+    return target[rank] * terms + (made ? targetTerm[rank] : 0);
+  }
+
+  /// The elements of the target tile that none of its ranks holds.
+  double missing(int64_t rank) const {
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
+  }
+
+  /// What one rank keeps, receives, and receives at most, in the first round.
+  struct Amounts {
+    double keeps, received, most;
   };
-  for (int64_t rank = 0; rank < n; ++rank) {
-    double keeps = own[rank], received, most;
+  Amounts firstRound(int64_t rank) {
     if (rounds > 1) {
-      keeps = own[rank] * perAlike;
+      double keeps = own[rank] * perAlike;
       double takes = keeps + missing(rank) * perTaker;
-      received = p * takes - keeps;
-      most = 0; // known once the second round is
       if (made)
-        owned[target[rank] * terms + term[rank]] += takes;
-    } else if (made) {
-      // Elements that ranks with this partial sum of the target hold, and the
-      // share of those that no rank of the target tile holds.
-      double held = coveredBy[target[rank] * terms + term[rank]] * perHolder;
-      double rest =
-          std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
-      keeps = own[rank] * perChoice;
-      received = held + rest * perTerm - keeps;
-      most = std::ceil(received - 1e-9);
-    } else {
-      received = most = p * wanted[rank] - own[rank];
+        owned[tileOf(rank)] += takes;
+      // The most is known once the second round is.
+      return {keeps, p * takes - keeps, 0};
     }
-    estimate.mostReceived = std::max(estimate.mostReceived, most);
-    estimate.received += received;
-    // The number of senders: the boxes of all source partial sums that the rank
-    // takes, without its own box.
+    if (!made) {
+      double received = p * wanted[rank] - own[rank];
+      return {double(own[rank]), received, received};
+    }
+    // Ranks with these tiles and this partial sum of the target.
+    double perHolder = double(mesh.size(reduced & ~splits)) / alike;
+    // Elements that ranks with this partial sum of the target hold, and the
+    // share of those that no rank of the target tile holds.
+    double held = coveredBy[tileOf(rank)] * perHolder;
+    double rest =
+        std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
+    double keeps = own[rank] * perChoice;
+    double received = held + rest * perTerm - keeps;
+    return {keeps, received, std::ceil(received - 1e-9)};
+  }
+
+  /// The number of senders: the boxes of all source partial sums that the rank
+  /// takes, without its own box.
+  int64_t sendersTo(int64_t rank) const {
     int64_t boxes = p * peers[rank], mine = own[rank] > 0;
     if (rounds > 1)
       boxes =
           p * (mine +
                boxesInPart(peers[rank] - having[target[rank]] / alike, takers));
     else if (made)
-      boxes = havingBy[target[rank] * terms + term[rank]] +
+      boxes = havingBy[tileOf(rank)] +
               boxesInPart(boxes - having[target[rank]] / choices, terms);
-    if (received > 1e-9)
-      estimate.peers = std::max(estimate.peers, boxes - mine);
-    int64_t at = source[rank] * p + a[rank];
-    kept[at] += keeps;
+    return boxes - mine;
+  }
+
+  void addFirstRound(int64_t rank) {
+    Amounts amounts = firstRound(rank);
+    result.mostReceived = std::max(result.mostReceived, amounts.most);
+    result.received += amounts.received;
+    if (amounts.received > 1e-9)
+      result.peers = std::max(result.peers, sendersTo(rank));
+    int64_t at = source[rank] * p + sourceTerm[rank];
+    kept[at] += amounts.keeps;
     size[at] = sourceSize[rank];
   }
-  int64_t holders = n / sources, covers = rounds > 1 ? 1 : copies;
-  auto sends = [&](int64_t at) {
+
+  /// What a holder of a source tile and partial sum sends.
+  double sends(int64_t at) const {
+    int64_t holders = n / sources, covers = rounds > 1 ? 1 : copies;
     return (covers * size[at] - kept[at]) / holders;
-  };
-  if (rounds == 1)
+  }
+
+  void finishOneRound(function_ref<bool(const ExchangeEstimate &)> counts) {
+    int64_t holders = n / sources;
     for (int64_t at = 0; at < sources; ++at)
-      estimate.mostSent =
-          std::max(estimate.mostSent, std::ceil(sends(at) - 1e-9));
-  estimate.received /= n;
-  if (rounds == 1) {
-    if (made || holders == 1 || (counts && !counts(estimate)))
-      return estimate;
+      result.mostSent = std::max(result.mostSent, std::ceil(sends(at) - 1e-9));
+    if (made || holders == 1 || (counts && !counts(result)))
+      return;
     if (n * p * *llvm::max_element(peers) <= kMostBoxes)
       Sharing(mesh, ranks, shape, from, to)
-          .run(source, a, p, holders, estimate);
-    else if (estimate.received >
+          .run(source, sourceTerm, p, holders, result);
+    else if (result.received >
              0) // a sender for each box, one more for each boundary of shares
-      estimate.peers = std::min<int64_t>(
-          n - 1, estimate.peers +
-                     std::ceil(estimate.mostReceived / estimate.received));
-    return estimate;
+      result.peers = std::min<int64_t>(
+          n - 1,
+          result.peers + std::ceil(result.mostReceived / result.received));
   }
-  // For each target tile (and partial sum), the number of ranks that assembled
-  // some of it in the first round.
-  SmallVector<int64_t, 64> owners(targets * terms, 0);
-  auto tileOf = [&](int64_t rank) {
-    return target[rank] * terms + (made ? term[rank] : 0);
-  };
-  for (int64_t rank = 0; rank < n; ++rank)
-    owners[tileOf(rank)] += own[rank] > 0 || missing(rank) > 0;
-  for (int64_t rank = 0; rank < n; ++rank) {
-    double keeps = own[rank] * perAlike, takes = missing(rank) * perTaker;
-    double whole = made ? owned[tileOf(rank)] : wanted[rank];
-    estimate.received += (whole - keeps - takes) / n;
-    // Each element that the rank assembled itself saves one copy.
-    double most = (p - 2) * (p > 1 ? std::ceil(keeps) : keeps) +
-                  (p - 1) * std::ceil(takes) + whole;
-    estimate.mostReceived =
-        std::max(estimate.mostReceived, std::ceil(most - 1e-9));
-    double has = keeps + takes; // each assembled element is one less to send of
-                                // the rank's partial sum
-    double sent = sends(source[rank] * p + a[rank]) + has +
-                  std::ceil(has - 1e-9) * (copies - 2);
-    estimate.mostSent = std::max(estimate.mostSent, std::ceil(sent - 1e-9));
-    double copied = std::ceil(whole - has - 1e-9);
-    estimate.copyPeers =
-        std::max(estimate.copyPeers,
-                 std::min<int64_t>(owners[tileOf(rank)] - (has > 0), copied));
+
+  void addSecondRound() {
+    // For each target tile (and partial sum), the number of ranks that
+    // assembled some of it in the first round.
+    SmallVector<int64_t, 64> owners(targets * terms, 0);
+    for (int64_t rank = 0; rank < n; ++rank)
+      owners[tileOf(rank)] += own[rank] > 0 || missing(rank) > 0;
+    for (int64_t rank = 0; rank < n; ++rank) {
+      double keeps = own[rank] * perAlike, takes = missing(rank) * perTaker;
+      double whole = made ? owned[tileOf(rank)] : wanted[rank];
+      result.received += (whole - keeps - takes) / n;
+      // Each element that the rank assembled itself saves one copy.
+      double most = (p - 2) * (p > 1 ? std::ceil(keeps) : keeps) +
+                    (p - 1) * std::ceil(takes) + whole;
+      result.mostReceived =
+          std::max(result.mostReceived, std::ceil(most - 1e-9));
+      // Each assembled element is one less to send of the rank's partial sum.
+      double has = keeps + takes;
+      double sent = sends(source[rank] * p + sourceTerm[rank]) + has +
+                    std::ceil(has - 1e-9) * (copies - 2);
+      result.mostSent = std::max(result.mostSent, std::ceil(sent - 1e-9));
+      double copied = std::ceil(whole - has - 1e-9);
+      result.copyPeers =
+          std::max(result.copyPeers,
+                   std::min<int64_t>(owners[tileOf(rank)] - (has > 0), copied));
+    }
   }
-  return estimate;
+
+  const MeshAxes &mesh;
+  ArrayRef<int64_t> shape;
+  const Layout &from, &to;
+  int64_t rounds;
+  AxisSet reduced, made, splits;
+  Ranks ranks;
+  int64_t n, p; ///< ranks, and partial sums of the source
+  /// Elements of the target tile that the rank holds, of the target tile, and
+  /// of the source tile; and source tiles that overlap the target tile.
+  SmallVector<int64_t, 64> own, wanted, sourceSize, peers;
+  SmallVector<int64_t, 64> source, target; ///< tiles
+  SmallVector<int64_t, 64> sourceTerm, targetTerm;
+  int64_t sources = 1, targets = 1;
+  /// Ranks with the same source and target tile; partial sums of the target;
+  /// how many of these the ranks with the same tiles of one source partial sum
+  /// hold; ranks with the same target tile, and with its partial sum, too.
+  int64_t alike, terms, choices, takers, copies;
+  double perAlike, perTaker, perTerm, perChoice; ///< their reciprocals
+  /// By target tile (and partial sum): the elements that its ranks hold, and
+  /// the number of ranks that hold some.
+  SmallVector<int64_t, 64> covered, coveredBy, having, havingBy;
+  /// By source tile and partial sum: what its ranks keep, and its size.
+  SmallVector<double, 64> kept, size;
+  /// By target tile and partial sum: what the first round assembles.
+  SmallVector<double, 64> owned;
+  ExchangeEstimate result;
+};
+
+} // namespace
+
+ExchangeEstimate cleave::partition::estimateExchange(
+    const MeshAxes &mesh, ArrayRef<int64_t> shape, const Layout &from,
+    const Layout &to, AxisSet axes, int64_t rounds,
+    function_ref<bool(const ExchangeEstimate &)> counts) {
+  return ExchangeModel(mesh, shape, from, to, axes, rounds).estimate(counts);
 }

@@ -117,7 +117,7 @@ private:
   struct Need {
     int32_t receiver = 0, owner = -1; // Copy: who has it after the first round
     int32_t box = 0, count = 0; // Take: so many partial sums of the source,
-    size_t first = 0;           // in `partial sums` from here on
+    size_t first = 0;           // in `terms` from here on
     int64_t begin = 0, end = 0;
     Kind kind = Take;
   };

@@ -299,74 +299,9 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
            << getFrom().size() << " shardings before, " << getTo().size()
            << " after and " << getGlobal().size() << " global types, expected "
            << count << " of each, one for each operand";
-  for (unsigned i = 0; i < count; ++i) {
-    auto whole =
-        dyn_cast<RankedTensorType>(cast<TypeAttr>(getGlobal()[i]).getValue());
-    if (!whole || !whole.hasStaticShape()) // (EX1)
-      return emitOpError("global type ")
-             << getGlobal()[i] << " is no tensor of static shape";
-    for (auto [sharding, type] :
-         {std::pair(cast<ShardingAttr>(getFrom()[i]), getInputs()[i].getType()),
-          std::pair(cast<ShardingAttr>(getTo()[i]),
-                    getResults()[i].getType())}) {
-      if (sharding.getMesh() != getMeshAttr()) // (EX1)
-        return emitOpError("sharding ")
-               << sharding << " is on another mesh than " << getMeshAttr();
-      if (failed(verifySharding([&] { return emitOpError(); }, sharding, whole,
-                                mesh))) // (EX1)
-        return failure();
-      auto tensor = cast<RankedTensorType>(type);
-      if (tensor.getShape() !=
-          ArrayRef(tileShape(mesh, sharding, whole.getShape()))) // (EX2)
-        return emitOpError("type ")
-               << type << " is no tile of " << whole << " under " << sharding
-               << "; expected " << tileType(mesh, sharding, whole);
-    }
-    if (getElementTypeOrSelf(getInputs()[i]) !=
-        getElementTypeOrSelf(getResults()[i]))
-      return emitOpError("type ")
-             << getResults()[i].getType() << " of result " << i // (EX2)
-             << " has another element type than the operand";
-    SmallVector<AxisRefAttr> refs(getAxes().getAxes());
-    auto gather = [&](ShardingAttr sharding) {
-      for (DimShardingAttr dim : sharding.getDims())
-        llvm::append_range(refs, dim.getAxes());
-      llvm::append_range(refs, sharding.getPartial());
-    };
-    auto from = cast<ShardingAttr>(getFrom()[i]),
-         to = cast<ShardingAttr>(getTo()[i]);
-    gather(from);
-    gather(to);
-    MeshAxes axes(getMeshAttr(), mesh, refs);
-    Layout source = axes.layout(from), target = axes.layout(to);
-    AxisSet over = setOf(axes.decompose(getAxes().getAxes()));
-    AxisSet kept = source.partial & ~over, keeps = target.partial & ~over;
-    if (kept != keeps) // (EX3)
-      return emitOpError("has operand ")
-             << i << " partial over " << axes.list(kept ^ keeps) << " only "
-             << (kept & ~keeps ? "before" : "after")
-             << " the exchange, and it is not among its axes";
-    if (kept && source.kind != target.kind) // (EX3)
-      return emitOpError("leaves operand ")
-             << i << " partial over " << axes.list(kept) << ", but as a "
-             << stringifyReduceKind(target.kind) << ", not a "
-             << stringifyReduceKind(source.kind);
-    if (target.partial & over && target.kind != ReduceKind::Sum) // (EX3)
-      return emitOpError("makes candidates of a ")
-             << stringifyReduceKind(target.kind) << " of operand " << i
-             << "; an exchange makes partial sums of a sum only";
-    if (target.partial & over && source.partial & over &&
-        source.kind != ReduceKind::Sum && getRounds() == 1) // (EX3)
-      return emitOpError("makes partial sums of candidates of a ")
-             << stringifyReduceKind(source.kind) << " of operand " << i
-             << " in one round, in which no rank has all of them; expected two "
-                "rounds";
-    if (AxisSet missing = axes.exchangeAxes(whole.getShape(), source, target) &
-                          ~over) // (EX4)
-      return emitOpError("moves elements of operand ")
-             << i << " over " << axes.list(missing)
-             << ", which is not among its axes";
-  }
+  for (unsigned i = 0; i < count; ++i)
+    if (failed(verifyExchanged(*this, i, mesh)))
+      return failure();
   return success();
 }
 

@@ -2,6 +2,8 @@
 
 #include "cleave/Dialect/Dist/IR/Exchange.h"
 
+#include "mlir/IR/TypeUtilities.h"
+
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::dist;
@@ -76,4 +78,95 @@ ExchangeCount cleave::dist::countExchange(MeshAttr mesh,
               count.received[group[receiver]] += elements;
             });
   return count;
+}
+
+/// (EX1, EX2) Operand and result `i` are tiles of the global type.
+static LogicalResult verifyTiles(ExchangeOp op, unsigned i, MeshAttr mesh) {
+  auto whole =
+      dyn_cast<RankedTensorType>(cast<TypeAttr>(op.getGlobal()[i]).getValue());
+  if (!whole || !whole.hasStaticShape())
+    return op.emitOpError("global type ")
+           << op.getGlobal()[i] << " is no tensor of static shape";
+  for (auto [sharding, type] : {std::pair(cast<ShardingAttr>(op.getFrom()[i]),
+                                          op.getInputs()[i].getType()),
+                                std::pair(cast<ShardingAttr>(op.getTo()[i]),
+                                          op.getResults()[i].getType())}) {
+    if (sharding.getMesh() != op.getMeshAttr())
+      return op.emitOpError("sharding ")
+             << sharding << " is on another mesh than " << op.getMeshAttr();
+    if (failed(verifySharding([&] { return op.emitOpError(); }, sharding, whole,
+                              mesh)))
+      return failure();
+    auto tensor = cast<RankedTensorType>(type);
+    if (tensor.getShape() !=
+        ArrayRef(tileShape(mesh, sharding, whole.getShape())))
+      return op.emitOpError("type ")
+             << type << " is no tile of " << whole << " under " << sharding
+             << "; expected " << tileType(mesh, sharding, whole);
+  }
+  if (getElementTypeOrSelf(op.getInputs()[i]) !=
+      getElementTypeOrSelf(op.getResults()[i]))
+    return op.emitOpError("type ")
+           << op.getResults()[i].getType() << " of result " << i
+           << " has another element type than the operand";
+  return success();
+}
+
+/// (EX3) What is partial before and after fits together.
+static LogicalResult verifyPartial(ExchangeOp op, unsigned i,
+                                   const MeshAxes &axes, const Layout &source,
+                                   const Layout &target, AxisSet over) {
+  AxisSet kept = source.partial & ~over, keeps = target.partial & ~over;
+  if (kept != keeps)
+    return op.emitOpError("has operand ")
+           << i << " partial over " << axes.list(kept ^ keeps) << " only "
+           << (kept & ~keeps ? "before" : "after")
+           << " the exchange, and it is not among its axes";
+  if (kept && source.kind != target.kind)
+    return op.emitOpError("leaves operand ")
+           << i << " partial over " << axes.list(kept) << ", but as a "
+           << stringifyReduceKind(target.kind) << ", not a "
+           << stringifyReduceKind(source.kind);
+  if (target.partial & over && target.kind != ReduceKind::Sum)
+    return op.emitOpError("makes candidates of a ")
+           << stringifyReduceKind(target.kind) << " of operand " << i
+           << "; an exchange makes partial sums of a sum only";
+  if (target.partial & over && source.partial & over &&
+      source.kind != ReduceKind::Sum && op.getRounds() == 1)
+    return op.emitOpError("makes partial sums of candidates of a ")
+           << stringifyReduceKind(source.kind) << " of operand " << i
+           << " in one round, in which no rank has all of them; expected two "
+              "rounds";
+  return success();
+}
+
+/// (EX3, EX4) The axes of the exchange suffice for operand `i`.
+static LogicalResult verifyLayouts(ExchangeOp op, unsigned i, MeshAttr mesh) {
+  SmallVector<AxisRefAttr> refs(op.getAxes().getAxes());
+  auto from = cast<ShardingAttr>(op.getFrom()[i]),
+       to = cast<ShardingAttr>(op.getTo()[i]);
+  for (ShardingAttr sharding : {from, to}) {
+    for (DimShardingAttr dim : sharding.getDims())
+      llvm::append_range(refs, dim.getAxes());
+    llvm::append_range(refs, sharding.getPartial());
+  }
+  MeshAxes axes(op.getMeshAttr(), mesh, refs);
+  Layout source = axes.layout(from), target = axes.layout(to);
+  AxisSet over = setOf(axes.decompose(op.getAxes().getAxes()));
+  if (failed(verifyPartial(op, i, axes, source, target, over)))
+    return failure();
+  auto whole =
+      cast<RankedTensorType>(cast<TypeAttr>(op.getGlobal()[i]).getValue());
+  if (AxisSet missing =
+          axes.exchangeAxes(whole.getShape(), source, target) & ~over)
+    return op.emitOpError("moves elements of operand ")
+           << i << " over " << axes.list(missing)
+           << ", which is not among its axes";
+  return success();
+}
+
+LogicalResult cleave::dist::verifyExchanged(ExchangeOp op, unsigned i,
+                                            MeshAttr mesh) {
+  return success(succeeded(verifyTiles(op, i, mesh)) &&
+                 succeeded(verifyLayouts(op, i, mesh)));
 }

@@ -32,6 +32,9 @@ ExchangeCount countExchange(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes,
                             ShardingAttr from, ShardingAttr to,
                             llvm::ArrayRef<int64_t> shape, int64_t rounds);
 
+/// Checks (EX1) to (EX4) of operand `i` of an exchange.
+mlir::LogicalResult verifyExchanged(ExchangeOp op, unsigned i, MeshAttr mesh);
+
 } // namespace cleave::dist
 
 #endif
