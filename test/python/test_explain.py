@@ -8,7 +8,6 @@ import unittest
 
 import support
 import exported_gpt
-import onnxwire
 import training
 
 SMALL = {"hidden": 64, "heads": 4}
