@@ -89,100 +89,117 @@ void Routes::keep(Phase phase, Parcel parcel) {
     parcels[phase].push_back(std::move(parcel));
 }
 
-void Routes::plan(int to, int from) {
-  Parcel out(to, false), in(from, true), outNext(to, false), inNext(from, true);
+// Each member adds up one chunk of all, and sends the sums to the others.
+void Routes::planAllReduce(Messages &m) const {
+  const int to = m.out.member, from = m.in.member;
+  forChunk(call, to, [&](size_t index, int64_t begin, int64_t end) {
+    const Part &part = call.parts[index];
+    m.out.add(dense(part.src + begin * elementSize, end - begin));
+  });
+  forChunk(call, call.self, [&](size_t index, int64_t begin, int64_t end) {
+    const Part &part = call.parts[index];
+    m.in.bytes += (end - begin) * elementSize;
+    m.outNext.add(dense(part.dst + begin * elementSize, end - begin));
+  });
+  forChunk(call, from, [&](size_t index, int64_t begin, int64_t end) {
+    const Part &part = call.parts[index];
+    m.inNext.add(dense(part.dst + begin * elementSize, end - begin));
+  });
+}
+
+// Blocks of a dimension, one for each member.
+void Routes::planBlocks(Messages &m, const Part &part) const {
+  const int to = m.out.member, from = m.in.member;
   switch (call.kind) {
-  case CollectiveKind::AllReduce:
-    forChunk(call, to, [&](size_t index, int64_t begin, int64_t end) {
-      const Part &part = call.parts[index];
-      out.add(dense(part.src + begin * elementSize, end - begin));
-    });
-    forChunk(call, call.self, [&](size_t index, int64_t begin, int64_t end) {
-      const Part &part = call.parts[index];
-      in.bytes += (end - begin) * elementSize;
-      outNext.add(dense(part.dst + begin * elementSize, end - begin));
-    });
-    forChunk(call, from, [&](size_t index, int64_t begin, int64_t end) {
-      const Part &part = call.parts[index];
-      inNext.add(dense(part.dst + begin * elementSize, end - begin));
-    });
-    break;
   case CollectiveKind::AllGather:
-    for (const Part &part : call.parts) {
-      out.add(dense(part.src, part.count));
-      in.add(block(part.dst, from, part.outer, part.inner));
-    }
+    m.out.add(dense(part.src, part.count));
+    m.in.add(block(part.dst, from, part.outer, part.inner));
     break;
   case CollectiveKind::ReduceScatter:
-    for (const Part &part : call.parts) {
-      out.add(block(part.src, to, part.outer, part.inner));
-      in.bytes += part.count * elementSize;
-    }
+    m.out.add(block(part.src, to, part.outer, part.inner));
+    m.in.bytes += part.count * elementSize;
     break;
   case CollectiveKind::AllToAll:
-    for (const Part &part : call.parts) {
-      out.add(block(part.src, to, part.outer, part.inner));
-      in.add(block(part.dst, from, part.dstOuter, part.dstInner));
-    }
+    m.out.add(block(part.src, to, part.outer, part.inner));
+    m.in.add(block(part.dst, from, part.dstOuter, part.dstInner));
     break;
-  case CollectiveKind::AllToAllV:
-    for (const Part &part : call.parts) {
-      int64_t block = part.count * elementSize;
-      out.add(dense(part.src + to * block,
-                    rowsOf(call, call.sent, to) * part.inner));
-      in.add(dense(part.dst + from * block,
+  default: { // AllToAllV
+    int64_t block = part.count * elementSize;
+    m.out.add(
+        dense(part.src + to * block, rowsOf(call, call.sent, to) * part.inner));
+    m.in.add(dense(part.dst + from * block,
                    rowsOf(call, call.received, from) * part.inner));
+  }
+  }
+}
+
+// Whole tiles, to those that take them from this member.
+void Routes::planTiles(Messages &m) const {
+  const int to = m.out.member, from = m.in.member;
+  bool sends = call.self == 0, receives = !sends; // SendRecv
+  if (call.kind == CollectiveKind::Permute) {
+    sends = call.sources[to] == call.self;
+    receives = call.sources[call.self] == from;
+  } else if (call.kind == CollectiveKind::Broadcast) {
+    sends = call.root == call.self;
+    receives = call.root == from;
+  }
+  for (const Part &part : call.parts) {
+    if (sends)
+      m.out.add(dense(part.src, part.count));
+    if (receives)
+      m.in.add(dense(part.dst, part.count));
+  }
+}
+
+void Routes::planExchange(Messages &m) const {
+  const int to = m.out.member, from = m.in.member;
+  for (const Part &part : call.parts)
+    for (const program::ExchangePiece &piece : part.pieces) {
+      bool goes = piece.receiver == to && isSentBy(piece, call.self);
+      bool comes = piece.receiver == call.self && isSentBy(piece, from);
+      if (!goes && !comes)
+        continue;
+      if (!piece.round && comes)
+        m.in.bytes += piece.count() * elementSize;
+      if (piece.round || goes)
+        forRows(part, piece, [&](int64_t src, int64_t dst, int64_t bytes) {
+          if (!piece.round)
+            m.out.add({part.src + src, 1, bytes, bytes});
+          else if (goes)
+            m.outNext.add({part.dst + src, 1, bytes, bytes});
+          else
+            m.inNext.add({part.dst + dst, 1, bytes, bytes});
+        });
     }
+}
+
+void Routes::plan(int to, int from) {
+  Messages m(to, from);
+  switch (call.kind) {
+  case CollectiveKind::AllReduce:
+    planAllReduce(m);
+    break;
+  case CollectiveKind::AllGather:
+  case CollectiveKind::ReduceScatter:
+  case CollectiveKind::AllToAll:
+  case CollectiveKind::AllToAllV:
+    for (const Part &part : call.parts)
+      planBlocks(m, part);
     break;
   case CollectiveKind::Permute:
-    for (const Part &part : call.parts) {
-      if (call.sources[to] == call.self)
-        out.add(dense(part.src, part.count));
-      if (call.sources[call.self] == from)
-        in.add(dense(part.dst, part.count));
-    }
-    break;
   case CollectiveKind::Broadcast:
-    for (const Part &part : call.parts) {
-      if (call.root == call.self)
-        out.add(dense(part.src, part.count));
-      if (call.root == from)
-        in.add(dense(part.dst, part.count));
-    }
-    break;
   case CollectiveKind::SendRecv:
-    for (const Part &part : call.parts) {
-      if (call.self == 0)
-        out.add(dense(part.src, part.count));
-      else
-        in.add(dense(part.dst, part.count));
-    }
+    planTiles(m);
     break;
   case CollectiveKind::Exchange:
-    for (const Part &part : call.parts)
-      for (const program::ExchangePiece &piece : part.pieces) {
-        bool goes = piece.receiver == to && isSentBy(piece, call.self);
-        bool comes = piece.receiver == call.self && isSentBy(piece, from);
-        if (!goes && !comes)
-          continue;
-        if (!piece.round && comes)
-          in.bytes += piece.count() * elementSize;
-        if (piece.round || goes)
-          forRows(part, piece, [&](int64_t src, int64_t dst, int64_t bytes) {
-            if (!piece.round)
-              out.add({part.src + src, 1, bytes, bytes});
-            else if (goes)
-              outNext.add({part.dst + src, 1, bytes, bytes});
-            else
-              inNext.add({part.dst + dst, 1, bytes, bytes});
-          });
-      }
+    planExchange(m);
     break;
   }
-  keep(First, std::move(out));
-  keep(First, std::move(in));
-  keep(Second, std::move(outNext));
-  keep(Second, std::move(inNext));
+  keep(First, std::move(m.out));
+  keep(First, std::move(m.in));
+  keep(Second, std::move(m.outNext));
+  keep(Second, std::move(m.inNext));
 }
 
 //--- What is done with it ----------------------------------------------------

@@ -75,12 +75,24 @@ public:
   std::vector<Parcel> parcels[phases];
 
 private:
+  // With two neighbours, in both phases.
+  struct Messages {
+    Messages(int to, int from)
+        : out(to, false), in(from, true), outNext(to, false),
+          inNext(from, true) {}
+    Parcel out, in, outNext, inNext;
+  };
+
   template <class Body>
   void forRows(const Part &part, const program::ExchangePiece &piece,
                Body body) const;
   Rows dense(char *at, int64_t elements) const;
   Rows block(char *at, int member, int64_t outer, int64_t inner) const;
   void plan(int to, int from);
+  void planAllReduce(Messages &m) const;
+  void planBlocks(Messages &m, const Part &part) const;
+  void planTiles(Messages &m) const;
+  void planExchange(Messages &m) const;
   void keep(Phase phase, Parcel parcel);
   void aim(int64_t offset, const char *own);
   void reduceChunk();

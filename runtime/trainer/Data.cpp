@@ -148,20 +148,9 @@ static void checkWidth(const ArrayView &tokens, const std::string &path,
                      (dtype == "uint8" ? "\"uint16\"?" : "\"uint32\"?"));
 }
 
-std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
-                                     const Settings &settings) {
-  if (!settings.evalPath.empty()) {
-    Settings whole = settings;
-    whole.validation = 0;
-    whole.evalPath.clear();
-    std::unique_ptr<Dataset> training = openDataset(manifest, whole);
-    whole.dataPath = settings.evalPath;
-    return std::make_unique<EvaluatedDataset>(std::move(training),
-                                              openDataset(manifest, whole));
-  }
-  const std::string &path = settings.dataPath;
-  if (path.empty())
-    throw InputError("no data to train on; give --data FILE or data.path");
+/// Shifted labels are tokens.
+static void refuseShiftedValues(const Manifest &manifest,
+                                const Settings &settings) {
   for (const ManifestInput &input : manifest.inputs)
     if (isShifted(input) && isFloat(input.dtype))
       throw InputError("data.labels = \"next\" makes labels of the tokens "
@@ -169,24 +158,114 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
                        settings.loss +
                        "\" compares with values; name their array in "
                        "data.labels");
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
-    std::vector<std::string> names;
-    std::map<std::string, fs::path> files;
-    for (const fs::directory_entry &entry : fs::directory_iterator(path))
-      if (entry.path().extension() == ".npy") {
-        names.push_back(escaped(entry.path().stem().string()));
-        files[names.back()] = entry.path();
-      }
-    if (names.empty())
-      throw InputError(path + ": the folder holds no .npy files");
-    return openNamed(
-        names,
-        [&](const std::string &name) {
-          return readNpy(files.at(name).string());
-        },
-        path, manifest, settings);
+}
+
+/// Named arrays, each a .npy file of a folder.
+static std::unique_ptr<Dataset> openFolder(const std::string &path,
+                                           const Manifest &manifest,
+                                           const Settings &settings) {
+  std::vector<std::string> names;
+  std::map<std::string, fs::path> files;
+  for (const fs::directory_entry &entry : fs::directory_iterator(path))
+    if (entry.path().extension() == ".npy") {
+      names.push_back(escaped(entry.path().stem().string()));
+      files[names.back()] = entry.path();
+    }
+  if (names.empty())
+    throw InputError(path + ": the folder holds no .npy files");
+  return openNamed(
+      names,
+      [&](const std::string &name) { return readNpy(files.at(name).string()); },
+      path, manifest, settings);
+}
+
+/// A text, whose bytes are the tokens.
+static std::unique_ptr<Dataset>
+openText(const std::shared_ptr<MappedFile> &file, const Manifest &manifest,
+         const Settings &settings) {
+  ArrayView tokens;
+  tokens.data = file->data();
+  tokens.dtype = "u8";
+  tokens.shape = {static_cast<int64_t>(file->size())};
+  return makeTokenDataset(file, file.get(), tokens, settings.dataPath, manifest,
+                          settings);
+}
+
+/// Tokens without a header: they are of data.dtype.
+static std::unique_ptr<Dataset> openBin(const std::shared_ptr<MappedFile> &file,
+                                        const Manifest &manifest,
+                                        const Settings &settings) {
+  const std::string &path = settings.dataPath;
+  ArrayView tokens;
+  tokens.data = file->data();
+  tokens.dtype = dtypeOfBin(settings.dataDtype);
+  size_t width = elementSize(tokens.dtype);
+  if (file->size() % width)
+    throw InputError(path + ": " + std::to_string(file->size()) +
+                     " bytes are no whole number of " + settings.dataDtype +
+                     " tokens (data.dtype)");
+  tokens.shape = {static_cast<int64_t>(file->size() / width)};
+  if (width <= 2)
+    checkWidth(tokens, path, settings.dataDtype);
+  try {
+    return makeTokenDataset(file, file.get(), tokens, path, manifest, settings);
+  } catch (const VocabularyError &error) {
+    throw InputError(error.what() +
+                     otherDtype(manifest, *file, settings.dataDtype));
   }
+}
+
+/// Tokens in a row, or samples in rows.
+static std::unique_ptr<Dataset> openNpy(const std::shared_ptr<MappedFile> &file,
+                                        const Manifest &manifest,
+                                        const Settings &settings) {
+  const std::string &path = settings.dataPath;
+  NpyHeader header = parseNpyHeader(file->data(), file->size(), path);
+  if (!isInteger(header.dtype))
+    throw InputError(path + ": has element type " + header.dtype +
+                     ", expected integer tokens");
+  if (header.shape.size() == 2 && !header.fortranOrder) {
+    // Samples in rows, as in a named array.
+    const ManifestInput *input = manifest.inputWithRole(InputRole::Tokens);
+    std::map<std::string, Array> arrays;
+    if (input)
+      arrays[input->source.empty() ? input->name : input->source] =
+          readNpy(path);
+    return openArrays(std::move(arrays), {}, path, manifest, settings);
+  }
+  if (header.shape.size() != 1)
+    throw InputError(path + ": has shape " + shapeToString(header.shape) +
+                     ", expected [tokens] or [samples, sequence]");
+  ArrayView tokens;
+  tokens.dtype = header.dtype;
+  tokens.shape = header.shape;
+  tokens.data = file->data() + header.dataOffset;
+  return makeTokenDataset(file, file.get(), tokens, path, manifest, settings);
+}
+
+/// Training data of one path, and validation data of another.
+static std::unique_ptr<Dataset> openEvaluated(const Manifest &manifest,
+                                              const Settings &settings) {
+  Settings whole = settings;
+  whole.validation = 0;
+  whole.evalPath.clear();
+  std::unique_ptr<Dataset> training = openDataset(manifest, whole);
+  whole.dataPath = settings.evalPath;
+  return std::make_unique<EvaluatedDataset>(std::move(training),
+                                            openDataset(manifest, whole));
+}
+
+std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
+                                     const Settings &settings) {
+  if (!settings.evalPath.empty())
+    return openEvaluated(manifest, settings);
+  const std::string &path = settings.dataPath;
+  if (path.empty())
+    throw InputError("no data to train on; give --data FILE or data.path");
+  refuseShiftedValues(manifest, settings);
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
+    return openFolder(path, manifest, settings);
   std::string extension = fs::path(path).extension().string();
   if (extension == ".npz") {
     NpzReader file(path);
@@ -195,54 +274,15 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
         path, manifest, settings);
   }
   auto file = std::make_shared<MappedFile>(path);
-  ArrayView tokens;
-  tokens.data = file->data();
-  if (extension == ".txt") {
-    tokens.dtype = "u8";
-    tokens.shape = {static_cast<int64_t>(file->size())};
-  } else if (extension == ".bin") {
-    tokens.dtype = dtypeOfBin(settings.dataDtype);
-    size_t width = elementSize(tokens.dtype);
-    if (file->size() % width)
-      throw InputError(path + ": " + std::to_string(file->size()) +
-                       " bytes are no whole number of " + settings.dataDtype +
-                       " tokens (data.dtype)");
-    tokens.shape = {static_cast<int64_t>(file->size() / width)};
-    if (width <= 2)
-      checkWidth(tokens, path, settings.dataDtype);
-    try {
-      return makeTokenDataset(file, file.get(), tokens, path, manifest,
-                              settings);
-    } catch (const VocabularyError &error) {
-      throw InputError(error.what() +
-                       otherDtype(manifest, *file, settings.dataDtype));
-    }
-  } else if (extension == ".npy") {
-    NpyHeader header = parseNpyHeader(file->data(), file->size(), path);
-    if (!isInteger(header.dtype))
-      throw InputError(path + ": has element type " + header.dtype +
-                       ", expected integer tokens");
-    if (header.shape.size() == 2 && !header.fortranOrder) {
-      // Samples in rows, as in a named array.
-      const ManifestInput *input = manifest.inputWithRole(InputRole::Tokens);
-      std::map<std::string, Array> arrays;
-      if (input)
-        arrays[input->source.empty() ? input->name : input->source] =
-            readNpy(path);
-      return openArrays(std::move(arrays), {}, path, manifest, settings);
-    }
-    if (header.shape.size() != 1)
-      throw InputError(path + ": has shape " + shapeToString(header.shape) +
-                       ", expected [tokens] or [samples, sequence]");
-    tokens.dtype = header.dtype;
-    tokens.shape = header.shape;
-    tokens.data += header.dataOffset;
-  } else {
-    throw InputError(path + ": unknown kind of data '" + extension +
-                     "'; expected .txt (bytes), .bin, .npy, .npz or a folder "
-                     "of .npy");
-  }
-  return makeTokenDataset(file, file.get(), tokens, path, manifest, settings);
+  if (extension == ".txt")
+    return openText(file, manifest, settings);
+  if (extension == ".bin")
+    return openBin(file, manifest, settings);
+  if (extension == ".npy")
+    return openNpy(file, manifest, settings);
+  throw InputError(path + ": unknown kind of data '" + extension +
+                   "'; expected .txt (bytes), .bin, .npy, .npz or a folder "
+                   "of .npy");
 }
 
 } // namespace cleave

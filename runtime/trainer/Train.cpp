@@ -1,10 +1,12 @@
 //===- Train.cpp - the training loop --------------------------------------===//
 #include "Loop.h"
+#include "Metric.h"
 #include "NonFinite.h"
 #include "Report.h"
 #include "RunFolder.h"
 #include "StopOnSignal.h"
 #include "TraceFile.h"
+#include "Validation.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
 #include "cleave/trainer/Feeder.h"
@@ -14,6 +16,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <optional>
 
 namespace fs = std::filesystem;
 
@@ -51,11 +54,7 @@ public:
             (buffer.role == "gradient" || buffer.role == "accumulator" ||
              buffer.role == "loss" || buffer.role == "weight"))
           zeroed.push_back(buffer.name);
-    int64_t steps = settings.steps;
-    evalEvery = options.evalEvery >= 0 ? options.evalEvery
-                                       : std::max<int64_t>(1, steps / 10);
-    validates = validationSamples() > 0 && executor.hasAction("loss") &&
-                metric("loss", "loss");
+    validation.emplace(manifest, settings, options, data, executor, feeder);
   }
 
   /// Trains on from `state`, which was read from `resumed` where that is a
@@ -65,12 +64,11 @@ public:
 
 private:
   std::optional<double> metric(const std::string &action,
-                               const std::string &name);
+                               const std::string &name) const {
+    return readMetric(manifest, executor, action, name);
+  }
   StepRecord step(const CheckpointState &state);
   void runAction(const std::string &action);
-  int64_t validationSamples() const;
-  int64_t validatedTogether() const;
-  void validate(StepRecord &record);
   void update(StepRecord &record, const CheckpointState &state);
   [[noreturn]] void stopNonFinite(const CheckpointState &state,
                                   const std::string &what, bool updated);
@@ -92,10 +90,9 @@ private:
   TraceFile *trace; ///< NULL: none
   const std::function<void()> &checkFolder;
   Feeder feeder;
+  std::optional<Validation> validation; ///< once the program can be trained
   std::vector<std::string> zeroed;
   std::vector<std::string> loads; ///< of each microbatch, if pipelined
-  int64_t evalEvery;
-  bool validates;
   std::string out;
   Progress *progress = nullptr; ///< while it runs
   /// Of this run, or the one that it goes on from; empty: none.
@@ -112,30 +109,6 @@ void Trainer::runAction(const std::string &action) {
   executor.run(action);
   if (options.allocations)
     allocations += options.allocations() - before;
-}
-
-/// The scalar that an action left, nothing if the program has none.
-std::optional<double> Trainer::metric(const std::string &action,
-                                      const std::string &name) {
-  const BufferInfo *found = nullptr;
-  for (const ManifestMetric &entry : manifest.metrics)
-    if (entry.action == action && entry.name == name)
-      found = &executor.need(entry.buffer);
-  if (!found && action == "update")
-    for (const BufferInfo &buffer : executor.buffers())
-      if (buffer.role == "metric" &&
-          (buffer.name == "metric." + name || buffer.name == name))
-        found = &buffer;
-  if (!found)
-    for (const BufferInfo &buffer : executor.buffers())
-      if (buffer.role == name)
-        found = &buffer;
-  if (!found)
-    return std::nullopt;
-  if (isFloat(found->dtype))
-    return executor.gather(found->name, "f64").as<double>()[0];
-  Array value = executor.gather(found->name, found->dtype);
-  return static_cast<double>(integerAt(value.dtype, value.bytes.data(), 0));
 }
 
 void Trainer::stopNonFinite(const CheckpointState &state,
@@ -287,58 +260,6 @@ StepRecord Trainer::step(const CheckpointState &state) {
   return record;
 }
 
-/// How many held-out samples can be validated. Labels that are not counted
-/// stand for missing samples; a loss without labels to leave out counts every
-/// row of a microbatch, so that only whole ones are right.
-int64_t Trainer::validationSamples() const {
-  int64_t count = data.samples(Split::validation);
-  if (settings.loss == "cross_entropy")
-    return count;
-  return count - count % validatedTogether();
-}
-
-/// Samples whose loss is one: where it is not made of counts alone, those of a
-/// whole step.
-int64_t Trainer::validatedTogether() const {
-  return manifest.readsWholeSteps() ? manifest.batch
-                                    : manifest.samplesPerMicrobatch();
-}
-
-/// The mean loss over held-out samples, read in order, and how many they are.
-void Trainer::validate(StepRecord &record) {
-  // The same samples every time, so that values can be compared; unless asked
-  // otherwise, few enough to cost some percent of the time.
-  int64_t count = validationSamples();
-  int64_t limit = options.evalSamples;
-  if (limit < 0)
-    limit = std::clamp<int64_t>(
-        manifest.batch * std::max<int64_t>(evalEvery, settings.steps / 10) / 4,
-        4 * manifest.batch, 1024);
-  if (limit > 0)
-    count = std::min(count, limit);
-  const int64_t perMicrobatch = manifest.samplesPerMicrobatch();
-  const int64_t together = validatedTogether();
-  if (settings.loss != "cross_entropy")
-    count = std::max(together, count - count % together);
-  data.checkUnchanged();
-  double loss = 0, weight = 0;
-  for (int64_t begin = 0; begin < count; begin += perMicrobatch) {
-    auto rowsFrom = [&](int64_t from, int64_t size) {
-      std::vector<FeedRow> rows(size);
-      for (int64_t i = 0; i < size && from + i < count; ++i)
-        rows[i] = {from + i, from + i};
-      return rows;
-    };
-    feeder.feed(data, Split::validation, rowsFrom(begin, perMicrobatch),
-                rowsFrom(begin - begin % together, together));
-    executor.run("loss");
-    loss += metric("loss", "loss").value_or(0);
-    weight += metric("loss", "weight").value_or(0);
-  }
-  record.valLoss = loss / weight;
-  record.valSamples = count;
-}
-
 /// The checkpoint to go on from after a failure, for messages.
 std::string Trainer::newest() const {
   std::error_code ignored;
@@ -414,15 +335,8 @@ void Trainer::run(const std::string &folder, CheckpointState &state,
   progress = &shown;
   savedAt = std::chrono::steady_clock::now();
   feeder.setInteger(InputRole::Seed, static_cast<int64_t>(settings.seed));
-  if (int64_t held = data.samples(Split::validation),
-      used = validationSamples();
-      used < held)
-    progress->say(
-        "val_loss is of " + std::to_string(used) + " of the " +
-        std::to_string(held) + " held-out samples: with train.loss = \"" +
-        settings.loss + "\" only whole " +
-        (manifest.readsWholeSteps() ? "batches" : "microbatches") + " of " +
-        std::to_string(validatedTogether()) + " can be validated");
+  if (std::string left = validation->samplesLeftOut(); !left.empty())
+    progress->say(left);
   try {
     runSteps(state, signal, log);
   } catch (const DataError &error) {
@@ -470,9 +384,8 @@ void Trainer::runSteps(CheckpointState &state, const StopOnSignal &signal,
               ? std::optional(Allocations{allocations, afterWarmUp,
                                           options.allocations()})
               : std::nullopt);
-    if (validates && !signal.requested() &&
-        (last || (evalEvery > 0 && state.step % evalEvery == 0)))
-      validate(record);
+    if (!signal.requested() && validation->isDue(state.step, last))
+      validation->run(record);
     logged(log, toJsonLine(record), state);
     progress->step(record);
     note(record, state);

@@ -20,19 +20,37 @@
 
 using namespace cleave;
 
-/// `own`: the command line of the process, with which it executes itself anew.
-static int run(int argc, char **argv, char **own,
-               const UnpackedBundle *carried) {
-  CLI::App app("Runs a program that `cleave compile` wrote.");
-  std::string folder = carried ? carried->folder() : "";
+namespace {
+/// The command line: a folder, a command and its flags.
+class CommandLine {
+public:
+  explicit CommandLine(const UnpackedBundle *carried);
+
+  /// The exit code where that is all, after --help.
+  std::optional<int> parse(int argc, char **argv);
+  bool trains() const { return bool(*trainCommand); }
+
+  std::string folder;
   RunFlags flags;
+  const UnpackedBundle *carried;
+
+private:
+  void refuseLostBundle(int argc, char **argv) const;
+
+  CLI::App app{"Runs a program that `cleave compile` wrote."};
+  CLI::App *trainCommand;
+};
+} // namespace
+
+CommandLine::CommandLine(const UnpackedBundle *carried)
+    : folder(carried ? carried->folder() : ""), carried(carried) {
   if (carried) {
     app.description("Runs the program that it carries.");
   } else {
     app.name("cleave-run");
     app.add_option("DIR", folder, "The folder of the program")->required();
   }
-  CLI::App *trainCommand = app.add_subcommand("train", "Train the model");
+  trainCommand = app.add_subcommand("train", "Train the model");
   addTrainFlags(*trainCommand, flags);
   addExecutorFlags(*trainCommand, flags);
   CLI::App *inferCommand =
@@ -40,7 +58,10 @@ static int run(int argc, char **argv, char **own,
   addInferFlags(*inferCommand, flags);
   addExecutorFlags(*inferCommand, flags);
   app.require_subcommand(1);
-  // The end of an executable is its program.
+}
+
+/// The end of an executable is its program.
+void CommandLine::refuseLostBundle(int argc, char **argv) const {
   std::error_code ignored;
   const std::string self = std::filesystem::path(argv[0]).filename().string();
   if (std::string_view first = argc > 1 ? argv[1] : "";
@@ -51,6 +72,10 @@ static int run(int argc, char **argv, char **own,
                      ": carries no program, or was cut; copy it again, or "
                      "give the folder of a program: cleave-run DIR " +
                      std::string(first));
+}
+
+std::optional<int> CommandLine::parse(int argc, char **argv) {
+  refuseLostBundle(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &asked) { // --help
@@ -66,41 +91,63 @@ static int run(int argc, char **argv, char **own,
   if (std::string mistake = mistakeOf(*app.get_subcommands().front());
       !mistake.empty())
     throw InputError(mistake);
-  // Training goes on without who reads what it says: a shell that has gone, a
-  // `tee` that has ended.
-  if (*trainCommand)
-    std::signal(SIGPIPE, SIG_IGN);
+  return std::nullopt;
+}
 
-  // Of a cache: nobody removes a program that runs. Elsewhere there is no lock.
-  FileLock used;
-  used.lockSoon(folder + "/lock", FileLock::Shared, /*create=*/false);
+static Manifest openProgram(CommandLine &line) {
   Manifest manifest;
   std::string error;
-  if (!readManifest(folder, manifest, error))
+  if (!readManifest(line.folder, manifest, error))
     throw InputError(error);
-  manifest.verifiesWeights = flags.verify;
-  flags.executor.transport = checkRanks(manifest, flags.ranks);
+  manifest.verifiesWeights = line.flags.verify;
+  line.flags.executor.transport = checkRanks(manifest, line.flags.ranks);
+  return manifest;
+}
+
+/// Threads and processes for the ranks of a program. `own`: the command line
+/// of the process, with which it executes itself anew.
+static void prepareProcess(CommandLine &line, const Manifest &manifest,
+                           char **own) {
   // mpirun puts a terminal before every process, whoever reads after it.
-  bool inProcesses = usesProcesses(flags.executor.transport);
+  bool inProcesses = usesProcesses(line.flags.executor.transport);
   if (inProcesses)
-    flags.train.progressBar = false;
-  if (!flags.train.dryRun) {
+    line.flags.train.progressBar = false;
+  if (!line.flags.train.dryRun) {
     std::optional<HeldSignals> held; // it may execute itself anew
-    if (carried)
+    if (line.carried)
       held.emplace();
     cleave_prepare_process(static_cast<int32_t>(inProcesses
                                                     ? launcher()->localSize
                                                     : manifest.ranks),
-                           flags.executor.threadsPerRank, own);
+                           line.flags.executor.threadsPerRank, own);
   }
+}
+
+static int run(int argc, char **argv, char **own,
+               const UnpackedBundle *carried) {
+  CommandLine line(carried);
+  if (std::optional<int> ended = line.parse(argc, argv))
+    return *ended;
+  // Training goes on without who reads what it says: a shell that has gone, a
+  // `tee` that has ended.
+  if (line.trains())
+    std::signal(SIGPIPE, SIG_IGN);
+
+  // Of a cache: nobody removes a program that runs. Elsewhere there is no lock.
+  FileLock used;
+  used.lockSoon(line.folder + "/lock", FileLock::Shared, /*create=*/false);
+  Manifest manifest = openProgram(line);
+  prepareProcess(line, manifest, own);
   unsetenv(kArgumentsVariable); // of this process alone
-  auto start = [&] { return makeSessionExecutor(folder, flags.executor); };
+  auto start = [&] {
+    return makeSessionExecutor(line.folder, line.flags.executor);
+  };
   if (cleave_allocation_count() > 0) // 0: a build that does not count
-    flags.train.allocations = cleave_allocation_count;
-  if (*trainCommand)
-    train(manifest, flags.train, start);
+    line.flags.train.allocations = cleave_allocation_count;
+  if (line.trains())
+    train(manifest, line.flags.train, start);
   else
-    infer(manifest, flags.infer, start);
+    infer(manifest, line.flags.infer, start);
   return 0;
 }
 

@@ -66,11 +66,38 @@ std::vector<Expected> matricesOf(const GroupedGemm &x, const Operands &in) {
 // and for those of warpgroups where the device has them.
 enum class Fit { Anyhow, MatrixUnits, Warpgroups };
 
-void checkGrouped(Case &one, DType type, bool isOuter, Fit fit) {
-  bool onMatrixUnits = fit != Fit::Anyhow;
+// A grouped product of random sizes and operands.
+class GroupedCheck {
+public:
+  GroupedCheck(Case &one, DType type, bool isOuter, Fit fit)
+      : one(one), onMatrixUnits(fit != Fit::Anyhow) {
+    x.dtype = type, x.outer = isOuter;
+    drawSizes(fit);
+    placeOperands();
+    fillRows();
+    if (!isOuter)
+      in.w.randomize(one);
+  }
+
+  void run();
+
+private:
+  void drawSizes(Fit fit);
+  Array placeRows(RowsRef &ref, int64_t width, DType of);
+  void placeOperands();
+  void fillRows();
+
+  Case &one;
+  const bool onMatrixUnits;
   GroupedGemm x;
-  x.dtype = type, x.outer = isOuter;
-  x.wideResult = type == DType::BF16 && one.one(2);
+  bool isTurned = false;    // columns of matrices together
+  int64_t dropped = 0;      // one row of so many chooses nothing
+  bool isOneChosen = false; // by all rows
+  Operands in;
+};
+
+void GroupedCheck::drawSizes(Fit fit) {
+  x.wideResult = x.dtype == DType::BF16 && one.one(2);
   int64_t mostRows = one.isSmall ? 100 : 700, most = one.isSmall ? 40 : 200;
   if (one.one(2))
     x.rows = {one.length(mostRows)};
@@ -81,31 +108,34 @@ void checkGrouped(Case &one, DType type, bool isOuter, Fit fit) {
   if (onMatrixUnits)
     x.k = (x.k + 7) / 8 * 8, x.n = (x.n + 7) / 8 * 8;
   if (fit == Fit::Warpgroups)
-    x.n += 256, x.k += isOuter ? 128 : 0;
-  bool isTurned = onMatrixUnits && one.one(2); // columns of matrices together
-  int64_t dropped = one.one(2) ? one.between(1, 6) : 0;
-  bool isOneChosen = one.one(6);
+    x.n += 256, x.k += x.outer ? 128 : 0;
+  isTurned = onMatrixUnits && one.one(2);
+  dropped = one.one(2) ? one.between(1, 6) : 0;
+  isOneChosen = one.one(6);
   one.say("rows", x.rows), one.say("matrices", x.e);
   one.say("k", x.k), one.say("n", x.n), one.say("wide", x.wideResult);
   one.say("turned", isTurned), one.say("dropped", dropped);
   one.say("one chosen", isOneChosen);
+}
 
+Array GroupedCheck::placeRows(RowsRef &ref, int64_t width, DType of) {
   int64_t count = 0;
-  auto place = [&](RowsRef &ref, int64_t width, DType of) {
-    std::vector<int64_t> dims = x.rows;
-    dims.push_back(width);
-    std::vector<int64_t> strides = onMatrixUnits
-                                       ? denseStrides(dims, count)
-                                       : randomStrides(one, dims, count);
-    ref.column = strides.back();
-    strides.pop_back();
-    ref.strides = strides;
-    return Array(of, count);
-  };
-  Operands in;
-  in.a = place(x.a, x.k, x.dtype);
-  in.c = place(x.c, x.n, isOuter ? x.dtype : x.resultType());
-  in.ids = place(x.ids, 1, DType::I64);
+  std::vector<int64_t> dims = x.rows;
+  dims.push_back(width);
+  std::vector<int64_t> strides = onMatrixUnits
+                                     ? denseStrides(dims, count)
+                                     : randomStrides(one, dims, count);
+  ref.column = strides.back();
+  strides.pop_back();
+  ref.strides = strides;
+  return Array(of, count);
+}
+
+void GroupedCheck::placeOperands() {
+  in.a = placeRows(x.a, x.k, x.dtype);
+  in.c = placeRows(x.c, x.n, x.outer ? x.dtype : x.resultType());
+  in.ids = placeRows(x.ids, 1, DType::I64);
+  int64_t count = 0;
   std::vector<int64_t> w = randomStrides(one, {x.e, x.k, x.n}, count);
   if (onMatrixUnits && !isTurned)
     w = denseStrides({x.e, x.k, x.n}, count);
@@ -114,8 +144,10 @@ void checkGrouped(Case &one, DType type, bool isOuter, Fit fit) {
     std::swap(w[1], w[2]);
   }
   x.w.batchStrides = {w[0]}, x.w.rowStride = w[1], x.w.colStride = w[2];
-  in.w = Array(isOuter ? x.resultType() : x.dtype, count);
+  in.w = Array(x.outer ? x.resultType() : x.dtype, count);
+}
 
+void GroupedCheck::fillRows() {
   // Rows that choose nothing stay NaN.
   int64_t only = one.below(x.e);
   std::normal_distribution<double> normal;
@@ -127,12 +159,12 @@ void checkGrouped(Case &one, DType type, bool isOuter, Fit fit) {
     in.ids.set(dot(index, x.ids.strides), double(id));
     for (int64_t i = 0; !isDropped && i < x.k; ++i)
       in.a.set(dot(index, x.a.strides) + i * x.a.column, normal(one.engine));
-    for (int64_t i = 0; isOuter && !isDropped && i < x.n; ++i)
+    for (int64_t i = 0; x.outer && !isDropped && i < x.n; ++i)
       in.c.set(dot(index, x.c.strides) + i * x.c.column, normal(one.engine));
   });
-  if (!isOuter)
-    in.w.randomize(one);
+}
 
+void GroupedCheck::run() {
   GroupedBuffers at;
   at.a = in.a.upload(one.stream), at.c = in.c.upload(one.stream);
   at.w = in.w.upload(one.stream);
@@ -144,15 +176,15 @@ void checkGrouped(Case &one, DType type, bool isOuter, Fit fit) {
   cuda::DeviceMemory workspace(bytes, "workspace");
   at.workspace = workspace.data();
   one.run(cuda::makeGrouped(one.kernels, x, at));
-  Array &result = isOuter ? in.w : in.c;
+  Array &result = x.outer ? in.w : in.c;
   result.download(one.stream);
-  one.compare(isOuter ? "w" : "c", result,
-              isOuter ? matricesOf(x, in) : rowsOf(x, in),
+  one.compare(x.outer ? "w" : "c", result,
+              x.outer ? matricesOf(x, in) : rowsOf(x, in),
               limitOf(x.resultType()));
 }
 
 template <DType type, bool isOuter, Fit fit> void check(Case &one) {
-  checkGrouped(one, type, isOuter, fit);
+  GroupedCheck(one, type, isOuter, fit).run();
 }
 
 template <DType type, Fit fit>

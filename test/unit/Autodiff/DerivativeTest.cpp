@@ -31,7 +31,7 @@ struct Case {
   double low = -1.5, high = 1.5; // where the arguments are drawn from
 };
 
-std::vector<Case> cases() {
+std::vector<Case> arithmeticCases() {
   return {
       {"addf",
        {"2x3", "2x3"},
@@ -65,6 +65,12 @@ std::vector<Case> cases() {
         %half = arith.constant dense<[[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]]> : tensor<2x3xf64>
         %p = arith.cmpf ogt, %half, %zero : tensor<2x3xf64>
         %y = arith.select %p, %a, %b : tensor<2x3xi1>, tensor<2x3xf64>)"},
+  };
+}
+
+/// Convolution and pooling.
+std::vector<Case> convolutionCases() {
+  return {
       {"conv", {"2x4x7", "6x2x3"}, "2x6x4", R"(
         %y = nn.conv %a, %b strides = [2] dilations = [1] low = [1] high = [1] groups = 2
           : tensor<2x4x7xf64>, tensor<6x2x3xf64> -> tensor<2x6x4xf64>)"},
@@ -77,8 +83,12 @@ std::vector<Case> cases() {
       {"pool_sum", {"1x2x4x5"}, "1x2x3x2", R"(
         %y = nn.pool sum %a window = [2, 3] strides = [1, 2] dilations = [1, 1] low = [0, 0] high = [0, 0]
           : tensor<1x2x4x5xf64> -> tensor<1x2x3x2xf64>)"},
-      {"top_k", {"2x6"}, "2x3", R"(
-        %y, %i = nn.top_k %a k = 3 : tensor<2x6xf64> -> tensor<2x3xf64>, tensor<2x3xi64>)"},
+  };
+}
+
+/// Conversions and what the math dialect has.
+std::vector<Case> mathCases() {
+  return {
       {"extf_truncf", {"2x3"}, "2x3", R"(
         %0 = arith.truncf %a : tensor<2x3xf64> to tensor<2x3xf32>
         %y = arith.extf %0 : tensor<2x3xf32> to tensor<2x3xf64>)"},
@@ -116,6 +126,12 @@ std::vector<Case> cases() {
        "%y = math.roundeven %a : tensor<2x3xf64>",
        0.6,
        1.4},
+  };
+}
+
+/// Activations, and what keeps or recomputes them.
+std::vector<Case> activationCases() {
+  return {
       {"gelu_erf", {"2x3"}, "2x3", "%y = nn.gelu erf %a : tensor<2x3xf64>"},
       {"gelu_tanh", {"2x3"}, "2x3", "%y = nn.gelu tanh %a : tensor<2x3xf64>"},
       {"sigmoid", {"2x3"}, "2x3", "%y = nn.sigmoid %a : tensor<2x3xf64>"},
@@ -124,6 +140,11 @@ std::vector<Case> cases() {
        {"2x3", "2"},
        "2x3",
        "%y = nn.rematerialize %a after %b : tensor<2x3xf64>, tensor<2xf64>"},
+  };
+}
+
+std::vector<Case> shapeCases() {
+  return {
       {"broadcast",
        {"3"},
        "2x3x4",
@@ -162,6 +183,12 @@ std::vector<Case> cases() {
        "3x5",
        "%y = nn.pad %a low = [1, 0] high = [0, 2] value = 3.0 : "
        "tensor<2x3xf64> -> tensor<3x5xf64>"},
+  };
+}
+
+/// Contractions and reductions.
+std::vector<Case> contractionCases() {
+  return {
       {"einsum",
        {"2x3x4", "4x5x2"},
        "3x5x2",
@@ -185,6 +212,14 @@ std::vector<Case> cases() {
        "2x4",
        "%y = nn.reduce min %a dims = [1] : tensor<2x3x4xf64> -> "
        "tensor<2x4xf64>"},
+  };
+}
+
+/// What selects elements by an index.
+std::vector<Case> indexingCases() {
+  return {
+      {"top_k", {"2x6"}, "2x3", R"(
+        %y, %i = nn.top_k %a k = 3 : tensor<2x6xf64> -> tensor<2x3xf64>, tensor<2x3xi64>)"},
       {"gather", {"5x3"}, "2x2x3", R"(
         %i = arith.constant dense<[[0, 4], [4, 7]]> : tensor<2x2xi64>
         %y = nn.gather %a, %i dim = 0 : tensor<5x3xf64>, tensor<2x2xi64> -> tensor<2x2x3xf64>)"},
@@ -194,6 +229,12 @@ std::vector<Case> cases() {
       {"scatter_add", {"2x2x3"}, "5x3", R"(
         %i = arith.constant dense<[[0, 4], [4, -1]]> : tensor<2x2xi64>
         %y = nn.scatter_add %i, %a dim = 0 : tensor<2x2xi64>, tensor<2x2x3xf64> -> tensor<5x3xf64>)"},
+  };
+}
+
+/// Softmax, norms and losses, all along rows.
+std::vector<Case> rowCases() {
+  return {
       {"softmax", {"2x5"}, "2x5", "%y = nn.softmax %a : tensor<2x5xf64>"},
       {"layer_norm", {"2x2x5", "5", "5"}, "2x2x5", R"(
         %y, %m, %r = nn.layer_norm %a, %b, %c epsilon = 1.0e-5
@@ -205,6 +246,12 @@ std::vector<Case> cases() {
         %i = arith.constant dense<[[0, 4], [-100, 2]]> : tensor<2x2xi64>
         %y, %l = nn.cross_entropy %a, %i ignore_index = -100
           : (tensor<2x2x5xf64>, tensor<2x2xi64>) -> (tensor<2x2xf64>, tensor<2x2xf64>))"},
+  };
+}
+
+/// Dropout and rotary embeddings, which depend on the position of an element.
+std::vector<Case> positionCases() {
+  return {
       {"dropout", {"2x3x4"}, "2x3x4", R"(
         %seed = arith.constant dense<7> : tensor<i64>
         %step = arith.constant dense<3> : tensor<i64>
@@ -219,6 +266,11 @@ std::vector<Case> cases() {
         %cos = arith.constant dense<[[0.5, 0.25], [1.0, -0.5], [0.0, 2.0]]> : tensor<3x2xf64>
         %sin = arith.constant dense<[[0.75, 1.0], [0.5, 0.5], [-1.0, 0.125]]> : tensor<3x2xf64>
         %y = nn.rotary %a, %cos, %sin interleaved inverse : tensor<2x3x2x4xf64>, tensor<3x2xf64>)"},
+  };
+}
+
+std::vector<Case> attentionCases() {
+  return {
       {"attention", {"2x3x2x2x4", "2x5x2x4", "2x5x2x3"}, "2x3x2x2x3", R"(
         %y, %lse = nn.attention %a, %b, %c scale = 0.5
           : (tensor<2x3x2x2x4xf64>, tensor<2x5x2x4xf64>, tensor<2x5x2x3xf64>)
@@ -252,6 +304,12 @@ std::vector<Case> cases() {
         %y, %lse = nn.attention %a, %b, %c positions(%qi, %ki) dropout(%keys, %qi, %ki) p = 0.4 scale = 0.5 causal softcap = 2.0
           : (tensor<2x3x2x2x4xf64>, tensor<2x5x2x4xf64>, tensor<2x5x2x3xf64>, tensor<3xi64>, tensor<5xi64>, tensor<2x2x2xi64>, tensor<3xi64>, tensor<5xi64>)
           -> (tensor<2x3x2x2x3xf64>, tensor<2x2x2x3xf64>))"},
+  };
+}
+
+/// Grouped matrix products, of experts.
+std::vector<Case> groupedCases() {
+  return {
       {"grouped_dot", {"2x3x4", "3x4x2"}, "2x3x2", R"(
         %i = arith.constant dense<[[0, 2, -1], [2, 3, 2]]> : tensor<2x3xi64>
         %y = nn.grouped_dot %a, %b, %i
@@ -265,6 +323,17 @@ std::vector<Case> cases() {
         %y = nn.grouped_outer %a, %b, %i
           : tensor<5x4xf64>, tensor<5x2xf64>, tensor<5xi64> -> tensor<3x4x2xf64>)"},
   };
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (auto *family :
+       {arithmeticCases, convolutionCases, mathCases, activationCases,
+        shapeCases, contractionCases, indexingCases, rowCases, positionCases,
+        attentionCases, groupedCases})
+    for (Case &c : family())
+      all.push_back(std::move(c));
+  return all;
 }
 
 std::string typeOf(const char *shape) {

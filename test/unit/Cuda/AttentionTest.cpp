@@ -49,18 +49,39 @@ struct Outputs {
   Array o, lse, dq, dk, dV;
 };
 
-Inputs inputsOf(std::mt19937 &engine, const Case &c, Outputs &out) {
-  Inputs in;
-  Attention &x = in.x;
-  x.dtype = c.type;
-  x.b = c.b, x.qLen = c.qLen, x.kLen = c.kLen, x.n = c.n, x.g = c.g;
-  x.d = c.d, x.dv = c.dv;
-  x.scale = 1 / std::sqrt(double(c.d));
-  x.softcap = c.softcap;
-  x.causal = c.causal, x.window = c.window;
-  x.queryOffset = c.queryOffset, x.keyOffset = c.keyOffset;
-  DType wide = c.type == DType::F64 ? DType::F64 : DType::F32;
-  auto place = [&](AttentionRef &ref, std::array<int64_t, 5> dims, DType type) {
+// Draws layouts and values of a case.
+class InputMaker {
+public:
+  InputMaker(std::mt19937 &engine, const Case &c) : engine(engine), c(c) {}
+
+  Inputs make(Outputs &out) {
+    describe();
+    placeTensors(out);
+    if (c.bias)
+      addBias();
+    if (c.mask)
+      addMask();
+    if (c.positions != Case::Counted)
+      addPositions();
+    if (c.segments)
+      addSegments();
+    if (c.dropout != 0)
+      addDropout();
+    return std::move(in);
+  }
+
+private:
+  void describe() {
+    x.dtype = c.type;
+    x.b = c.b, x.qLen = c.qLen, x.kLen = c.kLen, x.n = c.n, x.g = c.g;
+    x.d = c.d, x.dv = c.dv;
+    x.scale = 1 / std::sqrt(double(c.d));
+    x.softcap = c.softcap;
+    x.causal = c.causal, x.window = c.window;
+    x.queryOffset = c.queryOffset, x.keyOffset = c.keyOffset;
+  }
+
+  Array place(AttentionRef &ref, std::array<int64_t, 5> dims, DType type) {
     int64_t count = 0;
     std::vector<int64_t> strides;
     if (c.isDense) {
@@ -73,48 +94,59 @@ Inputs inputsOf(std::mt19937 &engine, const Case &c, Outputs &out) {
     }
     std::copy(strides.begin(), strides.end(), ref.strides.begin());
     return Array(type, count);
-  };
-  in.q = place(x.q, {c.b, c.qLen, c.n, c.g, c.d}, c.type);
-  in.k = place(x.k, {c.b, c.kLen, c.n, 1, c.d}, c.type);
-  in.v = place(x.v, {c.b, c.kLen, c.n, 1, c.dv}, c.type);
-  in.dO = place(x.dO, {c.b, c.qLen, c.n, c.g, c.dv}, c.type);
-  out.o = place(x.o, {c.b, c.qLen, c.n, c.g, c.dv}, c.type);
-  out.lse = place(x.lse, {c.b, c.qLen, c.n, c.g, 1}, wide);
-  out.dq = place(x.dq, {c.b, c.qLen, c.n, c.g, c.d}, c.type);
-  out.dk = place(x.dk, {c.b, c.kLen, c.n, 1, c.d}, c.type);
-  out.dV = place(x.dV, {c.b, c.kLen, c.n, 1, c.dv}, c.type);
-  x.k.strides[3] = x.v.strides[3] = x.dk.strides[3] = x.dV.strides[3] = 777;
-  in.q.fill(1), in.k.fill(2), in.v.fill(3), in.dO.fill(4);
-  if (c.bias) {
+  }
+
+  void placeTensors(Outputs &out) {
+    in.q = place(x.q, {c.b, c.qLen, c.n, c.g, c.d}, c.type);
+    in.k = place(x.k, {c.b, c.kLen, c.n, 1, c.d}, c.type);
+    in.v = place(x.v, {c.b, c.kLen, c.n, 1, c.dv}, c.type);
+    in.dO = place(x.dO, {c.b, c.qLen, c.n, c.g, c.dv}, c.type);
+    out.o = place(x.o, {c.b, c.qLen, c.n, c.g, c.dv}, c.type);
+    out.lse = place(x.lse, {c.b, c.qLen, c.n, c.g, 1}, wide);
+    out.dq = place(x.dq, {c.b, c.qLen, c.n, c.g, c.d}, c.type);
+    out.dk = place(x.dk, {c.b, c.kLen, c.n, 1, c.d}, c.type);
+    out.dV = place(x.dV, {c.b, c.kLen, c.n, 1, c.dv}, c.type);
+    x.k.strides[3] = x.v.strides[3] = x.dk.strides[3] = x.dV.strides[3] = 777;
+    in.q.fill(1), in.k.fill(2), in.v.fill(3), in.dO.fill(4);
+  }
+
+  void addBias() {
     x.bias.buffer.arena = 0;
     in.bias = place(x.bias, {1, c.qLen, c.n, c.g, c.kLen}, wide);
     x.bias.strides[0] = 0;
     in.bias.fill(5);
   }
-  auto index = [&](IndexRef &ref, int64_t length, bool isShared) {
+
+  void index(IndexRef &ref, int64_t length, bool isShared) {
     ref.buffer.arena = 0;
     ref.strides = {isShared ? 0 : length, 1};
-  };
-  if (c.mask) {
+  }
+
+  // Makes NaN of a key and its value.
+  void spoil(int64_t b, int64_t j) {
+    auto fill = [&](Array &array, const AttentionRef &ref, int64_t n,
+                    int64_t width) {
+      for (int64_t f = 0; f < width; ++f)
+        array.set(b * ref.strides[0] + j * ref.strides[1] + n * ref.strides[2] +
+                      f * ref.strides[4],
+                  NAN);
+    };
+    for (int64_t n = 0; n < c.n; ++n) {
+      fill(in.k, x.k, n, c.d);
+      fill(in.v, x.v, n, c.dv);
+    }
+  }
+
+  void addMask() {
     index(x.keyMask, c.kLen, false);
     for (int64_t i = 0; i < c.b * c.kLen; ++i) {
       in.mask.push_back(engine() % 3 != 0);
-      if (in.mask.back())
-        continue;
-      for (int64_t n = 0; n < c.n; ++n) {
-        int64_t b = i / c.kLen, j = i % c.kLen;
-        auto spoil = [&](Array &array, const AttentionRef &ref, int64_t width) {
-          for (int64_t f = 0; f < width; ++f)
-            array.set(b * ref.strides[0] + j * ref.strides[1] +
-                          n * ref.strides[2] + f * ref.strides[4],
-                      NAN);
-        };
-        spoil(in.k, x.k, c.d);
-        spoil(in.v, x.v, c.dv);
-      }
+      if (!in.mask.back())
+        spoil(i / c.kLen, i % c.kLen);
     }
   }
-  if (c.positions != Case::Counted) {
+
+  void addPositions() {
     bool isShared = c.positions == Case::ZigZag;
     index(x.queryPositions, c.qLen, isShared);
     index(x.keyPositions, c.kLen, isShared);
@@ -127,7 +159,8 @@ Inputs inputsOf(std::mt19937 &engine, const Case &c, Outputs &out) {
     fill(in.queryPositions, c.qLen, 1);
     fill(in.keyPositions, c.kLen, 2);
   }
-  if (c.segments) {
+
+  void addSegments() {
     index(x.querySegments, c.qLen, false);
     index(x.keySegments, c.kLen, false);
     for (int64_t i = 0; i < c.b * c.qLen; ++i)
@@ -135,7 +168,8 @@ Inputs inputsOf(std::mt19937 &engine, const Case &c, Outputs &out) {
     for (int64_t i = 0; i < c.b * c.kLen; ++i)
       in.keySegments.push_back((i % c.kLen + 9 * (i / c.kLen)) / 30);
   }
-  if (c.dropout != 0) {
+
+  void addDropout() {
     x.dropout = c.dropout;
     x.dropoutKeys.buffer.arena = 0;
     x.dropoutKeys.strides = {1, 0, c.g * c.b, c.b, 0};
@@ -151,7 +185,16 @@ Inputs inputsOf(std::mt19937 &engine, const Case &c, Outputs &out) {
     for (int64_t j = 0; j < c.kLen; ++j)
       in.keyIndices.push_back(first + j * step);
   }
-  return in;
+
+  std::mt19937 &engine;
+  const Case &c;
+  const DType wide = c.type == DType::F64 ? DType::F64 : DType::F32;
+  Inputs in;
+  Attention &x = in.x;
+};
+
+Inputs inputsOf(std::mt19937 &engine, const Case &c, Outputs &out) {
+  return InputMaker(engine, c).make(out);
 }
 
 AttentionBuffers buffersOf(Inputs &in, Outputs &out) {

@@ -13,33 +13,76 @@ using namespace cleave::test;
 namespace {
 class BlasGradientTest : public Products {
 protected:
-  // A product with a derivative or sums of an operand, against double.
-  static Counts run(const Gemm &gemm, int64_t shift = 0, bool tf32 = false) {
-    int64_t size = sizeOf(gemm.dtype), wide = sizeOf(gemm.resultType());
-    int64_t results = span(gemm, gemm.c, gemm.m, gemm.n);
+  // Operands of a product with a derivative or sums of an operand. Their copies
+  // on the host are what they were before.
+  struct Product {
+    Product(const Gemm &gemm, int64_t shift, bool tf32)
+        : gemm(gemm), shift(shift), tf32(tf32) {}
+
+    double result(const Operand &of, int64_t index) const {
+      DType type = gemm.resultType();
+      return load(of.at(shift * sizeOf(type)), type, index);
+    }
+    // How far a result may be off.
+    double unit() const {
+      return gemm.resultType() == DType::F64   ? 1e-13
+             : tf32                            ? 5e-3
+             : gemm.resultType() == DType::F32 ? 2e-5
+                                               : 0.02;
+    }
+
+    const Gemm &gemm;
+    const int64_t shift;
+    const bool tf32;
+    const int64_t results = span(gemm, gemm.c, gemm.m, gemm.n);
     Operand a = make(gemm.dtype, span(gemm, gemm.a, gemm.m, gemm.k), shift, 1);
     Operand b = make(gemm.dtype, span(gemm, gemm.b, gemm.k, gemm.n), shift, 2);
     Operand c = make(gemm.resultType(), results, shift, 3);
     Operand at = make(gemm.dtype, results, shift, 4);
     Operand sums = make(gemm.resultType(), gemm.numSums(), shift, 5);
+  };
+
+  static void expectNear(double got, double expected, double magnitude,
+                         double unit, const char *what) {
+    EXPECT_NEAR(got, expected, unit * (1 + magnitude)) << what;
+  }
+
+  // Runs the product and checks it against double.
+  static Counts run(const Gemm &gemm, int64_t shift = 0, bool tf32 = false) {
+    Product x(gemm, shift, tf32);
+    Counts counts = compute(x);
+    int64_t matrices = 1;
+    for (int64_t dim : gemm.batch)
+      matrices *= dim;
+    for (int64_t matrix = 0; matrix < matrices; ++matrix)
+      checkMatrix(x, matrix);
+    if (gemm.sums.present())
+      checkSums(x);
+    EXPECT_EQ(takeErrors(), "");
+    return counts;
+  }
+
+  // Returns the products of cuBLASLt and the launches that it took.
+  static Counts compute(const Product &x) {
+    int64_t size = sizeOf(x.gemm.dtype), wide = sizeOf(x.gemm.resultType());
     std::string error;
-    int64_t bytes = cuda::gemmWorkspace(gemm, error);
+    int64_t bytes = cuda::gemmWorkspace(x.gemm, error);
     EXPECT_EQ(error, "");
     cuda::DeviceMemory workspace(bytes, "workspace");
     GemmBuffers buffers;
-    buffers.a = a.at(shift * size), buffers.b = b.at(shift * size);
-    buffers.c = c.at(shift * wide);
-    if (gemm.derivativeAt.present())
-      buffers.derivativeAt = at.at(shift * size);
-    if (gemm.sums.present())
-      buffers.sums = sums.at(shift * wide);
+    buffers.a = x.a.at(x.shift * size), buffers.b = x.b.at(x.shift * size);
+    buffers.c = x.c.at(x.shift * wide);
+    if (x.gemm.derivativeAt.present())
+      buffers.derivativeAt = x.at.at(x.shift * size);
+    if (x.gemm.sums.present())
+      buffers.sums = x.sums.at(x.shift * wide);
     buffers.workspace = workspace.data();
 
     cuda::Stream stream = cuda::makeStream();
     std::vector<cleave_access> accesses;
-    for (const Operand *read : {&a, &b, &at})
+    for (const Operand *read : {&x.a, &x.b, &x.at})
       accesses.push_back({read->memory.data(), read->memory.size(), 0});
-    for (const Operand *written : {&c, &sums})
+    for (const Operand *written : {&x.c, &x.sums})
       accesses.push_back({written->memory.data(), written->memory.size(), 1});
     cleave_note note = {};
     note.source = "a product";
@@ -47,68 +90,59 @@ protected:
     note.num_accesses = std::ssize(accesses);
     cuda::driver().note(stream.get(), &note);
     Counts before{count("products"), count("launches")};
-    cuda::makeGemm(cuda::Device::of(0), gemm, buffers, bytes,
-                   tf32)(stream.get());
+    cuda::makeGemm(cuda::Device::of(0), x.gemm, buffers, bytes,
+                   x.tf32)(stream.get());
     cuda::check(cuda::driver().cuStreamSynchronize(stream.get()), "waiting");
     Counts after{count("products"), count("launches")};
+    return {after.products - before.products, after.launches - before.launches};
+  }
 
-    double unit = gemm.resultType() == DType::F64   ? 1e-13
-                  : tf32                            ? 5e-3
-                  : gemm.resultType() == DType::F32 ? 2e-5
-                                                    : 0.02;
-    auto near = [&](double got, double expected, double magnitude,
-                    const char *what, double unit) {
-      EXPECT_NEAR(got, expected, unit * (1 + magnitude)) << what;
-    };
-    int64_t matrices = 1;
-    for (int64_t dim : gemm.batch)
-      matrices *= dim;
-    for (int64_t matrix = 0; matrix < matrices; ++matrix) {
-      int64_t aBase = 0, bBase = 0, cBase = 0;
-      for (int64_t rest = matrix, d = std::ssize(gemm.batch); d-- > 0;) {
-        int64_t index = rest % gemm.batch[d];
-        rest /= gemm.batch[d];
-        aBase += index * gemm.a.batchStrides[d];
-        bBase += index * gemm.b.batchStrides[d];
-        cBase += index * gemm.c.batchStrides[d];
-      }
-      for (int64_t i = 0; i < gemm.m; ++i)
-        for (int64_t j = 0; j < gemm.n; ++j) {
-          double sum = 0, magnitude = 0;
-          for (int64_t l = 0; l < gemm.k; ++l) {
-            double term =
-                load(a.copy.data(), gemm.dtype,
-                     aBase + i * gemm.a.rowStride + l * gemm.a.colStride) *
-                load(b.copy.data(), gemm.dtype,
-                     bBase + l * gemm.b.rowStride + j * gemm.b.colStride);
-            sum += term, magnitude += std::abs(term);
-          }
-          int64_t index = cBase + i * gemm.c.rowStride + j * gemm.c.colStride;
-          sum *= gemm.alpha;
-          if (gemm.accumulate)
-            sum += load(c.copy.data(), gemm.resultType(), index);
-          if (gemm.derivativeAt.present())
-            sum *= slopeOfGelu(load(at.copy.data(), gemm.dtype, index));
-          near(load(c.at(shift * wide), gemm.resultType(), index), sum,
-               magnitude, "result", unit);
-        }
+  static void checkMatrix(const Product &x, int64_t matrix) {
+    int64_t aBase = 0, bBase = 0, cBase = 0;
+    for (int64_t rest = matrix, d = std::ssize(x.gemm.batch); d-- > 0;) {
+      int64_t index = rest % x.gemm.batch[d];
+      rest /= x.gemm.batch[d];
+      aBase += index * x.gemm.a.batchStrides[d];
+      bBase += index * x.gemm.b.batchStrides[d];
+      cBase += index * x.gemm.c.batchStrides[d];
     }
-    bool isOfA = gemm.sumsOf == GemmOperand::A;
-    for (int64_t i = 0; gemm.sums.present() && i < gemm.numSums(); ++i) {
+    for (int64_t i = 0; i < x.gemm.m; ++i)
+      for (int64_t j = 0; j < x.gemm.n; ++j) {
+        double sum = 0, magnitude = 0;
+        for (int64_t l = 0; l < x.gemm.k; ++l) {
+          double term =
+              load(x.a.copy.data(), x.gemm.dtype,
+                   aBase + i * x.gemm.a.rowStride + l * x.gemm.a.colStride) *
+              load(x.b.copy.data(), x.gemm.dtype,
+                   bBase + l * x.gemm.b.rowStride + j * x.gemm.b.colStride);
+          sum += term, magnitude += std::abs(term);
+        }
+        int64_t index = cBase + i * x.gemm.c.rowStride + j * x.gemm.c.colStride;
+        sum *= x.gemm.alpha;
+        if (x.gemm.accumulate)
+          sum += load(x.c.copy.data(), x.gemm.resultType(), index);
+        if (x.gemm.derivativeAt.present())
+          sum *= slopeOfGelu(load(x.at.copy.data(), x.gemm.dtype, index));
+        expectNear(x.result(x.c, index), sum, magnitude, x.unit(), "result");
+      }
+  }
+
+  static void checkSums(const Product &x) {
+    bool isOfA = x.gemm.sumsOf == GemmOperand::A;
+    for (int64_t i = 0; i < x.gemm.numSums(); ++i) {
       double sum = 0, magnitude = 0;
-      for (int64_t l = 0; l < gemm.k; ++l) {
-        double x = isOfA ? load(a.copy.data(), gemm.dtype,
-                                i * gemm.a.rowStride + l * gemm.a.colStride)
-                         : load(b.copy.data(), gemm.dtype,
-                                l * gemm.b.rowStride + i * gemm.b.colStride);
-        sum += x, magnitude += std::abs(x);
+      for (int64_t l = 0; l < x.gemm.k; ++l) {
+        double value =
+            isOfA ? load(x.a.copy.data(), x.gemm.dtype,
+                         i * x.gemm.a.rowStride + l * x.gemm.a.colStride)
+                  : load(x.b.copy.data(), x.gemm.dtype,
+                         l * x.gemm.b.rowStride + i * x.gemm.b.colStride);
+        sum += value, magnitude += std::abs(value);
       }
       // Never of operands that are rounded to tf32.
-      near(load(sums.at(shift * wide), gemm.resultType(), i), sum, magnitude,
-           "sum", tf32 ? 2e-5 : unit);
+      expectNear(x.result(x.sums, i), sum, magnitude, x.tf32 ? 2e-5 : x.unit(),
+                 "sum");
     }
-    EXPECT_EQ(takeErrors(), "");
-    return {after.products - before.products, after.launches - before.launches};
   }
 
   // By differences of GELU itself.

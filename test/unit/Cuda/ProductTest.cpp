@@ -68,27 +68,50 @@ struct GroupedCase {
   enum { Anyhow, Rows, Columns } layout = Anyhow;
 };
 
-void expectGrouped(std::mt19937 &engine, const GroupedCase &y,
-                   const char *kernel = nullptr) {
+// A grouped product with random operands. What a row that chooses no matrix has
+// stays NaN.
+class GroupedProduct {
+public:
+  GroupedProduct(std::mt19937 &engine, const GroupedCase &y)
+      : engine(engine), y(y) {
+    x.dtype = y.type, x.outer = y.outer, x.wideResult = y.isWide;
+    x.rows = y.rows, x.e = y.e, x.k = y.k, x.n = y.n;
+    placeOperands();
+    fillRows();
+    if (!x.outer)
+      w.fill(9);
+  }
+
+  void expectSameAsOnCpu(const char *kernel);
+
+private:
+  Array placeRows(RowsRef &ref, int64_t width, DType type);
+  std::vector<int64_t> matrixStrides(int64_t &size);
+  void placeOperands();
+  void fillRows();
+  void computeOnCpu();
+
+  std::mt19937 &engine;
+  const GroupedCase &y;
   GroupedGemm x;
-  x.dtype = y.type, x.outer = y.outer, x.wideResult = y.isWide;
-  x.rows = y.rows, x.e = y.e, x.k = y.k, x.n = y.n;
-  int64_t count = 1, size = 0;
-  for (int64_t dim : x.rows)
-    count *= dim;
-  auto place = [&](RowsRef &ref, int64_t width, DType type) {
-    std::vector<int64_t> dims = x.rows;
-    dims.push_back(width);
-    std::vector<int64_t> strides = y.layout == GroupedCase::Anyhow
-                                       ? randomStrides(engine, dims, size)
-                                       : denseStrides(dims, size);
-    ref.column = strides.back();
-    strides.pop_back();
-    ref.strides = strides;
-    return Array(type, size);
-  };
-  Array a = place(x.a, x.k, x.dtype);
-  Array c = place(x.c, x.n, x.outer ? x.dtype : x.resultType());
+  Array a, c, w;
+  std::vector<int64_t> ids;
+};
+
+Array GroupedProduct::placeRows(RowsRef &ref, int64_t width, DType type) {
+  int64_t size = 0;
+  std::vector<int64_t> dims = x.rows;
+  dims.push_back(width);
+  std::vector<int64_t> strides = y.layout == GroupedCase::Anyhow
+                                     ? randomStrides(engine, dims, size)
+                                     : denseStrides(dims, size);
+  ref.column = strides.back();
+  strides.pop_back();
+  ref.strides = strides;
+  return Array(type, size);
+}
+
+std::vector<int64_t> GroupedProduct::matrixStrides(int64_t &size) {
   std::vector<int64_t> strides = randomStrides(engine, {x.e, x.k, x.n}, size);
   if (y.layout == GroupedCase::Rows)
     strides = denseStrides({x.e, x.k, x.n}, size);
@@ -96,38 +119,46 @@ void expectGrouped(std::mt19937 &engine, const GroupedCase &y,
     strides = denseStrides({x.e, x.n, x.k}, size);
     std::swap(strides[1], strides[2]);
   }
+  return strides;
+}
+
+void GroupedProduct::placeOperands() {
+  a = placeRows(x.a, x.k, x.dtype);
+  c = placeRows(x.c, x.n, x.outer ? x.dtype : x.resultType());
+  int64_t size = 0;
+  std::vector<int64_t> strides = matrixStrides(size);
   x.w.batchStrides = {strides[0]};
   x.w.rowStride = strides[1], x.w.colStride = strides[2];
-  Array w(x.outer ? x.resultType() : x.dtype, size);
-  place(x.ids, 1, DType::F64);
-  std::vector<int64_t> ids(size, 12345);
-  // What a row that chooses none has stays NaN.
-  auto forRows = [&](auto visit) {
-    for (int64_t row = 0; row < count; ++row) {
-      int64_t rest = row, aAt = 0, cAt = 0, idAt = 0;
-      for (size_t i = x.rows.size(); i-- > 0; rest /= x.rows[i]) {
-        int64_t index = rest % x.rows[i];
-        aAt += index * x.a.strides[i], cAt += index * x.c.strides[i];
-        idAt += index * x.ids.strides[i];
-      }
-      visit(row, aAt, cAt, idAt);
-    }
-  };
+  w = Array(x.outer ? x.resultType() : x.dtype, size);
+  ids.assign(placeRows(x.ids, 1, DType::F64).bytes.size() / 8, 12345);
+}
+
+void GroupedProduct::fillRows() {
+  int64_t count = 1;
+  for (int64_t dim : x.rows)
+    count *= dim;
   std::normal_distribution<double> normal;
-  forRows([&](int64_t row, int64_t aAt, int64_t cAt, int64_t idAt) {
+  for (int64_t row = 0; row < count; ++row) {
+    int64_t rest = row, aAt = 0, cAt = 0, idAt = 0;
+    for (size_t i = x.rows.size(); i-- > 0; rest /= x.rows[i]) {
+      int64_t index = rest % x.rows[i];
+      aAt += index * x.a.strides[i], cAt += index * x.c.strides[i];
+      idAt += index * x.ids.strides[i];
+    }
     int64_t &id = ids[idAt];
     id = y.only >= 0 ? y.only : int64_t(engine() % x.e);
     if (y.dropped && row % y.dropped == 0) {
       id = row % 2 ? -1 - row : x.e + row;
-      return;
+      continue;
     }
     for (int64_t i = 0; i < x.k; ++i)
       a.set(aAt + i * x.a.column, normal(engine));
     for (int64_t i = 0; x.outer && i < x.n; ++i)
       c.set(cAt + i * x.c.column, normal(engine));
-  });
-  if (!x.outer)
-    w.fill(9);
+  }
+}
+
+void GroupedProduct::computeOnCpu() {
   GroupedBuffers at;
   at.a = a.data(), at.c = c.data(), at.w = w.data(), at.ids = ids.data();
   std::string error;
@@ -135,12 +166,19 @@ void expectGrouped(std::mt19937 &engine, const GroupedCase &y,
   ASSERT_GE(bytes, 0) << error;
   Aligned<char> workspace(bytes);
   at.workspace = workspace.data.get();
-  Array gotC = c, gotW = w;
   makeGrouped(x, at, 1)();
+}
+
+void GroupedProduct::expectSameAsOnCpu(const char *kernel) {
+  Array gotC = c, gotW = w;
+  ASSERT_NO_FATAL_FAILURE(computeOnCpu());
+  std::string error;
   int64_t own = cuda::groupedWorkspace(x, error);
   ASSERT_GE(own, 0) << error;
   Aligned<char> scratch(own);
   std::fill_n(scratch.data.get(), own, char(0xff));
+  GroupedBuffers at;
+  at.a = a.data(), at.ids = ids.data();
   at.workspace = scratch.data.get();
   at.c = gotC.data(), at.w = gotW.data();
   cuda::Enqueue enqueue = cuda::makeGrouped(kernels(), x, at);
@@ -152,6 +190,11 @@ void expectGrouped(std::mt19937 &engine, const GroupedCase &y,
   double tolerance = toleranceOf(x.dtype, x.wideResult);
   EXPECT_LE(difference(gotC, c), tolerance) << nameOf(x.dtype) << x.outer;
   EXPECT_LE(difference(gotW, w), tolerance) << nameOf(x.dtype) << x.outer;
+}
+
+void expectGrouped(std::mt19937 &engine, const GroupedCase &y,
+                   const char *kernel = nullptr) {
+  GroupedProduct(engine, y).expectSameAsOnCpu(kernel);
 }
 } // namespace
 

@@ -145,11 +145,7 @@ bool ReshardSimulator::holds(const Layout &want) const {
   return true;
 }
 
-void ReshardSimulator::exchange(const Move &move) {
-  // The mesh of the program has one axis for each atom.
-  std::vector<program::MeshAxis> axes;
-  for (unsigned axis = 0; axis < mesh.count(); ++axis)
-    axes.push_back({"", mesh.size(Axis(axis)), ""});
+program::Exchange ReshardSimulator::describe(const Move &move) const {
   auto list = [&](ArrayRef<Axis> atoms) {
     std::vector<program::SubAxis> subs;
     for (Axis axis : atoms)
@@ -166,6 +162,92 @@ void ReshardSimulator::exchange(const Move &move) {
   description.partial = list(listOf(layout.partial & over));
   description.toPartial = list(listOf(move.after.partial & over));
   description.rounds = move.rounds;
+  return description;
+}
+
+/// Ranks that exchange tiles among themselves.
+struct ReshardSimulator::ExchangeGroup {
+  ReshardSimulator &all;
+  const Move &move;
+  std::vector<int64_t> members;
+  program::ExchangeTiles cut;
+  /// Elements that members send: in the first round, and as copies in the
+  /// second.
+  std::vector<double> load = std::vector<double>(members.size(), 0),
+                      copied = load;
+
+  void movePiece(const program::ExchangePiece &piece, ArrayRef<int64_t> srcTile,
+                 ArrayRef<int64_t> dstTile, std::vector<Tile> &result);
+  void noteImbalance() const;
+};
+
+void ReshardSimulator::ExchangeGroup::movePiece(
+    const program::ExchangePiece &piece, ArrayRef<int64_t> srcTile,
+    ArrayRef<int64_t> dstTile, std::vector<Tile> &result) {
+  const std::vector<Tile> &source = piece.round ? result : all.tiles;
+  for (int64_t flat = 0; flat < piece.count(); ++flat) {
+    int64_t rest = flat, src = 0, dst = 0, srcStep = 1, dstStep = 1;
+    for (size_t dim = piece.sizes.size(); dim-- > 0;) {
+      int64_t index = rest % piece.sizes[dim];
+      rest /= piece.sizes[dim];
+      src += (piece.srcAt[dim] + index) * srcStep;
+      dst += (piece.dstAt[dim] + index) * dstStep;
+      srcStep *= srcTile[dim];
+      dstStep *= dstTile[dim];
+    }
+    double value = 0;
+    for (size_t i = 0; i < piece.senders.size(); ++i) {
+      double next = source[members[piece.senders[i]]][src];
+      value = i ? combine(all.kind, value, next) : next;
+    }
+    result[members[piece.receiver]][dst] = value;
+  }
+  for (int32_t sender : piece.senders) {
+    all.book(members[sender], members[piece.receiver], piece.count());
+    if (sender != piece.receiver)
+      (piece.round ? copied : load)[sender] += piece.count();
+  }
+}
+
+void ReshardSimulator::ExchangeGroup::noteImbalance() const {
+  // Those that hold the same tile of the same partial sum.
+  // In the second round, those that held and are to hold the same.
+  std::map<std::vector<int64_t>, std::vector<double>> same;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto &member = cut.members[i];
+    std::vector<int64_t> key = member.from;
+    key.push_back(member.term);
+    same[key].push_back(load[i]);
+    key = member.from;
+    llvm::append_range(key, member.to);
+    key.insert(key.end(), {member.toTerm, -1});
+    same[key].push_back(copied[i]);
+  }
+  double copies = double(members.size()) /
+                  all.mesh.size(setOf(move.axes) & move.after.used());
+  for (auto &[key, loads] : same) {
+    double total = 0, most = 0;
+    // Who has assembled an element sends it to all the others.
+    if (key.back() == -1 && copies > 1)
+      for (double &one : loads)
+        one /= copies - 1;
+    for (double one : loads) {
+      total += one;
+      most = std::max(most, one);
+    }
+    // Elements are not divided.
+    if (total > 0)
+      all.worstImbalance =
+          std::max(all.worstImbalance, most / std::ceil(total / loads.size()));
+  }
+}
+
+void ReshardSimulator::exchange(const Move &move) {
+  // The mesh of the program has one axis for each atom.
+  std::vector<program::MeshAxis> axes;
+  for (unsigned axis = 0; axis < mesh.count(); ++axis)
+    axes.push_back({"", mesh.size(Axis(axis)), ""});
+  program::Exchange description = describe(move);
   Shape fromTile(mesh.tile(layout, shape)),
       toTile(mesh.tile(move.after, shape));
   std::vector<Tile> result(ranks, Tile(product(toTile), NAN));
@@ -179,204 +261,199 @@ void ReshardSimulator::exchange(const Move &move) {
       done[rank] = true;
       where.push_back(at[rank]);
     }
-    program::ExchangeTiles cut =
-        program::exchangeTiles(axes, description, where);
-    program::ExchangePlan plan(cut);
+    ExchangeGroup exchanging{*this, move, members,
+                             program::exchangeTiles(axes, description, where)};
+    program::ExchangePlan plan(exchanging.cut);
     if (!plan.complete()) {
       layout = Layout(shape.size()); // holds() will fail
       return;
     }
-    std::vector<double> load(members.size(), 0), copied(members.size(), 0);
     std::vector<program::ExchangePiece> pieces = plan.pieces();
     for (int round = 0; round < 2; ++round)
-      for (const program::ExchangePiece &piece : pieces) {
-        if (piece.round != round)
-          continue;
-        Shape &srcTile = round ? toTile : fromTile;
-        for (int64_t flat = 0; flat < piece.count(); ++flat) {
-          int64_t rest = flat, src = 0, dst = 0, srcStep = 1, dstStep = 1;
-          for (size_t dim = shape.size(); dim-- > 0;) {
-            int64_t index = rest % piece.sizes[dim];
-            rest /= piece.sizes[dim];
-            src += (piece.srcAt[dim] + index) * srcStep;
-            dst += (piece.dstAt[dim] + index) * dstStep;
-            srcStep *= srcTile[dim];
-            dstStep *= toTile[dim];
-          }
-          double value = 0;
-          for (size_t i = 0; i < piece.senders.size(); ++i) {
-            int64_t sender = members[piece.senders[i]];
-            double next = round ? result[sender][src] : tiles[sender][src];
-            value = i ? combine(kind, value, next) : next;
-          }
-          result[members[piece.receiver]][dst] = value;
-        }
-        for (int32_t sender : piece.senders) {
-          book(members[sender], members[piece.receiver], piece.count());
-          if (sender != piece.receiver)
-            (round ? copied : load)[sender] += piece.count();
-        }
-      }
-    // Those that hold the same tile of the same partial sum.
-    // In the second round, those that held and are to hold the same.
-    std::map<std::vector<int64_t>, std::vector<double>> same;
-    for (size_t i = 0; i < members.size(); ++i) {
-      std::vector<int64_t> key = cut.members[i].from;
-      key.push_back(cut.members[i].term);
-      same[key].push_back(load[i]);
-      key = cut.members[i].from;
-      llvm::append_range(key, cut.members[i].to);
-      key.insert(key.end(), {cut.members[i].toTerm, -1});
-      same[key].push_back(copied[i]);
-    }
-    double copies = double(members.size()) /
-                    mesh.size(setOf(move.axes) & move.after.used());
-    for (auto &[key, loads] : same) {
-      double total = 0, most = 0;
-      // Who has assembled an element sends it to all the others.
-      if (key.back() == -1 && copies > 1)
-        for (double &one : loads)
-          one /= copies - 1;
-      for (double one : loads) {
-        total += one;
-        most = std::max(most, one);
-      }
-      // Elements are not divided.
-      if (total > 0)
-        worstImbalance =
-            std::max(worstImbalance, most / std::ceil(total / loads.size()));
-    }
+      for (const program::ExchangePiece &piece : pieces)
+        if (piece.round == round)
+          exchanging.movePiece(piece, round ? toTile : fromTile, toTile,
+                               result);
+    exchanging.noteImbalance();
   }
   tiles = std::move(result);
+}
+
+/// Calls body(index) for every element of a tile of `extents`.
+template <typename Body>
+static void forEach(ArrayRef<int64_t> extents, Body body) {
+  ReshardSimulator::Shape index(extents.size(), 0);
+  for (int64_t flat = 0, count = product(extents); flat < count; ++flat) {
+    int64_t rest = flat;
+    for (size_t dim = extents.size(); dim-- > 0;) {
+      index[dim] = rest % extents[dim];
+      rest /= extents[dim];
+    }
+    body(index);
+  }
+}
+
+static int64_t offset(ArrayRef<int64_t> extents, ArrayRef<int64_t> index) {
+  int64_t at = 0;
+  for (size_t dim = 0; dim < extents.size(); ++dim)
+    at = at * extents[dim] + index[dim];
+  return at;
+}
+
+static bool inside(ArrayRef<int64_t> extents, ArrayRef<int64_t> index) {
+  for (size_t dim = 0; dim < extents.size(); ++dim)
+    if (index[dim] >= extents[dim])
+      return false;
+  return true;
+}
+
+/// What one rank holds after a collective, or after a move of its own tile.
+struct ReshardSimulator::TileMove {
+  ReshardSimulator &all;
+  const Move &move;
+  const Shape &have, &want; // tiles before and after
+  int64_t rank;
+  Tile &out;
+  std::vector<int64_t> members = all.group(move.axes, rank);
+  int64_t self = all.position(move.axes, rank);
+
+  void run();
+  void allReduce();
+  void reduceScatter();
+  void allGather();
+  void allToAll();
+  void permute();
+  void slice();
+  void keepFirst();
+  void embed();
+
+  /// Beyond the end of a tile is the padding that collectives take.
+  double read(int64_t from, ArrayRef<int64_t> index) const {
+    return inside(have, index) ? all.tiles[from][offset(have, index)] : NAN;
+  }
+  /// The element at `index` of the tile of a member; padding beyond them.
+  double readOf(int64_t member, ArrayRef<int64_t> index) const {
+    return member < std::ssize(members) ? read(members[member], index) : NAN;
+  }
+  void receive(double elements) {
+    for (int64_t other : members)
+      all.book(other, rank, elements);
+  }
+};
+
+void ReshardSimulator::TileMove::run() {
+  switch (move.kind) {
+  case Move::AllReduce:
+    return allReduce();
+  case Move::ReduceScatter:
+    return reduceScatter();
+  case Move::AllGather:
+    return allGather();
+  case Move::AllToAll:
+    return allToAll();
+  case Move::Permute:
+    return permute();
+  case Move::Slice:
+    return slice();
+  case Move::KeepFirst:
+    return keepFirst();
+  case Move::Embed:
+    return embed();
+  case Move::Exchange:
+    return;
+  }
+}
+
+void ReshardSimulator::TileMove::allReduce() {
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = all.tiles[members[0]][i];
+    for (int64_t other : llvm::drop_begin(members))
+      out[i] = combine(move.reduce, out[i], all.tiles[other][i]);
+  }
+  receive(2.0 * out.size() / members.size());
+}
+
+void ReshardSimulator::TileMove::reduceScatter() {
+  forEach(want, [&](Shape index) {
+    int64_t to = offset(want, index);
+    index[move.dim] += self * want[move.dim];
+    out[to] = read(members[0], index);
+    for (int64_t other : llvm::drop_begin(members))
+      out[to] = combine(move.reduce, out[to], read(other, index));
+  });
+  receive(out.size());
+}
+
+void ReshardSimulator::TileMove::allGather() {
+  forEach(want, [&](Shape index) {
+    int64_t to = offset(want, index);
+    int64_t from = index[move.dim] / have[move.dim];
+    index[move.dim] %= have[move.dim];
+    out[to] = readOf(from, index);
+  });
+  receive(product(have));
+}
+
+void ReshardSimulator::TileMove::allToAll() {
+  forEach(want, [&](Shape index) {
+    int64_t to = offset(want, index);
+    int64_t from = index[move.concat] / have[move.concat];
+    index[move.concat] %= have[move.concat];
+    index[move.dim] += self * want[move.dim];
+    out[to] = readOf(from, index);
+  });
+  receive(double(product(have)) / have[move.dim] * want[move.dim]);
+}
+
+/// Takes the tile of the member that has what this one is to have.
+void ReshardSimulator::TileMove::permute() {
+  for (int64_t other : members) {
+    bool same = true;
+    for (size_t dim = 0; dim < have.size(); ++dim)
+      same &= all.position(all.layout.dims[dim], other) ==
+              all.position(move.after.dims[dim], rank);
+    if (!same)
+      continue;
+    out = all.tiles[other];
+    all.book(other, rank, out.size());
+    break;
+  }
+}
+
+void ReshardSimulator::TileMove::slice() {
+  forEach(want, [&](Shape index) {
+    int64_t to = offset(want, index);
+    index[move.dim] += self * want[move.dim];
+    out[to] = read(rank, index);
+  });
+}
+
+void ReshardSimulator::TileMove::keepFirst() {
+  out = all.tiles[rank];
+  if (move.reduce == ReduceKind::Sum && self > 0)
+    std::fill(out.begin(), out.end(), 0);
+}
+
+void ReshardSimulator::TileMove::embed() {
+  forEach(want, [&](Shape index) {
+    int64_t to = offset(want, index);
+    index[move.dim] -= self * have[move.dim];
+    out[to] = index[move.dim] < 0 || index[move.dim] >= have[move.dim]
+                  ? 0
+                  : read(rank, index);
+  });
 }
 
 void ReshardSimulator::run(const Move &move) {
   if (move.kind == Move::Exchange) {
     exchange(move);
-    layout = move.after;
-    if (layout.partial)
-      kind = layout.kind;
-    return;
+  } else {
+    Shape have(mesh.tile(layout, shape)), want(mesh.tile(move.after, shape));
+    std::vector<Tile> result(ranks, Tile(product(want), NAN));
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      TileMove{*this, move, have, want, rank, result[rank]}.run();
+    tiles = std::move(result);
   }
-  Shape have(mesh.tile(layout, shape)), want(mesh.tile(move.after, shape));
-  int64_t n = mesh.size(move.axes);
-  std::vector<Tile> result(ranks, Tile(product(want), NAN));
-  // Calls body(index) for every element of a tile of `extents`.
-  auto forEach = [&](ArrayRef<int64_t> extents, auto body) {
-    Shape index(extents.size(), 0);
-    for (int64_t flat = 0, count = product(extents); flat < count; ++flat) {
-      int64_t rest = flat;
-      for (size_t dim = extents.size(); dim-- > 0;) {
-        index[dim] = rest % extents[dim];
-        rest /= extents[dim];
-      }
-      body(index);
-    }
-  };
-  auto offset = [](ArrayRef<int64_t> extents, ArrayRef<int64_t> index) {
-    int64_t at = 0;
-    for (size_t dim = 0; dim < extents.size(); ++dim)
-      at = at * extents[dim] + index[dim];
-    return at;
-  };
-  auto inside = [](ArrayRef<int64_t> extents, ArrayRef<int64_t> index) {
-    for (size_t dim = 0; dim < extents.size(); ++dim)
-      if (index[dim] >= extents[dim])
-        return false;
-    return true;
-  };
-  // Beyond the end of a tile is the padding that collectives take.
-  auto read = [&](int64_t rank, ArrayRef<int64_t> index) {
-    return inside(have, index) ? tiles[rank][offset(have, index)] : NAN;
-  };
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    std::vector<int64_t> members = group(move.axes, rank);
-    int64_t self = position(move.axes, rank);
-    Tile &out = result[rank];
-    switch (move.kind) {
-    case Move::AllReduce:
-      for (size_t i = 0; i < out.size(); ++i) {
-        out[i] = tiles[members[0]][i];
-        for (int64_t other : llvm::drop_begin(members))
-          out[i] = combine(move.reduce, out[i], tiles[other][i]);
-      }
-      for (int64_t other : members)
-        book(other, rank, 2.0 * out.size() / n);
-      break;
-    case Move::ReduceScatter:
-      forEach(want, [&](Shape index) {
-        int64_t to = offset(want, index);
-        index[move.dim] += self * want[move.dim];
-        out[to] = read(members[0], index);
-        for (int64_t other : llvm::drop_begin(members))
-          out[to] = combine(move.reduce, out[to], read(other, index));
-      });
-      for (int64_t other : members)
-        book(other, rank, out.size());
-      break;
-    case Move::AllGather:
-      forEach(want, [&](Shape index) {
-        int64_t to = offset(want, index);
-        int64_t from = index[move.dim] / have[move.dim];
-        index[move.dim] %= have[move.dim];
-        out[to] = from < n ? read(members[from], index) : NAN;
-      });
-      for (int64_t other : members)
-        book(other, rank, product(have));
-      break;
-    case Move::AllToAll:
-      forEach(want, [&](Shape index) {
-        int64_t to = offset(want, index);
-        int64_t from = index[move.concat] / have[move.concat];
-        index[move.concat] %= have[move.concat];
-        index[move.dim] += self * want[move.dim];
-        out[to] = from < n ? read(members[from], index) : NAN;
-      });
-      for (int64_t other : members)
-        book(other, rank,
-             double(product(have)) / have[move.dim] * want[move.dim]);
-      break;
-    case Move::Permute: {
-      // The one whose tile this is to be.
-      for (int64_t other : members) {
-        bool same = true;
-        for (size_t dim = 0; dim < shape.size(); ++dim)
-          same &= position(layout.dims[dim], other) ==
-                  position(move.after.dims[dim], rank);
-        if (!same)
-          continue;
-        out = tiles[other];
-        book(other, rank, out.size());
-        break;
-      }
-      break;
-    }
-    case Move::Slice:
-      forEach(want, [&](Shape index) {
-        int64_t to = offset(want, index);
-        index[move.dim] += self * want[move.dim];
-        out[to] = read(rank, index);
-      });
-      break;
-    case Move::KeepFirst:
-      out = tiles[rank];
-      if (move.reduce == ReduceKind::Sum && self > 0)
-        std::fill(out.begin(), out.end(), 0);
-      break;
-    case Move::Embed:
-      forEach(want, [&](Shape index) {
-        int64_t to = offset(want, index);
-        index[move.dim] -= self * have[move.dim];
-        out[to] = index[move.dim] < 0 || index[move.dim] >= have[move.dim]
-                      ? 0
-                      : read(rank, index);
-      });
-      break;
-    case Move::Exchange:
-      break;
-    }
-  }
-  tiles = std::move(result);
   layout = move.after;
   if (layout.partial)
     kind = layout.kind;

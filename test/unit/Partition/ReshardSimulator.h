@@ -30,12 +30,16 @@ public:
 
 private:
   using Tile = std::vector<double>;
+  struct ExchangeGroup;
+  struct TileMove;
 
   std::vector<int64_t> coordinates(int64_t rank) const;
   int64_t position(llvm::ArrayRef<dist::Axis> axes, int64_t rank) const;
   /// The ranks that differ from `rank` on the axes only, in their order.
   std::vector<int64_t> group(llvm::ArrayRef<dist::Axis> axes,
                              int64_t rank) const;
+  /// An exchange as the runtime is told of it.
+  program::Exchange describe(const partition::Move &move) const;
   void exchange(const partition::Move &move);
   void book(int64_t from, int64_t to, double elements) {
     if (from == to)

@@ -65,92 +65,132 @@ Options randomOptions(Random &random) {
   return o;
 }
 
-/// The program, with queries and keys split over "r".
-std::string program(const Options &o) {
-  int64_t b = 2, n = 2, g = 2, d = 3, e = 2;
-  std::string q = tensor({b, o.s, n, g, d}, "f64"),
-              k = tensor({b, o.t, n, d}, "f64"),
-              v = tensor({b, o.t, n, e}, "f64"),
-              y = tensor({b, o.s, n, g, e}, "f64"),
-              lse = tensor({b, n, g, o.s}, "f64");
-  std::string arguments, body, operands = "%q, %k, %v",
-                               types = q + ", " + k + ", " + v;
-  std::string axes = o.wholeQueries ? "{}" : "{\"r\"}"; // of queries
-  auto argument = [&](StringRef name, const std::string &type,
-                      const std::string &dims) {
-    arguments += (arguments.empty() ? "" : ", ") + name.str() + ": " + type +
-                 " {dist.sharding = #dist.sharding<@m, [" + dims + "]>}";
-  };
-  argument("%q", q, "{}, " + axes + ", {}, {}, {}");
-  argument("%k", k, "{}, {\"r\"}, {}, {}");
-  argument("%v", v, "{}, {\"r\"}, {}, {}");
-  argument("%do", y, "{}, " + axes + ", {}, {}, {}");
-  std::string options;
-  std::string si = tensor({o.s}, "i64"), ti = tensor({o.t}, "i64");
-  if (o.dataPositions) {
-    argument("%qp", si, axes);
-    argument("%kp", ti, "{\"r\"}");
-  } else {
-    body += "  %qp = nn.iota dim = 0 : " + si +
-            "\n  %kp = nn.iota dim = 0 : " + ti + "\n";
+/// Writes a program, with queries and keys split over "r".
+class ProgramText {
+public:
+  explicit ProgramText(const Options &o) : o(o) {}
+
+  std::string write() {
+    addTensors();
+    addPositions();
+    addMasks();
+    addDropout();
+    options += " scale = 0.5";
+    options += o.causal ? " causal" : "";
+    options += o.window ? " window = " + std::to_string(o.window) : "";
+    options += o.capped ? " softcap = 1.5" : "";
+    body += "  %y, %lse = nn.attention %q, %k, %v" + options + " : (" + qkv +
+            types + ") -> (" + y + ", " + lse + ")\n";
+    addResult("%y", y, ofQueries);
+    if (o.grad)
+      addGradient();
+    return "dist.mesh @m <[\"r\"=" + std::to_string(o.ranks) +
+           "]>\nfunc.func @f(" + arguments + ") -> (" + results + ") {\n" +
+           body + "  return " + returned + " : " + returnedTypes + "\n}\n";
   }
-  if (!o.noPositions) {
-    options += " positions(%qp, %kp)";
-    types += ", " + si + ", " + ti;
+
+private:
+  static std::string sharded(const std::string &dims) {
+    return " {dist.sharding = #dist.sharding<@m, [" + dims + "]>}";
   }
-  if (o.segments) {
-    std::string qs = tensor({b, o.s}, "i64"), ks = tensor({b, o.t}, "i64");
-    argument("%qs", qs, "{}, " + axes);
-    argument("%ks", ks, "{}, {\"r\"}");
-    options += " segments(%qs, %ks)";
-    types += ", " + qs + ", " + ks;
+  static void append(std::string &list, const std::string &entry) {
+    list += (list.empty() ? "" : ", ") + entry;
   }
-  if (o.mask) {
-    std::string type = tensor({b, o.t}, "i1");
-    argument("%mask", type, "{}, {\"r\"}");
-    options += " key_mask(%mask)";
-    types += ", " + type;
+  void addArgument(const std::string &name, const std::string &type,
+                   const std::string &dims) {
+    append(arguments, name + ": " + type + sharded(dims));
   }
-  if (o.bias) {
-    std::string type = tensor({1, n, 1, o.s, o.t}, "f64");
-    argument("%bias", type, "{}, {}, {}, " + axes + ", {}");
-    options += " bias(%bias)";
-    types += ", " + type;
+  /// An operand of the options, with its type.
+  void addOption(const std::string &text,
+                 std::initializer_list<std::string> operandTypes) {
+    options += " " + text;
+    for (const std::string &type : operandTypes)
+      types += ", " + type;
   }
-  if (o.dropped) {
+  void addResult(const std::string &name, const std::string &type,
+                 const std::string &dims) {
+    append(returned, name);
+    append(returnedTypes, type);
+    append(results, type + sharded(dims));
+  }
+  /// The places of queries and keys, counted.
+  void addIotas(const std::string &queries, const std::string &keys) {
+    body += "  " + queries + " = nn.iota dim = 0 : " + si + "\n  " + keys +
+            " = nn.iota dim = 0 : " + ti + "\n";
+  }
+
+  void addTensors() {
+    addArgument("%q", q, ofQueries);
+    addArgument("%k", k, ofKeys);
+    addArgument("%v", v, ofKeys);
+    addArgument("%do", y, ofQueries);
+  }
+
+  void addPositions() {
+    if (o.dataPositions) {
+      addArgument("%qp", si, axes);
+      addArgument("%kp", ti, "{\"r\"}");
+    } else {
+      addIotas("%qp", "%kp");
+    }
+    if (!o.noPositions)
+      addOption("positions(%qp, %kp)", {si, ti});
+  }
+
+  void addMasks() {
+    if (o.segments) {
+      std::string qs = tensor({b, o.s}, "i64"), ks = tensor({b, o.t}, "i64");
+      addArgument("%qs", qs, "{}, " + axes);
+      addArgument("%ks", ks, "{}, {\"r\"}");
+      addOption("segments(%qs, %ks)", {qs, ks});
+    }
+    if (o.mask) {
+      std::string type = tensor({b, o.t}, "i1");
+      addArgument("%mask", type, "{}, {\"r\"}");
+      addOption("key_mask(%mask)", {type});
+    }
+    if (o.bias) {
+      std::string type = tensor({1, n, 1, o.s, o.t}, "f64");
+      addArgument("%bias", type, "{}, {}, {}, " + axes + ", {}");
+      addOption("bias(%bias)", {type});
+    }
+  }
+
+  void addDropout() {
+    if (!o.dropped)
+      return;
     std::string type = tensor({b, n, g}, "i64");
-    argument("%keys", type, "{}, {}, {}");
-    body += "  %qi = nn.iota dim = 0 : " + si +
-            "\n  %ki = nn.iota dim = 0 : " + ti + "\n";
-    options += " dropout(%keys, %qi, %ki) p = 0.4";
-    types += ", " + type + ", " + si + ", " + ti;
+    addArgument("%keys", type, "{}, {}, {}");
+    addIotas("%qi", "%ki");
+    addOption("dropout(%keys, %qi, %ki) p = 0.4", {type, si, ti});
   }
-  options += " scale = 0.5";
-  options += o.causal ? " causal" : "";
-  options += o.window ? " window = " + std::to_string(o.window) : "";
-  options += o.capped ? " softcap = 1.5" : "";
-  body += "  %y, %lse = nn.attention " + operands + options + " : (" + types +
-          ") -> (" + y + ", " + lse + ")\n";
-  std::string ofQueries =
-      " {dist.sharding = #dist.sharding<@m, [{}, " + axes + ", {}, {}, {}]>}";
-  std::string results = y + ofQueries;
-  std::string returned = "%y", returnedTypes = y;
-  if (o.grad) {
-    std::string rest = types.substr((q + ", " + k + ", " + v).size());
+
+  void addGradient() {
     body += "  %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %y, %lse" +
-            options + " : (" + y + ", " + q + ", " + k + ", " + v + ", " + y +
-            ", " + lse + rest + ") -> (" + q + ", " + k + ", " + v + ")\n";
-    results +=
-        ", " + q + ofQueries + ", " + k +
-        " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}]>}, " + v +
-        " {dist.sharding = #dist.sharding<@m, [{}, {\"r\"}, {}, {}]>}";
-    returned += ", %dq, %dk, %dv";
-    returnedTypes += ", " + q + ", " + k + ", " + v;
+            options + " : (" + y + ", " + qkv + ", " + y + ", " + lse + types +
+            ") -> (" + qkv + ")\n";
+    addResult("%dq", q, ofQueries);
+    addResult("%dk", k, ofKeys);
+    addResult("%dv", v, ofKeys);
   }
-  return "dist.mesh @m <[\"r\"=" + std::to_string(o.ranks) +
-         "]>\nfunc.func @f(" + arguments + ") -> (" + results + ") {\n" + body +
-         "  return " + returned + " : " + returnedTypes + "\n}\n";
-}
+
+  const Options &o;
+  const int64_t b = 2, n = 2, g = 2, d = 3, e = 2;
+  const std::string q = tensor({b, o.s, n, g, d}, "f64"),
+                    k = tensor({b, o.t, n, d}, "f64"),
+                    v = tensor({b, o.t, n, e}, "f64"),
+                    y = tensor({b, o.s, n, g, e}, "f64"),
+                    lse = tensor({b, n, g, o.s}, "f64");
+  const std::string si = tensor({o.s}, "i64"), ti = tensor({o.t}, "i64");
+  const std::string qkv = q + ", " + k + ", " + v;
+  const std::string axes = o.wholeQueries ? "{}" : "{\"r\"}"; // of queries
+  const std::string ofQueries = "{}, " + axes + ", {}, {}, {}",
+                    ofKeys = "{}, {\"r\"}, {}, {}";
+  std::string arguments, body, options, types; // types of options' operands
+  std::string results, returned, returnedTypes;
+};
+
+std::string program(const Options &o) { return ProgramText(o).write(); }
 
 Tensor randomTensor(Random &random, RankedTensorType type) {
   Tensor tensor(type);

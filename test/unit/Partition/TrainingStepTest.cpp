@@ -87,9 +87,7 @@ std::pair<std::string, std::string> keyOf(const Port &port) {
   return {nn::spell(port.role()).str(), port.name().str()};
 }
 
-class TrainingStep : public testing::TestWithParam<Setting> {};
-
-TEST_P(TrainingStep, AgreesWithOneDevice) {
+void registerPasses() {
   static bool registered = [] {
     registerTransformsPasses();
     autodiff::registerAutodiffPasses();
@@ -98,81 +96,116 @@ TEST_P(TrainingStep, AgreesWithOneDevice) {
     return true;
   }();
   (void)registered;
-  TestContext test;
-  MLIRContext &context = test.context;
-  std::string &diagnostics = test.diagnostics;
-  auto run = [&](ModuleOp module, std::string pipeline) {
-    PassManager passes(&context);
+}
+
+/// A random value for an argument.
+Tensor drawTensor(const Port &port, std::mt19937_64 &random) {
+  auto [role, name] = keyOf(port);
+  Tensor tensor(cast<RankedTensorType>(port.type()));
+  // Second moments and the learning rate are positive.
+  bool positive = name.ends_with(".v") || role == "lr";
+  for (double &value : tensor.floats)
+    value = positive ? double(random() % 1000 + 1) / 1000
+                     : double(random() % 2001) / 1000 - 1;
+  for (int64_t &value : tensor.ints)
+    value = role == "step" ? 3 : random() % 7;
+  return tensor;
+}
+
+class TrainingStep : public testing::TestWithParam<Setting> {
+protected:
+  void SetUp() override { registerPasses(); }
+
+  bool run(ModuleOp module, std::string pipeline) {
+    PassManager passes(&test.context);
     if (failed(parsePassPipeline(pipeline, passes)))
       return false;
     return succeeded(passes.run(module));
-  };
+  }
+  void makePrograms();
+  void expectAgreement(func::FuncOp one, func::FuncOp part);
+  void expectResult(const Port &port, const Port &local, const Tensor &want,
+                    const RankTensors &got);
 
+  TestContext test;
+  std::string &diagnostics = test.diagnostics;
+  OwningOpRef<ModuleOp> global, local;
+  MeshAttr mesh;
+  std::mt19937_64 random{7};
+  // What one function gives the next one takes.
+  Named whole;
+  NamedTiles tiles;
+};
+
+/// The program of one device, and the one of all ranks.
+void TrainingStep::makePrograms() {
   std::string text =
       std::string("dist.mesh @mesh <[") + GetParam().mesh + "]>\n" + kLoss;
-  OwningOpRef<ModuleOp> global = parseSourceString<ModuleOp>(text, &context);
+  global = parseSourceString<ModuleOp>(text, &test.context);
   ASSERT_TRUE(global) << diagnostics;
   ASSERT_TRUE(
       run(*global,
           "nn-differentiate,nn-add-optimizer{clip-norm=0.5},canonicalize,cse"))
       << diagnostics;
-  OwningOpRef<ModuleOp> local = global->clone();
+  local = global->clone();
   ASSERT_TRUE(run(*local, GetParam().strategies)) << diagnostics;
-  PassManager passes(&context);
+  PassManager passes(&test.context);
   buildPartitionPipeline(passes);
   ASSERT_TRUE(succeeded(passes.run(*local))) << diagnostics;
-  MeshAttr mesh = (*local->getOps<MeshOp>().begin()).getMesh();
+  mesh = (*local->getOps<MeshOp>().begin()).getMesh();
+}
 
-  // Both walk the functions in order; what one gives the next one takes.
-  std::mt19937_64 random(7);
-  Named whole;
-  NamedTiles tiles;
+void TrainingStep::expectResult(const Port &port, const Port &local,
+                                const Tensor &want, const RankTensors &got) {
+  Assembled found = assembleTensor(got, want.type, mesh, local.sharding());
+  EXPECT_EQ(found.replicaDifference, 0)
+      << nn::spell(port.role()).str() << " " << port.name().str();
+  double largest = 0;
+  for (double value : want.floats)
+    largest = std::max(largest, std::abs(value));
+  for (size_t at = 0; at < want.floats.size(); ++at)
+    ASSERT_LE(std::abs(found.whole.floats[at] - want.floats[at]),
+              1e-9 * std::max(largest, 1e-6))
+        << nn::spell(port.role()).str() << " " << port.name().str() << " at "
+        << at;
+}
+
+/// Runs a function on one device and on all ranks.
+void TrainingStep::expectAgreement(func::FuncOp one, func::FuncOp part) {
+  std::vector<Tensor> arguments;
+  std::vector<RankTensors> parts;
+  for (unsigned i = 0; i < one.getNumArguments(); ++i) {
+    Port port{one, false, i}, local{part, false, i};
+    auto key = keyOf(port);
+    if (!whole.count(key)) {
+      whole[key] = drawTensor(port, random);
+      tiles[key] = shardTensor(whole[key], mesh, local.sharding());
+    }
+    arguments.push_back(whole[key]);
+    parts.push_back(tiles[key]);
+  }
+  auto expected = interpret(one, arguments);
+  ASSERT_TRUE(succeeded(expected)) << diagnostics;
+  auto actual = interpretRanks(part, mesh, parts);
+  ASSERT_TRUE(succeeded(actual)) << diagnostics;
+  for (unsigned i = 0; i < one.getNumResults(); ++i) {
+    Port port{one, true, i};
+    ASSERT_NO_FATAL_FAILURE(
+        expectResult(port, Port{part, true, i}, (*expected)[i], (*actual)[i]));
+    whole[keyOf(port)] = (*expected)[i];
+    tiles[keyOf(port)] = (*actual)[i];
+  }
+}
+
+TEST_P(TrainingStep, AgreesWithOneDevice) {
+  ASSERT_NO_FATAL_FAILURE(makePrograms());
+  // Both walk the functions in order.
   for (StringRef name : {nn::kLossGradFunc, nn::kUpdateFunc}) {
+    SCOPED_TRACE(name.str());
     auto one = global->lookupSymbol<func::FuncOp>(name);
     auto part = local->lookupSymbol<func::FuncOp>(name);
     ASSERT_TRUE(one && part);
-    std::vector<Tensor> arguments;
-    std::vector<RankTensors> parts;
-    for (unsigned i = 0; i < one.getNumArguments(); ++i) {
-      Port port{one, false, i}, local{part, false, i};
-      auto key = keyOf(port);
-      if (!whole.count(key)) {
-        Tensor tensor(cast<RankedTensorType>(port.type()));
-        // Second moments and the learning rate are positive.
-        bool positive = key.second.ends_with(".v") || key.first == "lr";
-        for (double &value : tensor.floats)
-          value = positive ? double(random() % 1000 + 1) / 1000
-                           : double(random() % 2001) / 1000 - 1;
-        for (int64_t &value : tensor.ints)
-          value = key.first == "step" ? 3 : random() % 7;
-        whole[key] = tensor;
-        tiles[key] = shardTensor(tensor, mesh, local.sharding());
-      }
-      arguments.push_back(whole[key]);
-      parts.push_back(tiles[key]);
-    }
-    auto expected = interpret(one, arguments);
-    ASSERT_TRUE(succeeded(expected)) << diagnostics;
-    auto actual = interpretRanks(part, mesh, parts);
-    ASSERT_TRUE(succeeded(actual)) << diagnostics;
-    for (unsigned i = 0; i < one.getNumResults(); ++i) {
-      Port port{one, true, i}, local{part, true, i};
-      const Tensor &want = (*expected)[i];
-      Assembled got =
-          assembleTensor((*actual)[i], want.type, mesh, local.sharding());
-      EXPECT_EQ(got.replicaDifference, 0)
-          << nn::spell(port.role()).str() << " " << port.name().str();
-      double largest = 0;
-      for (double value : want.floats)
-        largest = std::max(largest, std::abs(value));
-      for (size_t at = 0; at < want.floats.size(); ++at)
-        ASSERT_LE(std::abs(got.whole.floats[at] - want.floats[at]),
-                  1e-9 * std::max(largest, 1e-6))
-            << name.str() << ": " << nn::spell(port.role()).str() << " "
-            << port.name().str() << " at " << at;
-      whole[keyOf(port)] = want;
-      tiles[keyOf(port)] = (*actual)[i];
-    }
+    ASSERT_NO_FATAL_FAILURE(expectAgreement(one, part));
   }
 }
 

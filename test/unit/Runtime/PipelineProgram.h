@@ -123,147 +123,191 @@ private:
     return ref;
   }
 
+  // The stage being built.
+  struct Stage {
+    bool isFirst, isLast, isTied;
+    int held; // activations at once
+    Ref weight, gradient, tied, tiedGradient, input, loss;
+    Ref x, y, dy, dx;
+    Ref kept; // inputs of all microbatches, from `load.k` to `loss_grad`
+  };
+
   void addStage(int stage) {
     own = stage;
-    bool isFirst = stage == 0, isLast = stage + 1 == shape.stages;
-    bool isTied = isFirst || isLast;
+    Stage s{};
+    s.isFirst = stage == 0, s.isLast = stage + 1 == shape.stages;
+    s.isTied = s.isFirst || s.isLast;
+    addBuffers(s);
+    if (s.isFirst)
+      addLoads(s);
+    addZero(s);
+    uint32_t forward = addForward(s);
+    uint32_t backward = addBackward(s);
+    start("loss_grad");
+    OneForwardOneBackward{*this, s, forward, backward}.schedule();
+    reduceGradients(s);
+    finish();
+  }
+
+  void addBuffers(Stage &s) {
     memory = addArena("parameters", program::Lifespan::Persistent, 0);
-    Ref weight =
-        addNamed("w" + std::to_string(stage), "parameter", {width, width});
-    Ref gradient =
-        addNamed("g" + std::to_string(stage), "gradient", {width, width});
-    Ref tied, tiedGradient, input, loss;
-    if (isTied) {
-      tied = addNamed("tied", "parameter", {width, width});
-      tiedGradient = addNamed("g.tied", "gradient", {width, width});
+    s.weight = addNamed("w" + std::to_string(own), "parameter", {width, width});
+    s.gradient =
+        addNamed("g" + std::to_string(own), "gradient", {width, width});
+    if (s.isTied) {
+      s.tied = addNamed("tied", "parameter", {width, width});
+      s.tiedGradient = addNamed("g.tied", "gradient", {width, width});
     }
-    if (isFirst)
-      input = addNamed("x", "input", {width, width}, true);
-    if (isLast) {
-      loss = addNamed("loss", "loss", {});
+    if (s.isFirst)
+      s.input = addNamed("x", "input", {width, width}, true);
+    if (s.isLast) {
+      s.loss = addNamed("loss", "loss", {});
       p.boundary.back().partial = {{1, 1, shape.data}};
     }
     // As many activations as 1F1B holds at once; two of all else.
-    int held = std::min(shape.stages - stage, shape.microbatches);
-    Ref x = addSlots("x", held), y = addSlots("y", 2), dy = addSlots("dy", 2),
-        dx = addSlots("dx", 2);
-    Ref kept; // inputs of all microbatches, from `load.k` to `loss_grad`
-    Ref scratch{1, 0, {}};
-    if (isFirst) {
-      kept = {addArena("inputs", program::Lifespan::Persistent,
+    s.held = std::min(shape.stages - own, shape.microbatches);
+    s.x = addSlots("x", s.held), s.y = addSlots("y", 2);
+    s.dy = addSlots("dy", 2), s.dx = addSlots("dx", 2);
+  }
+
+  void addLoads(Stage &s) {
+    s.kept = {addArena("inputs", program::Lifespan::Persistent,
                        shape.microbatches * bytes),
               0,
               {}};
-      for (int k = 0; k < shape.microbatches; ++k) {
-        start("load." + std::to_string(k));
-        add(program::Copy{input, at(kept, k), 4, {count}, {1}, {1}}, "load");
-        finish();
-      }
+    for (int k = 0; k < shape.microbatches; ++k) {
+      start("load." + std::to_string(k));
+      add(program::Copy{s.input, at(s.kept, k), 4, {count}, {1}, {1}}, "load");
+      finish();
     }
+  }
+
+  void addZero(const Stage &s) {
     start("zero");
-    for (Ref ref : {gradient, tiedGradient, loss})
+    for (Ref ref : {s.gradient, s.tiedGradient, s.loss})
       if (ref.present())
-        add(program::Fill{ref, 4, ref.offset == loss.offset ? 1 : count, 0},
+        add(program::Fill{ref, 4, ref.offset == s.loss.offset ? 1 : count, 0},
             "zero");
     finish();
+  }
 
+  uint32_t addForward(const Stage &s) {
+    Ref scratch{1, 0, {}};
     start(".F");
-    if (isFirst)
-      add(program::Copy{kept, x, 4, {count}, {1}, {1}}, "input");
+    if (s.isFirst)
+      add(program::Copy{s.kept, s.x, 4, {count}, {1}, {1}}, "input");
     // Through scratch memory, which holds nothing between calls.
-    multiply(x, false, weight, false, scratch, false);
-    if (isTied)
-      multiply(x, false, tied, false, scratch, true);
-    add(program::Copy{scratch, y, 4, {count}, {1}, {1}}, "output");
-    if (isLast) {
+    multiply(s.x, false, s.weight, false, scratch, false);
+    if (s.isTied)
+      multiply(s.x, false, s.tied, false, scratch, true);
+    add(program::Copy{scratch, s.y, 4, {count}, {1}, {1}}, "output");
+    if (s.isLast) {
       add(program::Fill{scratch, 4, count, 0x3f800000}, "ones");
       program::Gemm sum;
       sum.m = sum.n = 1, sum.k = count;
-      sum.a = {y, {}, count, 1};
+      sum.a = {s.y, {}, count, 1};
       sum.b = {scratch, {}, 1, 1};
-      sum.c = {loss, {}, 1, 1};
+      sum.c = {s.loss, {}, 1, 1};
       sum.accumulate = true;
       add(sum, "loss");
     }
     int32_t last = int32_t(action.commands.size()) - 1;
-    action.lifetimes = {{p.intern("t"), 1, 0, bytes, isFirst ? 1 : 0, last}};
-    uint32_t forward = finish();
+    action.lifetimes = {{p.intern("t"), 1, 0, bytes, s.isFirst ? 1 : 0, last}};
+    return finish();
+  }
 
+  uint32_t addBackward(const Stage &s) {
     start(".B");
-    if (isLast)
-      add(program::Fill{dy, 4, count, 0x3f800000}, "ones");
-    multiply(x, true, dy, false, gradient, true);
-    if (isTied)
-      multiply(x, true, dy, false, tiedGradient, true);
-    multiply(dy, false, weight, true, dx, false);
-    if (isTied)
-      multiply(dy, false, tied, true, dx, true);
-    uint32_t backward = finish();
+    if (s.isLast)
+      add(program::Fill{s.dy, 4, count, 0x3f800000}, "ones");
+    multiply(s.x, true, s.dy, false, s.gradient, true);
+    if (s.isTied)
+      multiply(s.x, true, s.dy, false, s.tiedGradient, true);
+    multiply(s.dy, false, s.weight, true, s.dx, false);
+    if (s.isTied)
+      multiply(s.dy, false, s.tied, true, s.dx, true);
+    return finish();
+  }
 
-    start("loss_grad");
+  // The passes of a stage over all microbatches, with their transfers.
+  struct OneForwardOneBackward {
+    PipelineProgram &of;
+    const Stage &s;
+    uint32_t forward, backward;
     int tokens = 0;
-    std::map<std::pair<char, int>, int> sent; // by direction and microbatch
-    auto settle = [&](char what, int k) {
+    std::map<std::pair<char, int>, int> sent{}; // by direction and microbatch
+
+    void schedule() {
+      int microbatches = of.shape.microbatches;
+      int ahead = std::min(of.shape.stages - of.own - 1, microbatches);
+      for (int k = 0; k < ahead; ++k)
+        doForward(k);
+      for (int k = 0; k < microbatches; ++k) {
+        if (k + ahead < microbatches)
+          doForward(k + ahead);
+        doBackward(k);
+      }
+      while (!sent.empty())
+        settle(sent.begin()->first.first, sent.begin()->first.second);
+    }
+
+    void doForward(int k) {
+      int64_t slot = k % s.held * bytes, two = k % 2 * bytes;
+      settle('F', k - 2); // whose slot the output takes
+      if (!s.isFirst)
+        receive('F', of.own - 1, at(s.x, k % s.held), k);
+      std::vector<program::Rebase> moved = {{s.x.arena, slot},
+                                            {s.y.arena, two}};
+      if (s.isFirst)
+        moved.push_back({s.kept.arena, k * bytes});
+      call('F', forward, moved, k);
+      if (!s.isLast)
+        send('F', of.own + 1, at(s.y, k % 2), k);
+    }
+
+    void doBackward(int k) {
+      int64_t slot = k % s.held * bytes, two = k % 2 * bytes;
+      settle('B', k - 2);
+      if (!s.isLast)
+        receive('B', of.own + 1, at(s.dy, k % 2), k);
+      call('B', backward,
+           {{s.x.arena, slot}, {s.dy.arena, two}, {s.dx.arena, two}}, k);
+      if (!s.isFirst)
+        send('B', of.own - 1, at(s.dx, k % 2), k);
+    }
+
+    void settle(char what, int k) {
       auto found = sent.find({what, k});
       if (found == sent.end())
         return;
-      add(program::Wait{found->second}, std::string("WAIT_SEND_") + what);
+      of.add(program::Wait{found->second}, std::string("WAIT_SEND_") + what);
       sent.erase(found);
-    };
-    auto receive = [&](char what, int from, Ref to, int k) {
-      transfer(from, own, to, tokens, std::string("RECV_") + what);
-      add(program::Wait{tokens++},
-          std::string("WAIT_RECV_") + what + std::to_string(k));
-    };
-    auto send = [&](char what, int to, Ref from, int k) {
-      transfer(own, to, from, tokens, std::string("SEND_") + what);
+    }
+    void receive(char what, int from, Ref to, int k) {
+      of.transfer(from, of.own, to, tokens, std::string("RECV_") + what);
+      of.add(program::Wait{tokens++},
+             std::string("WAIT_RECV_") + what + std::to_string(k));
+    }
+    void send(char what, int to, Ref from, int k) {
+      of.transfer(of.own, to, from, tokens, std::string("SEND_") + what);
       sent[{what, k}] = tokens++;
-    };
-    auto call = [&](char what, uint32_t callee,
-                    std::vector<program::Rebase> moved, int k) {
+    }
+    void call(char what, uint32_t callee, std::vector<program::Rebase> moved,
+              int k) {
       std::string label =
-          std::to_string(stage) + std::string(1, what) + std::to_string(k);
-      add(program::Call{callee, std::move(moved), p.intern(label)}, label);
-    };
-    auto doForward = [&](int k) {
-      int64_t slot = k % held * bytes, two = k % 2 * bytes;
-      settle('F', k - 2); // whose slot the output takes
-      if (!isFirst)
-        receive('F', stage - 1, at(x, k % held), k);
-      std::vector<program::Rebase> moved = {{x.arena, slot}, {y.arena, two}};
-      if (isFirst)
-        moved.push_back({kept.arena, k * bytes});
-      call('F', forward, moved, k);
-      if (!isLast)
-        send('F', stage + 1, at(y, k % 2), k);
-    };
-    auto doBackward = [&](int k) {
-      int64_t slot = k % held * bytes, two = k % 2 * bytes;
-      settle('B', k - 2);
-      if (!isLast)
-        receive('B', stage + 1, at(dy, k % 2), k);
-      call('B', backward, {{x.arena, slot}, {dy.arena, two}, {dx.arena, two}},
-           k);
-      if (!isFirst)
-        send('B', stage - 1, at(dx, k % 2), k);
-    };
-    int ahead = std::min(shape.stages - stage - 1, shape.microbatches);
-    for (int k = 0; k < ahead; ++k)
-      doForward(k);
-    for (int k = 0; k < shape.microbatches; ++k) {
-      if (k + ahead < shape.microbatches)
-        doForward(k + ahead);
-      doBackward(k);
+          std::to_string(of.own) + std::string(1, what) + std::to_string(k);
+      of.add(program::Call{callee, std::move(moved), of.p.intern(label)},
+             label);
     }
-    while (!sent.empty())
-      settle(sent.begin()->first.first, sent.begin()->first.second);
-    reduce(gradient, {1, 1, shape.data}, {});
-    if (isTied) {
-      reduce(tiedGradient, {1, 1, shape.data}, {});
-      if (shape.reducesTied && shape.stages > 1)
-        reduce(tiedGradient, {0, 1, shape.stages}, {0, shape.stages - 1});
-    }
-    finish();
+  };
+
+  void reduceGradients(const Stage &s) {
+    reduce(s.gradient, {1, 1, shape.data}, {});
+    if (!s.isTied)
+      return;
+    reduce(s.tiedGradient, {1, 1, shape.data}, {});
+    if (shape.reducesTied && shape.stages > 1)
+      reduce(s.tiedGradient, {0, 1, shape.stages}, {0, shape.stages - 1});
   }
 
   const PipelineShape shape;

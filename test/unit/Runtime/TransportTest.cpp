@@ -211,17 +211,17 @@ TEST_P(Conformance, PermuteAndBroadcast) {
   });
 }
 
-// A [10, 7] array of uneven tiles, 4 ranks on a mesh of a=2, b=2.
-TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
-  Program program;
-  program.mesh = {{"a", 2, ""}, {"b", 2, ""}};
+// An exchange of a [10, 7] array of uneven tiles, 4 ranks on a mesh of a=2,
+// b=2.
+struct UnevenExchange {
+  Exchange exchange;
+  // What a rank has to receive at least.
+  std::vector<int64_t> received;
+};
+
+std::vector<UnevenExchange> unevenExchanges() {
   SubAxis a = {0, 1, 2}, b = {1, 1, 2};
-  struct Case {
-    Exchange exchange;
-    // What a rank has to receive at least.
-    std::vector<int64_t> received;
-  };
-  std::vector<Case> cases = {
+  return {
       // Rows over both axes (tiles of 3: 3, 3, 3, 1) to columns over b.
       {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}, {}},
        {40 - 12, 30 - 9, 40 - 12, 30 - 3}},
@@ -232,8 +232,7 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
       // Partial sums over a, reduced into columns over both.
       {{{10, 7}, {{b}, {}}, {{}, {a, b}}, {a}, {}}, {30, 30, 30, 15}},
       // Columns over b that are partial sums over a: what nobody has who is to
-      // have
-      // it the partial sums share.
+      // have it the partial sums share.
       {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}, {a}}, {8, 9, 8, 9}},
       // Partial sums over a, the whole everywhere: added once, in equal parts.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {}, 2}, {70, 70, 70, 70}},
@@ -243,44 +242,67 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
       // Rows that are partial sums over a become columns that are: none is
       // added.
       {{{10, 7}, {{b}, {}}, {{}, {b}}, {a}, {a}}, {20, 15, 20, 15}},
-      // The axes change roles: one of two partial sums stays where it is, the
-      // other
-      // is shared.
+      // The axes change roles: one of two partial sums stays where it is,
+      // the other is shared.
       {{{10, 7}, {{b}, {}}, {{a}, {}}, {a}, {b}}, {17, 18, 17, 18}},
   };
-  for (const Case &test : cases) {
+}
+
+Program meshOfTwoByTwo() {
+  Program program;
+  program.mesh = {{"a", 2, ""}, {"b", 2, ""}};
+  return program;
+}
+
+float valueAt(int64_t row, int64_t column, int64_t term) {
+  return float(100 * row + column + 1000 * (term + 1));
+}
+
+// Visits the elements of the tile at `at`: its place there, row, column.
+// Returns how many elements the tile has with its padding.
+template <class Body>
+int64_t visitTile(const Program &program,
+                  const std::vector<std::vector<SubAxis>> &axes,
+                  const std::vector<int64_t> &at, Body body) {
+  int64_t rows = (10 + positionsOn(axes[0]) - 1) / positionsOn(axes[0]);
+  int64_t columns = (7 + positionsOn(axes[1]) - 1) / positionsOn(axes[1]);
+  int64_t row = positionOn(axes[0], program.mesh, at) * rows;
+  int64_t column = positionOn(axes[1], program.mesh, at) * columns;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      if (row + r < 10 && column + c < 7)
+        body(r * columns + c, row + r, column + c);
+  return rows * columns;
+}
+
+void expectSame(const std::vector<float> &found,
+                const std::vector<float> &expected, int rank) {
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(found[i] == expected[i] ||
+                (std::isnan(found[i]) && std::isnan(expected[i])))
+        << "rank " << rank << " element " << i << ": " << found[i] << ", not "
+        << expected[i];
+}
+
+TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
+  const Program program = meshOfTwoByTwo();
+  for (const UnevenExchange &test : unevenExchanges()) {
     const Exchange &exchange = test.exchange;
-    auto value = [](int64_t row, int64_t column, int64_t term) {
-      return float(100 * row + column + 1000 * (term + 1));
-    };
     int64_t terms = positionsOn(exchange.partial);
-    // Visits the elements of the rank's tile: its place there, row, column.
-    auto visit = [&](const std::vector<std::vector<SubAxis>> &axes,
-                     const std::vector<int64_t> &at, auto body) {
-      int64_t rows = (10 + positionsOn(axes[0]) - 1) / positionsOn(axes[0]);
-      int64_t columns = (7 + positionsOn(axes[1]) - 1) / positionsOn(axes[1]);
-      int64_t row = positionOn(axes[0], program.mesh, at) * rows;
-      int64_t column = positionOn(axes[1], program.mesh, at) * columns;
-      for (int64_t r = 0; r < rows; ++r)
-        for (int64_t c = 0; c < columns; ++c)
-          if (row + r < 10 && column + c < 7)
-            body(r * columns + c, row + r, column + c);
-      return rows * columns;
-    };
     run(4, [&](int rank, Endpoint &endpoint, Counters &counters) {
       std::vector<int64_t> at = {rank / 2, rank % 2};
       std::vector<float> src(100, NAN), dst(100, NAN), expected(100, NAN);
       int64_t term = positionOn(exchange.partial, program.mesh, at);
-      int64_t count =
-          visit(exchange.from, at, [&](int64_t i, int64_t row, int64_t column) {
-            src[i] = value(row, column, term);
-          });
-      int64_t target =
-          visit(exchange.to, at, [&](int64_t i, int64_t row, int64_t column) {
-            expected[i] = 0;
-            for (int64_t k = 0; k < terms; ++k)
-              expected[i] += value(row, column, k);
-          });
+      int64_t count = visitTile(program, exchange.from, at,
+                                [&](int64_t i, int64_t row, int64_t column) {
+                                  src[i] = valueAt(row, column, term);
+                                });
+      int64_t target = visitTile(program, exchange.to, at,
+                                 [&](int64_t i, int64_t row, int64_t column) {
+                                   expected[i] = 0;
+                                   for (int64_t k = 0; k < terms; ++k)
+                                     expected[i] += valueAt(row, column, k);
+                                 });
       CollectiveCall call = makeCall(CollectiveKind::Exchange, 4, rank);
       Part part = makePart(src.data(), dst.data(), count);
       part.dstInner = target;
@@ -297,11 +319,7 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
         sum.parts = {makePart(dst.data(), dst.data(), target)};
         once(endpoint, sum);
       }
-      for (int64_t i = 0; i < 100; ++i)
-        EXPECT_TRUE(dst[i] == expected[i] ||
-                    (std::isnan(dst[i]) && std::isnan(expected[i])))
-            << "rank " << rank << " element " << i << ": " << dst[i] << ", not "
-            << expected[i];
+      expectSame(dst, expected, rank);
     });
   }
 }

@@ -48,6 +48,17 @@ private:
   void verifyFlags() const;
   void verifyRecord(const Config &config) const;
   void verifyInterpretable(ModuleOp module) const;
+  void prepareFiles(Config &config) const;
+  OwningOpRef<ModuleOp> load(const Config &config, mlir::MLIRContext &context,
+                             Diagnostics &diagnostics) const;
+  void differentiate(ModuleOp global, const Config &config,
+                     Diagnostics &diagnostics) const;
+  check::ValueOptions valuesFor(ModuleOp global,
+                                Diagnostics &diagnostics) const;
+  void writeGradients(ModuleOp global, check::Engine &sharded,
+                      check::Values &values, int64_t microbatches,
+                      Diagnostics &diagnostics) const;
+  void print(const check::CheckReport &report) const;
   OwningOpRef<ModuleOp> cutForStages(ModuleOp module, const Config &config,
                                      const Mesh &mesh) const;
   check::CheckOptions optionsFor(const Config &config) const;
@@ -247,14 +258,8 @@ void CheckCommand::findFirstDifference(check::Programs &engines,
                            engines.fault);
 }
 
-int CheckCommand::run() const {
-  verifyFlags();
-  LoadedConfig loaded = loadConfigOrFail(*this);
-  Config &config = loaded.config;
-  verifyRecord(config);
-  refuseBookedTypes(config);
-  Mesh mesh = resolveMeshOrFail(config, *this, model);
-  warnOfIdleKeys(loaded, mesh);
+/// What is written replaces no input; given inputs bind symbolic dimensions.
+void CheckCommand::prepareFiles(Config &config) const {
   if (!gradients.empty()) {
     protectInputs(gradients, model, *this, config);
     refuseToReplace(gradients, {inputs});
@@ -262,18 +267,16 @@ int CheckCommand::run() const {
   }
   if (!inputs.empty())
     bindGivenInputs(config, model, inputs);
+}
 
-  mlir::MLIRContext context;
-  compiler::loadDialects(context);
-  // Before the work.
-  std::string transport = chooseTransport(config.target.transport, mesh.ranks(),
-                                          config.target.kind);
-  Diagnostics diagnostics(context);
-  compiler::LoadOptions load;
-  load.readWeights = load.trains = true;
-  load.compiles = !interpret;
+OwningOpRef<ModuleOp> CheckCommand::load(const Config &config,
+                                         mlir::MLIRContext &context,
+                                         Diagnostics &diagnostics) const {
+  compiler::LoadOptions options;
+  options.readWeights = options.trains = true;
+  options.compiles = !interpret;
   OwningOpRef<ModuleOp> global =
-      diagnostics.need(compiler::loadModel(model, config, context, load));
+      diagnostics.need(compiler::loadModel(model, config, context, options));
   // Random values index rows that are not there: zeros for both programs.
   if (inputs.empty())
     global->walk([](nn::CheckIndexOp op) {
@@ -282,28 +285,80 @@ int CheckCommand::run() const {
     });
   if (interpret || against == "interpreter")
     verifyInterpretable(*global);
-  OwningOpRef<ModuleOp> untrained = cutForStages(*global, config, mesh);
-  if (!isSharded(*global)) {
-    diagnostics.need(compiler::addLoss(*global, config));
+  return global;
+}
+
+/// Adds loss and gradients to a model; a function with shardings of its own
+/// stays as it is.
+void CheckCommand::differentiate(ModuleOp global, const Config &config,
+                                 Diagnostics &diagnostics) const {
+  if (!isSharded(global)) {
+    diagnostics.need(compiler::addLoss(global, config));
     diagnostics.need(
-        compiler::addGradients(*global, config, /*tapGradients=*/true));
+        compiler::addGradients(global, config, /*tapGradients=*/true));
   } else if (!gradients.empty()) {
     throw Failure(BadUsage, "--gradients: '" + model +
                                 "' is one function with shardings of its own; "
                                 "it is not differentiated");
   }
+}
+
+check::ValueOptions CheckCommand::valuesFor(ModuleOp global,
+                                            Diagnostics &diagnostics) const {
+  check::ValueOptions options =
+      diagnostics.need(check::storedValues(model, inputs, weights, global));
+  options.seed = seed;
+  options.perturb = gradients.empty();
+  options.drawIntegers = isSharded(global);
+  return options;
+}
+
+/// --gradients: those of the first step.
+void CheckCommand::writeGradients(ModuleOp global, check::Engine &sharded,
+                                  check::Values &values, int64_t microbatches,
+                                  Diagnostics &diagnostics) const {
+  diagnostics.need(values.setInitial(sharded), RunFailed);
+  check::Outcome outcome = diagnostics.need(
+      check::runStep(global, sharded, values, 1, microbatches), RunFailed);
+  diagnostics.need(check::writeGradients(global, outcome, gradients));
+}
+
+void CheckCommand::print(const check::CheckReport &report) const {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  if (json)
+    check::writeJson(report, out);
+  else
+    check::writeText(report, out);
+  std::cout << text;
+}
+
+int CheckCommand::run() const {
+  verifyFlags();
+  LoadedConfig loaded = loadConfigOrFail(*this);
+  Config &config = loaded.config;
+  verifyRecord(config);
+  refuseBookedTypes(config);
+  Mesh mesh = resolveMeshOrFail(config, *this, model);
+  warnOfIdleKeys(loaded, mesh);
+  prepareFiles(config);
+
+  mlir::MLIRContext context;
+  compiler::loadDialects(context);
+  // Before the work.
+  std::string transport = chooseTransport(config.target.transport, mesh.ranks(),
+                                          config.target.kind);
+  Diagnostics diagnostics(context);
+  OwningOpRef<ModuleOp> global = load(config, context, diagnostics);
+  OwningOpRef<ModuleOp> untrained = cutForStages(*global, config, mesh);
+  differentiate(*global, config, diagnostics);
   mesh = compiler::meshOf(*global, mesh);
   if (mesh.ranks() == 1 && against == "compiled" && !interpret &&
       gradients.empty() && inject.empty() && record.empty())
     warn("on one rank the program is compared with itself; --against "
          "interpreter compares it with plain loops");
 
-  check::ValueOptions valueOptions =
-      diagnostics.need(check::storedValues(model, inputs, weights, *global));
-  valueOptions.seed = seed;
-  valueOptions.perturb = gradients.empty();
-  valueOptions.drawIntegers = isSharded(*global);
-  check::Values values(*global, valueOptions);
+  check::Values values(*global, valuesFor(*global, diagnostics));
   check::CheckOptions options = optionsFor(config);
   diagnostics.need(values.verifyInputs(options.microbatches));
 
@@ -313,11 +368,7 @@ int CheckCommand::run() const {
   check::Engine &sharded =
       *diagnostics.need(engines.sharded(*local, /*wide=*/true));
   if (!gradients.empty()) {
-    diagnostics.need(values.setInitial(sharded), RunFailed);
-    check::Outcome outcome = diagnostics.need(
-        check::runStep(*global, sharded, values, 1, options.microbatches),
-        RunFailed);
-    diagnostics.need(check::writeGradients(*global, outcome, gradients));
+    writeGradients(*global, sharded, values, options.microbatches, diagnostics);
     return Success;
   }
 
@@ -331,13 +382,7 @@ int CheckCommand::run() const {
     findFirstDifference(engines, *global, values, options, config, mesh,
                         report);
 
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  if (json)
-    check::writeJson(report, out);
-  else
-    check::writeText(report, out);
-  std::cout << text;
+  print(report);
   return report.pass() ? Success : AnswerIsNo;
 }
 

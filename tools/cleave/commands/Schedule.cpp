@@ -155,7 +155,7 @@ void describeReplay(const Table &table, const Times &times,
   }
 }
 
-int run(const Options &options) {
+void verifyNumbers(const Options &options) {
   if (options.times.size() != 3 ||
       !std::all_of(options.times.begin(), options.times.end(),
                    [](double time) { return time > 0 && time < 1e12; }))
@@ -163,42 +163,90 @@ int run(const Options &options) {
                   "--times needs three numbers above 0: F,I,W of a stage");
   if (!(options.transfer >= 0 && options.transfer < 1e12))
     throw Failure(BadUsage, "--transfer needs a number from 0");
+}
+
+/// The table of a schedule, from a file or generated.
+struct GivenTable {
   Table table;
-  std::vector<Finding> findings;
-  LoweredTable lowered;
   bool hasTransfers = false;
-  if (!options.table.empty()) {
-    if (!options.name.empty() && options.name != "custom")
-      throw Failure(BadUsage,
-                    "--table is for the schedule custom, but --name is " +
-                        options.name);
-    std::string text = readFile(options.table);
-    hasTransfers = text.find("SEND_") != std::string::npos ||
-                   text.find("RECV_") != std::string::npos;
-    if (hasTransfers) {
-      lowered = need(readLoweredText(text, options.table));
-      table = withoutTransfers(lowered, options.table);
-    } else {
-      table = need(readTableText(text, options.table));
-    }
-    if (options.stages && options.stages != table.stages)
-      contradict(options, "stages", options.stages, table.stages);
-    if (options.microbatches && options.microbatches != table.microbatches)
-      contradict(options, "microbatches", options.microbatches,
-                 table.microbatches);
-    if (options.chunks && options.chunks != table.chunks())
-      contradict(options, "chunks", options.chunks, table.chunks());
-  } else if (options.name.empty()) {
+  LoweredTable lowered; ///< if it has transfers
+};
+
+/// Flags repeat what the table of a file has, or are not given.
+void verifyRepeated(const Options &options, const Table &table) {
+  if (options.stages && options.stages != table.stages)
+    contradict(options, "stages", options.stages, table.stages);
+  if (options.microbatches && options.microbatches != table.microbatches)
+    contradict(options, "microbatches", options.microbatches,
+               table.microbatches);
+  if (options.chunks && options.chunks != table.chunks())
+    contradict(options, "chunks", options.chunks, table.chunks());
+}
+
+GivenTable readTable(const Options &options) {
+  if (!options.name.empty() && options.name != "custom")
+    throw Failure(BadUsage,
+                  "--table is for the schedule custom, but --name is " +
+                      options.name);
+  GivenTable given;
+  std::string text = readFile(options.table);
+  given.hasTransfers = text.find("SEND_") != std::string::npos ||
+                       text.find("RECV_") != std::string::npos;
+  if (given.hasTransfers) {
+    given.lowered = need(readLoweredText(text, options.table));
+    given.table = withoutTransfers(given.lowered, options.table);
+  } else {
+    given.table = need(readTableText(text, options.table));
+  }
+  verifyRepeated(options, given.table);
+  return given;
+}
+
+GivenTable tableOf(const Options &options) {
+  if (!options.table.empty())
+    return readTable(options);
+  if (options.name.empty())
     throw Failure(BadUsage, "--name or --table is needed");
-  } else if (options.name == "custom") {
+  if (options.name == "custom")
     throw Failure(
         BadUsage,
         "schedule custom is read from a table; give --table FILE.csv");
-  } else {
-    table = generated(options);
-  }
+  GivenTable given;
+  given.table = generated(options);
+  return given;
+}
 
-  // What goes to standard output as a file stands there alone.
+int64_t countMessages(const LoweredTable &lowered) {
+  int64_t messages = 0;
+  for (const std::vector<LoweredAction> &list : lowered.actions)
+    messages += std::count_if(
+        list.begin(), list.end(), [](const LoweredAction &action) {
+          return isSend(action.action.kind) && action.phase != Phase::Wait;
+        });
+  return messages;
+}
+
+/// What the verifier finds, and the exit code for it.
+int report(const std::vector<Finding> &findings, const LoweredTable &lowered,
+           std::ostream &out) {
+  if (findings.empty()) {
+    out << "verifier: proved, with " << countMessages(lowered)
+        << " messages between ranks\n";
+    return Success;
+  }
+  out << "verifier: rejected\n";
+  for (const Finding &finding : findings)
+    out << "  " << finding.rule << ": " << finding.message << "\n";
+  return AnswerIsNo;
+}
+
+int run(const Options &options) {
+  verifyNumbers(options);
+  GivenTable given = tableOf(options);
+  const Table &table = given.table;
+  LoweredTable &lowered = given.lowered;
+
+  // A file that goes to standard output is alone there.
   bool alone =
       options.csv == "-" || options.svg == "-" || options.lowered == "-";
   std::ostream &out = alone ? std::cerr : std::cout;
@@ -209,11 +257,11 @@ int run(const Options &options) {
   write(options.csv, writeTable(table), options.table);
 
   Result<Replay> replayed = replay(table, times);
-  if (!replayed && !hasTransfers) {
+  if (!replayed && !given.hasTransfers) {
     out << "verifier: rejected\n  deadlock: " << replayed.error() << "\n";
     return AnswerIsNo;
   }
-  if (!hasTransfers) {
+  if (!given.hasTransfers) {
     LowerOptions lowering;
     lowering.times = times;
     lowered = need(lower(table, lowering));
@@ -224,22 +272,9 @@ int run(const Options &options) {
     write(options.svg, drawSvg(table, *replayed), options.table);
   }
   write(options.lowered, writeLowered(lowered), options.table);
-  findings =
-      verify(replayed ? programOf(lowered, *replayed) : programOf(lowered));
-  size_t messages = 0;
-  for (const std::vector<LoweredAction> &list : lowered.actions)
-    messages += std::count_if(
-        list.begin(), list.end(), [](const LoweredAction &action) {
-          return isSend(action.action.kind) && action.phase != Phase::Wait;
-        });
-  if (findings.empty()) {
-    out << "verifier: proved, with " << messages << " messages between ranks\n";
-    return Success;
-  }
-  out << "verifier: rejected\n";
-  for (const Finding &finding : findings)
-    out << "  " << finding.rule << ": " << finding.message << "\n";
-  return AnswerIsNo;
+  return report(
+      verify(replayed ? programOf(lowered, *replayed) : programOf(lowered)),
+      lowered, out);
 }
 
 } // namespace

@@ -1,0 +1,51 @@
+// The loss over held-out samples while a model trains.
+
+#ifndef CLEAVE_TRAINER_VALIDATION_H
+#define CLEAVE_TRAINER_VALIDATION_H
+
+#include "Report.h"
+#include "cleave/trainer/Data.h"
+#include "cleave/trainer/Executor.h"
+#include "cleave/trainer/Feeder.h"
+#include "cleave/trainer/Settings.h"
+#include "cleave/trainer/Train.h"
+
+#include <string>
+
+namespace cleave {
+
+/// All that it is given must outlive it.
+class Validation {
+public:
+  Validation(const Manifest &manifest, const Settings &settings,
+             const TrainOptions &options, const Dataset &data,
+             StepExecutor &executor, Feeder &feeder);
+
+  /// Whether it follows the step, the last one or not.
+  bool isDue(int64_t step, bool isLast) const;
+
+  /// Notes the mean loss over held-out samples, read in order, and how many
+  /// they are.
+  void run(StepRecord &record);
+
+  /// Says which held-out samples cannot be validated; "": all can.
+  std::string samplesLeftOut() const;
+
+private:
+  int64_t usableSamples() const;
+  int64_t samplesTogether() const;
+  int64_t samplesToRead() const;
+
+  const Manifest &manifest;
+  const Settings &settings;
+  const TrainOptions &options;
+  const Dataset &data;
+  StepExecutor &executor;
+  Feeder &feeder;
+  int64_t every; ///< steps
+  bool isPossible;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_TRAINER_VALIDATION_H
