@@ -27,6 +27,8 @@ namespace cleave::importer {
 /// The declared element type.
 Element elementOf(const ::onnx::ValueInfoProto &value);
 
+class Node;
+
 class Importer {
 public:
   Importer(Model &model, const ImportOptions &options,
@@ -69,6 +71,8 @@ private:
   mlir::LogicalResult bindTies();
   void lowerNodes();
   void lowerNode(const FlatNode &node);
+  /// The values that a lowered node gives; those it cannot give are noted.
+  void storeResults(const FlatNode &flat, const Node &node);
   bool isLongSequence(const FlatNode &flat,
                       llvm::ArrayRef<Operand> operands) const;
   mlir::LogicalResult finish();

@@ -89,6 +89,20 @@ bool Importer::isLongSequence(const FlatNode &flat,
   return false;
 }
 
+void Importer::storeResults(const FlatNode &flat, const Node &node) {
+  for (auto [name, result] : llvm::zip(flat.proto->output(), node.results)) {
+    if (name.empty())
+      continue;
+    if (result.value || result.host || result.file || result.parts) {
+      values[name] = result;
+      continue;
+    }
+    failed.insert(name);
+    if (needed.count(name))
+      problems.add(flat, "its output '" + name + "' is not supported");
+  }
+}
+
 void Importer::lowerNode(const FlatNode &flat) {
   // Without a reason: what it depends on has failed, and is in the list.
   auto fail = [&](const std::string &why) {
@@ -164,17 +178,7 @@ void Importer::lowerNode(const FlatNode &flat) {
     tables.insert(flat.proto->output(0));
   else
     evaluated.add(key, operands, node.results);
-  for (auto [name, result] : llvm::zip(flat.proto->output(), node.results)) {
-    if (name.empty())
-      continue;
-    if (!result.value && !result.host && !result.file && !result.parts) {
-      failed.insert(name);
-      if (needed.count(name))
-        problems.add(flat, "its output '" + name + "' is not supported");
-      continue;
-    }
-    values[name] = result;
-  }
+  storeResults(flat, node);
 }
 
 } // namespace cleave::importer

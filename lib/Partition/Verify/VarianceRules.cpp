@@ -169,6 +169,28 @@ LogicalResult Variance::transfer(Operation *op, const ShardingRule &rule,
   return done;
 }
 
+/// The factors of operand `index` that an axis may split, if the axis splits
+/// the operand as `state` says; none if that cannot be said.
+static llvm::SmallBitVector
+splitFactors(const AxisState &state, const ShardingRule &rule, unsigned index) {
+  llvm::SmallBitVector factors(rule.factors.size());
+  for (auto [dim, made] : llvm::enumerate(rule.operands[index])) {
+    if (!state.isSplitOn(dim))
+      continue;
+    // A one-element tile may have no factor.
+    if (made.empty())
+      return llvm::SmallBitVector(rule.factors.size());
+    // Of several factors, the major one is split first, or the next one if the
+    // major one has one element.
+    for (int64_t factor : made) {
+      factors.set(factor);
+      if (rule.factors[factor].size != 1)
+        break;
+    }
+  }
+  return factors;
+}
+
 LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
                                      unsigned axis) {
   if (isa<nn::ReshapeOp>(op))
@@ -192,22 +214,8 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
       partial.push_back(index);
       break;
     case AxisState::Split: {
-      llvm::SmallBitVector mine(rule.factors.size());
-      bool unknown = false;
-      for (auto [dim, made] : llvm::enumerate(rule.operands[index])) {
-        if (!state.isSplitOn(dim))
-          continue;
-        // Of several factors, the major one is split first, or the next one if
-        // the major one has one element. A one-element tile may have no factor.
-        if (made.empty())
-          unknown = true;
-        for (int64_t factor : made) {
-          mine.set(factor);
-          if (rule.factors[factor].size != 1)
-            break;
-        }
-      }
-      if (unknown || mine.none()) {
+      llvm::SmallBitVector mine = splitFactors(state, rule, index);
+      if (mine.none()) {
         anyVarying = true;
         break;
       }

@@ -44,6 +44,9 @@ private:
 
   Value slotsOf(const Family &family, const Dims &frame);
   Value build(const Family &family, const Dims &frame);
+  Value broadcastOf(const FamilyStep &step, const Dims &frame,
+                    const Dims &shape);
+  Value transposeOf(const FamilyStep &step, const Dims &frame);
   Value spread(Value value, Dims frame);
   Value einsumOf(const FamilyStep &step, const Dims &frame);
   /// [experts, members' dimensions...].
@@ -187,6 +190,37 @@ Value SlotBuilder::einsumOf(const FamilyStep &step, const Dims &frame) {
   return nullptr;
 }
 
+Value SlotBuilder::broadcastOf(const FamilyStep &step, const Dims &frame,
+                               const Dims &shape) {
+  int64_t front = tokens.size() + 1;
+  Dims inner, dims = allDims(front);
+  for (int64_t dim : step.dims)
+    inner.push_back(frame[dim]);
+  Value input = slotsOf(step.operands[0], inner);
+  int64_t next = front;
+  for (int64_t index : featuresOf(frame)) {
+    if (llvm::is_contained(inner, frame[index]))
+      dims.push_back(next);
+    ++next;
+  }
+  return input ? broadcastTo(b, loc, input, shape, dims) : nullptr;
+}
+
+Value SlotBuilder::transposeOf(const FamilyStep &step, const Dims &frame) {
+  int64_t front = tokens.size() + 1;
+  Dims inner(frame.size()), order = allDims(front);
+  for (auto [to, from] : llvm::enumerate(step.dims))
+    inner[from] = frame[to];
+  Value input = slotsOf(step.operands[0], inner);
+  Dims features = featuresOf(inner);
+  for (int64_t index : featuresOf(frame)) {
+    auto at = llvm::find_if(
+        features, [&](int64_t i) { return inner[i] == frame[index]; });
+    order.push_back(front + (at - features.begin()));
+  }
+  return input ? transposeTo(b, loc, input, order) : nullptr;
+}
+
 Value SlotBuilder::build(const Family &family, const Dims &frame) {
   if (family.isShared())
     return spread(family.first(), frame);
@@ -211,32 +245,10 @@ Value SlotBuilder::build(const Family &family, const Dims &frame) {
     }
     return cloneElementwise(b, step->op, operands, shape);
   }
-  case FamilyStep::Broadcast: {
-    Dims inner, dims = allDims(front);
-    for (int64_t dim : step->dims)
-      inner.push_back(frame[dim]);
-    Value input = operand(inner);
-    int64_t next = front;
-    for (int64_t index : featuresOf(frame)) {
-      if (llvm::is_contained(inner, frame[index]))
-        dims.push_back(next);
-      ++next;
-    }
-    return input ? broadcastTo(b, loc, input, shape, dims) : nullptr;
-  }
-  case FamilyStep::Transpose: {
-    Dims inner(frame.size()), order = allDims(front);
-    for (auto [to, from] : llvm::enumerate(step->dims))
-      inner[from] = frame[to];
-    Value input = operand(inner);
-    Dims features = featuresOf(inner);
-    for (int64_t index : featuresOf(frame)) {
-      auto at = llvm::find_if(
-          features, [&](int64_t i) { return inner[i] == frame[index]; });
-      order.push_back(front + (at - features.begin()));
-    }
-    return input ? transposeTo(b, loc, input, order) : nullptr;
-  }
+  case FamilyStep::Broadcast:
+    return broadcastOf(*step, frame, shape);
+  case FamilyStep::Transpose:
+    return transposeOf(*step, frame);
   case FamilyStep::Reduce: {
     Dims inner = frame, reduced;
     for (int64_t dim : step->dims) // increasing: each is where it was
