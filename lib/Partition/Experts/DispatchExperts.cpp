@@ -37,9 +37,9 @@ public:
              double maxLoad, AxisListAttr next = {},
              const Dispatcher *before = nullptr)
       : func(func), axes(axes), next(next), rows(func, mesh, axes, maxLoad) {
-    rows.goOn(next);
+    rows.sendOnOver(next);
     if (before)
-      rows.comeFrom(before->rows);
+      rows.continueFrom(before->rows);
   }
 
   void run() {
@@ -50,7 +50,7 @@ public:
         ops.push_back(op);
     });
     for (Operation *op : ops) {
-      rows.at(op);
+      rows.insertBefore(op);
       if (auto dot = dyn_cast<nn::GroupedDotOp>(op))
         visit(dot);
       else if (auto outer = dyn_cast<nn::GroupedOuterOp>(op))
@@ -82,15 +82,14 @@ private:
       return product;
     };
     SmallVector<Value> there = rows.inRounds(choice, [&](unsigned round) {
-      return multiply(round, rows.arrive(choice, round, op.getInput()));
+      return multiply(round, rows.dispatched(choice, round, op.getInput()));
     });
     auto again = [this, &choice, multiply,
                   input = op.getInput()](unsigned round) {
-      Value there = rows.again(choice, round, input);
+      Value there = rows.recomputed(choice, round, input);
       return there ? multiply(round, there) : Value();
     };
-    op.getResult().replaceAllUsesWith(
-        rows.bringBack(choice, there, type, again));
+    op.getResult().replaceAllUsesWith(rows.combine(choice, there, type, again));
   }
 
   void visit(nn::GroupedOuterOp op) {
@@ -100,8 +99,8 @@ private:
     Choice &choice = rows.choiceOf(
         op.getIds(), {*tile, typeOf(op.getResult()).getDimSize(0)});
     SmallVector<Value> sums = rows.inRounds(choice, [&](unsigned round) {
-      Value left = rows.arrive(choice, round, op.getLeft());
-      Value right = rows.arrive(choice, round, op.getRight());
+      Value left = rows.dispatched(choice, round, op.getLeft());
+      Value right = rows.dispatched(choice, round, op.getRight());
       Value sum = rows.make<nn::GroupedOuterOp>(tile->getType(), left, right,
                                                 choice.rounds[round].ids);
       noteShare(choice, round, sum);
@@ -120,7 +119,7 @@ private:
     if (!choice || !isThere(*choice, op.getUpdates()))
       return;
     SmallVector<Value> sums = rows.inRounds(*choice, [&](unsigned round) {
-      Value there = rows.arrive(*choice, round, op.getUpdates());
+      Value there = rows.dispatched(*choice, round, op.getUpdates());
       return rows.make<nn::ScatterAddOp>(
           tile->getType(), choice->rounds[round].ids, there, uint64_t(0));
     });
@@ -130,8 +129,8 @@ private:
   /// Adds the operands at the expert ranks if they are there, so that only the
   /// sum is combined. One operand may be per-expert data, like a bias.
   void visit(arith::AddFOp op) {
-    const ExpertRows::Back *a = rows.backOf(op.getLhs()),
-                           *b = rows.backOf(op.getRhs());
+    const ExpertRows::Combined *a = rows.combinedOf(op.getLhs()),
+                               *b = rows.combinedOf(op.getRhs());
     if (a && b ? a->choice != b->choice : !a && !b)
       return;
     Choice &choice = *(a ? a : b)->choice;
@@ -140,23 +139,24 @@ private:
                        !rows.ofExperts(choice, a ? op.getRhs() : op.getLhs())))
       return;
     SmallVector<Value> there = rows.inRounds(choice, [&](unsigned round) {
-      return rows.make<arith::AddFOp>(rows.known(choice, round, op.getLhs()),
-                                      rows.known(choice, round, op.getRhs()));
+      return rows.make<arith::AddFOp>(
+          rows.atExperts(choice, round, op.getLhs()),
+          rows.atExperts(choice, round, op.getRhs()));
     });
     auto again = [this, &choice, x = op.getLhs(),
                   y = op.getRhs()](unsigned round) {
-      Value left = rows.again(choice, round, x),
-            right = rows.again(choice, round, y);
+      Value left = rows.recomputed(choice, round, x),
+            right = rows.recomputed(choice, round, y);
       return left && right ? rows.make<arith::AddFOp>(left, right) : Value();
     };
     op.getResult().replaceAllUsesWith(
-        rows.bringBack(choice, there, typeOf(op.getResult()), again));
+        rows.combine(choice, there, typeOf(op.getResult()), again));
   }
 
   /// Whether the tokens are at the expert ranks already, or a product will
   /// dispatch them.
   bool isThere(Choice &choice, Value updates) {
-    if (rows.known(choice, 0, updates))
+    if (rows.atExperts(choice, 0, updates))
       return true;
     Value sent = rows.unmasked(choice, updates);
     return llvm::any_of(sent.getUsers(), [&](Operation *user) {

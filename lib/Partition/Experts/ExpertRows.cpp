@@ -31,7 +31,7 @@ ExpertRows::ExpertRows(func::FuncOp func, const MeshAxes &mesh,
   });
 }
 
-void ExpertRows::at(Operation *op) {
+void ExpertRows::insertBefore(Operation *op) {
   anchor = op;
   builder.setInsertionPoint(op);
 }
@@ -100,7 +100,8 @@ Choice &ExpertRows::choiceOf(Value ids, const Tile &tile) {
 /// elements of each padded dimension on each rank.
 void ExpertRows::reckon(Choice &choice) {
   Reckoned &reckoned = choice.reckoned;
-  if (auto known = earlier.find(choice.ids); known != earlier.end()) {
+  if (auto known = arrivedBefore.find(choice.ids);
+      known != arrivedBefore.end()) {
     reckoned = known->second;
     return;
   }
@@ -129,7 +130,7 @@ void ExpertRows::reckon(Choice &choice) {
 /// ranks in its group.
 void ExpertRows::reckonArrivals(const Choice &choice) {
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
-    Reckoned &reckoned = later[round.ids] = choice.reckoned;
+    Reckoned &reckoned = delivered[round.ids] = choice.reckoned;
     if (index > 0 || reckoned.overflow) {
       reckoned = {
           ranks * choice.places, {0}, AxisListAttr(), /*overflow=*/true};
@@ -232,12 +233,12 @@ void ExpertRows::plan(Choice &choice, Value ids) {
     needed =
         make<nn::ReduceOp>(RankedTensorType::get({rounds}, i64),
                            nn::Combiner::Max, all, ArrayRef<int64_t>{0, 1});
-    if (next) {
-      int64_t others = axesSize(mesh.mesh(), next.getAxes());
+    if (onwardAxes) {
+      int64_t others = axesSize(mesh.mesh(), onwardAxes.getAxes());
       auto told = AllGatherOp::create(
           builder, anchor->getLoc(),
           TypeRange{RankedTensorType::get({others * rounds}, i64)},
-          ValueRange{needed}, first, mesh.name(), next, purpose);
+          ValueRange{needed}, first, mesh.name(), onwardAxes, purpose);
       mark(told);
       needed = make<nn::ReduceOp>(
           RankedTensorType::get({rounds}, i64), nn::Combiner::Max,
@@ -314,17 +315,17 @@ int64_t ExpertRows::shareOf(const Choice &choice, unsigned round) const {
 // Rows
 //===----------------------------------------------------------------------===//
 
-const ExpertRows::Back *ExpertRows::backOf(Value rows) const {
-  auto it = backs.find(rows);
-  return it == backs.end() ? nullptr : &it->second;
+const ExpertRows::Combined *ExpertRows::combinedOf(Value rows) const {
+  auto it = combinedValues.find(rows);
+  return it == combinedValues.end() ? nullptr : &it->second;
 }
 
-Value ExpertRows::arrive(Choice &choice, unsigned round, Value rows) {
+Value ExpertRows::dispatched(Choice &choice, unsigned round, Value rows) {
   rows = unmasked(choice, rows);
-  if (Value there = known(choice, round, rows))
+  if (Value there = atExperts(choice, round, rows))
     return there;
   choice.sentRows.insert(rows);
-  return choice.rounds[round].there[rows] = send(choice, round, rows);
+  return choice.rounds[round].atExperts[rows] = send(choice, round, rows);
 }
 
 Value ExpertRows::send(Choice &choice, unsigned round, Value rows) {
@@ -355,9 +356,9 @@ Value ExpertRows::exchange(const Choice &choice, unsigned round, Value blocks,
   return op->getResult(0);
 }
 
-Value ExpertRows::bringBack(Choice &choice, ArrayRef<Value> there,
-                            RankedTensorType type,
-                            std::function<Value(unsigned)> again) {
+Value ExpertRows::combine(Choice &choice, ArrayRef<Value> there,
+                          RankedTensorType type,
+                          std::function<Value(unsigned)> again) {
   int64_t width = type.getShape().back();
   SmallVector<Value> home = inRounds(choice, [&](unsigned round) {
     return exchange(choice, round, there[round], /*home=*/true);
@@ -371,7 +372,8 @@ Value ExpertRows::bringBack(Choice &choice, ArrayRef<Value> there,
     result = result ? make<arith::AddFOp>(result, rows) : rows;
   }
   result = flat(result, type.getShape());
-  backs[result] = {&choice, SmallVector<Value>(there), std::move(again)};
+  combinedValues[result] = {&choice, SmallVector<Value>(there),
+                            std::move(again)};
   return result;
 }
 

@@ -33,9 +33,9 @@ struct Round {
   int64_t number = -1;
   mlir::Value ids; // at the expert ranks
   /// By local value: the dispatched value, or what is computed from it at the
-  /// expert ranks. For further rounds, `again` has the values recomputed for
-  /// the backward pass, by their forward value.
-  llvm::MapVector<mlir::Value, mlir::Value> there, again;
+  /// expert ranks. For further rounds, `recomputed` has the values recomputed
+  /// for the backward pass, by their forward value.
+  llvm::MapVector<mlir::Value, mlir::Value> atExperts, recomputed;
 };
 
 /// The number of tokens under balanced routing.
@@ -84,13 +84,15 @@ public:
 
   /// The second hop of a hierarchical exchange: tokens are sent over `axes`
   /// from the ranks to which `before` sent them.
-  void comeFrom(const ExpertRows &before) { earlier = before.later; }
+  void continueFrom(const ExpertRows &before) {
+    arrivedBefore = before.delivered;
+  }
   /// Tokens are sent on over `axes`, so those ranks also agree on the rounds
   /// that are needed.
-  void goOn(dist::AxisListAttr axes) { next = axes; }
+  void sendOnOver(dist::AxisListAttr axes) { onwardAxes = axes; }
 
   /// Inserts new operations before `op`, with its attributes.
-  void at(mlir::Operation *op);
+  void insertBefore(mlir::Operation *op);
 
   Choice &choiceOf(mlir::Value ids, const Tile &tile);
   /// The existing choice for these ids, or null.
@@ -106,32 +108,33 @@ public:
   inRounds(Choice &choice, llvm::function_ref<mlir::Value(unsigned)> make);
 
   /// The tokens of a round at the expert ranks; dispatches them if necessary.
-  mlir::Value arrive(Choice &choice, unsigned round, mlir::Value rows);
+  mlir::Value dispatched(Choice &choice, unsigned round, mlir::Value rows);
   /// The tokens at the expert ranks if they are there or can be computed there
   /// elementwise; else null.
-  mlir::Value known(Choice &choice, unsigned round, mlir::Value rows);
+  mlir::Value atExperts(Choice &choice, unsigned round, mlir::Value rows);
   /// The same for a value of the forward pass that the backward pass reads.
-  mlir::Value again(Choice &choice, unsigned round, mlir::Value rows);
+  mlir::Value recomputed(Choice &choice, unsigned round, mlir::Value rows);
   /// The value without the masks of padding tokens that are not sent.
   mlir::Value unmasked(const Choice &choice, mlir::Value rows) const;
   /// Whether the rows are a lookup in a per-expert table by the expert ids.
   bool ofExperts(const Choice &choice, mlir::Value rows);
 
   /// Combines the tokens of all rounds at their source ranks, as a value of
-  /// `type`. `again` recomputes the tokens of one round in the backward pass.
-  mlir::Value bringBack(Choice &choice, llvm::ArrayRef<mlir::Value> there,
-                        mlir::RankedTensorType type,
-                        std::function<mlir::Value(unsigned)> again);
+  /// `type`. `recompute` recomputes the tokens of one round in the backward
+  /// pass.
+  mlir::Value combine(Choice &choice, llvm::ArrayRef<mlir::Value> atExperts,
+                      mlir::RankedTensorType type,
+                      std::function<mlir::Value(unsigned)> recompute);
   /// The sum over rounds of their tiles.
   mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> terms);
 
   /// Combined tokens: their values at the expert ranks in each round.
-  struct Back {
+  struct Combined {
     Choice *choice = nullptr;
-    llvm::SmallVector<mlir::Value> there;
-    std::function<mlir::Value(unsigned)> again;
+    llvm::SmallVector<mlir::Value> atExperts;
+    std::function<mlir::Value(unsigned)> recompute;
   };
-  const Back *backOf(mlir::Value rows) const;
+  const Combined *combinedOf(mlir::Value rows) const;
 
   /// Under balanced routing, one in this many slots of the round holds a token.
   int64_t shareOf(const Choice &choice, unsigned round) const;
@@ -162,7 +165,7 @@ private:
   void mark(mlir::Operation *op);
 
   const dist::MeshAxes &mesh;
-  dist::AxisListAttr axes, next;
+  dist::AxisListAttr axes, onwardAxes;
   int64_t ranks;
   double maxLoad;
   mlir::OpBuilder builder;
@@ -170,10 +173,10 @@ private:
   const Round *current = nullptr;
   int64_t conditions = 0;
   std::deque<Choice> choices;
-  llvm::DenseMap<mlir::Value, Back> backs;
+  llvm::DenseMap<mlir::Value, Combined> combinedValues;
   /// By ids: the counts of tokens that an exchange over other axes delivered
   /// here, and of those that this exchange delivers.
-  llvm::DenseMap<mlir::Value, Reckoned> earlier, later;
+  llvm::DenseMap<mlir::Value, Reckoned> arrivedBefore, delivered;
   /// The flags of conditions that the function already has.
   llvm::DenseMap<int64_t, mlir::Value> flags;
 };

@@ -122,14 +122,14 @@ Value ExpertRows::unmasked(const Choice &choice, Value rows) const {
 }
 
 /// See ExpertRows.h.
-Value ExpertRows::known(Choice &choice, unsigned round, Value rows) {
+Value ExpertRows::atExperts(Choice &choice, unsigned round, Value rows) {
   Round &in = choice.rounds[round];
-  if (Value there = in.there.lookup(rows))
+  if (Value there = in.atExperts.lookup(rows))
     return there;
   Value there;
-  if (const Back *back = backOf(rows); back && back->choice == &choice)
-    return back->there[round];
-  for (auto [local, arrived] : choice.rounds[0].there)
+  if (const Combined *back = combinedOf(rows); back && back->choice == &choice)
+    return back->atExperts[round];
+  for (auto [local, arrived] : choice.rounds[0].atExperts)
     if (isSame(local, rows) &&
         (round == 0 || choice.sentRows.contains(local))) {
       // The first round is saved for the backward pass, further rounds are
@@ -139,36 +139,36 @@ Value ExpertRows::known(Choice &choice, unsigned round, Value rows) {
     }
   Operation *def = rows.getDefiningOp();
   if (auto save = dyn_cast_if_present<nn::SaveOp>(def); save && !there) {
-    there = round == 0 ? known(choice, round, save.getInput())
-                       : again(choice, round, save.getInput());
+    there = round == 0 ? atExperts(choice, round, save.getInput())
+                       : recomputed(choice, round, save.getInput());
     if (there && round == 0)
       there = keep(there);
   }
   if (!there)
     there = rowwise(choice, round, def, [&](Value operand) {
-      return known(choice, round, operand);
+      return atExperts(choice, round, operand);
     });
   if (there)
-    in.there[rows] = there;
+    in.atExperts[rows] = there;
   return there;
 }
 
-Value ExpertRows::again(Choice &choice, unsigned round, Value rows) {
+Value ExpertRows::recomputed(Choice &choice, unsigned round, Value rows) {
   Round &in = choice.rounds[round];
-  if (Value there = in.again.lookup(rows))
+  if (Value there = in.recomputed.lookup(rows))
     return there;
   Value there;
-  if (const Back *back = backOf(rows); back && back->choice == &choice)
-    there = back->again(round);
+  if (const Combined *back = combinedOf(rows); back && back->choice == &choice)
+    there = back->recompute(round);
   else if (llvm::any_of(choice.sentRows,
                         [&](Value sent) { return isSame(sent, rows); }))
     there = send(choice, round, keptHere(rows));
   else
     there = rowwise(choice, round, rows.getDefiningOp(), [&](Value operand) {
-      return again(choice, round, operand);
+      return recomputed(choice, round, operand);
     });
   if (there)
-    in.again[rows] = there;
+    in.recomputed[rows] = there;
   return there;
 }
 
