@@ -1,4 +1,4 @@
-// Scores of attention, told from the arithmetic between two contractions.
+// Recognizes attention scores by the arithmetic between two contractions.
 
 #include "AttentionScores.h"
 
@@ -31,7 +31,7 @@ bool leadsToEinsum(Value value, unsigned depth) {
   return false;
 }
 
-/// Adds what a term of the scores says: masks spelled as 0 or a very negative
+/// Adds a term of the scores: a mask that is spelled as 0 or a very negative
 /// number, or a bias.
 void addTerm(Value value, ArrayRef<int64_t> dims, double factor,
              Scores &scores) {
@@ -92,7 +92,7 @@ std::optional<Scores> analyzeScores(Value value) {
       value = div.getLhs();
       continue;
     }
-    // What is within the tanh only scales: a mask there would not hide.
+    // A mask inside the tanh would only scale scores, and hide none.
     if (scores.softcap != 0)
       return std::nullopt;
     if (auto tanh = dyn_cast<math::TanhOp>(op)) {

@@ -1,4 +1,4 @@
-// What scores of attention are made of.
+// The parts of attention scores: product, scale, cap, biases and masks.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_ATTENTIONSCORES_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_ATTENTIONSCORES_H
@@ -27,7 +27,8 @@ struct Scores {
   llvm::SmallVector<Mask> masks;
 };
 
-/// The parts of `scores`; nothing where they are made in another way.
+/// Splits `scores` into these parts; nullopt if they are computed in another
+/// way.
 std::optional<Scores> analyzeScores(mlir::Value scores);
 
 } // namespace cleave::nn

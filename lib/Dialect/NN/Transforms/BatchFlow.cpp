@@ -1,4 +1,4 @@
-// Which dimension of a value holds the samples of a call.
+// Finds the dimension of each value that holds the samples of a call.
 
 #include "cleave/Dialect/NN/Transforms/BatchFlow.h"
 
@@ -107,7 +107,8 @@ bool BatchFlow::meetsBatch(BlockArgument argument) const {
   return false;
 }
 
-/// Computed from inputs of the microbatch, not from parameters alone.
+/// Whether the value depends on inputs of the microbatch, and not on parameters
+/// alone.
 bool BatchFlow::fromInputs(Value value) {
   if (Operation *def = value.getDefiningOp())
     return computed.count(def);

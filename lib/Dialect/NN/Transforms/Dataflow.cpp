@@ -1,4 +1,4 @@
-// Small questions and helpers that the patterns of this folder share.
+// Queries and builders that the patterns of this folder share.
 
 #include "Dataflow.h"
 
@@ -30,7 +30,7 @@ Value cloneElementwise(OpBuilder &builder, Operation *op, ValueRange operands,
   return builder.create(state)->getResult(0);
 }
 
-/// Null where the value repeats no number.
+/// The elements of a splat constant; null for other values.
 static DenseElementsAttr splatElementsOf(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp>(op))

@@ -1,4 +1,4 @@
-// Small questions and helpers that the patterns of this folder share.
+// Queries and builders that the patterns of this folder share.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_DATAFLOW_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_DATAFLOW_H
@@ -23,18 +23,19 @@ inline int64_t rankOf(mlir::Value value) {
   return tensorTypeOf(value).getRank();
 }
 
-/// Whether each element of the one result follows from the same element of each
-/// operand, all of one shape, and the operation has no effects.
+/// Whether the operation is elementwise: one result, operands of the same
+/// shape, no effects.
 bool isElementwise(mlir::Operation *op);
 
-/// The same operation on operands of another shape.
+/// Clones an elementwise operation for operands of another shape.
 mlir::Value cloneElementwise(mlir::OpBuilder &builder, mlir::Operation *op,
                              mlir::ValueRange operands,
                              llvm::ArrayRef<int64_t> shape);
 
-/// The number that a constant repeats, seen through broadcasts and reshapes.
+/// The number of a splat constant, looking through broadcasts and reshapes.
 std::optional<double> splatOf(mlir::Value value);
-/// The same number, exactly, in another shape; null where it is none.
+/// The same splat constant, bit by bit, in another shape; null if the value is
+/// no splat.
 mlir::Value reshapedSplat(mlir::OpBuilder &builder, mlir::Location loc,
                           mlir::Value value, llvm::ArrayRef<int64_t> shape);
 bool isSplat(mlir::Value value, double number, double tolerance = 0);
@@ -44,7 +45,7 @@ Dims allDims(int64_t rank);
 Dims inverse(llvm::ArrayRef<int64_t> permutation);
 bool isIdentity(llvm::ArrayRef<int64_t> permutation);
 
-// Builders that give back the operand where there is nothing to do.
+// Builders that return the operand itself if it has the wanted shape already.
 mlir::Value reshapeTo(mlir::OpBuilder &builder, mlir::Location loc,
                       mlir::Value value, llvm::ArrayRef<int64_t> shape);
 mlir::Value transposeTo(mlir::OpBuilder &builder, mlir::Location loc,
@@ -53,8 +54,8 @@ mlir::Value broadcastTo(mlir::OpBuilder &builder, mlir::Location loc,
                         mlir::Value value, llvm::ArrayRef<int64_t> shape,
                         llvm::ArrayRef<int64_t> dims);
 
-/// A value without the broadcast that made it: `dims[i]` is the dimension of
-/// the value that dimension i of the source becomes.
+/// A value and the dimensions that a broadcast of it adds: dimension i of the
+/// source is dimension `dims[i]` of the broadcast value.
 struct Narrow {
   mlir::Value source;
   Dims dims;
@@ -65,10 +66,11 @@ Narrow narrow(mlir::Value value);
 void populateMovementPatterns(mlir::RewritePatternSet &patterns);
 void populateEinsumPatterns(mlir::RewritePatternSet &patterns);
 void populateLogicPatterns(mlir::RewritePatternSet &patterns);
-/// Transposes that could not go elsewhere end in the einsum that made them.
+/// Folds transposes of an einsum's result into its letters. Runs last, after
+/// transposes have moved as far as they can.
 void populateEinsumResultPatterns(mlir::RewritePatternSet &patterns);
-/// The letters of every einsum become a, b, ... in order of first use, so that
-/// equal contractions read alike.
+/// Renames the letters of every einsum to a, b, ... in order of first use, so
+/// that equal contractions have equal text.
 void renameLetters(mlir::Operation *root);
 void populateRaiseNormPatterns(mlir::RewritePatternSet &patterns);
 void populateRaiseGeluPatterns(mlir::RewritePatternSet &patterns);

@@ -1,5 +1,5 @@
-// What nn.einsum absorbs into its letters: transposes and broadcasts of its
-// operands, and at the end transposes of its result.
+// Folds transposes and broadcasts of an einsum's operands, and transposes of
+// its result, into its letters.
 
 #include "Dataflow.h"
 
@@ -15,7 +15,8 @@ std::string spell(const EinsumOp::Labels &labels) {
   return labels.lhs + "," + labels.rhs + "->" + labels.result;
 }
 
-/// Either operand of an einsum, with its labels and those of the other.
+/// One operand of an einsum, with its labels and the labels of the other
+/// operand.
 struct Side {
   Value value;
   std::string labels, other;
@@ -55,8 +56,8 @@ struct AbsorbTranspose : OpRewritePattern<EinsumOp> {
   }
 };
 
-/// A repeated dimension that the other operand has as well is not needed,
-/// unless it is contracted.
+/// Drops a broadcast dimension of an operand if the other operand has it, too,
+/// and it is not contracted.
 struct AbsorbBroadcast : OpRewritePattern<EinsumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(EinsumOp op,
@@ -92,7 +93,7 @@ struct AbsorbBroadcast : OpRewritePattern<EinsumOp> {
   }
 };
 
-/// Without contraction an einsum is a product of broadcasts.
+/// An einsum without contraction becomes a product of broadcasts.
 struct ProductWithoutContraction : OpRewritePattern<EinsumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(EinsumOp op,

@@ -1,4 +1,5 @@
-// Families of values, and the tests that say which expert is chosen.
+// Families of values, one per expert, and the tests that say which expert a
+// token chose.
 
 #include "ExpertFamily.h"
 
@@ -42,7 +43,7 @@ static std::optional<FamilyStep::Kind> kindOf(Operation *op) {
   return std::nullopt;
 }
 
-/// What the operation says of its dimensions.
+/// Reads the operation's attributes about dimensions into the step.
 static void readDims(FamilyStep &step) {
   if (auto broadcast = dyn_cast<BroadcastOp>(step.op))
     step.dims = Dims(broadcast.getDims());
@@ -73,7 +74,8 @@ std::optional<FamilyStep> stepOf(Value value) {
   return step;
 }
 
-/// Whether two values are made alike, as far as a few steps tell.
+/// Whether two values are computed in the same way, compared to a depth of a
+/// few operations.
 static bool lookAlike(Value a, Value b, unsigned depth) {
   if (a == b || depth == 0)
     return a.getType() == b.getType();
@@ -93,7 +95,8 @@ static bool lookAlike(Value a, Value b, unsigned depth) {
                       [&](unsigned i) { return alike(i, i); });
 }
 
-/// The operands of each member, those of commutative operations in one order.
+/// The operands of each member. Operands of commutative operations are sorted,
+/// so that equal ones match.
 static SmallVector<SmallVector<Value>> operandsOf(const Family &family) {
   SmallVector<SmallVector<Value>> operands;
   Operation *first = family.first().getDefiningOp();
@@ -146,7 +149,8 @@ static std::optional<FamilyStep> stepOfMembers(const Family &family) {
   return step;
 }
 
-/// Takes the dimension of the experts out of the lists.
+/// The step along a family with a dimension of experts, without that dimension
+/// in its lists.
 static std::optional<FamilyStep> stepAlong(const Family &family) {
   FamilyStep step;
   int64_t dim = family.dim;
@@ -239,7 +243,7 @@ std::optional<FamilyStep> stepOf(const Family &family) {
 
 namespace {
 
-/// Where along each dimension of a value: an index, or a dimension of the
+/// A position along one dimension of a value: an index, or a dimension of the
 /// frame.
 struct At {
   bool isFixed = false;
@@ -250,7 +254,8 @@ using Place = SmallVector<At, 6>;
 /// The frame's name for the dimension of the experts.
 constexpr int64_t kExpert = std::numeric_limits<int64_t>::max();
 
-/// One step towards what a movement takes its elements from.
+/// Moves `place` from the result of a data movement to its source; nullopt for
+/// other operations.
 std::optional<Value> stepBack(Value value, Place &place) {
   Operation *op = value.getDefiningOp();
   if (auto broadcast = dyn_cast_if_present<BroadcastOp>(op)) {
@@ -281,7 +286,7 @@ std::optional<Value> stepBack(Value value, Place &place) {
     return slice.getInput();
   }
   if (auto reshape = dyn_cast_if_present<ReshapeOp>(op)) {
-    // Sizes of 1 come and go.
+    // The reshape may add and drop dimensions of size 1.
     Place inner;
     ArrayRef<int64_t> to = shapeOf(value), from = shapeOf(reshape.getInput());
     size_t next = 0;
@@ -307,7 +312,8 @@ std::optional<Value> stepBack(Value value, Place &place) {
   return std::nullopt;
 }
 
-/// The number there; kExpert where it is the index along the experts.
+/// The number at `place` of a constant; kExpert if it equals the index along
+/// the experts.
 std::optional<int64_t> numberAt(Value value, Place place) {
   for (;;) {
     if (!isa<IntegerType>(tensorTypeOf(value).getElementType()))

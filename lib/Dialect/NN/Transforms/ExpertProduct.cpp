@@ -1,4 +1,4 @@
-// Sums over experts, taken apart into a test and factors.
+// Splits sums over experts into a test and factors.
 
 #include "ExpertProduct.h"
 
@@ -18,9 +18,9 @@ std::optional<int64_t> choicesOf(Value ids) {
 
 namespace {
 
-/// The operands of a step that a product with a test can be among, each with
-/// its frame. `slot` names the dimension that is summed, `sums` says whether
-/// one is. Empty: no such step.
+/// The operands of a step that may contain the test, each with its frame; empty
+/// if the step is another one. `slot` names the dimension that is summed,
+/// `sums` says whether one is.
 SmallVector<std::pair<Family, Dims>>
 partsOf(const FamilyStep &step, const Dims &frame, int64_t slot, bool &sums) {
   sums = false;
@@ -72,14 +72,14 @@ partsOf(const FamilyStep &step, const Dims &frame, int64_t slot, bool &sums) {
   }
 }
 
-/// Takes families apart into a test and factors.
+/// Splits families into a test and factors.
 class Peeler {
 public:
   explicit Peeler(int64_t slot) : slot(slot) {}
 
   ExpertProduct product;
 
-  /// False where the test contradicts another.
+  /// Returns false if a test contradicts an earlier one.
   bool peel(const Family &family, const Dims &frame) {
     if (std::optional<ExpertTest> test = testOf(family, frame)) {
       if (product.test && !(*product.test == *test))
@@ -94,7 +94,7 @@ public:
   }
 
 private:
-  /// Parts are worth the trouble only where a test is among them.
+  /// Splitting a family pays only if a test is among its parts.
   bool peelParts(const FamilyStep &step, const Dims &frame) {
     bool sums;
     auto parts = partsOf(step, frame, slot, sums);
@@ -140,7 +140,7 @@ std::optional<std::pair<ExpertTest, int64_t>> expertOf(Value term) {
   return expertIn(term, allDims(rank), rank, true);
 }
 
-/// The slots that are summed are those of the ids.
+/// Checks that the sum runs over the slots of the ids.
 static std::optional<ExpertProduct> checked(ExpertProduct product,
                                             int64_t experts) {
   product.experts = experts;

@@ -1,4 +1,4 @@
-// Sums over experts, taken apart into a test and factors.
+// Splits sums over experts into a test and factors.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTPRODUCT_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTPRODUCT_H
@@ -7,15 +7,15 @@
 
 namespace cleave::nn {
 
-/// A family whose dimensions have names: those of the sum, from 0, and those
-/// that are summed on the way.
+/// A family with named dimensions: those of the sum, from 0, and those that the
+/// sum reduces.
 struct Factor {
   Family family;
   Dims frame;
 };
 
-/// sum over slots of test * factors. `slot` names the dimension of a token's
-/// slots in the frame, -1 where tokens have one.
+/// The sum over slots of test * factors. `slot` names the dimension of a
+/// token's slots in the frame; -1 if a token has one slot.
 struct ExpertProduct {
   int64_t experts = 0;
   std::optional<ExpertTest> test;
@@ -23,18 +23,19 @@ struct ExpertProduct {
   int64_t slot = -1;
 };
 
-/// The term of each expert, as a product with a test; nothing where it is
-/// none.
+/// The term of each expert as a product with a test; nullopt if it is no such
+/// product.
 std::optional<ExpertProduct> productOf(const Family &terms);
 
-/// The same of what an einsum contracts along its one letter for the experts.
+/// The same for an einsum that contracts the experts along its only letter for
+/// them.
 std::optional<ExpertProduct> productOfContracted(EinsumOp op);
 
 /// The test of one term, and the expert that it tests for.
 std::optional<std::pair<ExpertTest, int64_t>> expertOf(mlir::Value term);
 
-/// The number of experts among which the ids choose: they are those of nn.top_k
-/// or nn.argmax. Nothing where that is not known.
+/// The number of experts that the ids choose from, if the ids come from
+/// nn.top_k or nn.argmax; else nullopt.
 std::optional<int64_t> choicesOf(mlir::Value ids);
 
 } // namespace cleave::nn

@@ -27,7 +27,7 @@ private:
   bool isFeature(int64_t dim) const {
     return dim != product.slot && !llvm::is_contained(tokens, dim);
   }
-  /// Positions of a family's features among its dimensions.
+  /// The positions of the feature dimensions in a frame.
   Dims featuresOf(const Dims &frame) const {
     Dims features;
     for (auto [index, dim] : llvm::enumerate(frame))
@@ -49,7 +49,8 @@ private:
   Value transposeOf(const FamilyStep &step, const Dims &frame);
   Value spread(Value value, Dims frame);
   Value einsumOf(const FamilyStep &step, const Dims &frame);
-  /// [experts, members' dimensions...].
+  /// Stacks the members along a new first dimension: [experts, dimensions of a
+  /// member...].
   Value stackOf(const Family &family);
 
   OpBuilder &b;
@@ -61,7 +62,7 @@ private:
   SmallVector<std::tuple<Family, Dims, Value>> known;
 };
 
-/// ids [tokens..., slots].
+/// Brings the ids into the shape [tokens..., slots].
 bool SlotBuilder::arrangeIds() {
   ids = product.test->ids;
   Dims order, shape;
@@ -91,14 +92,14 @@ bool SlotBuilder::arrangeIds() {
   return true;
 }
 
-/// A value that all experts share, for each slot.
+/// Repeats a value that all experts share for each slot.
 Value SlotBuilder::spread(Value value, Dims frame) {
   Dims shape = slotShape(Family::shared(value), frame), features;
   if (Value number = reshapedSplat(b, loc, value, shape))
     return number;
   for (int64_t index : featuresOf(frame))
     features.push_back(frame[index]);
-  // What a broadcast repeats is repeated once, at the end.
+  // Looks through broadcasts: the result is broadcast once, at the end.
   while (auto broadcast = value.getDefiningOp<BroadcastOp>()) {
     Dims inner;
     for (int64_t dim : broadcast.getDims())
@@ -178,7 +179,7 @@ Value SlotBuilder::einsumOf(const FamilyStep &step, const Dims &frame) {
     if (!weights.isShared())
       return GroupedDotOp::create(b, loc, type, rows, stackOf(weights), ids,
                                   /*transposed=*/contracted == 1);
-    // The same matrix for all experts.
+    // All experts share the matrix.
     std::string slots;
     for (size_t dim = 0; dim < tokens.size() + 1; ++dim)
       slots.push_back('A' + dim);

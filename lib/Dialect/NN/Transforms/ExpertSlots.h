@@ -1,4 +1,4 @@
-// Sums over experts, rewritten to slots.
+// Rewrites sums over experts to sums over slots.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTSLOTS_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTSLOTS_H
@@ -7,9 +7,9 @@
 
 namespace cleave::nn {
 
-/// The sum over the experts, of the shape of one term, computed
-/// by slots. Null where a step of the experts is not among those that are
-/// served; what was built until then has no uses.
+/// The sum over the experts, in the shape of one term, computed by slots. Null
+/// if an expert has an operation that this rewrite does not know; operations
+/// that were built until then have no uses.
 mlir::Value sumBySlots(mlir::OpBuilder &builder, mlir::Location loc,
                        const ExpertProduct &product,
                        llvm::ArrayRef<int64_t> shape);

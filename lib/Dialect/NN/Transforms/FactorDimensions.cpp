@@ -1,4 +1,4 @@
-// Classes of dimensions and where they are cut.
+// Computes classes of equal dimensions and the factors of each.
 
 #include "FactorDimensions.h"
 
@@ -74,7 +74,8 @@ void FactorAnalysis::visitReshape(ReshapeOp op) {
     makeAtomic(result);
     return;
   }
-  // The smallest groups of dimensions with equal products, sizes of 1 aside.
+  // Takes the smallest groups of dimensions with equal products, ignoring sizes
+  // of 1.
   auto next = [](ArrayRef<int64_t> shape, size_t &at) {
     while (at < shape.size() && shape[at] == 1)
       ++at;
@@ -183,7 +184,7 @@ void FactorAnalysis::visit(Operation *op) {
       unite(gather.getIndices(), d, gather.getResult(), dim + d);
     return makeAtomic(gather.getTable(), dim);
   }
-  // Rows must be whole; other dimensions may be cut.
+  // The last dimension must stay whole; the others may be factored.
   auto rows = [&](Value input, Value result, ValueRange features,
                   ValueRange statistics) {
     int64_t last = rankOf(input) - 1;
@@ -246,7 +247,7 @@ void FactorAnalysis::visit(Operation *op) {
 // Cuts
 //===----------------------------------------------------------------------===//
 
-/// Each divides the next, and the last divides `size`.
+/// Whether each cut divides the next one, and the last cut divides `size`.
 static bool isChain(const std::set<int64_t> &cuts, int64_t size) {
   int64_t inner = 1;
   for (int64_t cut : cuts) {
@@ -257,7 +258,8 @@ static bool isChain(const std::set<int64_t> &cuts, int64_t size) {
   return size % inner == 0;
 }
 
-/// Adds cuts of classes; nothing where any of them is impossible.
+/// Adds cuts of classes; returns false and adds none if one of them is
+/// impossible.
 bool FactorAnalysis::addCuts(ArrayRef<std::pair<int, int64_t>> cuts) {
   std::map<int, std::set<int64_t>> wanted;
   for (auto [node, cut] : cuts) {
@@ -329,8 +331,8 @@ void FactorAnalysis::cutEqualSlices(func::FuncOp function) {
       for (int64_t dim = 0; dim < rankOf(argument); ++dim)
         ofParameters.insert(find(node(argument, dim)));
   }
-  // By class: the size of its slices, 0 where they differ, and where they
-  // begin.
+  // For each class, the size of its slices (0 if they differ), and their
+  // offsets.
   std::map<int, std::pair<int64_t, std::set<int64_t>>> parts;
   for (const Cut &slice : slices) {
     auto &[size, offsets] =

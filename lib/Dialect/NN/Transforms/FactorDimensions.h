@@ -23,30 +23,30 @@ namespace cleave::nn {
 
 class FactorAnalysis {
 public:
-  /// With `views`, a dimension of a parameter is also cut where equal slices of
-  /// it are all that is read: two matrices stored as one.
+  /// With `views`, a dimension of a parameter is also cut if the function reads
+  /// only equal slices of it: two matrices that are stored as one.
   FactorAnalysis(mlir::func::FuncOp function, bool views);
 
-  /// Sizes that a dimension is made of, major to minor; empty for size 1.
+  /// The factors of a dimension, major to minor; empty for size 1.
   Dims factors(mlir::Value value, int64_t dim) const;
-  /// All factors of a value in order.
+  /// The factors of all dimensions of a value, in order.
   Dims shape(mlir::Value value) const;
-  /// Whether any shape of the function changes.
+  /// Whether the shape of any value changes.
   bool changes() const { return anyChange; }
 
 private:
   struct Class {
     int64_t size = 1;
     bool atomic = false;
-    /// Sizes of inner parts; each divides the next and the size.
+    /// The sizes of inner parts. Each divides the next one and the size.
     std::set<int64_t> cuts;
   };
-  /// Dimensions of two sides whose row-major products are equal.
+  /// Dimensions of two shapes whose row-major products are equal.
   struct Group {
     llvm::SmallVector<std::pair<int, int64_t>, 4> parts; // (node, stride)
     int64_t size = 1;
   };
-  /// A slice that keeps multiples of `grain` of one dimension.
+  /// A slice of one dimension, whose offset and size are multiples of `grain`.
   struct Cut {
     int input, output;
     int64_t grain, offset;
@@ -78,8 +78,8 @@ private:
 };
 
 /// Rewrites a function to its factored shapes. With `views`, parameters and
-/// constants of the file take their factored shape; else they, like inputs and
-/// results, keep theirs, after a reshape.
+/// constants of the file get their factored shape as well. Otherwise they keep
+/// their shape, as inputs and results do, and are reshaped where they are used.
 void factorDimensions(mlir::func::FuncOp function, bool views);
 
 } // namespace cleave::nn

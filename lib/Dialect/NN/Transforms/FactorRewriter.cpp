@@ -1,4 +1,4 @@
-// Rewriting a function to its factored shapes.
+// Rewrites a function to its factored shapes.
 
 #include "FactorDimensions.h"
 
@@ -21,7 +21,7 @@ public:
 private:
   void mapArgument(BlockArgument argument);
   void rewrite(Operation *op);
-  /// False where the operation is left to `restore`.
+  /// Returns false if the operation must keep its old shapes.
   bool rewriteFactored(Operation *op);
   bool rewriteRows(Operation *op);
   bool rewriteChoice(Operation *op);
@@ -32,14 +32,15 @@ private:
   RankedTensorType typeOf(Value old) {
     return tensorTypeOf(old).clone(analysis.shape(old));
   }
-  /// The old value's dimensions as positions in its factored shape.
+  /// For each dimension of the old value, the positions of its factors in the
+  /// factored shape.
   SmallVector<Dims> positions(Value old);
   Value mapped(Value old) { return map.lookup(old); }
-  /// The mapped value under another shape.
+  /// The rewritten value, reshaped to `shape`.
   Value as(Value old, ArrayRef<int64_t> shape) {
     return reshapeTo(builder, loc, mapped(old), shape);
   }
-  /// The factored shape with dimensions of size 1 kept at `dims`.
+  /// The factored shape, in which the dimensions `dims` keep their size of 1.
   Dims shapeWithUnits(Value old, ArrayRef<int64_t> dims);
   void define(Value old, Value value) {
     map[old] = reshapeTo(builder, loc, value, analysis.shape(old));
@@ -82,7 +83,7 @@ void Rewriter::mapArgument(BlockArgument argument) {
   Dims shape = analysis.shape(argument);
   unsigned index = argument.getArgNumber();
   bool fromFile = isOneOf(roleOf(argument), {Role::Parameter, Role::Constant});
-  // A boundary without a view's dimensions has no view.
+  // Only parameters and constants of the file can have a view.
   if (!views || !fromFile || shape.empty() ||
       shapeOf(argument) == ArrayRef<int64_t>(shape)) {
     map[argument] = reshapeTo(builder, loc, argument, shape);
@@ -97,7 +98,7 @@ void Rewriter::mapArgument(BlockArgument argument) {
     function.setArgAttr(
         index, kViewAttr,
         ViewAttr::get(function.getContext(), original, seen, {}));
-  // Old shapes are read until the last operation is rewritten.
+  // Later operations still read the old shape, until they are rewritten, too.
   auto reshape = ReshapeOp::create(
       builder, loc, tensorTypeOf(argument).clone(shape), argument);
   viewed.push_back(reshape);
@@ -106,7 +107,7 @@ void Rewriter::mapArgument(BlockArgument argument) {
 
 void Rewriter::rewriteEinsum(EinsumOp op) {
   EinsumOp::Labels labels = op.getLabels();
-  // Letters of each old letter's factors.
+  // The letters of the factors of each old letter.
   llvm::SmallDenseMap<char, std::string> letters;
   char next = 'a';
   auto expand = [&](StringRef old, Value value) {
@@ -132,7 +133,8 @@ void Rewriter::rewriteEinsum(EinsumOp op) {
                        mapped(op.getLhs()), mapped(op.getRhs())));
 }
 
-/// A box of whole inner factors; false where the slice is none.
+/// Rewrites a slice to slices of factors; returns false if it cuts through an
+/// inner factor.
 bool Rewriter::rewriteSlice(SliceOp op) {
   Dims offsets, sizes, strides;
   for (int64_t dim = 0; dim < rankOf(op.getInput()); ++dim) {
@@ -185,7 +187,7 @@ bool Rewriter::rewriteSlice(SliceOp op) {
   return true;
 }
 
-/// Norms and softmax: the last dimension stays, the rest is factored.
+/// Norms and softmax keep their last dimension; the others are factored.
 bool Rewriter::rewriteRows(Operation *op) {
   if (!isa<SoftmaxOp, LayerNormOp, RmsNormOp>(op))
     return false;
@@ -209,8 +211,8 @@ bool Rewriter::rewriteRows(Operation *op) {
   return true;
 }
 
-/// What chooses, and what is multiplied by what was chosen: dimensions in front
-/// are factored, the others stay, also where they are 1.
+/// For operations with indices: leading dimensions of the indices and of the
+/// rows are factored, the others stay, even if their size is 1.
 bool Rewriter::rewriteChoice(Operation *op) {
   if (auto top = dyn_cast<TopKOp>(op)) {
     int64_t last = rankOf(top.getInput()) - 1;
@@ -338,8 +340,8 @@ bool Rewriter::rewriteFactored(Operation *op) {
   return rewriteChoice(op) || rewriteRows(op);
 }
 
-/// Around an operation that knows nothing of factors, operands get their old
-/// shapes back.
+/// Gives the operands their old shapes, for an operation that cannot be
+/// factored.
 void Rewriter::rewriteRestored(Operation *op) {
   IRMapping mapping;
   for (Value operand : op->getOperands())

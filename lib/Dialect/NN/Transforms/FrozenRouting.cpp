@@ -1,9 +1,10 @@
-// Routers whose choice an export has replaced by constants.
-//
-// A tracer that meets indices as numbers writes those of its sample: the file
-// then holds the largest scores, but nothing asks whose they are, and a score
-// weighs the row that the sample had, or counts where a mask says so. Largest
-// numbers that no matrix scored, or that weigh nothing, are no router's.
+// Finds routers whose choice of experts was replaced by constants in the
+// export.
+// A tracer that sees indices as numbers stores the indices of its example. The
+// graph then computes the largest scores, but nothing reads their indices: a
+// score is multiplied with the expert of the example, or is masked as the
+// example was. Largest numbers that no matrix scored, or that are multiplied
+// with nothing, belong to no router.
 
 #include "FrozenRouting.h"
 #include "Dataflow.h"
@@ -16,7 +17,7 @@ namespace cleave::nn {
 
 namespace {
 
-/// Known when the file was written, and not everywhere the same.
+/// Whether the value is a constant of the file with different elements.
 bool isFixed(Value value) {
   for (;;) {
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -31,7 +32,7 @@ bool isFixed(Value value) {
   }
 }
 
-/// The largest scores of each row, where nothing reads whose they are.
+/// The largest scores of each row, if nothing reads their indices.
 Value largestScores(Operation &op) {
   if (auto top = dyn_cast<TopKOp>(op))
     return top.getIndices().use_empty() ? top.getValues() : Value();
@@ -43,8 +44,8 @@ Value largestScores(Operation &op) {
                                                        : Value();
 }
 
-/// Whether a value is made of parameters, and of nothing that varies with the
-/// data: a matrix of the model, or one of scaled rows.
+/// Whether a value is computed from parameters alone: a matrix of the model, or
+/// one with scaled rows.
 bool isLearned(Value matrix) {
   bool hasParameter = false;
   SmallVector<Value> values = {matrix};
@@ -64,8 +65,8 @@ bool isLearned(Value matrix) {
   return hasParameter;
 }
 
-/// Whether a matrix of the model takes part in what computes a value. Scores
-/// that no product with a parameter computes were not learned: no router's.
+/// Whether the value depends on a product with a parameter. Scores without such
+/// a product were not learned, so they belong to no router.
 bool followsFromProduct(Value value) {
   SmallVector<Value> values = {value};
   llvm::DenseSet<Operation *> seen;
@@ -80,11 +81,11 @@ bool followsFromProduct(Value value) {
   return false;
 }
 
-/// What scores become before they meet other data, and whether some of it is
-/// read, or counts, at places that the file fixes.
+/// Follows scores until they meet other data, and notes whether elements at
+/// fixed positions are read or masked.
 class Followed {
 public:
-  /// A dimension of slots, the last one of the scores, may be cut.
+  /// The last dimension of the scores, their slots, may be sliced.
   Followed(Value scores, bool hasSlots) : scores(scores), hasSlots(hasSlots) {
     add(scores, false);
     while (!values.empty()) {
@@ -94,7 +95,7 @@ public:
     }
   }
 
-  /// Whether scores of fixed places are factors of other data.
+  /// Whether scores at fixed positions are multiplied with other data.
   bool weighFixedly() const {
     for (auto [value, isPlaced] : atFixed)
       if (isPlaced)
@@ -120,7 +121,7 @@ private:
     values.push_back(value);
   }
 
-  /// Whether a slice leaves out something other than slots.
+  /// Whether a slice drops elements of another dimension than the slots.
   bool cuts(SliceOp slice) const {
     ArrayRef<int64_t> shape = shapeOf(slice.getInput());
     for (auto [dim, size] : llvm::enumerate(slice.getSizes()))
@@ -142,7 +143,7 @@ private:
     } else if (isa<BroadcastOp, ReshapeOp, TransposeOp, ReduceOp>(user)) {
       add(user->getResult(0), isPlaced);
     } else if (isElementwise(user) || isa<EinsumOp>(user)) {
-      // A mask of the file says which of them count.
+      // The other operand may be a mask of the file that selects some scores.
       bool mayMask = isa<arith::MulFOp, arith::SelectOp, EinsumOp>(user);
       bool isMasked = false;
       for (Value operand : user->getOperands())

@@ -1,4 +1,5 @@
-// Routers whose choice an export has replaced by constants.
+// Finds routers whose choice of experts was replaced by constants in the
+// export.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_FROZENROUTING_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_FROZENROUTING_H
@@ -7,8 +8,8 @@
 
 namespace cleave::nn {
 
-/// Reports scores of routers that are read, or counted, at places that the file
-/// fixes while nothing reads which experts were chosen.
+/// Reports router scores that are read or masked at positions that the file
+/// fixes, while nothing reads which experts were chosen.
 llvm::LogicalResult checkRouting(mlir::func::FuncOp function);
 
 } // namespace cleave::nn

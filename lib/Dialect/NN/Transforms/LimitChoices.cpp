@@ -1,4 +1,4 @@
-// nn-limit-choices: how many slots an expert takes.
+// nn-limit-choices: drops slots beyond the capacity of an expert.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -22,7 +22,8 @@ using namespace cleave;
 
 namespace {
 
-/// The choices of one router, in the form that the order of slots is asked in.
+/// The choices of one router, with the dimensions that define the order of
+/// slots.
 struct Choices {
   Value ids;
   int64_t experts;
@@ -47,7 +48,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
           << scope << "'; expected sequence or microbatch";
       return signalPassFailure();
     }
-    // One limit serves all products with the same choices.
+    // All products with the same choices share one limit.
     llvm::MapVector<Value, nn::GroupedDotOp> products;
     func.walk([&](nn::GroupedDotOp op) { products.insert({op.getIds(), op}); });
     if (products.empty()) {
@@ -75,7 +76,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     std::optional<int64_t> batch = samplesOfCall();
     bool isSequence = tokenDims >= 2 && sizes[0] == batch.value_or(sizes[0]) &&
                       samplesDimOf(ids).value_or(0) == 0;
-    // A dimension of one sample may be gone.
+    // A batch of one sample may have no dimension.
     bool isOne = batch == 1;
     if (!isSequence && !isOne && scope == "sequence")
       return op.emitOpError("has choices ")
@@ -84,7 +85,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
                 "[samples, positions, slots] or [samples, positions]; with "
                 "parallel.expert.capacity_scope = \"microbatch\" it is that of "
                 "all";
-    // All tokens, as they are, are one sequence.
+    // Without a dimension of samples, all tokens are one sequence.
     choices.shape = {isSequence ? sizes[0] : 1, 1};
     for (int64_t size : sizes.slice(isSequence, tokenDims - isSequence))
       choices.shape[1] *= size;
@@ -108,7 +109,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     return flow ? flow->dimOf(ids) : std::nullopt;
   }
 
-  /// Whether the last dimension counts the experts of a token.
+  /// Whether the last dimension of the ids is that of a token's slots.
   bool hasSlots(Value ids) {
     int64_t rank = typeOf(ids).getRank();
     if (ids.getDefiningOp<nn::ArgMaxOp>() || rank == 0)
@@ -169,7 +170,8 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     return nn::ReshapeOp::create(b, value.getLoc(), type.clone(shape), value);
   }
 
-  /// How many slots of each sample chose each expert, [samples, experts].
+  /// The number of slots of each sample that chose each expert: [samples,
+  /// experts].
   static Value loadsOf(OpBuilder &b, Value ids, int64_t experts) {
     Location loc = ids.getLoc();
     RankedTensorType type = typeOf(ids);
@@ -192,7 +194,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
                                 dimsFrom(1, last));
   }
 
-  /// Whether rows of it belong to experts, as biases do.
+  /// Whether the gather reads a table with one row per expert, such as a bias.
   static bool isTableOf(nn::GatherOp gather, int64_t experts) {
     return gather.getDim() == 0 &&
            typeOf(gather.getTable()).getDimSize(0) == experts;

@@ -1,6 +1,7 @@
-// Arithmetic on values that are one of two numbers. Exporters spell masks as
-// (1 - float(mask)) * -1e9 and the like; they come back to a select of a
-// boolean and two numbers, which the mask analysis knows.
+// Patterns for arithmetic on values that take one of two numbers. Exporters
+// spell masks as (1 - float(mask)) * -1e9 and the like. These patterns turn
+// them into a select of a boolean and two numbers, which the mask analysis
+// understands.
 
 #include "Dataflow.h"
 
@@ -18,7 +19,8 @@ struct BoolToFloat : OpRewritePattern<arith::UIToFPOp> {
     auto type = dyn_cast<RankedTensorType>(op.getType());
     if (!type || !getElementTypeOrSelf(op.getIn().getType()).isInteger(1))
       return rewriter.notifyMatchFailure(op, "operand is no boolean tensor");
-    // Only where arithmetic follows: a count of labels, say, stays as it is.
+    // Only if arithmetic follows: other uses, such as a count of labels, stay
+    // as they are.
     bool followed = llvm::any_of(op->getUsers(), [&](Operation *user) {
       return isElementwise(user) &&
              llvm::all_of(user->getOperands(), [&](Value operand) {
@@ -56,7 +58,7 @@ struct PushIntoSelect : RewritePattern {
     if (!select)
       return rewriter.notifyMatchFailure(op, "no operand is one of two");
     ArrayRef<int64_t> shape = shapeOf(op->getResult(0));
-    // arith does not fold comparisons of float tensors.
+    // MLIR's arith dialect does not fold comparisons of float tensors.
     auto compute = [](Operation *op, ValueRange operands,
                       ArrayRef<int64_t> shape, PatternRewriter &rewriter) {
       auto compare = dyn_cast<arith::CmpFOp>(op);

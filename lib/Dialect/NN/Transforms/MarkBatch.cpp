@@ -1,4 +1,4 @@
-// nn-mark-batch: follows the samples from the inputs to the outputs.
+// nn-mark-batch: propagates the batch dimension from inputs to outputs.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/Transforms/BatchFlow.h"
@@ -38,7 +38,7 @@ struct MarkBatchPass : cleave::impl::MarkBatchPassBase<MarkBatchPass> {
       if (!isInput(argument) || said(argument))
         continue;
       std::optional<int64_t> dim = flow.dimOf(argument);
-      // One that meets the others in sums alone.
+      // The input has a dimension of samples that is only summed.
       if (!dim && !isDeclared && typeOf(argument).getRank() &&
           typeOf(argument).getDimSize(0) == batch && !flow.meetsBatch(argument))
         dim = 0;
@@ -71,8 +71,8 @@ private:
                                                         nn::kBatchDimAttr);
   }
 
-  /// The inputs that are known to hold samples: those that say so, else the
-  /// tokens, else the first of all.
+  /// Chooses the inputs whose batch dimension is known: those that declare one,
+  /// else the tokens, else the first input.
   bool findSeeds(func::FuncOp func) {
     seeds.clear();
     isDeclared = false;
@@ -118,7 +118,8 @@ private:
   }
 
   SmallVector<std::pair<BlockArgument, int64_t>> seeds;
-  /// Some input says which dimension is the batch, so that others would too.
+  /// Whether some input declares its batch dimension; then other inputs with
+  /// samples declare theirs, too.
   bool isDeclared = false;
 };
 

@@ -1,4 +1,5 @@
-// Bands, segments and key masks, told from comparisons of index grids and ids.
+// Recognizes bands, segments and key masks by comparisons of index grids and
+// ids.
 
 #include "MaskAnalysis.h"
 
@@ -15,10 +16,10 @@ struct Affine {
   int64_t query = 0, key = 0, offset = 0;
 };
 
-/// Numbers beyond this are no index: sums stay within 64 bits.
+/// Larger numbers are no indices. The bound keeps sums within 64 bits.
 constexpr double kLargest = int64_t(1) << 60;
 
-/// Dimensions of the operand of a movement, given those of its result.
+/// The dimensions of the operand of a data movement, given those of its result.
 std::optional<Dims> through(Operation *op, ArrayRef<int64_t> dims) {
   Dims result;
   if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
@@ -34,7 +35,7 @@ std::optional<Dims> through(Operation *op, ArrayRef<int64_t> dims) {
   return std::nullopt;
 }
 
-/// Seen through the movements that made it.
+/// Looks through the data movements that made the value.
 Narrow narrowed(Value value, ArrayRef<int64_t> dims) {
   Narrow result{value, Dims(dims)};
   while (Operation *op = result.source.getDefiningOp()) {
@@ -78,7 +79,8 @@ std::optional<Affine> affineOf(Value value, ArrayRef<int64_t> dims,
   return std::nullopt;
 }
 
-/// Adds what `low <= value <= high` says of j - i; false where that is nothing.
+/// Adds the band that `low <= value <= high` implies for j - i; returns false
+/// if it implies none.
 bool addBand(const Affine &value, std::optional<int64_t> low,
              std::optional<int64_t> high, MaskPart part, MaskParts &parts) {
   if (value.query * value.key != -1)
@@ -99,8 +101,8 @@ bool addBand(const Affine &value, std::optional<int64_t> low,
   return true;
 }
 
-/// Adds a comparison of indices of queries and keys, or of the absolute value
-/// of their difference; false where it is none.
+/// Adds a comparison of query and key indices, or of the absolute value of
+/// their difference; returns false if the operation is another one.
 bool addComparison(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
                    const ScoreDims &scores, MaskParts &parts) {
   arith::CmpIPredicate predicate = op.getPredicate();
@@ -139,8 +141,8 @@ bool addComparison(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
   return addBand(difference, std::nullopt, slack, part, parts);
 }
 
-/// Adds a comparison of what varies along queries with what varies along keys;
-/// false where it is none, or where there are segments already.
+/// Adds a comparison of a value along queries with a value along keys; returns
+/// false if it is another comparison, or if segments were added already.
 bool addSegments(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
                  const ScoreDims &scores, MaskParts &parts) {
   if (parts.segments ||
@@ -199,8 +201,8 @@ BandRule sayBand(MaskParts &parts, int64_t s, int64_t t) {
   BandRule rule;
   bool fromAbove = parts.highest && *parts.highest < t - 1;
   bool fromBelow = parts.lowest && *parts.lowest > 1 - s;
-  // A window ends at the query or is around it; one that has only a lower
-  // bound, and one that is empty, are left.
+  // nn.attention has windows that end at the query or contain it. Other bands,
+  // such as empty ones or ones with a lower bound only, stay as masks.
   bool isWindow = fromAbove && fromBelow && *parts.lowest <= *parts.highest;
   if (fromBelow && !isWindow)
     llvm::append_range(parts.rest, parts.lowerBounds);

@@ -1,4 +1,4 @@
-// What a boolean mask of attention scores says.
+// Splits a boolean mask of attention scores into bands, segments and key masks.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_MASKANALYSIS_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_MASKANALYSIS_H
@@ -7,50 +7,51 @@
 
 namespace cleave::nn {
 
-/// Dimensions of the scores: queries s and keys t, and the batch b, or -1.
+/// The dimensions of the scores for queries s, keys t and the batch b; -1 if
+/// there is none.
 struct ScoreDims {
   int64_t batch = -1, query = -1, key = -1;
 };
 
-/// A boolean value, or what it is not. `dims` of the value are the dimensions
-/// of the scores along which it varies.
+/// A boolean value, or its negation. The value varies along the dimensions
+/// `dims` of the scores.
 struct MaskPart {
   Narrow value;
   bool negated = false;
 };
 
-/// Queries see keys of their own segment: values along [query] or [batch,
-/// query], and along [key] or [batch, key], in some order.
+/// Queries see the keys of their own segment. The ids are [query] or [batch,
+/// query], and [key] or [batch, key], in some order.
 struct SegmentPart {
   Narrow query, key;
 };
 
 /// A mask as the conjunction of its parts.
 struct MaskParts {
-  /// Key j is seen by query i where lowest <= j - i <= highest.
+  /// Query i sees key j if lowest <= j - i <= highest.
   std::optional<int64_t> lowest, highest;
-  /// The comparisons that said so of `lowest`.
+  /// The comparisons that gave `lowest`.
   llvm::SmallVector<MaskPart> lowerBounds;
   std::optional<SegmentPart> segments;
-  /// Parts that depend on the key, and perhaps on the sample, only.
+  /// Parts that depend on the key alone, or on the key and the sample.
   llvm::SmallVector<MaskPart> keyMasks;
   llvm::SmallVector<MaskPart> rest;
 };
 
-/// Splits `mask`, or what it is not, whose dimension i is dimension dims[i] of
-/// the scores.
+/// Splits `mask`, or its negation. Dimension i of the mask is dimension dims[i]
+/// of the scores.
 void splitMask(mlir::Value mask, bool negated, llvm::ArrayRef<int64_t> dims,
                const ScoreDims &scores, MaskParts &parts);
 
-/// How attention says a band: key j at position j, query i at position i +
-/// shift.
+/// A band in the attributes of nn.attention: key j has position j, query i has
+/// position i + shift.
 struct BandRule {
   bool causal = false;
   int64_t window = 0, shift = 0;
 };
 
-/// The rule of the band of `parts` over s queries and t keys. What it cannot
-/// say goes to the rest.
+/// The rule for the band of `parts` over s queries and t keys. What a rule
+/// cannot express is added to the other parts.
 BandRule sayBand(MaskParts &parts, int64_t s, int64_t t);
 
 } // namespace cleave::nn

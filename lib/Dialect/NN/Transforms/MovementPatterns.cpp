@@ -1,6 +1,6 @@
-// Movement of broadcasts and transposes. Both go down, towards the operations
-// that absorb them: elementwise work happens on the smallest shape, and two
-// exporters' orders of dimensions become one.
+// Moves broadcasts and transposes down, towards operations that absorb them. So
+// elementwise work is done on the smallest shape, and graphs of different
+// exporters get the same order of dimensions.
 
 #include "Dataflow.h"
 
@@ -106,8 +106,8 @@ struct SinkTransposeElementwise : RewritePattern {
     ArrayRef<int64_t> permutation;
     for (Value operand : op->getOperands())
       if (auto transpose = operand.getDefiningOp<TransposeOp>()) {
-        // TransposeOfBroadcast comes first: beside another broadcast, which is
-        // transposed back below, the two would change places for ever.
+        // TransposeOfBroadcast has priority. Next to another broadcast, which
+        // is transposed below, the two patterns would undo each other forever.
         if (transpose.getInput().getDefiningOp<BroadcastOp>())
           return rewriter.notifyMatchFailure(op, "a broadcast is transposed");
         permutation = transpose.getPermutation();
@@ -324,7 +324,7 @@ struct ReduceOfTranspose : OpRewritePattern<ReduceOp> {
     llvm::sort(dims);
     Value reduced = ReduceOp::create(rewriter, op.getLoc(), op.getCombiner(),
                                      transpose.getInput(), dims);
-    // Ranks of the remaining dimensions among themselves.
+    // Renumbers the remaining dimensions.
     Dims order;
     for (int64_t dim : rest)
       order.push_back(llvm::count_if(rest, [&](int64_t d) { return d < dim; }));
@@ -333,7 +333,7 @@ struct ReduceOfTranspose : OpRewritePattern<ReduceOp> {
   }
 };
 
-/// Rows stay rows where the last dimension does.
+/// The transpose keeps the last dimension, along which softmax runs.
 struct SoftmaxOfTranspose : OpRewritePattern<SoftmaxOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SoftmaxOp op,
@@ -351,7 +351,7 @@ struct SoftmaxOfTranspose : OpRewritePattern<SoftmaxOp> {
   }
 };
 
-/// An iota of rank above 1 is a list, repeated.
+/// An iota of rank above 1 becomes a one-dimensional iota that is broadcast.
 struct IotaIsList : OpRewritePattern<IotaOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(IotaOp op,

@@ -1,4 +1,4 @@
-// Which dimensions count the positions of the sequence.
+// Finds the dimensions that are positions of the sequence.
 
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 
@@ -88,7 +88,8 @@ std::optional<int64_t> PositionFlow::dimOf(Value value) const {
   return std::nullopt;
 }
 
-/// Another length is another thing: a table that positions look up, a slice.
+/// A dimension of another size is something else: a table of positions, or a
+/// slice.
 bool PositionFlow::mark(Value value, int64_t dim) {
   RankedTensorType type = typeOf(value);
   if (!type || type.getDimSize(dim) != length)
@@ -99,7 +100,8 @@ bool PositionFlow::mark(Value value, int64_t dim) {
 }
 
 void PositionFlow::run(Block &body) {
-  // Constants are made anew for each use, so they connect nothing.
+  // Each use has its own copy of a constant, so constants connect no
+  // dimensions.
   auto connects = [](Operation *op) {
     return !op->hasTrait<OpTrait::ConstantLike>();
   };

@@ -26,7 +26,7 @@ namespace cleave::nn {
 
 namespace {
 
-/// A factor of an operand that can go into the scale.
+/// Moves a constant factor of an operand into the scale.
 Value peelScale(Value value, double &scale) {
   if (auto mul = value.getDefiningOp<arith::MulFOp>())
     for (auto [x, factor] : {std::pair(mul.getLhs(), mul.getRhs()),
@@ -44,7 +44,8 @@ Value peelScale(Value value, double &scale) {
   return value;
 }
 
-/// softmax, perhaps guarded: a row of NaN, which has no keys, becomes zeros.
+/// The softmax, possibly with a guard that turns rows without any key, which
+/// are NaN, into zeros.
 SoftmaxOp softmaxOf(Value value) {
   if (auto select = value.getDefiningOp<arith::SelectOp>()) {
     auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
@@ -57,10 +58,10 @@ SoftmaxOp softmaxOf(Value value) {
   return value.getDefiningOp<SoftmaxOp>();
 }
 
-/// Which dimensions of the scores are which; -1 where there is none.
+/// The role of each dimension of the scores; -1 for a role without a dimension.
 struct Roles {
   int64_t batch = -1, query = -1, key = -1;
-  /// Of keys, and of the queries that share a key.
+  /// Heads of keys, and the query heads that share one of them.
   Dims heads, group;
 
   /// In the order of nn.attention's bias.
@@ -103,7 +104,7 @@ private:
   Scores scores;
   Value query, key, value, bias;
   std::string queryLabels, keyLabels, valueLabels, weightLabels, scoreLabels;
-  /// Contracted of query and key; of the value alone.
+  /// Letters that query and key contract, and those of the value alone.
   std::string features, valueFeatures;
   Roles roles;
 };
@@ -155,7 +156,7 @@ bool Raiser::findRoles() {
   return true;
 }
 
-/// Whether the function is given one sample at a time.
+/// Whether the function is called with one sample at a time.
 bool Raiser::isOneSample() {
   auto func = op->getParentOfType<func::FuncOp>();
   if (!func)
@@ -171,8 +172,8 @@ bool Raiser::isOneSample() {
   return false;
 }
 
-/// Transposes to the letters of `order`, joins those of one role, and adds
-/// sizes of 1.
+/// Transposes to the letters of `order`, merges the letters of one role, and
+/// adds sizes of 1.
 Value Raiser::arrange(Value source, StringRef labels, StringRef order,
                       ArrayRef<int64_t> shape) {
   Dims permutation;
@@ -219,7 +220,8 @@ Value Raiser::toBias(Narrow term) {
     return placeOf(term.dims[a]) < placeOf(term.dims[b]);
   });
   Value sorted = transposeTo(rewriter, loc, term.source, order);
-  // Queries and keys are spelled out; the other dimensions may repeat.
+  // The bias gets full dimensions of queries and keys; the others may have size
+  // 1.
   Dims wide, dims, shape;
   int64_t next = 0;
   for (const Dims &role : roles.inOrder()) {
@@ -293,8 +295,8 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
   keyLabels = keyRight ? inner.rhs : inner.lhs;
   if (!findRoles())
     return failure();
-  // nn.attention has no derivative for its bias: one that may be trained stays
-  // outside.
+  // nn.attention has no derivative for its bias, so a bias that may be trained
+  // is added outside.
   if (llvm::any_of(scores.biases, [](const Bias &term) {
         return dependsOnParameter(term.value.source);
       }))

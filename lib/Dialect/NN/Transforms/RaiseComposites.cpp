@@ -27,7 +27,7 @@ struct RaiseCompositesPass
     cleave::nn::populateRaiseGeluPatterns(patterns);
     cleave::nn::populateRaiseRotaryPatterns(patterns);
     cleave::nn::populateRaiseAttentionPatterns(patterns);
-    // What raising moves meets what undoes it.
+    // Movement patterns undo what the raising patterns move.
     cleave::nn::populateMovementPatterns(patterns);
     cleave::nn::populateEinsumPatterns(patterns);
     OpPassManager cleanup(func::FuncOp::getOperationName());

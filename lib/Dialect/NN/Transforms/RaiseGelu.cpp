@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kTolerance = 1e-5;
 
-/// A product: a number times values, each with its count.
+/// A product: a number, and values with their exponents.
 struct Product {
   double number = 1;
   SmallVector<Value> factors;

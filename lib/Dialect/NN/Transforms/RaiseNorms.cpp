@@ -13,7 +13,7 @@ namespace cleave::nn {
 
 namespace {
 
-/// The value without a broadcast along the last dimension only.
+/// Looks through a broadcast that adds the last dimension only.
 Value alongRows(Value value) {
   auto broadcast = value.getDefiningOp<BroadcastOp>();
   if (!broadcast || rankOf(broadcast.getInput()) != rankOf(value) - 1 ||
@@ -22,7 +22,7 @@ Value alongRows(Value value) {
   return broadcast.getInput();
 }
 
-/// sum(x) / n or sum(x) * (1/n) along the last dimension; gives x.
+/// The x of sum(x) / n or sum(x) * (1/n) along the last dimension.
 Value meanOf(Value value) {
   Value sum;
   double factor = 0;
@@ -50,7 +50,7 @@ Value meanOf(Value value) {
   return reduce.getInput();
 }
 
-/// The value whose square this is.
+/// The x of x * x.
 Value squareOf(Value value) {
   if (auto mul = value.getDefiningOp<arith::MulFOp>())
     return mul.getLhs() == mul.getRhs() ? mul.getLhs() : Value();
@@ -93,7 +93,7 @@ std::optional<Moment> rootOf(Value value, bool inverted) {
   return rootOf(div.getRhs(), /*inverted=*/true);
 }
 
-/// x where `value` is x - mean(x).
+/// The x of x - mean(x).
 Value centredFrom(Value value) {
   auto sub = value.getDefiningOp<arith::SubFOp>();
   Value mean = sub ? alongRows(sub.getRhs()) : Value();
@@ -152,7 +152,7 @@ struct RaiseNormQuotient : OpRewritePattern<arith::DivFOp> {
   }
 };
 
-/// A vector over the last dimension, repeated along all others.
+/// A vector along the last dimension, broadcast over all others.
 Value featureOf(Value value) {
   auto broadcast = value.getDefiningOp<BroadcastOp>();
   if (!broadcast || broadcast.getDims() != ArrayRef<int64_t>(rankOf(value) - 1))

@@ -49,7 +49,7 @@ int64_t rotatedDim(Value value, Value x) {
   return dim;
 }
 
-/// Whether the halves of a table along its last dimension are certainly equal.
+/// Whether both halves of a table along its last dimension are certainly equal.
 bool hasEqualHalves(Value table) {
   if (splatOf(table))
     return true;
@@ -65,7 +65,7 @@ bool hasEqualHalves(Value table) {
          llvm::all_of(op->getOperands(), hasEqualHalves);
 }
 
-/// The first half of such a table.
+/// The first half of a table with equal halves.
 Value halfOf(Value table, OpBuilder &builder) {
   if (auto concat = table.getDefiningOp<ConcatOp>())
     return concat.getInputs()[0];
