@@ -1,4 +1,4 @@
-// The run of a check.
+// Runs both programs of a check and compares them.
 
 #include "cleave/Check/Check.h"
 
@@ -24,7 +24,7 @@ public:
   FailureOr<Outcome> step(int64_t step) {
     if (failed(forward(step)))
       return failure();
-    // One function that is not trained.
+    // A function that is not trained runs alone.
     if (!module.lookupSymbol(nn::kLossGradFunc) &&
         module.lookupSymbol(nn::kForwardFunc))
       return std::move(outcome);
@@ -93,7 +93,7 @@ private:
     func::FuncOp func = find(nn::kLossGradFunc);
     if (!func)
       return module.emitError("has no function @loss_grad to check");
-    // What the program itself adds up over microbatches starts from zero.
+    // Sums over microbatches that the program computes itself start from zero.
     bool addsGradients = false, addsLoss = false, addsWeight = false;
     for (const Port &port : argumentsOf(func)) {
       bool isGradient = port.role == nn::Role::Gradient;
@@ -165,8 +165,8 @@ void append(std::vector<TensorReport> &all, std::vector<TensorReport> more) {
              std::make_move_iterator(more.end()));
 }
 
-/// Says of each gradient how far rounding alone moves it: by its distance to
-/// that of values which differ in their last digits.
+/// Notes how far rounding alone moves each gradient: the distance to the
+/// gradient of values that differ in their last digits.
 void noteNoise(NamedTensors &tensors, const NamedTensors &stirred) {
   for (auto [tensor, other] : llvm::zip_equal(tensors, stirred)) {
     if (tensor.kind != TensorKind::Gradient)
@@ -177,7 +177,7 @@ void noteNoise(NamedTensors &tensors, const NamedTensors &stirred) {
   }
 }
 
-/// Gradients that are compared without the allowance for their noise.
+/// Notes gradients that are compared without an allowance for their noise.
 void noteCapped(CheckReport &report, const NamedTensors &reference,
                 const Tolerances &tolerances) {
   for (const TensorReport &found : report.tensors) {
@@ -211,8 +211,8 @@ FailureOr<Outcome> check::runStep(ModuleOp module, Engine &engine,
   return Runner(module, engine, values, microbatches).step(step);
 }
 
-/// What of an outcome is not defined, the loss and gradients first: NaN, or an
-/// infinite loss or gradient. Other values may be infinite, as masks are.
+/// The first undefined value of an outcome, loss and gradients first: NaN, or
+/// an infinite loss or gradient. Other values, such as masks, may be infinite.
 static std::string findUndefined(const Outcome &outcome, int64_t step) {
   std::string place = " of step " + std::to_string(step);
   if (outcome.weight != 0 && !std::isfinite(outcome.loss))

@@ -1,5 +1,5 @@
-// Mistakes in collectives: left out, scaled, over the wrong ranks, or added to
-// on the wrong side.
+// Injected faults of collectives: left out, scaled, over the wrong ranks, or
+// with a term added before the sum instead of after it.
 
 #include "FaultPlaces.h"
 
@@ -29,7 +29,7 @@ dist::AxisListAttr axisList(ArrayRef<dist::AxisRefAttr> axes) {
   return dist::AxisListAttr::get(axes.front().getContext(), axes);
 }
 
-/// Every result becomes what its rank had to give.
+/// Replaces every result by the rank's own operand.
 void leaveOut(Operation *op) {
   OpBuilder builder(op);
   for (auto [index, result] : llvm::enumerate(op->getResults())) {
@@ -103,7 +103,8 @@ Places check::wrongGroup(ModuleOp module) {
   Places places;
   walkChecked(module, [&](Operation *op) {
     auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
-    // The group of an exchange follows from its shardings.
+    // The group of an exchange cannot be changed: it follows from its
+    // shardings.
     if (!collective || isa<dist::ExchangeOp>(op))
       return;
     dist::MeshAttr mesh = meshOf(op, collective.getMeshAttr());
@@ -122,8 +123,8 @@ Places check::wrongGroup(ModuleOp module) {
   return places;
 }
 
-/// What the stages before have added up, which for the first is nothing: added
-/// twice it is no mistake.
+/// Whether the value is a sum over earlier stages. It is zero for the first
+/// stage, so adding it twice may change nothing.
 static bool isSumOfStages(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (!argument)
@@ -164,7 +165,7 @@ Places check::normTwice(ModuleOp module) {
       return;
     places.push_back(
         {op, [op, collective]() mutable {
-           // The first rank of each group gives its share twice.
+           // The first rank of each group contributes its operand twice.
            OpBuilder builder(op);
            Location loc = op->getLoc();
            auto count = RankedTensorType::get({}, builder.getI64Type());

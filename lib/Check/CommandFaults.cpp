@@ -1,4 +1,4 @@
-// Mistakes in command lists: what cannot be seen in a program of values.
+// Injected faults of command lists, which a program of values cannot have.
 
 #include "CommandPlaces.h"
 #include "cleave/Check/Faults.h"
@@ -16,7 +16,8 @@ using namespace cleave::program;
 
 namespace {
 
-/// Whether the command reads, or may read, what begins in one of the ranges.
+/// Whether the command reads, or may read, memory that begins in one of the
+/// ranges.
 bool reads(const Program &program, const Command &command,
            const std::vector<Range> &ranges) {
   bool found = false;
@@ -29,7 +30,7 @@ bool reads(const Program &program, const Command &command,
   return found;
 }
 
-/// The command that ends the collective `start`: its wait, or itself.
+/// The command that ends the collective `start`: its wait, or `start` itself.
 size_t endOf(const Action &action, size_t start) {
   int32_t token = std::get<Collective>(action.commands[start].op).token;
   if (token < 0)
@@ -50,9 +51,9 @@ bool areOfOneGroup(const Collective &a, const Collective &b) {
          a.positions == b.positions;
 }
 
-/// Whether, on a device, the collective `start` is over at `reader` even where
-/// nobody waits for it: a later one of the same ranks has ended, and those are
-/// on one stream.
+/// Whether the collective `start` is certainly over at `reader` on a device,
+/// even without a wait: a later collective of the same ranks has ended, and
+/// both run on one stream.
 bool isOvertaken(const Action &action, size_t start, size_t reader) {
   const auto &first = std::get<Collective>(action.commands[start].op);
   if (first.token < 0) // would move as a whole
@@ -95,7 +96,8 @@ CommandPlaces check::missingWait(Program &program) {
       std::vector<Range> ranges = receivedBy(*collective);
       for (size_t reader = end + 1; reader < action.commands.size(); ++reader) {
         const Command &command = action.commands[reader];
-        // Other ranks of the pipeline would meet in another order.
+        // The command cannot be moved: other ranks of the pipeline would start
+        // their collectives in another order.
         if (hasClasses(program) && !action.isOnlyCalled() &&
             std::holds_alternative<Collective>(command.op))
           break;

@@ -1,4 +1,4 @@
-// The places of command lists that could have a mistake, one list per kind.
+// Places in command lists for injected faults, one list per kind of fault.
 
 #ifndef CLEAVE_LIB_CHECK_COMMANDPLACES_H
 #define CLEAVE_LIB_CHECK_COMMANDPLACES_H
@@ -11,24 +11,25 @@
 
 namespace cleave::check {
 
-/// One possible mistake: where, for people, and what makes it. Only one of a
-/// list can be made: places are positions in the program as it was.
+/// One possible fault: its place, for messages, and the function that injects
+/// it. Only one fault of a list can be injected, because places are positions
+/// in the unchanged program.
 struct CommandPlace {
   std::string where;
   std::function<void()> apply;
 };
 using CommandPlaces = std::vector<CommandPlace>;
 
-// Any program.
+// Faults of any program.
 CommandPlaces missingWait(program::Program &program);
 
-// Pipelines.
+// Faults of pipelines.
 CommandPlaces missingReceive(program::Program &program);
 CommandPlaces slotReused(program::Program &program);
 CommandPlaces microbatchSwapped(program::Program &program);
 CommandPlaces gradientTwice(program::Program &program);
 
-/// Bytes of an arena.
+/// A range of bytes in an arena.
 struct Range {
   int32_t arena = 0;
   int64_t begin = 0, bytes = 0;
@@ -39,16 +40,14 @@ struct Range {
   }
 };
 
-/// Where a collective puts what it receives, on ranks without offsets of their
-/// own.
+/// The ranges that a collective writes, on ranks without offsets of their own.
 std::vector<Range> receivedBy(const program::Collective &collective);
 
-/// All addresses in a command, of what it reads and of what it writes. A call
-/// has none of its own.
+/// All addresses that a command reads or writes. A call has none itself.
 std::vector<program::BufferRef *> addressesOf(program::Command &command);
 
-/// Whether the ranks run different lists, so that one of them cannot be
-/// reordered where the others wait for it.
+/// Whether ranks run different lists. Then one list cannot be reordered alone,
+/// because other ranks would wait for it.
 inline bool hasClasses(const program::Program &program) {
   return !program.rankClass.empty();
 }

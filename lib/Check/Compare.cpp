@@ -1,4 +1,4 @@
-// The relative error of the contract.
+// Relative errors as the contract defines them.
 
 #include "cleave/Check/Compare.h"
 
@@ -84,12 +84,12 @@ Index indexOf(const NamedTensors &tensors) {
   return index;
 }
 
-/// 0 / 0 is no error.
+/// The relative error; 0 for 0 / 0.
 double relative(double distance, double magnitude, double floor) {
   return distance == 0 ? 0 : distance / std::max(magnitude, floor);
 }
 
-/// Everything but the limit.
+/// A report without its limit.
 TensorReport report(const Named &tensor, const Named &reference, Part part,
                     double floor) {
   TensorReport result;
@@ -112,8 +112,7 @@ TensorReport report(const Named &tensor, const Named &reference, Part part,
   return result;
 }
 
-/// What rounding may move a gradient by in f64; of what is above the cap
-/// nothing.
+/// How far rounding may move a gradient in f64; 0 for noise above the cap.
 double allowedNoise(const Named &tensor, double largestGradient,
                     const Tolerances &tolerances, bool &aboveCap) {
   double noise = tolerances.noiseFactor * tensor.noise;
@@ -121,7 +120,7 @@ double allowedNoise(const Named &tensor, double largestGradient,
   return aboveCap ? 0 : noise;
 }
 
-/// A tensor that one side lacks is as wrong as can be.
+/// A tensor that is missing on one side has the largest error.
 TensorReport missing(const Named &reference, Part part) {
   TensorReport result;
   result.name = reference.name;
@@ -179,8 +178,8 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
     result.limit = tolerances.roundingFactor * alone + tolerances.roundingSlack;
     if (tensor.value.rank() == 0)
       result.limit += tolerances.scalarEpsilons * epsilon;
-    // Smaller than its noise in this precision, of which the unsharded error
-    // is but one draw.
+    // The gradient is smaller than its noise in this precision. The error of
+    // the unsharded program is only one sample of that noise.
     double noise =
         allowedNoise(tensor, ofKind, tolerances, result.aboveNoiseCap) *
         epsilon / std::numeric_limits<double>::epsilon();
@@ -189,7 +188,7 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
       result.limit = std::max(result.limit, noise / std::max(magnitude, floor));
       result.belowFloor = true;
     }
-    // If both overflow, the unsharded program is no yardstick.
+    // If both overflow, the unsharded program cannot serve as the reference.
     if (!std::isfinite(alone))
       result.limit = tolerances.roundingSlack;
   }

@@ -1,5 +1,5 @@
-// A compiled program as an engine: kernels in a temporary folder, ranks after
-// a session of the runtime.
+// An engine that compiles a program, with kernels in a temporary folder, and
+// runs its ranks in a session of the runtime.
 
 #include "cleave/Check/Engine.h"
 
@@ -38,8 +38,8 @@ public:
   }
 
   LogicalResult load(const CompiledOptions &options) {
-    // A check runs neither; a loss that is read has another layout than one
-    // that is added up.
+    // A check does not run these functions. The loss that a host reads has
+    // another layout than the loss that is added up.
     for (auto func :
          llvm::make_early_inc_range(module->getOps<func::FuncOp>())) {
       StringRef name = func.getName();
@@ -83,14 +83,15 @@ public:
     native.comm_thread = options.arrivesEarly ? 1 : -1;
     native.transport = options.transport.c_str();
     cleave_status made = cleave_session_create(program, &native, &session);
-    // As in `train`: what this machine cannot serve is known before it runs.
+    // As in `train`, what this machine cannot run is reported before anything
+    // runs.
     if (options.refused &&
         (made == CLEAVE_UNSUPPORTED || made == CLEAVE_OUT_OF_MEMORY))
       *options.refused = true;
     return status(made);
   }
 
-  /// The commands for a device; their kernels go into `into`.
+  /// Emits the commands for a device, and writes their kernels to `into`.
   FailureOr<program::Program> writeProgram(const CompiledOptions &options,
                                            program::Device device,
                                            const std::string &into) {
@@ -123,7 +124,8 @@ public:
       calls->begin(what);
   }
 
-  /// A program for a device, whose calls are those of this one.
+  /// Compiles the program for a device, too, to record its calls beside this
+  /// one.
   LogicalResult record(const CompiledOptions &options) {
     std::string error;
     calls = options.recording->add(options.recordingName, error);
@@ -159,7 +161,7 @@ public:
   }
 
   LogicalResult run(StringRef function) override {
-    // A pipeline first takes in all microbatches, then runs.
+    // A pipeline first loads all microbatches, then runs.
     std::string load = "load." + std::to_string(loaded);
     if (function == nn::kLossGradFunc && hasFunction("load.0")) {
       if (failed(runAction(load)))
@@ -208,7 +210,7 @@ public:
       calls->gather(*info, stored.floats);
     Gathered result;
     result.whole = seenThrough(view, stored);
-    // Bits may differ where numbers do not (zeros of both signs).
+    // Replicas may differ in bits, but not in numbers: zeros of both signs.
     result.replicaDifference = report.max_difference;
     int64_t rank = report.identical ? 0 : std::max(report.rank_b, 0);
     result.rankOf = rankOf(port, rank);
@@ -280,8 +282,8 @@ private:
     });
   }
 
-  /// The first holder of an element, from the sharding of the program's view;
-  /// where copies differ, the rank that differs.
+  /// For each element the first rank that holds it, by the sharding of the
+  /// program's view; if copies differ, the rank that differs.
   std::function<int64_t(int64_t)> rankOf(const Port &port, int64_t other) {
     if (other)
       return [other](int64_t) { return other; };

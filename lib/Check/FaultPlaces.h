@@ -1,4 +1,4 @@
-// The places of a program that could have a mistake, one list per kind.
+// Places in a program for injected faults, one list per kind of fault.
 
 #ifndef CLEAVE_LIB_CHECK_FAULTPLACES_H
 #define CLEAVE_LIB_CHECK_FAULTPLACES_H
@@ -14,31 +14,32 @@
 
 namespace cleave::check {
 
-/// One possible mistake: where, and what makes it.
+/// One possible fault: its place, and the function that injects it.
 struct Place {
   mlir::Operation *op;
   std::function<void()> apply;
 };
 using Places = std::vector<Place>;
 
-// Collectives.
+// Faults of collectives.
 Places dropCollective(mlir::ModuleOp module);
 Places sumForMean(mlir::ModuleOp module);
 Places wrongGroup(mlir::ModuleOp module);
 Places biasTwice(mlir::ModuleOp module);
 Places normTwice(mlir::ModuleOp module);
 
-// The rest of a per-rank program.
+// Other faults of a per-rank program.
 Places swappedAxes(mlir::ModuleOp module);
 Places padIdentity(mlir::ModuleOp module);
 Places randomOffset(mlir::ModuleOp module);
 Places staleBuffer(mlir::ModuleOp module);
 Places gradientOff(mlir::ModuleOp module);
 Places missingWaits(mlir::ModuleOp module);
-/// What only the command lists of a pipeline can have: none.
+/// No places: only the command lists of a pipeline can have these faults.
 Places ofPipelines(mlir::ModuleOp module);
 
-/// An operation, its function and the node that it comes from, for people.
+/// Describes an operation for messages: its name, its function and the node
+/// that it comes from.
 std::string describe(mlir::Operation *op);
 
 /// The name of a function without the stage of a pipeline (@update.0.1 is
@@ -52,12 +53,12 @@ void walkChecked(mlir::ModuleOp module,
 /// The mesh that `op` refers to.
 dist::MeshAttr meshOf(mlir::Operation *op, mlir::FlatSymbolRefAttr name);
 
-/// Axes of the mesh that have more than one rank and no part in `axes`;
-/// `size`: only those of this many ranks, unless 0.
+/// Axes of the mesh with more than one rank that do not overlap `axes`. With
+/// `size`, only axes of this size.
 llvm::SmallVector<dist::AxisRefAttr>
 otherAxes(dist::MeshAttr mesh, dist::AxisListAttr axes, int64_t size = 0);
 
-/// A splat constant before `op`.
+/// Creates a splat constant before `op`.
 mlir::Value splatBefore(mlir::Operation *op, mlir::Type type, double value);
 
 } // namespace cleave::check

@@ -1,4 +1,4 @@
-// check-inject-fault: which kinds there are, and the choice of the place.
+// check-inject-fault: the kinds of faults, and the choice of a place.
 
 #include "cleave/Check/Faults.h"
 #include "FaultPlaces.h"
@@ -116,7 +116,7 @@ std::string check::describe(Operation *op) {
     out << " in @" << func.getName();
   if (auto name = dyn_cast<NameLoc>(op->getLoc())) {
     std::string place = describeLocation(name);
-    // Where no module is known it is the node's name.
+    // Without a module, the description is the name of the node.
     bool isNode = StringRef(place).starts_with(name.getName().getValue());
     out << ", " << (isNode ? "node " : "") << place;
   } else if (auto file = dyn_cast<FileLineColLoc>(op->getLoc()))

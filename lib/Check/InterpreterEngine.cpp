@@ -1,4 +1,4 @@
-// The oracle as an engine.
+// An engine that interprets a program: the reference of a check.
 
 #include "RankValues.h"
 
@@ -31,8 +31,8 @@ public:
   InterpreterEngine(ModuleOp module) : module(module) {
     for (auto mesh : module.getOps<dist::MeshOp>())
       this->mesh = mesh.getMesh();
-    // Others may have the same names in other layouts (a loss that is read, not
-    // added up).
+    // Other functions may have the same names in other layouts: a loss that the
+    // host reads, instead of one that is added up.
     for (StringRef name :
          {nn::kForwardFunc, nn::kLossGradFunc, nn::kUpdateFunc}) {
       auto func = module.lookupSymbol<func::FuncOp>(name);
@@ -130,7 +130,7 @@ Gathered check::gather(dist::MeshAttr mesh, const Port &port,
   Gathered result;
   if (!sharding) {
     result.whole = tiles.front();
-    // Without a sharding, every rank has all of it.
+    // Without a sharding, every rank has the whole tensor.
     for (const Tensor &copy : tiles)
       if (copy.floats != result.whole.floats || copy.ints != result.whole.ints)
         result.replicaDifference = std::numeric_limits<double>::infinity();

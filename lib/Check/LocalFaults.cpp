@@ -1,5 +1,5 @@
-// Mistakes beside the collectives: places on the mesh, padding, random numbers,
-// values from before a change.
+// Injected faults beside collectives: axes, padding masks, random numbers,
+// stale values.
 
 #include "FaultPlaces.h"
 
@@ -13,7 +13,8 @@ using namespace cleave::check;
 
 namespace {
 
-/// The axes in reverse order, or another axis of the mesh, or null.
+/// The axes in reverse order, or another axis of the mesh, or null if there is
+/// none.
 dist::AxisListAttr swapped(dist::MeshAttr mesh, dist::AxisListAttr axes,
                            bool sameSize) {
   SmallVector<dist::AxisRefAttr> changed(axes.getAxes());
@@ -28,7 +29,8 @@ dist::AxisListAttr swapped(dist::MeshAttr mesh, dist::AxisListAttr axes,
   return dist::AxisListAttr::get(axes.getContext(), changed);
 }
 
-/// A splat of a value that is no identity of any reduction over `old`'s type.
+/// A splat of a value that is not the identity of any reduction over `old`'s
+/// type.
 Value noIdentity(Operation *op, Value old) {
   auto type = cast<RankedTensorType>(old.getType());
   DenseElementsAttr splat;
@@ -41,7 +43,7 @@ Value noIdentity(Operation *op, Value old) {
     number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
                    &losesInfo);
     identity = number.convertToDouble();
-    // Of a maximum or minimum: a value that wins.
+    // For a maximum or minimum, a value that wins.
     if (identity < -1)
       value = 1000;
     else if (identity > 1)
@@ -66,7 +68,7 @@ Value noIdentity(Operation *op, Value old) {
 Places check::swappedAxes(ModuleOp module) {
   Places places;
   walkChecked(module, [&](Operation *op) {
-    // Shapes depend on the number of ranks in slices and gathers.
+    // The shapes of slices and gathers depend on the number of ranks.
     bool sameSize = isa<dist::SliceOp, dist::AllGatherOp>(op);
     if (!sameSize && !isa<dist::TileOffsetOp, dist::AxisIndexOp>(op))
       return;
@@ -79,8 +81,8 @@ Places check::swappedAxes(ModuleOp module) {
 }
 
 Places check::padIdentity(ModuleOp module) {
-  // All masks that one reader reads are broken together: a product in which
-  // the other factor is still masked would hide the mistake.
+  // All masks of one reader are broken together: in a product, a factor that is
+  // still masked would hide the fault.
   llvm::MapVector<Operation *, SmallVector<arith::SelectOp>> readers;
   walkChecked(module, [&](Operation *op) {
     auto select = dyn_cast<arith::SelectOp>(op);
@@ -96,8 +98,8 @@ Places check::padIdentity(ModuleOp module) {
       continue;
     places.push_back({masks.front(), [masks = masks] {
                         for (arith::SelectOp select : masks)
-                          // A tensor padded in several dimensions has one mask
-                          // upon another.
+                          // A tensor that is padded in several dimensions has
+                          // several masks, one after the other.
                           for (Operation *op = select;
                                op && op->hasAttr(dist::kPadMaskAttrName);
                                op = op->getOperand(1).getDefiningOp())
@@ -113,7 +115,7 @@ Places check::randomOffset(ModuleOp module) {
   walkChecked(module, [&](Operation *op) {
     OpOperand *moved = nullptr;
     if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
-      // An offset where the tile has one, else the index of the sample.
+      // Moves the offset of the tile, or, if it has none, the sample index.
       moved = dropout.getOffsets().empty() ? &dropout.getSampleIdsMutable()
                                            : &dropout.getOffsetsMutable()[0];
     } else if (auto attention = dyn_cast<nn::AttentionOp>(op);
@@ -189,8 +191,8 @@ Places check::gradientOff(ModuleOp module) {
 }
 
 Places check::missingWaits(ModuleOp module) {
-  // A wait is the only user of what its start gives: reading around it is
-  // reading the buffer while the transfer runs.
+  // A wait is the only user of its start's result. To bypass the wait means to
+  // read the buffer while the transfer runs.
   Places places;
   walkChecked(module, [&](Operation *op) {
     if (!op->getName().getStringRef().starts_with("dist.wait"))

@@ -13,7 +13,7 @@ using namespace cleave;
 using namespace cleave::check;
 using namespace cleave::pipeline;
 
-/// Nothing where the stage has no such action.
+/// Does nothing if the stage has no such action.
 LogicalResult PipelineEngine::call(StageInstance &instance, StringRef name,
                                    int64_t microbatch) {
   auto found = instance.functions.find(name.str());
@@ -40,8 +40,8 @@ LogicalResult PipelineEngine::call(StageInstance &instance, StringRef name,
   return success();
 }
 
-/// Keys of what `from` hands to `to`: made by one of `makers` there and read
-/// here.
+/// Keys of the values that `from` sends to `to`: results of one of `makers`
+/// that `to` reads.
 std::vector<std::string> PipelineEngine::handedOver(const StageInstance &from,
                                                     const StageInstance &to,
                                                     ArrayRef<StringRef> makers,
@@ -100,7 +100,7 @@ LogicalResult PipelineEngine::compute(const Action &action, int rank) {
     return success();
   }
   if (action.kind == ActionKind::F)
-    // What was taken in gets a slot for as long as it is read.
+    // A loaded input has a slot from its load to its last reader.
     for (auto &[key, buffer] : own.buffers) {
       StringRef name = key;
       if (!name.consume_back(".stored"))
@@ -117,7 +117,7 @@ LogicalResult PipelineEngine::compute(const Action &action, int rank) {
   return success();
 }
 
-/// Starts or ends a transfer; whether it need not wait.
+/// Starts or ends a transfer; returns false if it must wait.
 FailureOr<bool> PipelineEngine::transfer(const LoweredAction &entry, int rank) {
   const Action &action = entry.action;
   bool sends = isSend(action.kind);
@@ -167,7 +167,7 @@ FailureOr<bool> PipelineEngine::transfer(const LoweredAction &entry, int rank) {
   return true;
 }
 
-/// Does what is next in the rank's list; whether it could.
+/// Runs the next entry of the rank's list; returns false if it must wait.
 FailureOr<bool> PipelineEngine::advance(int rank) {
   Cursor &cursor = cursors[rank];
   if (cursor.next == table.actions[rank].size())

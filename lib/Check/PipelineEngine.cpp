@@ -19,7 +19,7 @@ using namespace cleave;
 using namespace cleave::check;
 using namespace cleave::pipeline;
 
-/// NAME.STAGE without the stage.
+/// The name of a function NAME.STAGE without the stage.
 static StringRef baseName(func::FuncOp func) {
   return func.getName().rsplit('.').first;
 }
@@ -90,7 +90,8 @@ LogicalResult PipelineEngine::addInstance(int rank, int stage) {
   for (auto func : module.getOps<func::FuncOp>()) {
     auto own = func->getAttrOfType<IntegerAttr>(kStageAttr);
     StringRef name = baseName(func);
-    // A loss that is read has another layout than one that is added up.
+    // The loss that a host reads has another layout than the loss that is added
+    // up.
     if (!own || own.getInt() != stage || func.isDeclaration() ||
         name == nn::kLossFunc || name == nn::kInitStateFunc)
       continue;
@@ -119,7 +120,7 @@ LogicalResult PipelineEngine::planSlots() {
   std::vector<std::string> names;
   std::set<std::pair<int, std::string>> seen;
   for (auto &[place, instance] : instances) {
-    // What is taken in: a slot for every microbatch.
+    // Loaded inputs have a slot for every microbatch.
     std::vector<int> &store = instance.slotOf["store"];
     store.resize(table.microbatches);
     std::iota(store.begin(), store.end(), 0);
@@ -168,7 +169,7 @@ LogicalResult PipelineEngine::set(const Port &port, const Tensor &whole) {
   return success();
 }
 
-/// In the whole mesh, from the number on the stage's.
+/// The rank in the whole mesh of a rank of the stage's mesh.
 int64_t PipelineEngine::rankOf(const StageInstance &instance,
                                int64_t inner) const {
   int64_t below = 1;
@@ -178,8 +179,8 @@ int64_t PipelineEngine::rankOf(const StageInstance &instance,
   return (inner / below * table.ranks + instance.rank) * below + inner % below;
 }
 
-/// From all stages that have it: a tied parameter is the same on each. Outputs
-/// are those of an evaluation, by owners.
+/// Gathers a value from all stages that have it. A tied parameter is equal on
+/// all of them. Outputs come from an evaluation, by the owners of stages.
 FailureOr<Gathered> PipelineEngine::gatherAll(
     const Port &port,
     llvm::function_ref<const RankTensors *(StageInstance::Buffer &)> value) {
@@ -231,7 +232,7 @@ LogicalResult PipelineEngine::run(StringRef function) {
     return runUpdate();
   if (function != nn::kLossGradFunc)
     return runChain(function);
-  // All microbatches are taken in first.
+  // All microbatches are loaded first.
   for (auto &[place, instance] : instances)
     if (instance.microbatches.count(loaded) &&
         failed(call(instance, "load", loaded)))
@@ -268,8 +269,8 @@ LogicalResult PipelineEngine::runStep() {
   return success();
 }
 
-/// What the microbatches of all ranks of a stage gave. Gradients of tied
-/// parameters are added up over stages, in the update.
+/// Adds up the gradients of all ranks of a stage. Gradients of tied parameters
+/// are added up over stages later, in the update.
 void PipelineEngine::addUpReplicas() {
   for (int stage = 0; stage < table.stages; ++stage) {
     std::vector<StageInstance *> replicas;

@@ -1,5 +1,5 @@
-// The stages of a pipeline on its ranks, interpreted: what is where, and what
-// a list of the schedule does with it.
+// Interprets the stages of a pipeline on their ranks: where values are stored,
+// and what each entry of a schedule does to them.
 
 #ifndef CLEAVE_LIB_CHECK_PIPELINEENGINE_H
 #define CLEAVE_LIB_CHECK_PIPELINEENGINE_H
@@ -14,12 +14,12 @@ namespace cleave::check {
 
 /// A stage on a rank of the pipeline, which stands for all ranks of a mesh.
 struct StageInstance {
-  /// A value on all ranks of the stage's mesh; one for each slot.
+  /// A value on all ranks of the stage's mesh, one copy per slot.
   struct Buffer {
     Port port;
     std::string slot; ///< its class; empty: it stays
     std::vector<RankTensors> values{1};
-    /// Of a tap: what each microbatch left.
+    /// For a tap, its value after each microbatch.
     std::map<int64_t, RankTensors> history;
   };
 
@@ -28,19 +28,20 @@ struct StageInstance {
   std::map<std::string, mlir::func::FuncOp> functions;
   /// By role and name.
   std::map<std::string, Buffer> buffers;
-  /// Of each class of slots, the slot of every microbatch.
+  /// For each class of slots, the slot of every microbatch.
   std::map<std::string, std::vector<int>> slotOf;
   std::set<int64_t> microbatches; ///< that the rank runs
-  /// Of the ranks that hold the stage, the one of microbatch 0: it evaluates,
-  /// and counts in sums over all stages.
+  /// Whether this rank has microbatch 0 of the stage. The owner evaluates, and
+  /// counts in sums over all stages.
   bool isOwner() const { return microbatches.count(0); }
 
-  /// Where the microbatch's value is; null: the stage has no such value.
+  /// The storage of the microbatch's value; null if the stage has no such
+  /// value.
   RankTensors *find(const std::string &key, int64_t microbatch);
 };
 
-/// Messages from one rank to another: the n-th send started belongs to the n-th
-/// receive started.
+/// Messages from one rank to another: the n-th started send matches the n-th
+/// started receive.
 struct Channel {
   struct End {
     StageInstance *instance;
@@ -68,7 +69,7 @@ public:
                                    int64_t microbatch) override;
 
 private:
-  /// A rank's place in its list.
+  /// A rank's position in its list.
   struct Cursor {
     size_t next = 0;
     bool isStarted = false; ///< the transfer there, which blocks

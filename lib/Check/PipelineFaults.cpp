@@ -23,7 +23,7 @@ using namespace cleave::program;
 
 namespace {
 
-/// "1WAIT_RECV_F3": the action of a schedule that a command is a part of.
+/// "1WAIT_RECV_F3": the schedule's action that a command belongs to.
 struct Label {
   int64_t stage = -1, microbatch = -1;
   std::string kind;
@@ -70,7 +70,7 @@ void moveTo(Call &call, int32_t arena, int64_t offset) {
     call.rebase.push_back({arena, offset});
 }
 
-/// What the actions of a program that are only called refer to.
+/// The memory that the called actions of a program refer to.
 class Called {
 public:
   explicit Called(Program &program) : program(program) {}
@@ -98,7 +98,7 @@ public:
     });
   }
 
-  /// What a message receives.
+  /// Whether the call reads or writes what the message receives.
   bool touches(const Call &call, const Collective &message) {
     return llvm::any_of(receivedBy(message), [&](const Range &range) {
       return touches(call, range);
@@ -134,8 +134,8 @@ struct Use {
   int64_t slot = 0; ///< where it begins
   std::vector<size_t> commands;
   size_t writeBegin = 0, writeEnd = 0;
-  /// Where what is read is what is there at that time; not where a message
-  /// may have left before.
+  /// Commands that read the value. Commands after which a message may already
+  /// have left do not count.
   std::vector<size_t> reads;
 };
 
@@ -201,7 +201,7 @@ CommandPlaces check::slotReused(Program &program) {
       for (const auto &[microbatch, use] : uses) {
         if (use.reads.empty())
           continue;
-        // The first that comes while this one is needed.
+        // The first other value that is written while this one is needed.
         for (const auto &[other, later] : uses) {
           if (later.slot == use.slot || later.writeBegin <= use.writeEnd ||
               later.writeEnd >= use.reads.back())
@@ -243,8 +243,8 @@ bool isFloat(DType type) {
   return type == DType::F32 || type == DType::F64 || type == DType::BF16;
 }
 
-/// Whether the action keeps inputs that differ from one microbatch to another.
-/// Others, as masks of integers, may all be equal.
+/// Whether the action loads inputs that differ between microbatches. Others,
+/// such as integer masks, may all be equal.
 bool keepsData(Program &program, Called &called, const Call &call,
                uint32_t rankClass) {
   for (const Boundary &entry : program.boundary) {
@@ -263,7 +263,7 @@ bool keepsData(Program &program, Called &called, const Call &call,
   return false;
 }
 
-/// Two messages that both arrive before either is read.
+/// Swaps two messages that both arrive before either is read.
 void swapReceives(Program &program, Action &step, Called &called,
                   CommandPlaces &places) {
   struct Receive {
@@ -312,7 +312,7 @@ CommandPlaces check::microbatchSwapped(Program &program) {
   Called called(program);
   if (stepsOf(program).empty())
     return places;
-  // The calls that keep inputs, by the action that they call.
+  // The calls that load inputs, by the action that they call.
   std::map<uint32_t, std::vector<Call *>> loads;
   for (size_t k = 0;; ++k) {
     bool found = false;
@@ -328,7 +328,8 @@ CommandPlaces check::microbatchSwapped(Program &program) {
     if (!found)
       break;
   }
-  // Where one stage has all inputs, another order of microbatches is as good.
+  // If one stage has all inputs, another order of microbatches gives the same
+  // result.
   if (loads.size() > 1)
     for (auto &[action, calls] : loads)
       for (size_t k = 0; k + 1 < calls.size(); ++k)
@@ -352,7 +353,7 @@ CommandPlaces check::gradientTwice(Program &program) {
   CommandPlaces places;
   Called called(program);
   for (Action *step : stepsOf(program)) {
-    // One microbatch need not add: it may write.
+    // The first microbatch may write instead of add.
     std::map<uint32_t, std::vector<size_t>> calls;
     for (size_t i = 0; i < step->commands.size(); ++i)
       if (auto *call = std::get_if<Call>(&step->commands[i].op))
@@ -390,8 +391,8 @@ CommandPlaces check::gradientTwice(Program &program) {
 // Receives
 //===----------------------------------------------------------------------===//
 
-/// The reader runs before the receive starts: a late wait alone would be right
-/// where the message is early.
+/// Moves the reader before the start of the receive. A wait that is only too
+/// late would give the right result if the message is early.
 CommandPlaces check::missingReceive(Program &program) {
   CommandPlaces places;
   Called called(program);

@@ -12,22 +12,24 @@
 
 namespace cleave::target {
 
-/// Of an integer argument: the rows of the smallest table that all of it
-/// indexes, an i64.
+/// On an integer argument: the number of rows of the smallest table that its
+/// elements index, an i64.
 inline constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
-/// The table's entries, with shardings over `mesh` (null: one rank).
+/// Emits the table's entries, with shardings over `mesh` (null: one rank).
 mlir::LogicalResult emitBoundary(const BoundaryTable &table,
                                  dist::MeshAttr mesh, mlir::Operation *where,
                                  program::Program &program);
 
-/// Notes in the table where rt-plan-memory has put the buffers of an action.
+/// Copies the addresses that rt-plan-memory gave to the buffers of an action
+/// into the table.
 void readOffsets(mlir::func::FuncOp func, BoundaryTable &table);
 
-/// The parameter that state or a gradient belongs to; -1 where it is none.
+/// The index of the parameter that state or a gradient belongs to; -1 if there
+/// is none.
 int64_t parameterOf(const BoundaryTable &table, const BoundaryBuffer &buffer);
 
-/// Notes how kernels are launched on CUDA devices, and verifies that the
-/// addresses of all launches are as aligned as the kernels take for granted.
+/// Emits how kernels are launched on CUDA devices, and verifies that the
+/// addresses of all launches are as aligned as the kernels assume.
 mlir::LogicalResult describeLaunches(mlir::ModuleOp module,
                                      program::Program &program);
 
@@ -67,7 +69,7 @@ private:
   program::Program &program;
   program::Action *action = nullptr;
   llvm::DenseMap<mlir::Value, int32_t> tokens;
-  /// By the number of their condition.
+  /// Addresses of condition flags, by the number of the condition.
   llvm::DenseMap<mlir::Attribute, program::BufferRef> flags;
   llvm::StringMap<uint32_t> kernels;
   llvm::StringMap<int64_t> kernelFlops;

@@ -1,4 +1,4 @@
-// The boundary table of a program.
+// Emits the boundary table of a program.
 
 #include "Emit.h"
 
@@ -22,7 +22,7 @@ int64_t target::parameterOf(const BoundaryTable &table,
     return named(buffer.name);
   if (buffer.role != nn::Role::State)
     return -1;
-  // PARAMETER.slot; slots have no dot, names may.
+  // The name is PARAMETER.slot; slots have no dot, names may have some.
   return named(StringRef(buffer.name).rsplit('.').first);
 }
 
@@ -63,7 +63,7 @@ LogicalResult target::emitBoundary(const BoundaryTable &table,
     nn::ViewAttr view = nn::viewOf(buffer.attrs);
     if (int64_t parameter = parameterOf(table, buffer); parameter >= 0) {
       entry.of = table.buffers[parameter].buffer;
-      // State and gradients are in files as their parameter does.
+      // Files store state and gradients in the shape of the parameter's file.
       if (!view)
         view = nn::viewOf(table.buffers[parameter].attrs);
     }

@@ -1,4 +1,4 @@
-// Operations of rt to commands of a program.
+// Emits operations of the rt dialect as commands of a program.
 
 #include "Emit.h"
 
@@ -39,7 +39,8 @@ program::StringId CommandEmitter::intern(StringRef text) {
   return entry->second;
 }
 
-/// All launches of a kernel have the same types, and read as far past them.
+/// All launches of a kernel have the same types, and read equally far past
+/// their ends.
 uint32_t CommandEmitter::kernelIndex(rt::LaunchOp op) {
   auto [entry, isNew] =
       kernels.try_emplace(op.getKernel(), program.kernels.size());
@@ -53,14 +54,14 @@ uint32_t CommandEmitter::kernelIndex(rt::LaunchOp op) {
     for (auto [arg, operand, elements] :
          llvm::zip(kernel.args, op->getOperands(), beyond.asArrayRef()))
       arg.bytes += elements * elementBytes(operand);
-  // What a result takes from an operand is written through the result.
+  // An operand that shares memory with a result is written through the result.
   for (Value result : op->getResults())
     kernel.args.push_back({bytesOfType(result.getType()), true});
   kernel.numArgs = kernel.args.size();
   return entry->second;
 }
 
-/// Terms in elements, as the operations have them, in bytes.
+/// Adds terms, which operations give in elements, in bytes.
 static void addTerms(program::BufferRef &ref, ArrayRef<int64_t> terms,
                      int64_t width) {
   for (; !terms.empty(); terms = terms.drop_front(4))
@@ -322,7 +323,7 @@ LogicalResult CommandEmitter::emit(Operation *op) {
   if (isa<rt::AliasOp, rt::ConditionOp, func::ReturnOp>(op))
     return success();
   program::Command command;
-  // Of a condition that another action has, nothing is known here.
+  // The flag of a condition that another action computes is not known here.
   if (Attribute when = op->getAttr(kWhenAttrName); when && flags.contains(when))
     command.when = flags[when];
   if (auto interface = dyn_cast<rt::CommandOpInterface>(op))

@@ -1,4 +1,4 @@
-// How the kernels of a program are launched on CUDA devices.
+// Emits how the kernels of a program are launched on CUDA devices.
 
 #include "Emit.h"
 
@@ -12,8 +12,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
 
-/// By action and arena: a number that all the offsets divide by which callers
-/// move it; 0 where none does.
+/// By action and arena, a common divisor of the offsets that callers add; 0 if
+/// no caller adds one.
 static std::map<std::pair<uint32_t, int32_t>, int64_t>
 movesOf(const program::Program &program) {
   std::map<std::pair<uint32_t, int32_t>, int64_t> moves;
@@ -27,7 +27,8 @@ movesOf(const program::Program &program) {
   return moves;
 }
 
-/// What rt-align-kernels has said, against the addresses that are launched on.
+/// Compares the alignments of rt-align-kernels with the addresses of all
+/// launches.
 static LogicalResult verifyAlignment(ModuleOp module,
                                      const program::Program &program) {
   auto moves = movesOf(program);
@@ -78,7 +79,7 @@ LogicalResult target::describeLaunches(ModuleOp module,
     auto launch = launches.find(kernel.symbol);
     if (launch == launches.end())
       return module.emitError("has no kernel @") << kernel.symbol;
-    // The axis indices come after them.
+    // The axis indices follow the kernel's arguments.
     if (launch->second.arguments != kernel.numArgs + 1)
       return module.emitError("internal error: kernel @")
              << kernel.symbol << " takes " << launch->second.arguments - 1

@@ -1,4 +1,4 @@
-// What the host knows about a compiled program.
+// Emits the manifest: what the host knows about a compiled program.
 
 #include "Emit.h"
 
@@ -51,7 +51,7 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
   ManifestTensor tensor;
   tensor.name = buffer.name;
   tensor.buffer = buffer.buffer;
-  // A parameter that is not trained is still one of the model's.
+  // A parameter that is not trained is still a parameter of the model.
   bool frozen = buffer.attrs && buffer.attrs.get(nn::kFrozenAttr);
   tensor.kind = nn::spell(frozen ? nn::Role::Parameter : buffer.role).str();
   tensor.dtype = dtypeText(buffer.type.getElementType());
@@ -68,7 +68,7 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
       tensor.init.b = init.getB().getValueAsDouble();
   } else if (buffer.role == nn::Role::Parameter &&
              nn::fileRankOf(buffer.attrs, tensor.shape.size()) >= 2) {
-    // What GPT-2 starts its matrices from.
+    // GPT-2 initializes its matrices in this way.
     tensor.init = {"normal", 0.0, 0.02};
   }
   for (nn::PartAttr part : nn::partsOf(buffer.attrs)) {

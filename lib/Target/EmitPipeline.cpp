@@ -185,7 +185,7 @@ LogicalResult PipelineEmitter::layOut() {
           failed(emitInstance(*instances[{rank, stage}], emitter)))
         return failure();
   }
-  // What the host reads is the owner's.
+  // The host reads values of the owner of a stage.
   for (bool owners : {true, false})
     for (auto &[place, instance] : instances)
       if (isOwner(*instance) == owners && failed(emitVisible(*instance)))
@@ -224,7 +224,8 @@ LogicalResult PipelineEmitter::emitInstance(Instance &instance,
   return success();
 }
 
-/// What the host sees. Outputs are those of an evaluation, by owners.
+/// Emits what the host sees. Outputs come from an evaluation, by the owners of
+/// stages.
 LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
   Remap remap;
   remap.arenas = instance.arenas;
@@ -288,8 +289,8 @@ SmallVector<std::string> PipelineEmitter::portsOf(func::FuncOp func,
   return names;
 }
 
-/// Names of what `from` hands to `to`: made by one of `makers` there and read
-/// here.
+/// Names of the values that `from` sends to `to`: results of one of `makers`
+/// that `to` reads.
 SmallVector<std::string> PipelineEmitter::handedOver(const Instance &from,
                                                      const Instance &to,
                                                      ArrayRef<StringRef> makers,
@@ -333,7 +334,7 @@ void PipelineEmitter::begin(int rank, const std::string &name) {
   tokens = 0;
 }
 
-/// An action without commands need not be there.
+/// Drops an action without commands.
 void PipelineEmitter::end() {
   if (program.actions[current].commands.empty())
     program.actions.pop_back();
@@ -382,7 +383,7 @@ static program::SubAxis wholeAxis(int64_t position, int64_t size) {
   return {int32_t(position), 1, size};
 }
 
-/// Starts or does a transfer of `names`; the token, or -1 where there is
+/// Starts or runs a transfer of `names`; returns its token, or -1 if there is
 /// nothing to move.
 int32_t PipelineEmitter::transfer(const Instance &own, int sender, int receiver,
                                   ArrayRef<std::string> names, nn::Role role,

@@ -1,4 +1,4 @@
-// The emission of a pipeline's program.
+// Emits the program of a pipeline.
 
 #ifndef CLEAVE_LIB_TARGET_EMITPIPELINE_H
 #define CLEAVE_LIB_TARGET_EMITPIPELINE_H
@@ -20,12 +20,12 @@ public:
 
   mlir::LogicalResult emit();
 
-  /// The table with its transfers, and then the lists that came out of it
-  /// (ProvePipeline.cpp).
+  /// Proves the table with its transfers, and then the lists that were emitted
+  /// from it (ProvePipeline.cpp).
   mlir::LogicalResult prove();
 
 private:
-  /// Memory for a value of every microbatch that is under way.
+  /// Memory for one value of every microbatch in flight.
   struct Slots {
     int64_t arena = 0; ///< among those of the instance
     int64_t bytes = 0; ///< of one slot
@@ -39,7 +39,7 @@ private:
   /// A stage on a rank of the pipeline.
   struct Instance {
     int rank = 0, stage = 0;
-    /// Numbers of its arenas in the program, in the order of its own.
+    /// The program's arenas, by the instance's own numbers.
     std::vector<int32_t> arenas;
     std::map<std::string, Slots> slots;
     BoundaryTable boundary;
@@ -57,7 +57,7 @@ private:
                                int64_t bytes);
   int32_t addArena(Instance &instance, const llvm::Twine &name,
                    program::Lifespan span, int64_t bytes);
-  /// Whether each stage is handed all that its actions read
+  /// Whether each stage receives all values that its actions read
   /// (ProvePipeline.cpp).
   mlir::LogicalResult checkPorts() const;
   mlir::LogicalResult emitInstance(Instance &instance, CommandEmitter &emitter);
@@ -76,8 +76,8 @@ private:
   mlir::LogicalResult emitUpdate(int rank);
   mlir::LogicalResult emitChain(int rank, llvm::StringRef function);
 
-  /// The arena for what UNSHARD gathers of a stage: stages that are never
-  /// gathered at once share one.
+  /// The arena for the parameters that UNSHARD gathers for a stage. Stages that
+  /// are never gathered at the same time share one.
   int32_t gatheredArena(int rank, int stage, int64_t bytes);
 
   llvm::ArrayRef<int64_t> arenasOf(int stage) const;
@@ -97,9 +97,9 @@ private:
   llvm::SmallVector<int> ranksOf(int stage) const;
   int ownerOf(int stage) const;
   bool isOwner(const Instance &instance) const;
-  /// At the end of a step: what the microbatches of all ranks of a stage gave.
+  /// Adds up the gradients of all ranks of a stage, at the end of a step.
   void emitReplicaSums(int rank);
-  /// Over ranks of the pipeline, ascending; without parts.
+  /// A sum over ranks of the pipeline, in ascending order, without parts yet.
   program::Collective sumOver(llvm::ArrayRef<int> ranks,
                               mlir::RankedTensorType type,
                               llvm::StringRef purpose);
@@ -120,7 +120,8 @@ private:
   void begin(int rank, const std::string &name);
   void end();
   void push(decltype(program::Command::op) op, const std::string &source);
-  /// `version`: of the weights; else that of the microbatch.
+  /// Calls an action. `version` is that of the weights; by default the
+  /// microbatch's.
   void call(const Instance &instance, llvm::StringRef action, int microbatch,
             const std::string &label,
             std::optional<int> version = std::nullopt);
@@ -144,7 +145,8 @@ private:
   std::map<std::pair<int, int>, std::unique_ptr<Instance>> instances;
   std::map<std::pair<int, int>, std::vector<int>> microbatches;
   std::map<std::string, program::StringId> strings;
-  /// By rank: arenas of what is gathered, with their stages.
+  /// For each rank, the arenas of gathered parameters, and the stages that use
+  /// them.
   std::map<int, std::vector<std::pair<int32_t, std::vector<int>>>> gathered;
   size_t current = 0; ///< the action that is being written
   int32_t tokens = 0;

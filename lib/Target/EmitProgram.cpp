@@ -1,4 +1,4 @@
-// A planned module as a program.
+// Emits a planned module as a program.
 
 #include "Emit.h"
 #include "EmitPipeline.h"
@@ -11,8 +11,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
 
-/// Of a rank at each place of the pipeline. rt-check-fit cannot say it of
-/// stages: the schedule decides how many slots their ranks have.
+/// Checks the memory of each rank of a pipeline. rt-check-fit cannot, because
+/// the schedule decides how many slots a rank has.
 static LogicalResult checkFits(ModuleOp module, const program::Program &program,
                                int64_t limit) {
   uint32_t classes = *llvm::max_element(program.rankClass) + 1;
@@ -41,7 +41,7 @@ static LogicalResult checkFits(ModuleOp module, const program::Program &program,
   return success();
 }
 
-/// Of a program that is no pipeline.
+/// Emits the actions of a program without a pipeline.
 static LogicalResult emitActions(ModuleOp module, program::Program &program) {
   FailureOr<PlannedArenas> arenas = plannedArenas(module);
   if (failed(arenas))
@@ -49,7 +49,7 @@ static LogicalResult emitActions(ModuleOp module, program::Program &program) {
   FailureOr<BoundaryTable> table = BoundaryTable::collect(module);
   if (failed(table))
     return failure();
-  // Where rt-plan-memory has put the buffers.
+  // Reads the addresses of rt-plan-memory.
   for (func::FuncOp func : actionsOf(module)) {
     if (!func->hasAttr(rt::kLifetimesAttr))
       return func.emitOpError("has no planned memory");

@@ -70,7 +70,7 @@ void PipelineEmitter::addPart(program::Collective &sum,
   sum.parts.push_back(std::move(part));
 }
 
-/// Whether a sum over stages takes in the gradient of each instance.
+/// Whether a sum over stages adds up the gradient of each instance.
 static bool isTied(const BoundaryTable &table, const BoundaryBuffer &gradient) {
   int64_t parameter = parameterOf(table, gradient);
   if (parameter < 0)
@@ -87,7 +87,8 @@ void PipelineEmitter::emitReplicaSums(int rank) {
     if (ranks.size() == 1)
       continue;
     Action reduce{stage, ActionKind::ReduceGrad, -1};
-    // By purpose and element type, so that all messages of one are one.
+    // Sums are grouped by purpose and element type, so that each group is one
+    // message.
     const Instance &own = at(rank, stage);
     std::map<std::pair<std::string, program::DType>, program::Collective> sums;
     for (const BoundaryBuffer &buffer : own.boundary.buffers) {

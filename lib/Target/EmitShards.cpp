@@ -1,4 +1,4 @@
-// What UNSHARD gathers and RESHARD gives up.
+// Parameters that UNSHARD gathers and RESHARD frees.
 
 #include "EmitPipeline.h"
 
@@ -9,7 +9,7 @@ using namespace cleave;
 using namespace cleave::target;
 using namespace cleave::pipeline;
 
-/// Places of a rank's list between UNSHARD and RESHARD, these included.
+/// Positions in a rank's list from UNSHARD to RESHARD, inclusive.
 static llvm::BitVector gatheredPlaces(ArrayRef<LoweredAction> list, int stage) {
   llvm::BitVector places(list.size());
   bool holds = false;

@@ -1,5 +1,6 @@
-// The lists of a pipeline's rank that the host runs: taking in microbatches, a
-// step as the schedule says, and one microbatch through all stages.
+// Emits the lists that the host runs on a rank of a pipeline: loading
+// microbatches, a step as the schedule orders it, and one microbatch through
+// all stages.
 
 #include "EmitPipeline.h"
 
@@ -125,7 +126,7 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
   return success();
 }
 
-/// A forward pass of one microbatch through all stages.
+/// Emits a forward pass of one microbatch through all stages.
 LogicalResult PipelineEmitter::emitChain(int rank, StringRef function) {
   begin(rank, function.str());
   for (int stage : table.stagesOfRank[rank]) {

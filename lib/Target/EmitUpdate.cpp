@@ -1,5 +1,5 @@
-// The update of a pipeline's ranks: the parts of every stage's @update, and
-// between them what the stages add up.
+// Emits the update of a pipeline's ranks: the parts of every stage's @update,
+// with the sums over stages between them.
 
 #include "EmitPipeline.h"
 

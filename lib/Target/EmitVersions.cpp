@@ -39,8 +39,8 @@ LogicalResult PipelineEmitter::assignVersions(const Instance &instance,
   return success();
 }
 
-/// What is due is done when the rank computes again: what it sends does not
-/// wait for it.
+/// A due update is emitted before the rank's next computation, so that sends do
+/// not wait for it.
 void PipelineEmitter::emitDueUpdate(const Instance &instance) {
   auto versions = instance.slots.find("version");
   if (due && versions != instance.slots.end())
@@ -53,7 +53,7 @@ void PipelineEmitter::emitLastUpdates(int rank) {
     updateVersion(at(rank, stage), table.microbatches - 1, 0);
 }
 
-/// From the newest version to one in the slot `target`.
+/// Updates the newest version into the slot `target`.
 void PipelineEmitter::updateVersion(const Instance &instance, int microbatch,
                                     int target) {
   std::string part = (nn::kUpdateFunc + ".0").str();

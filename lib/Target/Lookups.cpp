@@ -1,5 +1,5 @@
-// Which elements of an input index which table: what the host checks before
-// anything runs.
+// Finds which elements of an input index which table. The host checks them
+// before it runs a program.
 
 #include "Emit.h"
 
@@ -15,14 +15,16 @@ namespace {
 
 using Dims = SmallVector<int64_t>;
 
-/// Elements of an argument, as a value that only moves them has them.
+/// A box of elements of an argument, for a value that only moves them.
 struct Box {
   Dims offsets, sizes, strides;
-  /// The argument's dimension that each of the value's is; -1: of size 1.
+  /// For each dimension of the value, the dimension of the argument; -1 for
+  /// size 1.
   Dims dims;
-  /// Whether `dims` says so: a whole argument may have taken any shape.
+  /// Whether `dims` is known. It is not if a whole argument was reshaped
+  /// freely.
   bool isOrdered = true;
-  /// The value has the argument's lowest bits alone, with their sign.
+  /// The value has only this many low bits of the argument, sign-extended.
   int64_t bits = 64;
 
   explicit Box(ArrayRef<int64_t> shape)
@@ -34,7 +36,7 @@ bool isWhole(const Box &box, ArrayRef<int64_t> shape) {
   return ArrayRef<int64_t>(box.sizes) == shape;
 }
 
-/// The box seen through one operation; nothing where it is no box.
+/// The operand's box, given the result's; nullopt if it is no box.
 std::optional<Box> through(Operation *op, Box box, bool whole) {
   if (isa<arith::TruncIOp>(op))
     box.bits = std::min<int64_t>(
@@ -74,11 +76,11 @@ std::optional<Box> through(Operation *op, Box box, bool whole) {
     for (auto [place, dim] : llvm::enumerate(broadcast.getDims()))
       dims[dim] = box.isOrdered ? box.dims[place] : -1;
     box.dims = dims;
-    // Along dimensions that repeat, a part has all.
+    // Along repeated dimensions, every part has all elements.
     box.isOrdered &= to.size() == from.size();
     return box;
   }
-  // Reshapes that add or drop sizes of 1 keep what dimensions are.
+  // A reshape that only adds or drops sizes of 1 keeps the order of dimensions.
   Dims dims(to.size(), -1);
   size_t next = 0;
   bool kept = box.isOrdered;
@@ -98,7 +100,7 @@ std::optional<Box> through(Operation *op, Box box, bool whole) {
   return box;
 }
 
-/// What is indexed.
+/// One lookup in a table.
 struct Use {
   int64_t rows = 0;
   std::string table;
@@ -136,7 +138,8 @@ void collect(Value value, const Box &box, ArrayRef<int64_t> shape,
   }
 }
 
-/// All samples are checked alike.
+/// Whether the use indexes with all samples: the host checks all samples in the
+/// same way.
 bool hasAllSamples(const Use &use, ArrayRef<int64_t> shape,
                    std::optional<int64_t> batch) {
   return !batch || use.box.sizes[*batch] == shape[*batch];

@@ -1,4 +1,4 @@
-// What is proved of every pipeline program that is emitted.
+// Proves every emitted pipeline program.
 
 #include "EmitPipeline.h"
 
@@ -13,7 +13,7 @@ using namespace cleave;
 using namespace cleave::target;
 using namespace cleave::pipeline;
 
-/// What a stage's functions say of it: a table alone does not know them.
+/// Traits of each stage's functions, which the table does not contain.
 static std::vector<StageTraits> traitsOf(ModuleOp module, int stages) {
   std::vector<StageTraits> traits(stages);
   for (int stage = 0; stage < stages; ++stage) {
@@ -58,8 +58,8 @@ LogicalResult PipelineEmitter::prove() {
 }
 
 LogicalResult PipelineEmitter::checkPorts() const {
-  // What one of `readers` of `to` reads of this role and slot, and none of
-  // `makers` of `from` gives.
+  // Reports values of this role and slot that one of `readers` of `to` reads,
+  // and none of `makers` of `from` computes.
   auto check = [&](const Instance &from, const Instance &to,
                    ArrayRef<StringRef> makers, ArrayRef<StringRef> readers,
                    nn::Role role, StringRef slot) -> LogicalResult {

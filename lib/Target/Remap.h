@@ -1,5 +1,5 @@
-// Moves the commands of one stage into a program of several: arenas get other
-// numbers.
+// Renumbers arenas when the commands of one stage become part of a program of
+// several stages.
 
 #ifndef CLEAVE_LIB_TARGET_REMAP_H
 #define CLEAVE_LIB_TARGET_REMAP_H

@@ -1,4 +1,4 @@
-// The schedule of a module of pipeline stages.
+// Reads the schedule of a module of pipeline stages.
 
 #include "cleave/Target/Schedule.h"
 #include "cleave/Support/ValueUtils.h"
@@ -19,7 +19,7 @@ void target::setSchedule(ModuleOp module, const PipelineSchedule &schedule) {
   attrs.set("position", b.getI64IntegerAttr(schedule.position));
   attrs.set("name", b.getStringAttr(schedule.table.schedule));
   attrs.set("table", b.getStringAttr(pipeline::writeTable(schedule.table)));
-  // What the rows do not say.
+  // Keys that the rows do not contain.
   if (schedule.table.asynchronous)
     attrs.set("asynchronous", b.getUnitAttr());
   module->setAttr(kScheduleAttr, attrs.getDictionary(module.getContext()));
@@ -56,7 +56,7 @@ target::lowerSchedule(const PipelineSchedule &schedule) {
     return lowered;
   for (auto [rank, list] : llvm::enumerate(lowered->actions)) {
     std::vector<int> &own = lowered->stagesOfRank[rank];
-    // Another rank may have the neighbour's part of a microbatch.
+    // Another rank may have this microbatch's part of the neighbouring stage.
     std::set<Action> here;
     for (const LoweredAction &entry : list)
       if (entry.action.kind == ActionKind::F)
@@ -112,7 +112,7 @@ std::optional<pipeline::ValueClass> target::valueClassOf(int stage,
   for (StringRef name : ends)
     if (std::optional<Event> end = event(name, false))
       parsed.last.push_back(*end);
-  // Where no send follows the value dies with what makes it.
+  // Without a send, the value's last use is in the action that computes it.
   if (!parsed.first.empty())
     parsed.last.push_back(parsed.first[0]);
   if (parsed.first.empty())

@@ -1,4 +1,4 @@
-// The folder of a compiled program.
+// Writes the folder of a compiled program.
 
 #include "Emit.h"
 
@@ -36,7 +36,7 @@ static LogicalResult writeFile(Operation *where, const std::string &path,
   return success();
 }
 
-/// What a reader checks the file against.
+/// What readers verify the file against: its size and digest.
 static ManifestFile fileOf(StringRef name, StringRef bytes) {
   return {name.str(), static_cast<int64_t>(bytes.size()), digestOf(bytes)};
 }
@@ -57,10 +57,11 @@ LogicalResult target::writeArtifact(ModuleOp module,
   auto file = [&](StringRef name) {
     return temporary.path() + "/" + name.str();
   };
-  // Of processes that were killed while they wrote this program.
+  // Removes temporary folders of processes that were killed while they wrote
+  // this program.
   removeAbandoned(llvm::sys::path::parent_path(target).str(),
                   llvm::sys::path::filename(target).str());
-  // Not LLVM's, which leaves out what others may do.
+  // LLVM's function would drop the permissions of others.
   std::error_code made;
   std::filesystem::create_directories(temporary.path(), made);
   if (made)

@@ -1,4 +1,4 @@
-// The kernels of a program as files.
+// Writes the kernels of a program as files.
 
 #include "cleave/Codegen/Codegen.h"
 #include "cleave/Codegen/GPU/GPU.h"
