@@ -1,9 +1,8 @@
-// Mistakes in the command lists of pipelines: values of one microbatch in the
-// place, or at the time, of another one's.
-//
-// No order of messages changes, so a broken program ends as soon as a right
-// one. A place counts only if what is read too late or in the wrong slot is
-// wrong whenever messages arrive.
+// Injected faults of the command lists of pipelines: values of one microbatch
+// in the slot, or at the time, of another microbatch.
+// The order of messages never changes, so a faulty program ends as a right one
+// does. A place counts only if a value that is read too late, or from the wrong
+// slot, is wrong no matter when messages arrive.
 
 #include "CommandPlaces.h"
 
@@ -75,7 +74,7 @@ class Called {
 public:
   explicit Called(Program &program) : program(program) {}
 
-  /// Their references, before they are moved.
+  /// The references of an action, as they were before any was moved.
   const std::vector<BufferRef> &refsOf(const Call &call) {
     auto [entry, isNew] = refs.try_emplace(call.action);
     if (isNew)
@@ -410,7 +409,7 @@ CommandPlaces check::missingReceive(Program &program) {
         ++first;
       if (first == size)
         continue;
-      // With what the call needs beside it.
+      // Moves the commands that the call needs together with it.
       StringId label = step->commands[first].source;
       size_t end = first + 1;
       while (step->commands[first - 1].source == label)

@@ -1,5 +1,5 @@
-// The update of an interpreted pipeline: parts of every stage's @update, and
-// between them what the stages add up, each as soon as what it reads is there.
+// Interprets the update of a pipeline: the parts of every stage's @update, with
+// the sums over stages between them, each as soon as its operands are there.
 
 #include "PipelineEngine.h"
 
@@ -70,8 +70,8 @@ private:
           parts = std::max(parts, part + 1);
   }
 
-  /// Whether the next part has all that it reads. What a rank's earlier stages
-  /// give to a sum is taken on the way.
+  /// Whether the next part has all its operands. Sums over a rank's earlier
+  /// stages are copied on the way.
   bool isReady(StageInstance &instance) {
     int part = done.at({instance.rank, instance.stage});
     for (Sum &sum : sums) {

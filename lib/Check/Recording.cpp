@@ -1,4 +1,4 @@
-// Writing down the calls of a check.
+// Records the calls of a check.
 
 #include "cleave/Check/Recording.h"
 

@@ -1,4 +1,4 @@
-// The report of a check.
+// Writes the report of a check.
 
 #include "cleave/Check/Report.h"
 
@@ -12,7 +12,7 @@ using namespace cleave;
 using namespace cleave::check;
 
 bool CheckReport::pass() const {
-  // Anything but zero: NaN is a difference, too.
+  // The comparison with zero also fails for NaN, which is a difference.
   return !stopped && replicas.largest == 0 &&
          llvm::all_of(tensors, [](const TensorReport &t) { return t.pass(); });
 }
@@ -27,7 +27,7 @@ double CheckReport::maxRelError() const {
 
 namespace {
 
-/// JSON has no infinity: a value that is not finite is written as null.
+/// JSON has no infinity, so values that are not finite are written as null.
 llvm::json::Value number(double value) {
   return std::isfinite(value) ? llvm::json::Value(value)
                               : llvm::json::Value(nullptr);
@@ -40,7 +40,7 @@ llvm::json::Array numbers(llvm::ArrayRef<double> values) {
   return array;
 }
 
-/// How far above its limit, or how near to it: the order of the table.
+/// The ratio of an error to its limit, by which the table is sorted.
 double badness(const TensorReport &tensor) {
   return tensor.limit > 0 ? tensor.relError / tensor.limit : tensor.relError;
 }

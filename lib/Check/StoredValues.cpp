@@ -1,5 +1,4 @@
-// Values of files as those of a check. Readers of files throw: exceptions end
-// here.
+// Reads values of files for a check. The readers throw; exceptions end here.
 
 #include "cleave/Check/StoredValues.h"
 
@@ -26,7 +25,7 @@ using namespace cleave::check;
 
 namespace {
 
-// An array of a file as the check's tensor.
+// Converts an array of a file to a tensor of the check.
 Tensor tensorOf(const ArrayView &array, mlir::MLIRContext &context,
                 const std::string &name) {
   mlir::Builder builder(&context);
@@ -44,7 +43,7 @@ Tensor tensorOf(const ArrayView &array, mlir::MLIRContext &context,
   return tensor;
 }
 
-// Reads what `nn.data` points at, seen as `nn.view` says.
+// Reads the bytes that `nn.data` names, in the view that `nn.view` gives.
 class ModelWeights {
 public:
   explicit ModelWeights(const std::string &model)
@@ -86,7 +85,7 @@ private:
   WeightFiles files;
 };
 
-// Weights of another file, by the names of the model's.
+// Reads weights of another file, by the names of the model's parameters.
 class GivenWeights {
 public:
   GivenWeights(const std::string &path, const std::string &model,
@@ -238,7 +237,7 @@ mlir::LogicalResult check::writeGradients(mlir::ModuleOp module,
     auto names = nn::fileNamesOf(attrs);
     if (names.empty())
       names.push_back(name);
-    // Tensors of the file that are stacked are one after the other.
+    // Tensors of the file that are stacked follow one another.
     bool isStacked = names.size() > 1;
     size_t part = rest.size() / (isStacked ? names.size() : 1);
     for (llvm::StringRef own : names) {

@@ -1,4 +1,4 @@
-// Every value as a result: which one is the first that differs?
+// Finds the first value that differs, with every value as a result.
 
 #include "FaultPlaces.h"
 #include "cleave/Check/Check.h"
@@ -25,7 +25,7 @@ bool isTap(const Port &port) {
 
 void check::tapAllValues(ModuleOp module) {
   Builder builder(module.getContext());
-  // Stages that share a module later have taps of different names.
+  // Stages of one module get taps of different names.
   std::string prefix = kTapPrefix.str();
   if (auto stage = module->getAttrOfType<IntegerAttr>(kStageAttr))
     prefix += std::to_string(stage.getInt()) + ".";
@@ -42,7 +42,7 @@ void check::tapAllValues(ModuleOp module) {
       attrs.push_back(func.getResultAttrDict(i));
     int64_t number = 0;
     for (Operation &op : body.without_terminator()) {
-      // Constants and index grids are the same everywhere.
+      // Constants and index grids are equal on all ranks.
       if (op.getNumOperands() == 0)
         continue;
       for (OpResult value : op.getResults()) {
@@ -198,7 +198,8 @@ private:
       if (failed(ours) || failed(theirs))
         return failure();
       Difference found = difference(ours->whole, theirs->whole);
-      // Without a kind to compare with, noise is what is tiny in itself.
+      // Without a value to compare with, a difference is noise if it is tiny by
+      // itself.
       double limit = options.tolerances.exact * std::max(found.magnitude, 1e-6);
       if (found.largest <= limit && ours->replicaDifference == 0)
         continue;

@@ -15,12 +15,13 @@ using namespace cleave::check;
 
 namespace {
 
-/// splitmix64 (Steele, Lea, Flood, 2014): the same everywhere.
+/// splitmix64 (Steele, Lea, Flood, 2014): the same numbers on every machine.
 class Random {
 public:
   Random(uint64_t seed, StringRef name, uint64_t a = 0, uint64_t b = 0)
       : state(seed) {
-    // FNV-1a over the name, so that tensors are independent of their order.
+    // FNV-1a over the name, so that a tensor's values do not depend on the
+    // order of tensors.
     uint64_t hash = 0xcbf29ce484222325;
     for (unsigned char c : name)
       hash = (hash ^ c) * 0x100000001b3;
@@ -34,7 +35,7 @@ public:
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  /// In (0, 1).
+  /// A uniform number in (0, 1).
   double uniform() { return ((next() >> 11) + 0.5) * 0x1p-53; }
   double normal() {
     return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * M_PI * uniform());
@@ -45,7 +46,7 @@ private:
   uint64_t state;
 };
 
-/// All programs, whatever their precision, get the same numbers.
+/// Rounds to f32, so that programs of any precision get the same numbers.
 void roundToFloat(Tensor &tensor) {
   for (double &x : tensor.floats)
     x = static_cast<float>(x);
@@ -81,7 +82,7 @@ bool isKept(std::optional<nn::Role> role) {
                       nn::Role::State, nn::Role::Count});
 }
 
-/// The slices of dimension `dim` from `begin` on that `type` has room for.
+/// The part of dimension `dim` from `begin` on, in the shape of `type`.
 Tensor slices(const Tensor &tensor, int64_t dim, int64_t begin,
               RankedTensorType type) {
   Tensor part(type);
@@ -219,7 +220,7 @@ LogicalResult Values::setInitial(Engine &engine, bool stirred) {
               : found->second;
     if (failed(engine.set(port, value)))
       return failure();
-    // Mixed precision: the optimizer has the same parameter in f32.
+    // In mixed precision the optimizer reads the same parameter in f32.
     if (port.role == nn::Role::Parameter) {
       Port master = port;
       master.role = nn::Role::State;
@@ -231,7 +232,7 @@ LogicalResult Values::setInitial(Engine &engine, bool stirred) {
   return success();
 }
 
-/// The samples of all microbatches of a step, one after the other.
+/// The samples of all microbatches of a step, concatenated.
 FailureOr<Tensor> Values::wholeStep(const Port &port, StringRef of,
                                     int64_t step) {
   std::optional<int64_t> dim = nn::batchDimOf(port.attrs, port.type.getRank());
@@ -307,7 +308,7 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
     use.bound = std::min(use.bound, int64_t(1) << (use.bits - 1));
   for (int64_t &x : value.ints) {
     x = random.below(use.bound);
-    // Some labels are not counted.
+    // Some labels are ignored, so that the count of labels matters.
     if (use.ignored && random.below(8) == 0)
       x = *use.ignored;
   }

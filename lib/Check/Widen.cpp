@@ -36,7 +36,7 @@ APFloat widen(APFloat value) {
   return value;
 }
 
-/// Null for attributes that hold no floats to widen.
+/// The attribute in f64; null if it holds no floats.
 TypedAttr widenConstant(TypedAttr value) {
   if (auto scalar = dyn_cast<FloatAttr>(value))
     return FloatAttr::get(widen(scalar.getType()), widen(scalar.getValue()));
@@ -48,8 +48,7 @@ TypedAttr widenConstant(TypedAttr value) {
       [](const APFloat &element) { return widen(element).bitcastToAPInt(); });
 }
 
-/// Attributes of arguments and results that are types (of the whole tensor that
-/// a tile belongs to) go with them.
+/// Widens type attributes of ports, such as the global type of a tile.
 DictionaryAttr widenTypes(DictionaryAttr attrs) {
   NamedAttrList list(attrs);
   for (NamedAttribute attr : attrs)

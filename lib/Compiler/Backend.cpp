@@ -34,7 +34,7 @@ void cleave::buildKernelPhase(OpPassManager &passes,
 void cleave::buildSchedulePhase(OpPassManager &passes,
                                 const BackendOptions &options) {
   passes.addPass(createHostToRTPass());
-  // Before memory is reckoned with.
+  // Scratch buffers are added before memory is planned.
   AddScratchPassOptions scratch;
   scratch.threads = options.threads;
   scratch.device = options.device;

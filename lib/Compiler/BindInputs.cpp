@@ -1,5 +1,6 @@
-// Inputs that arrays are given for, instead of what the configuration makes up.
-// The readers of arrays throw: exceptions end here.
+// Arrays that the user gives for inputs, instead of the values that the
+// configuration would give them. The readers of arrays throw; exceptions end
+// here.
 
 #include "cleave/Compiler/Import.h"
 
@@ -35,7 +36,7 @@ static LogicalResult bind(Config &config, const std::string &model,
   std::vector<std::string> inputs;
   for (const TensorSummary &input : file->inputs)
     inputs.push_back(input.name);
-  // Labels are no input of the graph, but of its training.
+  // Labels are an input of the training, not of the graph.
   const std::string &labels = config.data.labels;
   for (const std::string &name : given.names())
     if (!llvm::is_contained(inputs, name) && name != "labels" && name != labels)
@@ -66,7 +67,7 @@ static LogicalResult bind(Config &config, const std::string &model,
     for (auto [index, dim] : llvm::enumerate(input.shape)) {
       bool isTokens = input.shape.size() == 2 &&
                       (input.type == "i64" || input.type == "i32");
-      // Any number of samples goes through a program for a batch.
+      // A program for a batch is called with any number of samples.
       const char *general = index == 0               ? "batch"
                             : index == 1 && isTokens ? "sequence"
                                                      : "";

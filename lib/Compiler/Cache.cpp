@@ -28,26 +28,26 @@ namespace cleave::compiler {
 namespace {
 
 constexpr const char *lockName = "lock", *warningsName = "warnings.txt";
-// How long a process waits for another that compiles the same.
+// How long a process waits for another one that compiles the same program.
 constexpr auto patience = std::chrono::minutes(10);
 
-// "KEY", "KEY.2", ...
+// The name of an entry: "KEY", "KEY.2", ...
 std::string nameOf(const std::string &key, int number) {
   return number == 1 ? key : key + "." + std::to_string(number);
 }
 
-// The warnings after a line with their digest.
+// The warnings, with a first line that holds their digest.
 std::string sealed(const std::string &warnings) {
   return digestOf(warnings) + "\n" + warnings;
 }
 
-// What is wrong with an entry, or "".
+// What is wrong with an entry; "" if it is whole.
 std::string faultOf(const fs::path &folder, std::string &warnings) {
   Manifest manifest;
   std::string error;
   if (!readManifest(folder.string(), manifest, error))
     return error;
-  // Not what the manifest lists: a program that lacks one is another's.
+  // A manifest without a list of files was written by another version.
   if (manifest.files.empty())
     return folder.string() + ": is no compiled program of this version";
   fs::path file = folder / warningsName;
@@ -72,8 +72,8 @@ int64_t bytesOf(const fs::path &folder) {
   return sum;
 }
 
-// A cache may be a folder that holds other things, too: only what has the name
-// of an entry (MODEL-16 digits, .N) and its files is ever removed.
+// The cache may be a folder with other things in it. Only folders named like an
+// entry (MODEL-16 digits, .N) and their files are ever removed.
 bool isEntry(const fs::path &folder) {
   std::error_code ignored;
   std::string name = folder.filename().string();
@@ -199,7 +199,8 @@ void Cache::shrink(int64_t limit) const {
 
 void Cache::sweep() const {
   removeAbandoned(root.string());
-  // Of processes that were killed after they had compiled.
+  // Removes temporary folders of processes that were killed while they
+  // compiled.
   std::error_code error;
   for (const fs::directory_entry &entry : fs::directory_iterator(root, error)) {
     const std::string name = entry.path().filename().string();
@@ -211,8 +212,8 @@ void Cache::sweep() const {
   }
 }
 
-// The first entry that is whole; "" where there is none. Those that are not,
-// and that nobody uses, are removed.
+// The first entry that is whole; "" if there is none. Removes damaged entries
+// that no process uses.
 std::string Cache::take(const std::string &key) {
   for (int number = 1;; ++number) {
     fs::path folder = root / nameOf(key, number);
@@ -236,7 +237,7 @@ std::string Cache::take(const std::string &key) {
         listener.warn(line);
       return folder.string();
     }
-    // Gone meanwhile, or never anything of ours.
+    // The folder was removed meanwhile, or is not ours.
     if (::lstat(folder.c_str(), &info) != 0)
       return "";
     lock.release();
@@ -249,7 +250,7 @@ std::string Cache::take(const std::string &key) {
     if (!isEntry(folder))
       continue; // another's, and left to them
     if (outcome == FileLock::Outcome::Missing) {
-      // None can be in use without a lock.
+      // A folder without a lock cannot be in use.
       std::error_code ignored;
       fs::remove_all(folder, ignored);
     } else {
@@ -258,7 +259,7 @@ std::string Cache::take(const std::string &key) {
   }
 }
 
-// Until this process may compile, or another has: `found`.
+// Waits until this process may compile, or another one has compiled: `found`.
 void Cache::waitForOthers(const std::string &key, FileLock &lock,
                           std::string &found) {
   const std::string path = (root / ("." + key + ".lock")).string();
@@ -308,7 +309,7 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
     }
     if (errno != EEXIST && errno != ENOTEMPTY && errno != EINVAL)
       break;
-    // Another process was faster, or has it in use and it is damaged.
+    // Another process was faster, or the entry is damaged but in use.
     if (std::string found = take(key); !found.empty())
       return found;
   }
@@ -326,7 +327,7 @@ std::string Cache::find(const std::string &key, const Compile &compile) {
   const std::string lockFile = (root / ("." + key + ".lock")).string();
   std::string found;
   waitForOthers(key, compiling, found);
-  // Whoever still waits for it takes what is there, or compiles.
+  // Processes that still wait for this lock take the entry, or compile.
   TemporaryPath lockGoes(lockFile);
   if (!compiling.isHeld())
     lockGoes.keep();

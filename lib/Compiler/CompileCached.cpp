@@ -20,12 +20,13 @@ namespace fs = std::filesystem;
 
 namespace cleave::compiler {
 
-/// The compiler itself, as a file that changes when it is rebuilt.
+/// Identifies the compiler by its own file, which changes when it is rebuilt.
 static std::string identityOfCompiler() {
   Dl_info info{};
   std::error_code error;
   fs::path self;
-  // Of an executable the name may be relative to where it was started.
+  // The name of an executable may be relative to the folder where it was
+  // started.
   if (::dladdr(reinterpret_cast<void *>(&identityOfCompiler), &info) &&
       info.dli_fname && fs::path(info.dli_fname).is_absolute())
     self = info.dli_fname;
@@ -35,8 +36,8 @@ static std::string identityOfCompiler() {
   return CLEAVE_VERSION " " + std::to_string(time.count());
 }
 
-/// What an artifact depends on; where the data is, and for how many steps it
-/// trains, is said when it runs.
+/// The key of an artifact: a digest of everything that it depends on. The place
+/// of the data and the number of steps are given when it runs.
 static FailureOr<std::string> keyOf(const std::string &path,
                                     const Config &config, const Mesh &mesh,
                                     Purpose purpose, const ModelFiles &files,
@@ -53,8 +54,8 @@ static FailureOr<std::string> keyOf(const std::string &path,
         fs::absolute(path).lexically_normal().string(), writeConfigJson(keyed),
         std::to_string(threadsPerRank(config, mesh)),
         std::to_string(static_cast<int>(purpose)),
-        // Bytes of weights say which parameters are tied, and what constants
-        // are.
+        // Weights decide which parameters are tied, and which constants are
+        // folded.
         files.weights()}) {
     hash.update(std::to_string(part.size()) + ":");
     hash.update(part);
@@ -65,7 +66,7 @@ static FailureOr<std::string> keyOf(const std::string &path,
     others.push_back(value);
   std::error_code error;
   for (const std::string &file : others) {
-    // Else it is no file, or refused further on.
+    // The key names no file, or a later check refuses it.
     if (file.empty() || !fs::exists(file, error))
       continue;
     FailureOr<std::string> text = readFile(context, file);
@@ -73,12 +74,12 @@ static FailureOr<std::string> keyOf(const std::string &path,
       return failure();
     hash.update(*text + ":");
   }
-  // What kernels are written as.
+  // The environment decides the form of device kernels.
   if (deviceOf(config) == program::Device::Cuda)
     hash.update(codegen::findPtxas().value_or("no ptxas") +
                 (target::wantsHostKernels() ? ", host" : ""));
   auto digest = hash.final();
-  // Folders that begin with a dot are no entries, and names have an end.
+  // Entries do not begin with a dot, and file names have a greatest length.
   std::string stem = fs::path(path).stem().string().substr(0, 64);
   if (stem.starts_with("."))
     stem[0] = '_';
@@ -87,7 +88,7 @@ static FailureOr<std::string> keyOf(const std::string &path,
 
 namespace {
 
-/// The warnings of a context, beside whoever else is told.
+/// Records the warnings of a context, and passes them on.
 class WarningRecord {
 public:
   explicit WarningRecord(MLIRContext &context) : context(context) {

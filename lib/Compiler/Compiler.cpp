@@ -51,7 +51,7 @@ int64_t memoryOfRank(const Mesh &mesh) {
              : 0;
 }
 
-/// What the model says of itself, for a module that takes its place.
+/// Copies attributes of the model to the module that replaces it.
 static void copyNotes(ModuleOp from, ModuleOp to) {
   for (StringRef name : {kUnreadAttr, kGraphDigestAttr})
     if (Attribute note = from->getAttr(name))
@@ -211,8 +211,7 @@ FailureOr<Lowered> Compiler::lower(const std::string &path) {
   FailureOr<Module> model = load(path);
   if (failed(model) || failed(train(**model)))
     return failure();
-  // How much room the stages of a pipeline have is known only when it is
-  // emitted.
+  // The memory of a pipeline is known only when its program is emitted.
   bool hasLimit = settings.target.memory > 0 || options.memoryLimit > 0;
   bool mayFitPlain = hasLimit && settings.target.overlap &&
                      options.purpose != Purpose::Infer &&
@@ -225,7 +224,7 @@ FailureOr<Lowered> Compiler::lower(const std::string &path) {
       return lowered;
     held.drop();
   }
-  // The plain order is this program's alone.
+  // The plain order holds for this program alone.
   bool overlap = std::exchange(settings.target.overlap,
                                settings.target.overlap && !mayFitPlain);
   FailureOr<Lowered> lowered = lowerTrained(path, std::move(*model));
@@ -238,7 +237,7 @@ FailureOr<Lowered> Compiler::lower(const std::string &path) {
 LogicalResult Compiler::write(Lowered &lowered, const std::string &folder) {
   target::KernelOptions kernels;
   kernels.architectures = settings.target.architectures;
-  // What fails from here on is the machine's fault.
+  // Errors from here on are faults of the machine.
   ScopedDiagnosticHandler marks(&context, [](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
       markAsMachineFault(diagnostic);
@@ -255,8 +254,8 @@ LogicalResult Compiler::compile(const std::string &path,
   FailureOr<ModelFiles> files = ModelFiles::note(path, settings, context);
   if (failed(files))
     return failure();
-  // What runs here must fit here; `compile` may be for another machine, and
-  // the memory of other devices is known when they are there.
+  // A program that runs here must fit here. `compile` may be for another
+  // machine, and the memory of devices is known only where they are.
   if (options.purpose != Purpose::Compile && options.memoryLimit == 0 &&
       deviceOf(settings) == program::Device::Cpu)
     options.memoryLimit = memoryOfRank(ranks);

@@ -41,7 +41,8 @@ void loadDialects(MLIRContext &context) {
   registerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
-  // An error says what is wrong; the program at hand would bury it.
+  // An error message alone says what is wrong; the printed program would hide
+  // it.
   context.printOpOnDiagnostic(false);
 }
 

@@ -1,4 +1,4 @@
-// Files that the configuration or the caller names, read with errors as
+// Reads files that the configuration or the caller names, with errors as
 // diagnostics: the readers of runtime/io throw, and exceptions end here.
 
 #ifndef CLEAVE_LIB_COMPILER_FILES_H
@@ -13,8 +13,8 @@
 
 namespace cleave::compiler {
 
-/// An error unless `path` is a file that can be read; `wanted` says what it
-/// should be, e.g. "a model".
+/// Emits an error unless `path` is a file that can be read. `wanted` says what
+/// it should be, e.g. "a model".
 mlir::LogicalResult requireFile(mlir::MLIRContext *context,
                                 const std::string &path,
                                 const std::string &wanted);
@@ -23,7 +23,7 @@ mlir::LogicalResult requireFile(mlir::MLIRContext *context,
 mlir::FailureOr<std::string> readFile(mlir::MLIRContext *context,
                                       const std::string &path);
 
-/// The array of an .npy file; an error begins with `about`.
+/// Reads the array of an .npy file. Errors begin with `about`.
 mlir::FailureOr<Array> readArray(mlir::MLIRContext *context,
                                  const std::string &path,
                                  const std::string &about);

@@ -49,7 +49,7 @@ static FailureOr<BoundInput> boundInput(MLIRContext *context,
   return bound;
 }
 
-/// Names with special characters can be spelled out only with these escaped.
+/// Removes the escapes that patterns need for special characters.
 static std::string unescaped(StringRef pattern) {
   std::string name;
   for (size_t i = 0; i < pattern.size(); ++i)

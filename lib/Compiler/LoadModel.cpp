@@ -1,5 +1,4 @@
-// A model as the phases take it: imported or read, and refused where it has
-// what no phase expects.
+// Loads a model for the phases, and refuses what no phase can handle.
 
 #include "cleave/Compiler/Import.h"
 #include "cleave/Compiler/Sharded.h"
@@ -23,15 +22,15 @@ using namespace mlir;
 
 namespace cleave::compiler {
 
-/// Without the quotes that diagnostics put around a type.
+/// The text of a type, without the quotes of diagnostics.
 static std::string textOf(Type type) {
   std::string text;
   llvm::raw_string_ostream(text) << type;
   return text;
 }
 
-/// What can be read from .mlir but does not run: the runtime takes a list of
-/// commands on tensors.
+/// Refuses operations that .mlir files may have but that do not run: the
+/// runtime takes a list of commands on tensors.
 static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
   auto error = [&](Operation *op) {
     auto at = dyn_cast<FileLineColLoc>(op->getLoc());
@@ -41,7 +40,7 @@ static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
     return configError(module.getContext())
            << where << ": '" << op->getName().getStringRef() << "'";
   };
-  // The loop is to blame, not its bounds.
+  // Reports the loop itself, not the operations of its bounds.
   WalkResult walked = module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (op->getNumRegions() == 0 || isa<ModuleOp, func::FuncOp>(op))
       return WalkResult::advance();
@@ -64,8 +63,8 @@ static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
   return failure(walked.wasInterrupted());
 }
 
-/// An attribute as it was spelled when digests of version 1 began, so that
-/// those of checkpoints hold.
+/// Spells an attribute as digests of version 1 did, so that digests in old
+/// checkpoints still match.
 static Attribute spelledAsBefore(Attribute value) {
   Builder b(value.getContext());
   NamedAttrList spelled;

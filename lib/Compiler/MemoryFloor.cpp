@@ -1,4 +1,4 @@
-// Memory that cannot suffice however a program is planned.
+// Checks for memory that cannot suffice, however a program is planned.
 
 #include "cleave/Compiler/Compiler.h"
 
@@ -42,8 +42,8 @@ LogicalResult checkMemoryFloor(ModuleOp model, const Config &config,
       size *= double(mesh.size(name));
     return size;
   };
-  // Whatever else splits, splits parameters at most so often: also the axis of
-  // experts, which are most of a model that has them.
+  // Other axes split parameters at most this often. That includes the axis of
+  // experts, which have most of the parameters.
   double modelRanks = double(mesh.ranks()) / product(axes.all()) *
                       double(mesh.size(config.parallel.expert.axis));
   double zero = product(axes.sharded());

@@ -1,5 +1,5 @@
-// The files of a model that is read several times: what it was imported from,
-// what its digests are of, and what a cache calls it, are the same bytes.
+// The files of a model that is read several times. Import, digests and the
+// cache key must see the same bytes.
 
 #ifndef CLEAVE_LIB_COMPILER_MODELFILES_H
 #define CLEAVE_LIB_COMPILER_MODELFILES_H
@@ -16,8 +16,8 @@ namespace cleave::compiler {
 
 class ModelFiles {
 public:
-  /// Notes size and time of the model and of its files of weights. An error
-  /// where the model cannot be read.
+  /// Notes size and time of the model and of its weight files. Emits an error
+  /// if the model cannot be read.
   static mlir::FailureOr<ModelFiles> note(const std::string &path,
                                           const Config &config,
                                           mlir::MLIRContext &context);
@@ -25,7 +25,7 @@ public:
   /// Size and time of each file of weights.
   std::string weights() const;
 
-  /// An error where a file has changed since.
+  /// Emits an error if a file has changed since.
   mlir::LogicalResult check(mlir::MLIRContext *context);
 
 private:

@@ -1,5 +1,5 @@
-// A model in nn IR, as a person may have written it: what the phases take for
-// granted is checked here.
+// Checks a model in nn IR, which a person may have written, for everything that
+// the phases assume.
 
 #include "NnModel.h"
 
@@ -78,7 +78,7 @@ private:
     return success();
   }
 
-  /// Keys that choose among what an ONNX file leaves open.
+  /// Refuses keys that only make sense for ONNX files.
   LogicalResult checkKeys(const Config &config) {
     llvm::StringMap<std::optional<nn::Role>> inputs; // by name
     for (unsigned i = 0; i < func.getNumArguments(); ++i) {

@@ -1,5 +1,5 @@
-// What the phases take for granted of a model in nn IR that a person may have
-// written.
+// Checks a model in nn IR, which a person may have written, for everything that
+// the phases assume.
 
 #ifndef CLEAVE_LIB_COMPILER_NNMODEL_H
 #define CLEAVE_LIB_COMPILER_NNMODEL_H
@@ -10,8 +10,8 @@
 
 namespace cleave::compiler {
 
-/// Names, roles, types and sizes of a model without shardings, beside what the
-/// configuration says of it. An error names what is wrong and was expected.
+/// Checks names, roles, types and sizes of a model without shardings against
+/// the configuration. Errors say what was found and what was expected.
 mlir::LogicalResult checkNnModel(mlir::ModuleOp module, const std::string &path,
                                  const Config &config);
 

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace cleave::compiler {
 
-/// What cannot be written to is known before anything is compiled.
+/// Refuses a folder that cannot be written to before anything is compiled.
 static LogicalResult requireWritable(const fs::path &folder,
                                      const std::string &advice,
                                      MLIRContext *context) {
@@ -53,7 +53,7 @@ LogicalResult checkOutputFolder(const std::string &folder,
   auto holds = [&](const char *file) {
     return fs::exists(fs::path(folder) / file, error);
   };
-  // Others have a manifest.json, too.
+  // Folders of other programs may have a manifest.json, too.
   if (!fs::is_empty(folder, error) &&
       !(holds("manifest.json") && holds("program.bin")))
     return configError(context) << folder

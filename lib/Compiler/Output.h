@@ -10,8 +10,8 @@
 
 namespace cleave::compiler {
 
-/// An error unless an artifact can be written there, known before anything is
-/// compiled. Only a folder that is an artifact itself is replaced.
+/// Emits an error unless an artifact can be written to `folder`, before
+/// anything is compiled. Only a folder that is an artifact itself is replaced.
 mlir::LogicalResult checkOutputFolder(const std::string &folder,
                                       mlir::MLIRContext *context);
 

@@ -18,8 +18,7 @@ namespace cleave {
 using namespace cleave;
 using compiler::Compiler;
 
-/// The compiler that the options of a pass ask for. `module` may have a mesh of
-/// its own.
+/// The compiler for the options of a pass. `module` may have a mesh of its own.
 static FailureOr<Compiler> compilerFor(ModuleOp module, const std::string &file,
                                        ArrayRef<std::string> keys,
                                        bool infers) {
@@ -77,7 +76,7 @@ struct CleaveShardPass : cleave::impl::CleaveShardPassBase<CleaveShardPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     FailureOr<Compiler> compiler = compilerFor(module, config, set, infers);
-    // The stages of a pipeline become another module.
+    // Sharding replaces the stages of a pipeline by another module.
     FailureOr<Compiler::Module> local = failure();
     if (succeeded(compiler))
       local = compiler->shard(cast<ModuleOp>(module->clone()));

@@ -29,8 +29,8 @@ bool isPipelined(const Config &config, const Mesh &mesh) {
          mesh.size(config.parallel.pipeline.axis) > 1;
 }
 
-/// Of a table that somebody wrote: what emission proves of every program,
-/// before the model is compiled.
+/// Proves a table that a user wrote before the model is compiled. Emission
+/// would prove it later, as it does for every program.
 static LogicalResult refuseUnlessProved(const pipeline::Table &table,
                                         const std::string &path,
                                         MLIRContext *context) {
@@ -222,14 +222,15 @@ public:
   }
 
 private:
-  /// Neighbours on one rank hand over by copies: "".
+  /// The class of links after a stage; "" if the next stage is on the same
+  /// rank, and gets copies.
   std::string linkAfter(int stage) const {
     bool crosses = stage >= 0 && stage + 1 < schedule.table.stages &&
                    placement.rank[stage] != placement.rank[stage + 1];
     return crosses ? schedule.link : std::string();
   }
 
-  /// A tied parameter is sharded on all its stages as on the first.
+  /// Gives a tied parameter the sharding of its first stage on all stages.
   LogicalResult shardAsOthers(OwningOpRef<ModuleOp> &stage, bool hasEarlier) {
     MLIRContext &context = *stage->getContext();
     OwningOpRef<ModuleOp> whole;

@@ -1,4 +1,4 @@
-// Idle ranks, idle time, padding.
+// Warns about idle ranks, idle time and padding.
 
 #include "cleave/Compiler/PlanWarnings.h"
 
@@ -27,7 +27,8 @@ std::string percent(double share) {
   return std::to_string(std::lround(100 * share)) + " %";
 }
 
-/// The samples of a call, where an input of the model has any.
+/// The number of samples of a call, from any input of the model that has
+/// samples.
 int64_t samplesOf(ModuleOp model) {
   for (StringRef name : {nn::kForwardFunc, nn::kLossGradFunc})
     if (auto func = model.lookupSymbol<func::FuncOp>(name))
@@ -45,7 +46,7 @@ void warnOfIdleRanks(ModuleOp model, const Config &config, const Mesh &mesh) {
     ways *= mesh.size(axis);
   if (samples == 0 || samples % ways == 0)
     return;
-  // Each has room for as many as the first.
+  // Every rank has room for as many samples as the first one.
   int64_t each = dist::tileSize(samples, ways), room = each * ways;
   int64_t used = (samples + each - 1) / each;
   int64_t idle = mesh.ranks() / ways * (ways - used);

@@ -22,7 +22,7 @@ using namespace mlir;
 
 namespace cleave::compiler {
 
-/// The entry of kind ring, if its axis splits anything.
+/// The entry of kind ring, if its axis has several ranks.
 static const SequenceParallelConfig *ringOf(const Config &config,
                                             const Mesh &mesh) {
   for (const SequenceParallelConfig &entry : config.parallel.sequence)
@@ -43,8 +43,9 @@ LogicalResult orderPositions(ModuleOp module, const Config &config,
   });
 }
 
-/// "intra" for an axis along which no rank leaves its node, "inter" for others;
-/// and how many ranks next to each other on it share a node.
+/// The class of links of each axis: "intra" if no group of the axis leaves a
+/// node, else "inter". And how many neighbouring ranks of the axis share a
+/// node.
 static std::pair<std::vector<std::string>, std::vector<int64_t>>
 linkClasses(int64_t perNode, const Mesh &mesh) {
   std::vector<std::string> links(mesh.axes.size(), "intra");
@@ -64,7 +65,7 @@ linkClasses(int64_t perNode, const Mesh &mesh) {
   return {links, within};
 }
 
-/// Axes whose collectives stand in the way of every layer belong into a node.
+/// Warns about axes with collectives in every layer that leave a node.
 static void warnAboutLinks(ModuleOp module, const Config &config,
                            const Mesh &mesh, int64_t perNode) {
   const auto &tensor = config.parallel.tensor;
@@ -199,14 +200,14 @@ static void addTensorPass(OpPassManager &passes, const Config &config,
   passes.addPass(createStrategyTensorPass(tensor));
 }
 
-/// `required`: a model without experts is an error.
+/// With `required`, a model without experts is an error.
 static void addExpertPass(OpPassManager &passes, const Config &config,
                           const Mesh &mesh, bool required,
                           PartitionOptions &partition) {
   const TensorParallelConfig &parallel = config.parallel.tensor;
   const ExpertParallelConfig &expert = config.parallel.expert;
   bool splitsExperts = expert.enabled && mesh.size(expert.axis) > 1;
-  // The tensor strategy splits experts like other weights, where it is on.
+  // The tensor strategy, if it is on, splits experts like other weights.
   bool splitsWidth = expert.enabled && mesh.size(expert.tensorAxis) > 1 &&
                      !(parallel.enabled && parallel.layout == "1d" &&
                        parallel.axis == expert.tensorAxis);
@@ -249,7 +250,7 @@ static void addDataPass(OpPassManager &passes, const Config &config,
   StrategyDataPassOptions options;
   options.batchAxes = llvm::to_vector(boundary.samples);
   options.sequenceAxes = llvm::to_vector(boundary.positions);
-  // Where the axes that shard have one rank, all that is left is to replicate.
+  // If all sharding axes have one rank, only replication is left.
   if (!boundary.sharded().empty()) {
     options.replicate = llvm::to_vector(boundary.replicas);
     options.zero = data.enabled ? data.zero : 0;
@@ -260,8 +261,8 @@ static void addDataPass(OpPassManager &passes, const Config &config,
     partition.keepParameters = llvm::to_vector(boundary.sharded());
 }
 
-/// What a stage of a pipeline is partitioned with besides; both arguments live
-/// as long as the options.
+/// Adds what a stage of a pipeline needs in addition. Both arguments must
+/// outlive the options.
 static void noteStage(const StageOptions &stage, const Config &config,
                       PartitionOptions &partition) {
   partition.afterPropagation = [&stage, &config](OpPassManager &passes) {
@@ -306,7 +307,7 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
     return failure();
   addMesh(module, mesh, *perNode);
   warnAboutLinks(module, config, mesh, *perNode);
-  // One rank splits nothing: what `check` compares with.
+  // One rank shards nothing: it is the reference of `check`.
   bool overrides = !config.shard.empty() && mesh.ranks() > 1;
   if (overrides && failed(noteOverrides(module, config)))
     return failure();
@@ -320,11 +321,11 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
     addDataPass(passes, config, boundary, partition);
     if (stage)
       noteStage(*stage, config, partition);
-    // 3D keeps what it gathered for products.
+    // 3D parallelism saves what it gathered for products.
     if (splitsTensor(config, mesh) && config.parallel.tensor.layout == "3d")
       partition.keepParameters.push_back(config.parallel.tensor.axes[0]);
-    // After the strategies, which look for products with parameters, so that
-    // what they ask to gather is rounded before.
+    // Runs after the strategies, which look for products with parameters, so
+    // that gathered parameters are rounded before the gather.
     if (mixed)
       passes.addPass(createMixedPrecisionPass());
     buildPartitionPipeline(passes, partition);

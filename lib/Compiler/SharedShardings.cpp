@@ -1,4 +1,4 @@
-// What the stages of a pipeline have in common.
+// Shardings that the stages of a pipeline share.
 
 #include "SharedShardings.h"
 
@@ -21,7 +21,7 @@ static std::string keyOf(DictionaryAttr attrs) {
   return (nn::spell(nn::roleOf(attrs)) + " " + nn::nameOf(attrs)).str();
 }
 
-/// The axes of a dimension but those that ZeRO adds again.
+/// The axes of a dimension, without those that ZeRO adds again.
 static std::vector<std::string>
 withoutSharded(dist::DimShardingAttr dim,
                const std::vector<std::string> &sharded) {

@@ -1,4 +1,4 @@
-// What the stages of a pipeline have in common: one sharding for a name.
+// Shardings that the stages of a pipeline share: a name has one sharding.
 
 #ifndef CLEAVE_LIB_COMPILER_SHAREDSHARDINGS_H
 #define CLEAVE_LIB_COMPILER_SHAREDSHARDINGS_H
@@ -14,25 +14,26 @@
 
 namespace cleave::compiler {
 
-/// The shardings that stages have decided so far, by role and name.
+/// The shardings that earlier stages have chosen, by role and name.
 class SharedShardings {
 public:
-  /// Asks for what earlier stages have decided.
+  /// Constrains the stage to the shardings of earlier stages.
   void pin(mlir::ModuleOp stage);
 
-  /// As overrides: the shardings of earlier stages that this one has chosen
-  /// otherwise. `sharded`: axes that ZeRO adds again.
+  /// The shardings of earlier stages from which this stage differs, as
+  /// overrides. `sharded`: axes that ZeRO adds again.
   std::vector<ShardConfig> conflicts(mlir::ModuleOp stage,
                                      const std::vector<std::string> &sharded);
 
-  /// Keeps what was decided; an error where it differs from an earlier stage.
+  /// Records the stage's shardings. Emits an error if one differs from that of
+  /// an earlier stage.
   mlir::LogicalResult note(mlir::ModuleOp stage);
 
 private:
   struct Entry {
     mlir::Type type;
     dist::ShardingAttr sharding;
-    /// That inside the stages, where the value crosses in tiles.
+    /// The sharding inside the stages, of a value that is sent in tiles.
     dist::ShardingAttr inside;
   };
   dist::ShardingAttr known(mlir::DictionaryAttr attrs);

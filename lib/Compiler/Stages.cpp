@@ -18,8 +18,8 @@ namespace cleave::compiler {
 LogicalResult cutIntoStages(ModuleOp module, const Config &config,
                             int64_t stages, bool tapGradients,
                             bool updatesApart) {
-  // Of the whole model: a stage alone has not all parameters. Without a loss
-  // the model only infers.
+  // Reads the whole model, because one stage does not have all parameters. A
+  // model without a loss is only used for inference.
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
   auto matches = llvm::map_to_vector(
       config.shard, [](const ShardConfig &entry) { return entry.match; });

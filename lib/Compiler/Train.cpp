@@ -1,5 +1,4 @@
-// The phases before a model is sharded, put together from their passes, and
-// what the configuration says of the machine.
+// The phases before sharding, and settings of the machine.
 
 #include "cleave/Compiler/Phases.h"
 
@@ -24,7 +23,8 @@ static bool hasOutput(func::FuncOp forward, StringRef wanted) {
   return false;
 }
 
-/// A loss inside the model reads labels only through one of its inputs.
+/// Checks labels of a loss that is inside the model: the loss reads them
+/// through one of the model's inputs.
 static LogicalResult checkLabels(ModuleOp module, const Config &config) {
   auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
   StringRef output = config.train.loss;
@@ -48,7 +48,8 @@ static LogicalResult checkLabels(ModuleOp module, const Config &config) {
          << "; name one of them, or leave data.labels out";
 }
 
-/// Labels that are the next tokens teach nothing where attention reads those.
+/// Warns if labels are the next tokens, but attention sees those: then the
+/// model learns nothing.
 static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
   auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
   if (!forward || config.data.labels != "next" ||
@@ -60,7 +61,7 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
     if (nn::roleOf(forward, i) == nn::Role::Tokens && type.getRank() > 1)
       length = type.getDimSize(1);
   }
-  // One label for a sample, as of classes, is no token.
+  // One label per sample, such as a class, is no next token.
   bool perToken = false;
   for (unsigned i = 0; i < forward.getNumResults(); ++i) {
     auto type = dyn_cast<RankedTensorType>(forward.getResultTypes()[i]);
@@ -76,7 +77,7 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
   forward.walk([&](nn::AttentionOp attention) {
     int64_t queries = attention.getQuery().getType().getDimSize(1);
     int64_t keys = attention.getKey().getType().getDimSize(1);
-    // A mask of keys is the same for all queries; a bias could hide later ones.
+    // A key mask is equal for all queries; a bias could hide later keys.
     count += !attention.getCausal() && !attention.getBias() && length > 1 &&
              queries == length && keys == length;
   });

@@ -25,7 +25,8 @@ static Step stepOf(const program::Program &program, int64_t microbatches,
   Step host;
   const program::Action *lossGrad = program.findAction("loss_grad", rankClass);
   const program::Action *update = program.findAction("update", rankClass);
-  // In a pipeline it has all microbatches, each of which is loaded before.
+  // In a pipeline @loss_grad runs all microbatches, each of which is loaded
+  // before.
   bool pipelined = !program.rankClass.empty();
   for (int64_t k = 0; pipelined && k < microbatches; ++k)
     if (auto *load = program.findAction("load." + std::to_string(k), rankClass))
@@ -59,8 +60,8 @@ static const char *nameOf(program::Activation activation) {
   return names[static_cast<int>(activation)];
 }
 
-/// Library calls that are equal but for their operands: "gemm 768x288x96 f32
-/// bias". Empty for other commands.
+/// The name of a library call without its operands, such as "gemm 768x288x96
+/// f32 bias". Empty for other commands.
 static std::string libraryCall(const program::Command &command) {
   std::string name;
   llvm::raw_string_ostream out(name);
@@ -215,16 +216,16 @@ pipelineOf(ModuleOp module, const program::Program &program,
   return cost;
 }
 
-/// The batch and the length of its sequences, as inputs have them.
+/// Notes the batch and the sequence length, as the inputs have them.
 static void noteSamples(const program::Program &program, Explanation &result) {
-  // What is only a function has arguments, which need not hold samples.
+  // A program that only has a function of arguments may have no samples.
   bool trains = program.findAction("loss_grad");
   for (const program::Boundary &entry : program.boundary) {
     std::optional<nn::Role> role = nn::symbolizeRole(entry.role);
     bool data =
         role == nn::Role::Tokens ||
         (trains && nn::isOneOf(role, {nn::Role::Input, nn::Role::Labels}));
-    // The tokens say it; other inputs need not hold samples.
+    // The tokens decide; other inputs need not hold samples.
     if (!data || entry.localShape.empty() ||
         (result.batch && role != nn::Role::Tokens))
       continue;

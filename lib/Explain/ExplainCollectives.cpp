@@ -1,5 +1,5 @@
-// The collectives of a step as `cleave explain` lists them: alike ones are one
-// line, with what they pad and what nothing hides.
+// The collectives of a step as `cleave explain` lists them: equal ones are one
+// line, with their padding and their exposed time.
 
 #include "ExplainCollectives.h"
 #include "ExplainTraffic.h"
@@ -33,7 +33,8 @@ cleave::paddingsOf(mlir::ModuleOp module) {
   return paddings;
 }
 
-/// Messages of all microbatches are one line: "0SEND_F".
+/// The source without the number of the microbatch, so that messages of all
+/// microbatches are one line: "0SEND_F".
 static std::string sourceOf(const program::Program &program,
                             const program::Command &command,
                             const program::Collective &collective) {
@@ -49,14 +50,14 @@ std::vector<CollectiveCost> cleave::collectivesOf(
     const Step &step, const Cluster &cluster, int64_t rank,
     Exchanges &exchanges) {
   std::vector<CollectiveCost> costs;
-  // Parts of one axis can have links of two classes.
+  // Parts of one axis can have two classes of links.
   std::map<std::tuple<std::string, std::vector<std::string>, std::string,
                       std::string, std::string, std::string>,
            size_t>
       known;
   for (auto [action, times] : step) {
     size_t number = 0;
-    // Those between stages, which no function has, are not padded.
+    // Messages between stages belong to no function, and have no padding.
     auto padding = paddings.find(action->isOnlyCalled() ? action->name.substr(1)
                                                         : action->name);
     for (const program::Command &command : action->commands) {
@@ -90,7 +91,7 @@ std::vector<CollectiveCost> cleave::collectivesOf(
       } else {
         traffic = trafficOf(*collective, cost.groupSize, member);
       }
-      // What runs under a condition is not expected to.
+      // A conditional command is not expected to run.
       if (command.when.present())
         traffic = {};
       auto [entry, isNew] =

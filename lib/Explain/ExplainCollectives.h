@@ -7,21 +7,21 @@
 
 namespace cleave {
 
-/// Bytes of padding of each collective of each action, in order.
+/// Bytes of padding of each collective, in the order of each action.
 std::map<std::string, std::vector<int64_t>> paddingsOf(mlir::ModuleOp module);
 
 /// What all ranks send in each exchange.
 using Exchanges = std::map<const program::Collective *, std::vector<Traffic>>;
 
-/// Those that a rank joins, added up where they are alike. `exchanges` keeps
-/// what was counted for one rank for the next.
+/// The collectives of a rank, equal ones added up. `exchanges` caches the
+/// counts of exchanges for other ranks.
 std::vector<CollectiveCost>
 collectivesOf(const program::Program &program,
               const std::map<std::string, std::vector<int64_t>> &paddings,
               const Step &step, const Cluster &cluster, int64_t rank,
               Exchanges &exchanges);
 
-/// Leaves of each its part of what nothing hides.
+/// Reduces the time of each collective to its exposed part.
 void hideOverlapped(std::vector<CollectiveCost> &collectives,
                     const Explanation::Overlap &overlap);
 

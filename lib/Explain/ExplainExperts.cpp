@@ -1,4 +1,4 @@
-// What the routers of a program ask of its ranks.
+// The load that each router gives to a rank.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Explain/Explain.h"
@@ -17,11 +17,12 @@ using mlir::StringAttr;
 int64_t ExpertLoad::mostDropped() const {
   if (!capacity)
     return 0;
-  // As few experts as a token chooses take as much as they can.
+  // If all tokens choose the same experts, those experts take as many slots as
+  // they can.
   return std::max<int64_t>(0, capacityOf - slotsPerToken * capacity);
 }
 
-/// The commands of a kind in the forward pass, in its order.
+/// The commands of one kind in the forward pass, in order.
 template <typename Command, typename Test>
 static std::vector<std::pair<llvm::StringRef, const Command *>>
 commandsOf(const program::Program &program, Test &&test) {
@@ -38,8 +39,8 @@ commandsOf(const program::Program &program, Test &&test) {
   return commands;
 }
 
-/// That of the router with this place and product: by the node, or, where nodes
-/// have no names, by order.
+/// The command of the router at this position: by the node of its product, or,
+/// if nodes have no names, by order.
 template <typename Command>
 static const Command *
 commandOf(llvm::ArrayRef<std::pair<llvm::StringRef, const Command *>> commands,
@@ -83,7 +84,7 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
                                              : llvm::StringRef());
       loads.push_back(std::move(load));
     }
-  // Where rows of the choices go, or what is multiplied in place.
+  // Where the tokens of a choice go, or the product that stays on the rank.
   auto plans = commandsOf<program::PlanRows>(
       program, [](const program::PlanRows &) { return true; });
   auto gemms = commandsOf<program::GroupedGemm>(
@@ -96,7 +97,8 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
       load.slots = plan->rows;
       load.places = plan->places;
       load.rounds = plan->rounds;
-      // By way of nodes, rows go on from the places there.
+      // In a hierarchical exchange, tokens are sent on from the slots of the
+      // first hop.
       auto next = llvm::find_if(
           plans, [&](auto &entry) { return entry.second == plan; });
       if (++next != plans.end() && next->second->tile < plan->tile &&

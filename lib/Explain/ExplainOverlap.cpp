@@ -1,6 +1,6 @@
-// What overlaps in a step, by the times of a cluster.toml: sums over the
-// actions of a rank as rt-overlap has left them and, of a pipeline, what its
-// schedule makes of them and of the messages between stages.
+// The overlapped time of a step, by the times of a cluster.toml: the sums over
+// a rank's actions that rt-overlap noted, and for a pipeline the time of its
+// schedule with the messages between stages.
 
 #include "ExplainOverlap.h"
 #include "ExplainTraffic.h"
@@ -15,7 +15,7 @@ using namespace cleave;
 using mlir::ModuleOp;
 using Overlap = Explanation::Overlap;
 
-/// What rt-overlap says of a function; nothing where it has not run.
+/// The times that rt-overlap noted on a function; nullopt if it did not run.
 static std::optional<Overlap> notedOn(ModuleOp module, llvm::StringRef name) {
   auto func = module.lookupSymbol<mlir::func::FuncOp>(name);
   auto seconds = func ? func->getAttrOfType<mlir::ArrayAttr>(rt::kOverlapAttr)
@@ -32,8 +32,8 @@ static std::optional<Overlap> notedOn(ModuleOp module, llvm::StringRef name) {
   return overlap;
 }
 
-/// The seconds of F, I, W and B of every stage, one after the other, and of the
-/// messages that stages receive.
+/// The seconds of F, I, W and B of every stage, in order, and of the messages
+/// that each stage receives.
 static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
                                const std::vector<Step> &steps, int stages,
                                const Cluster &cluster) {
@@ -49,7 +49,8 @@ static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
   times.fromEnd.assign(stages, 0);
   for (const Step &step : steps)
     for (auto [action, count] : step) {
-      // Of one label are all values of one microbatch, under way together.
+      // Messages with one label carry the values of one microbatch, in flight
+      // together.
       std::map<std::string, double> messages;
       for (const program::Command &command : action->commands) {
         auto *message = std::get_if<program::Collective>(&command.op);
