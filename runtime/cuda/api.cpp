@@ -1,4 +1,4 @@
-// Looking up functions of the driver and of NVIDIA's libraries.
+// Looks up functions of the driver and of NVIDIA's libraries.
 
 #include "api.h"
 
@@ -20,9 +20,10 @@ DriverApi loadDriver() {
       library.find("cleaveRecorderNote"));
   api.kernels = reinterpret_cast<cleave_recorder_kernels>(
       library.find("cleaveRecorderKernels"));
-  // Read when the driver is initialised. More queues than streams, or a send
-  // may wait after a receive that waits for it; and kernels are loaded at
-  // once, not while others wait for messages.
+  // The driver reads these variables when it is initialised. There must be more
+  // hardware queues than streams: otherwise a send may wait in a queue after
+  // the receive that waits for it. Kernels are loaded eagerly, and not while
+  // other ranks wait for messages.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   int version = 0;
@@ -57,7 +58,8 @@ BlasApi loadBlas() {
 }
 
 NcclApi loadNccl() {
-  // Connections are made with a communicator, not in the middle of a step.
+  // NCCL makes connections together with a communicator, not in the middle of a
+  // step.
   setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
   Library library("libnccl.so.2", "NCCL; transport = \"local\" needs none");
   NcclApi api;
@@ -66,7 +68,8 @@ NcclApi loadNccl() {
 }
 } // namespace
 
-// A function that throws leaves its static unset, so the next call tries anew.
+// If the initializer throws, the static stays unset, and the next call tries
+// again.
 const DriverApi &cuda::driver() {
   static const DriverApi api = loadDriver();
   return api;

@@ -1,4 +1,4 @@
-// Which attention cuDNN does as it is meant, and in how many parts.
+// Decides which attention cuDNN may compute, and in how many parts.
 
 #include "attention_cut.h"
 
@@ -11,7 +11,7 @@ using program::Attention;
 namespace {
 constexpr int64_t mostFeatures = 128; // of its gradient on all devices
 constexpr int64_t most = int64_t(1) << 30;
-// Besides what follows from sizes.
+// Workspace in addition to what follows from sizes.
 constexpr int64_t fixed = 512;
 
 int64_t roundedTo(int64_t x, int64_t unit) {
@@ -62,13 +62,13 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
     return refuse("it is empty");
   if (x.qLen < 2 || x.kLen < 2)
     return refuse("it has fewer than two queries or keys");
-  // So that sizes stay in range.
+  // The bound keeps sizes in the range of an int64.
   int64_t largest = 1 << 20;
   if (std::max({x.b, x.n, x.g, x.qLen, x.kLen}) > largest ||
       double(x.b) * double(x.n) * double(x.g) > double(largest))
     return refuse("it has more than 2^20 heads, queries or keys");
 
-  // Key j of query i is (i + shift) - j before it.
+  // Key j is (i + shift) - j positions before query i.
   int64_t shift = x.queryOffset - x.keyOffset;
   int64_t farthest = x.qLen - 1 + shift; // before
   if (!x.causal)
@@ -79,7 +79,7 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
     return refuse("it has a window that no diagonal ends");
   if (!isCausal)
     return AttentionDiagonal{};
-  // No row is empty; and these two diagonals are what engines are made for.
+  // No row may be empty, and cuDNN's engines support these two diagonals.
   if (shift < 0 || (shift != 0 && shift != x.kLen - x.qLen))
     return refuse("its diagonal neither begins at the first key nor ends at "
                   "the last one");
@@ -92,7 +92,8 @@ std::optional<AttentionCut> cuda::cutOf(const Attention &x, std::string &why,
                                         int64_t enough) {
   if (!diagonalOf(x, why))
     return std::nullopt;
-  // Of samples, then of heads; parts of lse begin at multiples of 16 bytes.
+  // Splits samples first, then heads. Parts of lse must begin at multiples of
+  // 16 bytes.
   AttentionCut smallest = partOf(x, x.b, x.n);
   auto isEnough = [&](int64_t batch, int64_t heads) {
     if (batch * heads * x.g * x.qLen % 4)

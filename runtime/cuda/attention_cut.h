@@ -1,5 +1,6 @@
-// Which attention cuDNN does as it is meant, and in how many parts, so that its
-// scratch memory is bounded. Known without cuDNN: compilers plan that memory.
+// Decides which attention cuDNN may compute, and in how many parts, so that its
+// workspace is bounded. This needs no cuDNN, because the compiler plans the
+// workspace.
 #ifndef CLEAVE_RUNTIME_CUDA_ATTENTION_CUT_H
 #define CLEAVE_RUNTIME_CUDA_ATTENTION_CUT_H
 
@@ -10,14 +11,15 @@
 
 namespace cleave::cuda {
 
-// Which keys a query sees: all, or those up to a diagonal that begins at key
-// `shift`, of which the last `window` ones unless that is 0.
+// The keys that a query sees: all, or those up to a diagonal that begins at key
+// `shift`. With a `window` other than 0, only the last `window` of these.
 struct AttentionDiagonal {
   bool isCausal = false;
   int64_t shift = 0, window = 0;
 };
 
-// None where cuDNN has no such attention, `why` says what.
+// The diagonal of an attention; nullopt if cuDNN has no such attention, with
+// the reason in `why`.
 std::optional<AttentionDiagonal> diagonalOf(const program::Attention &attention,
                                             std::string &why);
 
@@ -33,8 +35,8 @@ struct AttentionCut {
 
 inline constexpr int64_t enoughCutBytes = int64_t(256) << 20;
 
-// As few parts as take no more than `enough`, or the smallest ones. None where
-// these would take more than 1 GiB.
+// The fewest parts that take at most `enough` bytes, or the smallest parts.
+// nullopt if even these take more than 1 GiB.
 std::optional<AttentionCut> cutOf(const program::Attention &attention,
                                   std::string &why,
                                   int64_t enough = enoughCutBytes);

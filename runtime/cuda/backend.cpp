@@ -153,7 +153,7 @@ public:
     graphs.clear();
   }
 
-  // Of memory that is allocated from now on.
+  // Sets the allocator of memory that is allocated from now on.
   void setAllocator(Allocator given) { allocator = given; }
 
   const RankStream seen() { return {&device, compute.get()}; }
@@ -181,7 +181,8 @@ private:
   HostCopies copies;
   std::unique_ptr<DeviceStorage> axisIndex;
   Owned<char *, freeHost> flagCopy;
-  // Actions that have run: without a graph until they run again.
+  // Actions that have run. An action gets its graph when it runs for the second
+  // time.
   std::map<const Action *, GraphExec> graphs;
   std::vector<Event> marks;
   int64_t markedFirst = 0; // by the host's clock
@@ -220,7 +221,7 @@ Backend::Run CudaBackend::copy(const CopyBuffers &buffers, int64_t block,
                                        compute.get()),
             "copying");
     };
-  // As wide as everything divides.
+  // The widest element that divides all sizes and strides.
   int64_t size = std::gcd(block, int64_t(16));
   for (size_t i = 0; i < dims.size(); ++i)
     size = std::gcd(size, std::gcd(srcStrides[i], dstStrides[i]));
@@ -274,8 +275,8 @@ Backend::Run CudaBackend::at(CallSite site, Run run) {
   };
 }
 
-// Transfers of other ranks may be part of the stream, so what can be lost is
-// looked after while it runs.
+// Waits for the stream. It may contain transfers of other ranks, so lost ranks
+// are checked for meanwhile.
 void CudaBackend::wait(const char *what) {
   using namespace std::chrono_literals;
   for (int round = 0;; ++round) {
@@ -325,7 +326,7 @@ bool CudaBackend::replay(const Action &action) {
   return true;
 }
 
-// The first run is not captured: libraries make themselves ready in it.
+// The first run is not captured, because libraries initialise themselves in it.
 bool CudaBackend::beginCapture(const Action &action) {
   if (!replays || synchronises || graphs.try_emplace(&action).second)
     return false;
@@ -347,7 +348,7 @@ void CudaBackend::endCapture(const Action &action) {
   replay(action);
 }
 
-// The stream must not stay captured; what was kept of the action goes.
+// Ends the capture of the stream and discards what was captured of the action.
 void CudaBackend::cancelCapture() {
   CUgraph graph = nullptr;
   (void)driver().cuStreamEndCapture(compute.get(), &graph);
@@ -399,8 +400,8 @@ cuda::makeTransport(std::string_view kind, const TransportOptions &options,
   std::vector<RankStream> ranks;
   for (const std::unique_ptr<Backend> &backend : backends)
     ranks.push_back(static_cast<CudaBackend &>(*backend).seen());
-  // Arenas are allocated after this. With CLEAVE_NCCL_PLAIN_MEMORY=1 they are
-  // the driver's.
+  // Chooses NCCL's allocator for the arenas, which are allocated after this.
+  // With CLEAVE_NCCL_PLAIN_MEMORY=1 the driver allocates them.
   auto useMemoryOfNccl = [&] {
     if (!isSet("CLEAVE_NCCL_PLAIN_MEMORY"))
       for (const std::unique_ptr<Backend> &backend : backends)

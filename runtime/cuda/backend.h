@@ -9,7 +9,7 @@
 
 namespace cleave::cuda {
 
-// What transports see of a rank: its device, and the stream of its commands.
+// What a transport needs of a rank: its device, and the stream of its commands.
 struct RankStream {
   Device *device = nullptr;
   CUstream compute = nullptr;
@@ -21,15 +21,16 @@ struct RankStream {
 std::vector<std::unique_ptr<Backend>> makeBackends(cleave_program &program,
                                                    const SessionShape &shape);
 
-// `kind`: "local", "nccl" or "auto"; with neighbours "nccl".
+// `kind` is "local", "nccl" or "auto"; with neighbours it must be "nccl".
 std::unique_ptr<Transport>
 makeTransport(std::string_view kind, const TransportOptions &options,
               const SessionShape &shape, Counters &counters,
               const Neighbours &neighbours,
               const std::vector<std::unique_ptr<Backend>> &backends);
 
-// Ranks are threads of this process; they read the memory of each other, on
-// one device or on several that can. By rank less `first`.
+// The transport of ranks that are threads of this process. They read each
+// other's memory, on one device or on several with peer access. `ranks` begins
+// with rank `first`.
 std::unique_ptr<Transport> makeLocalTransport(const TransportOptions &options,
                                               Counters &counters, int first,
                                               std::vector<RankStream> ranks);

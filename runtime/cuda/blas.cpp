@@ -32,7 +32,7 @@ using Layout = Owned<cublasLtMatrixLayout_t, destroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, destroy>;
 
 constexpr int64_t bestAlignment = 256;
-// Of what an epilogue reads and writes besides.
+// The alignment of additional operands and results of an epilogue.
 constexpr int64_t epilogueAlignment = 16;
 
 std::string describe(const Gemm &gemm) {
@@ -50,14 +50,16 @@ cudaDataType typeOf(DType type) {
                                : CUDA_R_32F;
 }
 
-// What cuBLASLt does after the product; the rest is left.
+// The part of the epilogue that cuBLASLt computes; a kernel of ours computes
+// the rest.
 struct Fused {
   bool bias = false, activation = false, sums = false;
-  // The activation's operand is kept, or the derivative is taken there.
+  // Whether the activation's operand is stored, or its derivative is read.
   bool aux = false;
 };
 
-// The activation's operand, read or written; nothing where it is neither.
+// The activation's operand, which the product reads or writes; null if it does
+// neither.
 const char *auxOf(const Gemm &gemm, const GemmBuffers &buffers) {
   return static_cast<const char *>(
       gemm.derivativeAt.present()    ? buffers.derivativeAt
@@ -65,12 +67,12 @@ const char *auxOf(const Gemm &gemm, const GemmBuffers &buffers) {
                                      : nullptr);
 }
 
-// Whether sums are of what cuBLASLt calls A.
+// Whether the summed operand is cuBLASLt's A.
 bool sumsFirst(const Gemm &gemm, const BlasLayout &layout) {
   return (gemm.sumsOf == program::GemmOperand::A) != layout.isSwapped;
 }
 
-// One product, ready to be called again and again.
+// A product that is prepared once and can be enqueued many times.
 class BlasProduct {
 public:
   BlasProduct(Device &device, const Gemm &gemm, const GemmBuffers &buffers,
@@ -96,7 +98,7 @@ public:
     result = store(layout.result, gemm.resultType());
   }
 
-  // Chooses an algorithm; false where there is none for this.
+  // Chooses an algorithm; returns false if there is none.
   bool choose(const Gemm &gemm, const Fused &fused) {
     fuse(gemm, fused);
     cublasLtMatmulPreference_t made = nullptr;
@@ -108,7 +110,7 @@ public:
             what);
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspaceBytes));
-    // Parts of long sums are added in f32 or f64: by default cuBLASLt may round
+    // Partial sums are accumulated in f32 or f64. By default cuBLASLt may round
     // them to the type of the result.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -141,7 +143,7 @@ public:
     cublasStatus_t status = blas().cublasLtMatmulAlgoGetHeuristic(
         handle, description.get(), first.get(), second.get(), result.get(),
         result.get(), preference.get(), 1, &found, &count);
-    // These two say that there is none; others, that something is wrong.
+    // These two statuses mean that there is no algorithm; others are errors.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
         status == CUBLAS_STATUS_INVALID_VALUE)
       return false;
@@ -258,7 +260,7 @@ bool canSum(const Gemm &gemm, const GemmBuffers &buffers,
          isAligned(buffers.sums, epilogueAlignment);
 }
 
-// From what saves most to what always goes.
+// From the epilogue that saves most to the one that always works.
 std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
                            const BlasLayout &layout, bool allowTf32) {
   if (canSum(gemm, buffers, layout, allowTf32))
@@ -268,7 +270,7 @@ std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
   Fused most;
   most.bias = canFuse && hasBias && layout.isSwapped &&
               isAligned(buffers.bias, epilogueAlignment);
-  // cuBLASLt keeps a mask of a ReLU's operand, not the operand.
+  // For a ReLU cuBLASLt stores a mask of its operand, not the operand.
   bool isGelu = gemm.activation == Activation::GeluTanh;
   most.activation = canFuse && most.bias == hasBias &&
                     (isGelu || (gemm.activation == Activation::Relu && !keeps));
@@ -290,7 +292,7 @@ std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
   return out;
 }
 
-// Without cuBLASLt.
+// The product by a kernel of ours.
 Enqueue makeOwn(Kernels &kernels, const Gemm &gemm,
                 const GemmBuffers &buffers) {
   Gemm product = gemm;

@@ -9,7 +9,7 @@ using namespace cleave::cuda;
 using program::Gemm;
 
 namespace {
-// Beyond so many calls for one product our own kernel is better.
+// With more calls than this for one product, our own kernel is faster.
 constexpr int64_t mostCalls = 1024;
 
 // A batch dimension: its size, and the strides of a, b and c.
@@ -27,7 +27,7 @@ struct Problem {
   std::vector<Dim> batch;
 };
 
-// [rows, columns] at these strides.
+// The matrix [rows, columns] with these strides, if cuBLASLt can read it.
 std::optional<StoredMatrix> store(int64_t rows, int64_t columns, Strides at) {
   StoredMatrix out;
   if (rows == 1 || at.row == 1) {
@@ -46,7 +46,8 @@ std::optional<StoredMatrix> store(int64_t rows, int64_t columns, Strides at) {
   return std::nullopt;
 }
 
-// Drops dimensions of one, and makes one of two that are placed like one.
+// Drops dimensions of size 1, and merges dimensions that are contiguous in all
+// operands.
 void collapse(std::vector<Dim> &batch) {
   std::erase_if(batch, [](const Dim &dim) { return dim.size == 1; });
   for (size_t i = 0; i + 1 < batch.size();) {
@@ -61,8 +62,8 @@ void collapse(std::vector<Dim> &batch) {
   }
 }
 
-// A batch that shares B is more rows of A; one that shares A is more columns
-// of B, which a bias does not have.
+// A batch that shares B becomes more rows of A. A batch that shares A becomes
+// more columns of B, unless there is a bias, which does not have them.
 void fold(Problem &problem, bool hasBias) {
   while (!problem.batch.empty()) {
     const Dim &last = problem.batch.back();
@@ -112,7 +113,8 @@ std::optional<BlasLayout> cuda::layoutOf(const Gemm &gemm) {
     return std::nullopt;
   out.first = *first, out.second = *second, out.result = *result;
 
-  // The largest dimension is the batch, the others are calls of their own.
+  // The largest dimension becomes cuBLASLt's batch; the others become separate
+  // calls.
   auto largest = std::max_element(
       batch.begin(), batch.end(),
       [](const Dim &x, const Dim &y) { return x.size < y.size; });

@@ -1,4 +1,5 @@
-// A product as cuBLASLt takes it: matrices whose columns are contiguous.
+// The layout of a product in cuBLASLt's terms: matrices whose columns are
+// contiguous.
 #ifndef CLEAVE_RUNTIME_CUDA_BLAS_LAYOUT_H
 #define CLEAVE_RUNTIME_CUDA_BLAS_LAYOUT_H
 
@@ -9,8 +10,8 @@
 
 namespace cleave::cuda {
 
-// A matrix as it is stored: element [i, j] at i + j * leading. `isTransposed`:
-// it is the operand's transpose.
+// A matrix as it is stored: element [i, j] at i + j * leading. With
+// `isTransposed` it is the transpose of the operand.
 struct StoredMatrix {
   bool isTransposed = false;
   int64_t rows = 0, columns = 0, leading = 0;
@@ -24,15 +25,15 @@ struct BlasLayout {
   bool isSwapped = false;
   StoredMatrix first, second, result;
   int64_t batch = 1;
-  // The batch is done again at these elements of a, b and c.
+  // The product is repeated at these offsets of a, b and c.
   struct Offsets {
     int64_t a = 0, b = 0, c = 0;
   };
   std::vector<Offsets> offsets;
 };
 
-// Nothing where cuBLASLt lacks the layout: neither rows nor columns of an
-// operand are contiguous. No size is 0.
+// nullopt if cuBLASLt cannot read the layout: neither rows nor columns of an
+// operand are contiguous. No size may be 0.
 std::optional<BlasLayout> layoutOf(const program::Gemm &gemm);
 
 } // namespace cleave::cuda

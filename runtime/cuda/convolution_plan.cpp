@@ -1,4 +1,4 @@
-// What is known of a convolution on a device without one.
+// Properties of a convolution on a device that are known without one.
 
 #include "convolution_plan.h"
 
@@ -14,7 +14,7 @@ using program::ConvolutionKind;
 using program::DType;
 
 namespace {
-// Tables of offsets, and what engines take beside arrays.
+// Workspace for tables of offsets and other fixed needs of engines.
 constexpr int64_t fixed = int64_t(64) << 10;
 constexpr int64_t mostParts = 8, mostPartBytes = int64_t(32) << 20;
 constexpr int64_t most = int64_t(1) << 30;
@@ -22,7 +22,7 @@ constexpr int64_t most = int64_t(1) << 30;
 int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t product(const std::vector<int64_t> &sizes) {
-  // Of damaged files, too: cut where it is too large anyhow.
+  // Sizes of damaged programs may overflow, so they are clamped.
   double out = 1;
   for (int64_t size : sizes)
     out *= double(size);
@@ -53,7 +53,7 @@ ConvolutionProduct cuda::productOf(const Convolution &x) {
 
 bool cuda::fitsKernels(const Convolution &x) {
   ConvolutionProduct sizes = productOf(x);
-  // Where a window may reach.
+  // The extent of a window.
   int64_t reach = 0;
   for (size_t i = 0; i < x.input.size(); ++i)
     for (int64_t last :

@@ -1,5 +1,5 @@
-// What is known of a convolution on a device without one: compilers plan its
-// scratch memory.
+// Properties of a convolution on a device that are known without one, because
+// the compiler plans its workspace.
 #ifndef CLEAVE_RUNTIME_CUDA_CONVOLUTION_PLAN_H
 #define CLEAVE_RUNTIME_CUDA_CONVOLUTION_PLAN_H
 
@@ -7,7 +7,8 @@
 
 namespace cleave::cuda {
 
-// As a matrix product for each group, of what the runtime's kernels compute.
+// The convolution as one matrix product per group, as the runtime's kernels
+// compute it.
 struct ConvolutionProduct {
   int64_t rows = 0, columns = 0, depth = 0;
 
@@ -16,7 +17,7 @@ struct ConvolutionProduct {
 };
 ConvolutionProduct productOf(const program::Convolution &convolution);
 
-// Whether all indices of the kernels, and their blocks, fit in 31 bits.
+// Whether all indices of the kernels and of their blocks fit into 31 bits.
 bool fitsKernels(const program::Convolution &convolution);
 
 // Bytes for engines of cuDNN: those that keep x, w and y with channels

@@ -10,7 +10,7 @@
 using namespace cleave;
 using namespace cleave::cuda;
 
-// Freeing fails only where the context is gone, and everything with it.
+// Freeing fails only if the context is gone, and then its memory is, too.
 void cuda::freeMemory(CUdeviceptr at) { (void)driver().cuMemFree(at); }
 void cuda::freeNcclMemory(void *at) { (void)nccl().ncclMemFree(at); }
 void cuda::destroyStream(CUstream stream) {

@@ -13,7 +13,7 @@
 
 namespace cleave::cuda {
 
-// One that owns a handle and frees it with `free`; movable.
+// Owns a handle and frees it with `free`. Movable.
 template <class Handle, void (*free)(Handle)> class Owned {
 public:
   Owned() = default;
@@ -73,25 +73,26 @@ private:
   int64_t bytes = 0;
 };
 
-// A device's primary context; it lives as long as the process.
+// A device's primary context, which lives as long as the process.
 class Device {
 public:
-  // The one for the `index`-th rank of this machine: devices are dealt out in
-  // turn, where a launcher has left the process fewer than there are, too.
+  // The device of the `index`-th rank of this machine. Ranks are assigned to
+  // devices in turn, also if a launcher has hidden some devices from the
+  // process.
   static Device &of(int index);
   static int count();
 
-  // Makes it the calling thread's device.
+  // Makes this the current device of the calling thread.
   void use();
-  // The same in destructors, where nobody can be told.
+  // The same for destructors, which cannot report errors.
   void tryUse() { (void)driver().cuCtxSetCurrent(context); }
 
-  // Lets kernels that run here read the other's memory. Throws UNSUPPORTED
-  // where the machine cannot.
+  // Lets kernels on this device read the memory of `other`. Throws UNSUPPORTED
+  // if the machine cannot.
   void reach(Device &other);
 
   const std::string &name() const { return nameText; }
-  // 16 bytes that no other device has, whatever process asks.
+  // 16 bytes that identify the device across processes.
   std::string uuid() const;
   int capability() const { return version; } // 90: sm_90
   int processors() const { return multiprocessors; }
@@ -110,8 +111,8 @@ inline CUdeviceptr address(const void *at) {
   return reinterpret_cast<CUdeviceptr>(at);
 }
 
-// `waiting` goes on only after what `before` has been given so far. The event
-// is recorded anew.
+// Makes `waiting` wait for everything that was enqueued on `before` so far.
+// Records the event anew.
 void after(CUstream before, CUevent event, CUstream waiting);
 
 } // namespace cleave::cuda

@@ -63,8 +63,9 @@ public:
     isStarted = false;
     if (!failure.empty())
       fail(CLEAVE_BAD_PROGRAM, failure);
-    // Recorded before `met` was set, and again only after this wait: the side
-    // that met cannot start anew before both have finished.
+    // The event was recorded before `met` was set, and is recorded again only
+    // after this wait: the other side cannot start anew before both sides have
+    // finished.
     check(driver().cuStreamWaitEvent(transfers.rank.compute, met->get(), 0),
           describe(call));
   }
@@ -74,7 +75,7 @@ private:
     return counters.at(call.members[call.self], call.purpose);
   }
 
-  // The other side has waited; the lock is held.
+  // Meets the other side, which has waited. The lock is held.
   void meet(DeviceMessage &other) {
     DeviceMessage &sender = call.self == 0 ? *this : other;
     DeviceMessage &receiver = call.self == 0 ? other : *this;
@@ -113,7 +114,7 @@ private:
   const Event ready;
   const std::shared_ptr<Event> copied; // the other side may outlive this one
   bool isStarted = false;
-  // What both wait for, once the other side has started.
+  // The event that both sides wait for, once the other side has started.
   std::shared_ptr<Event> met;
   std::string failure;
 };

@@ -1,5 +1,5 @@
-// Transfers from one rank to another on devices of this process: see Channel.
-// Whoever starts last enqueues the copy, after what both have enqueued.
+// Transfers from one rank to another on devices of this process; see Channel.
+// The side that starts last enqueues the copy, after the work of both sides.
 #ifndef CLEAVE_RUNTIME_CUDA_DEVICE_CHANNEL_H
 #define CLEAVE_RUNTIME_CUDA_DEVICE_CHANNEL_H
 
@@ -17,7 +17,7 @@ class DeviceChannel {
 public:
   explicit DeviceChannel(const TransportOptions &options) : options(options) {}
 
-  // One side of a message that is sent again and again.
+  // One side of a message that is sent many times.
   std::unique_ptr<Operation> prepare(CollectiveCall call, Counters &counters,
                                      Transfers &transfers);
   void abort();

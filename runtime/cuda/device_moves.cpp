@@ -43,7 +43,8 @@ void Transfers::zero(char *dst, int64_t bytes) {
           describe(*current));
 }
 
-// The bytes of a strided operand: of few rows each, else all that it spans.
+// Adds the bytes of a strided operand: each row, if there are few, else the
+// whole range.
 static void addAccesses(std::vector<Access> &accesses, const char *at,
                         const StridedCopy &copy,
                         const std::vector<int64_t> &strides, bool written) {
@@ -169,7 +170,8 @@ void Transfers::box(const program::ExchangePiece &piece, char *dst,
     strided({dst + dstAt, from[0] + srcAt, size, dims, dstBytes, srcBytes});
     return;
   }
-  // Otherwise matrices, one after the other.
+  // Copies of more dimensions are made as several matrices, one after the
+  // other.
   while (dims.size() < 2) {
     dims.insert(dims.begin(), 1);
     dstBytes.insert(dstBytes.begin(), 0);

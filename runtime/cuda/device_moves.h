@@ -7,7 +7,7 @@
 
 namespace cleave::cuda {
 
-// Elements in runs of `run`, each `stride` elements after the last.
+// Elements in runs of `run` elements; runs are `stride` elements apart.
 struct Runs {
   char *at;
   int64_t run, stride;
@@ -22,25 +22,27 @@ public:
   explicit Transfers(const RankStream &rank)
       : rank(rank), stream(makeStream()), kernels(Kernels::of(*rank.device)) {}
 
-  // What follows belongs to this collective.
+  // Later calls belong to this collective.
   void begin(const CollectiveCall &call);
 
   void copy(char *dst, const char *src, int64_t bytes);
   void zero(char *dst, int64_t bytes);
-  // `rows` rows of `bytes`, so many bytes apart.
+  // Copies `rows` rows of `bytes` bytes, with these distances between rows.
   void copy2d(char *dst, int64_t dstStride, const char *src, int64_t srcStride,
               int64_t rows, int64_t bytes);
-  // One sequence of `count` elements, cut into runs on both sides.
+  // Copies a sequence of `count` elements that is cut into runs on both sides.
   void retile(const Runs &dst, const ConstRuns &src, int64_t count,
               int64_t elementSize);
-  // Of the call's type and reduction, which are filled in here.
+  // Reduces with the type and the reduction of the call, which are filled in
+  // here.
   void reduce(Reduction &reduction, const CollectiveCall &call);
-  // A box of an exchange, reduced over where it comes from; zeros from nowhere.
+  // Writes a box of an exchange: the reduction over its senders, or zeros
+  // without senders.
   void box(const program::ExchangePiece &piece, char *dst,
            const std::vector<int64_t> &dstStrides,
            const std::vector<const char *> &from,
            const std::vector<int64_t> &srcStrides, const CollectiveCall &call);
-  // Numbers that the host needs: waits for the stream.
+  // Copies numbers to the host; waits for the stream.
   std::vector<int64_t> read(const int64_t *at, int64_t count);
 
   const RankStream rank;

@@ -1,4 +1,4 @@
-// Attention by cuDNN, where there is one that means the same.
+// Attention by cuDNN, if it has one with the same meaning.
 
 #include "dnn.h"
 
@@ -16,7 +16,8 @@ using program::Attention;
 using program::AttentionRef;
 
 namespace {
-// All that a plan depends on; numbers and addresses come when it runs.
+// Everything that a plan depends on. Numbers and addresses are given when it
+// runs.
 std::vector<int64_t> keyOf(const Attention &x,
                            const AttentionDiagonal &diagonal) {
   std::vector<int64_t> key{x.backward,
@@ -44,7 +45,7 @@ std::string describe(const Attention &x) {
          " features";
 }
 
-// One command: a plan, and what it is told for each part.
+// One command: a plan, and its arguments for each part.
 class DnnCommand {
 public:
   DnnCommand(DnnDevice &dnn, const Attention &x,
@@ -90,7 +91,7 @@ private:
   std::vector<std::unique_ptr<DnnDescriptor>> packs;
 };
 
-// The arrays of a command, each with where a part of it begins.
+// The arrays of a command, and where each part of them begins.
 struct Arrays {
   struct One {
     int64_t id;

@@ -1,4 +1,4 @@
-// Attention and convolutions by cuDNN, where it has what means the same.
+// Attention and convolutions by cuDNN, if it has some with the same meaning.
 #ifndef CLEAVE_RUNTIME_CUDA_DNN_H
 #define CLEAVE_RUNTIME_CUDA_DNN_H
 

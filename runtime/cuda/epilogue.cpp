@@ -12,7 +12,7 @@ using namespace cleave::cuda;
 using program::DType;
 
 namespace {
-// Kernels are for types of C and what goes with it.
+// The variant of a kernel for the types of C and of its other operands.
 std::string variantOf(const char *family, const program::Gemm &gemm) {
   return std::string(family) + (gemm.dtype == DType::F64   ? "_f64"
                                 : gemm.dtype == DType::F32 ? "_f32"
@@ -36,7 +36,8 @@ Enqueue cuda::makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
   if (hasBias)
     all.bias = static_cast<const char *>(buffers.bias);
   all.activation = static_cast<int32_t>(gemm.activation);
-  // Innermost first: neighbours in memory are neighbours among threads.
+  // Innermost dimension first, so that neighbouring threads access neighbouring
+  // elements.
   auto add = [&](int64_t size, int64_t stride) {
     if (size == 1)
       return;

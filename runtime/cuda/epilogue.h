@@ -1,4 +1,4 @@
-// What a product by cuBLASLt leaves to be done.
+// The part of a product's epilogue that cuBLASLt does not compute.
 #ifndef CLEAVE_RUNTIME_CUDA_EPILOGUE_H
 #define CLEAVE_RUNTIME_CUDA_EPILOGUE_H
 

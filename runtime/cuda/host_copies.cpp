@@ -12,7 +12,8 @@ HostCopies::HostCopies(Device &device, CUstream compute)
     : device(device), compute(compute), copies(makeStream()),
       begun(makeEvent()), done(makeEvent()) {}
 
-// The pieces go next. After a failure something may still use them.
+// The pinned pieces are freed after this. After a failure the device may still
+// use them.
 HostCopies::~HostCopies() {
   device.tryUse();
   (void)driver().cuStreamSynchronize(copies.get());

@@ -25,11 +25,11 @@ public:
   // still be on its way: what is enqueued on `compute` from now on sees it.
   void write(char *to, const void *from, int64_t bytes);
 
-  // From the device, what all that was enqueued on `compute` leaves there.
-  // Returns when it is here.
+  // From the device: what everything enqueued on `compute` leaves there.
+  // Returns when the data is here.
   void read(void *to, const char *from, int64_t bytes);
 
-  // Until nothing is on its way.
+  // Waits until all copies have ended.
   void finish();
 
   CUstream ofCompute() const { return compute; }
@@ -43,7 +43,8 @@ private:
     Event passed;
     bool isOnItsWay = false;
   };
-  // The next piece, once nothing uses it; allocated with its first use.
+  // The next piece, once nothing uses it. Its memory is allocated with its
+  // first use.
   Piece &takePiece();
   void mark(Piece &piece);
   static void await(Piece &piece);

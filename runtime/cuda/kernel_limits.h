@@ -1,5 +1,5 @@
-// What the runtime's kernels can do, and the scratch memory that they take;
-// known without a toolkit.
+// Limits of the runtime's kernels, and the workspace that they take. Known
+// without a CUDA toolkit.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNEL_LIMITS_H
 #define CLEAVE_RUNTIME_CUDA_KERNEL_LIMITS_H
 
@@ -7,14 +7,15 @@
 
 namespace cleave::cuda {
 
-// Groups that a block can count its rows for, and matrices to choose from.
+// Bytes for counts of rows per group in a block, and for matrices to choose
+// from.
 inline constexpr int64_t countedBytes = 96 << 10;
 inline constexpr int64_t mostMatrices = countedBytes / 8 - 1;
 
-// Of a head of attention.
+// The most features of an attention head.
 inline constexpr int64_t mostFeatures = 256;
 
-// 64-bit numbers of the tables of a grouped product.
+// The 64-bit numbers in the tables of a grouped product.
 inline int64_t groupTableNumbers(int64_t matrices, int64_t rows) {
   return 2 * (matrices + 1) + 2 * rows;
 }

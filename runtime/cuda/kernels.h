@@ -18,15 +18,15 @@
 
 namespace cleave::cuda {
 
-// The modules of kernels (one for each file) on a device, loaded once for each,
-// when it is the current one.
+// The modules of kernels on a device, one per file. They are loaded once for
+// each device, when it is current.
 class Kernels {
 public:
   static Kernels &of(Device &device);
 
   CUfunction find(const char *name); // throws where there is none
 
-  // Launches with the addresses of the arguments, by value.
+  // Launches a kernel; arguments are passed by value.
   template <class... Args>
   void launch(const char *name, int64_t blocks, int threads, int64_t shared,
               CUstream stream, Args... args) {
@@ -35,8 +35,8 @@ public:
   }
 
   Device &device;
-  // Whether kernels for Hopper's products of warpgroups may be called: not with
-  // CLEAVE_CUDA_NO_WGMMA.
+  // Whether kernels with Hopper's warpgroup products may be called;
+  // CLEAVE_CUDA_NO_WGMMA turns them off.
   bool hasWarpgroups = false;
 
 private:
@@ -56,13 +56,13 @@ using Enqueue = std::function<void(CUstream)>;
 
 Enqueue makeAttention(Kernels &kernels, const program::Attention &attention,
                       const AttentionBuffers &buffers);
-// Sums in one order, whatever the device; takes no workspace.
+// Sums have one order on every device. Takes no workspace.
 Enqueue makeConvolution(Kernels &kernels,
                         const program::Convolution &convolution,
                         const ConvolutionBuffers &buffers);
 Enqueue makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
                     const GroupedBuffers &buffers);
-// Any layout; for those that cuBLASLt lacks.
+// A product of any layout, for those that cuBLASLt cannot read.
 Enqueue makePlainGemm(Kernels &kernels, const program::Gemm &gemm,
                       const GemmBuffers &buffers);
 

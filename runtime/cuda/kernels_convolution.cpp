@@ -15,7 +15,7 @@ using program::Convolution;
 using program::DType;
 
 namespace {
-// At the end of three; the others are of one element.
+// Fills the last of three numbers; missing leading ones get `rest`.
 void fill(int32_t *three, const std::vector<int64_t> &values, int32_t rest) {
   std::fill_n(three, 3, rest);
   for (size_t i = 0; i < values.size(); ++i)

@@ -14,7 +14,7 @@ using program::DType;
 namespace {
 constexpr int threads = 256;
 
-// Enough for every multiprocessor; kernels go round where there is more.
+// Enough blocks for every multiprocessor; kernels loop over more units.
 int64_t blocksFor(Kernels &kernels, int64_t units, int64_t perThread) {
   int64_t most = int64_t(kernels.device.processors()) * 32;
   int64_t perBlock = threads * perThread;
@@ -25,13 +25,14 @@ struct Dim {
   int64_t size, dst, src;
 };
 
-// Dimensions of bytes, outermost first, as few as there can be.
+// The dimensions in bytes, outermost first, merged to as few as possible.
 std::vector<Dim> mergedDims(const StridedCopy &copy) {
   std::vector<Dim> dims;
   for (size_t i = 0; i < copy.dims.size(); ++i)
     if (copy.dims[i] != 1)
       dims.push_back({copy.dims[i], copy.dstStrides[i], copy.srcStrides[i]});
-  // In the order of what is written, the last one fastest.
+  // Sorts by the strides of the destination, so that the last dimension is
+  // contiguous there.
   std::stable_sort(dims.begin(), dims.end(),
                    [](const Dim &a, const Dim &b) { return a.dst > b.dst; });
   dims.push_back({copy.size, 1, 1});
@@ -68,8 +69,9 @@ const char *transposeKernel(int64_t width) {
                       : "cleave_transpose_8";
 }
 
-// The dimension that is contiguous where it is read, if that is worth tiles
-// of it and of the last one, which does where it is written; else the last one.
+// The dimension that is contiguous in the source, if it pays to copy in tiles
+// of it and of the last dimension, which is contiguous in the destination; else
+// the last one.
 size_t turnedDim(const std::vector<Dim> &dims, int64_t width) {
   constexpr int64_t least = 8; // of a tile's rows and columns
   size_t last = dims.size() - 1;
@@ -82,7 +84,7 @@ size_t turnedDim(const std::vector<Dim> &dims, int64_t width) {
   return last;
 }
 
-// The largest power of two up to 16 that divides all of it.
+// The largest power of two, up to 16, that divides all these numbers.
 int64_t widthOf(int64_t bits) {
   bits |= 16;
   return bits & -bits;
@@ -102,7 +104,8 @@ Enqueue cuda::makeCopy(Kernels &kernels, const StridedCopy &copy) {
     fail(CLEAVE_UNSUPPORTED, "a copy over " + std::to_string(dims.size()) +
                                  " dimensions; a device has at most " +
                                  std::to_string(copyDims));
-  // The innermost one is contiguous: its bytes are moved in units.
+  // The innermost dimension is contiguous, so its bytes are moved in wide
+  // units.
   int64_t bits = dims.back().size | int64_t(address(copy.dst)) |
                  int64_t(address(copy.src));
   for (size_t i = 0; i + 1 < dims.size(); ++i)

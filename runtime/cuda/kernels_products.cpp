@@ -20,7 +20,7 @@ struct BatchDim {
   int64_t size, a, b, c;
 };
 
-// Innermost first, as few as there can be.
+// The batch dimensions, innermost first, merged to as few as possible.
 std::vector<BatchDim> batchOf(const program::Gemm &gemm) {
   std::vector<BatchDim> dims;
   for (size_t i = gemm.batch.size(); i-- > 0;) {
@@ -51,8 +51,8 @@ void checkType(DType type, bool isWide, const char *what) {
                                  "bf16 is wider");
 }
 
-// How the kernels for a grouped product are called, their tiles, and the shared
-// memory that a launch asks for.
+// The kernels for a grouped product: names, tile sizes, and dynamic shared
+// memory.
 struct GroupedVariant {
   const char *name;
   int64_t rows, columns, shared = 0;
@@ -67,7 +67,7 @@ GroupedVariant variantOf(const program::GroupedGemm &x,
   if (x.dtype == DType::F64)
     return {x.outer ? "cleave_grouped_outer_f64" : "cleave_grouped_f64",
             productRows, productColumns};
-  // Matrix units take bf16 whose rows are in units of 16 bytes.
+  // Matrix units read bf16 rows in units of 16 bytes.
   auto fits = [&](const program::RowsRef &ref, const void *data,
                   int64_t width) {
     int64_t bits = width;
@@ -81,7 +81,7 @@ GroupedVariant variantOf(const program::GroupedGemm &x,
   bool alongRows = x.w.colStride == 1 && (x.w.rowStride | x.n) % 8 == 0;
   bool alongColumns = x.w.rowStride == 1 && x.w.colStride % 8 == 0;
   // Smaller results would leave most of a tile empty. Results are stored in
-  // units of 16 bytes, too.
+  // units of 16 bytes.
   bool fitsWarpgroups = hasWarpgroups && fitsMatrices && isAligned &&
                         fits(x.c, at.c, x.n) && x.n >= stagedColumns;
   if (fitsMatrices && x.outer && fits(x.c, at.c, x.n))
@@ -193,7 +193,7 @@ Enqueue cuda::makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
   x.columnTiles = divideUp(x.n, variant.columns);
   x.rowTiles = divideUp(x.k, variant.rows);
   x.isBf16 = grouped.dtype == DType::BF16, x.isWide = grouped.wideResult;
-  // Most tiles of rows that there can be, whatever they choose.
+  // The most tiles of rows that any choice of matrices can give.
   int64_t tiles = grouped.outer
                       ? grouped.e * x.rowTiles
                       : rows / variant.rows + std::min(grouped.e + 1, rows);

@@ -12,8 +12,8 @@ using namespace cleave;
 using namespace cleave::cuda;
 
 namespace {
-// How many warps of a block can count for so many groups, each for itself, and
-// the shared memory for it; none where not even one can.
+// How many warps of a block can count for this many groups, each with counters
+// of its own, and the shared memory for them. nullopt if not even one warp can.
 struct Counting {
   int64_t warps = 0, shared = 0;
 

@@ -1,4 +1,4 @@
-// A library that is found when it is first needed.
+// A shared library that is opened when it is first needed.
 #ifndef CLEAVE_RUNTIME_CUDA_LIBRARY_H
 #define CLEAVE_RUNTIME_CUDA_LIBRARY_H
 
@@ -12,7 +12,7 @@ namespace cleave::cuda {
 // All functions throw Error UNSUPPORTED, except find().
 class Library {
 public:
-  // `needed`: what it is and where it comes from.
+  // `needed` says what the library is and where it comes from.
   Library(const char *file, const char *needed) : file(file) {
     handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (handle)

@@ -21,7 +21,7 @@ using namespace cleave::cuda;
 using program::CollectiveKind;
 
 namespace {
-// A member's call with the events that the others wait for.
+// A member's call, with the events that others wait for.
 struct DeviceCall : CollectiveCall {
   DeviceCall(CollectiveCall call)
       : CollectiveCall(std::move(call)), ready(makeEvent()),
@@ -91,7 +91,7 @@ private:
     return counters.at(group.members[call.self], call.purpose);
   }
 
-  // Books bytes that this rank reads from the memory of member `owner`.
+  // Counts bytes that this rank reads from the memory of member `owner`.
   void book(int owner, int64_t bytes) {
     if (owner == call.self)
       return;
@@ -117,7 +117,7 @@ private:
                                        (peer(p).*event).get(), 0),
             describe(call));
   }
-  // The second round of all members comes after the first.
+  // Makes the second round of all members wait for the first.
   void halfway() {
     record(call.halfway);
     group.barrier(call);
@@ -195,7 +195,7 @@ private:
     }
   }
 
-  // How many rows come is known only on the device.
+  // Only the device knows how many rows come.
   void allToAllV() {
     CollectiveCall own = call;
     std::vector<int64_t> received = transfers.read(call.received, size);
@@ -243,8 +243,8 @@ private:
       exchange(index, 1);
   }
 
-  // Assembles our tile from boxes, in the second round from what others have
-  // assembled.
+  // Assembles our tile from boxes. In the second round it reads what others
+  // have assembled.
   void exchange(size_t index, int round) {
     const Part &part = call.parts[index];
     for (const program::ExchangePiece &piece : part.pieces) {

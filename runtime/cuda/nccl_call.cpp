@@ -43,7 +43,7 @@ cudaStream_t streamOf(const Transfers &transfers) {
   return reinterpret_cast<cudaStream_t>(transfers.stream.get());
 }
 
-// The same box, alone and dense.
+// The same box, stored densely by itself.
 program::ExchangePiece alone(const program::ExchangePiece &piece, bool atSrc,
                              bool atDst) {
   program::ExchangePiece out = piece;
@@ -61,7 +61,8 @@ std::vector<int64_t> denseStrides(const std::vector<int64_t> &sizes) {
   return strides;
 }
 
-// Calls between ncclGroupStart and ncclGroupEnd, the end also where one throws.
+// Runs calls between ncclGroupStart and ncclGroupEnd. The group is ended even
+// if a call throws.
 template <class Body> void together(const CollectiveCall &call, Body body) {
   check(nccl().ncclGroupStart(), describe(call));
   try {
@@ -80,7 +81,8 @@ NcclCall::NcclCall(CollectiveCall given)
       size(static_cast<int>(call.members.size())), routes(planned),
       sources(call.members.size()) {
   place();
-  // How many rows go is not known yet: at most all of them, both ways.
+  // The number of rows is not known yet: at most all of them, in both
+  // directions.
   if (call.kind == CollectiveKind::AllToAllV && call.parts.size() > 1)
     for (int way = 0; way < 2; ++way)
       for (int p = 0; p < size; ++p) {
@@ -94,7 +96,7 @@ NcclCall::NcclCall(CollectiveCall given)
 bool NcclCall::isNative() const {
   if (size == 1)
     return false;
-  // The sum of booleans is their parity, which NCCL has not.
+  // The sum of booleans is their parity, which NCCL does not have.
   bool canReduce = call.dtype != DType::U8 || call.reduce != ReduceOp::Sum;
   switch (call.kind) {
   case CollectiveKind::AllReduce:
@@ -320,8 +322,8 @@ void NcclCall::reduceBlocks(Transfers &transfers) {
   }
 }
 
-// Puts our tile together from boxes, which came from each sender in the order
-// of the pieces.
+// Assembles our tile from boxes, which each sender sent in the order of the
+// pieces.
 void NcclCall::assemble(Transfers &transfers, char *base) {
   std::vector<const char *> next(size);
   for (const Parcel &parcel : routes.parcels[Routes::First])
@@ -358,7 +360,7 @@ void NcclCall::assemble(Transfers &transfers, char *base) {
     }
 }
 
-// A member's message to itself.
+// Copies a member's message to itself.
 void NcclCall::copyOwn(Transfers &transfers) {
   for (const Part &part : call.parts) {
     int64_t bytes = part.count * elementSize;

@@ -1,4 +1,4 @@
-// One collective as calls of NCCL, with what has to be packed and unpacked.
+// One collective as calls of NCCL, with packing and unpacking.
 #ifndef CLEAVE_RUNTIME_CUDA_NCCL_CALL_H
 #define CLEAVE_RUNTIME_CUDA_NCCL_CALL_H
 
@@ -17,15 +17,16 @@ class NcclCall {
 public:
   explicit NcclCall(CollectiveCall given);
 
-  // Bytes that are elsewhere in between.
+  // Bytes of staging memory between packing and unpacking.
   int64_t stagingBytes() const { return staging; }
-  // What this rank sends and receives; of AllToAllV, once it is enqueued.
+  // The bytes that this rank sends and receives. For AllToAllV they are known
+  // once it is enqueued.
   int64_t sent() const { return bytesOf(false); }
   int64_t received() const { return bytesOf(true); }
 
-  // AllToAllV waits for its counts here; all else waits for nothing.
+  // An AllToAllV waits here for its counts; other collectives wait for nothing.
   void begin(Transfers &transfers);
-  // Without `comm` where there is one member.
+  // `comm` is null if there is only one member.
   void enqueue(ncclComm_t comm, Transfers &transfers, char *stagingAt);
 
   const CollectiveCall call;
@@ -51,8 +52,8 @@ private:
   const int64_t elementSize;
   const int size;
   Routes routes;
-  // Where things are in the staging memory, -1 for what does not: parts of a
-  // collective of NCCL's, else parcels.
+  // Offsets in the staging memory, -1 for data that is not staged: of the parts
+  // of a collective of NCCL's, or of parcels.
   std::vector<int64_t> partStaging, parcelStaging[Routes::phases];
   int64_t ownStaging = 0; // of an exchange
   int64_t staging = 0;

@@ -1,4 +1,4 @@
-// Making communicators, and ending them.
+// Creates communicators and ends them.
 
 #include "nccl_communicator.h"
 
@@ -11,16 +11,16 @@
 using namespace cleave;
 using namespace cleave::cuda;
 
-// NCCL blocks until all members have come, on a thread of its own. It may
-// outlive the communicator where a member is lost.
+// NCCL blocks until all members have come, so creation runs on a thread of its
+// own. The thread may outlive the communicator if a member is lost.
 struct NcclCommunicator::Making {
   std::atomic<bool> isDone{false};
   ncclComm_t comm = nullptr;
   std::string failure;
 };
 
-// Likewise: the first messages wait for members that may be lost. Giving up the
-// communicator ends them.
+// The same for connections: the first messages wait for members that may be
+// lost. Aborting the communicator ends them.
 struct NcclCommunicator::Connecting {
   std::atomic<bool> isDone{false};
   std::string failure;
@@ -49,7 +49,8 @@ NcclCommunicator::NcclCommunicator(std::string key, std::vector<int> members,
   store.set(this->key + "/here/" + std::to_string(self), "1");
 }
 
-// The graphs that hold collectives of ours are gone: the ranks go first.
+// The graphs that contain our collectives are destroyed already, because ranks
+// are destroyed first.
 NcclCommunicator::~NcclCommunicator() {
   Device &device = *transfers.rank.device;
   device.tryUse();
@@ -59,14 +60,14 @@ NcclCommunicator::~NcclCommunicator() {
     ender.join();
   connecting.reset();
   if (ncclComm_t last = comm.exchange(nullptr)) {
-    // In good order where nothing is under way.
+    // Destroys the communicator regularly if nothing is in flight.
     if (driver().cuStreamQuery(transfers.stream.get()) == CUDA_SUCCESS)
       (void)nccl().ncclCommDestroy(last);
     else
       (void)nccl().ncclCommAbort(last);
   }
   device.tryUse(); // NCCL may have chosen another
-  // What NCCL gave up has left the stream.
+  // The aborted kernels have left the stream.
   (void)driver().cuStreamSynchronize(transfers.stream.get());
 }
 

@@ -18,16 +18,16 @@ namespace cleave::cuda {
 
 class NcclCommunicator {
 public:
-  // `key` names it in the store. `group` where all members are threads of this
-  // process, else NULL.
+  // `key` names it in the store. `group` is null unless all members are threads
+  // of this process.
   NcclCommunicator(std::string key, std::vector<int> members, int self,
                    const RankStream &rank, Store &store, NcclGroup *group);
   ~NcclCommunicator();
 
-  // Makes it, a step at a time: nobody waits for members that make others
-  // first. True once it can be used.
+  // Continues the creation without blocking, so that no rank waits for members
+  // that are creating other communicators. Returns true once it can be used.
   bool advance();
-  // Members that have not come to make it.
+  // Members that have not joined the creation yet.
   std::vector<int> missing();
   // Sends a byte to each member and back, of a pair from the first to the
   // second; true when all have come. NCCL connects two ranks in the call of
@@ -35,14 +35,15 @@ public:
   // send to each other would wait for ever.
   bool connect();
 
-  // Staging memory of at least so many bytes; what was handed out stays.
+  // Provides staging memory of at least this many bytes. Memory that was handed
+  // out earlier stays valid.
   void reserve(int64_t bytes);
   char *staging() const {
     return blocks.empty() ? nullptr : blocks.back().data();
   }
   int64_t stagingBytes() const;
 
-  // Runs body(comm) unless it has been aborted; throws Aborted then.
+  // Runs body(comm); throws Aborted if the communicator was aborted.
   template <class Body> void use(Body body) {
     std::lock_guard lock(mutex);
     if (isAborted)
@@ -53,18 +54,18 @@ public:
   // that waits for a lost member keeps the lock, and only this ends it: so it
   // is waited for a moment, and not longer.
   void abort();
-  // Throws where NCCL has found a failure.
+  // Throws if NCCL has detected a failure.
   void check(const CollectiveCall &call);
 
   const std::string key;
   const std::vector<int> members;
   NcclGroup *const group;
   Transfers transfers;
-  // What was started before it could be used, in order.
+  // Work that was started before the communicator could be used, in order.
   std::deque<std::function<void()>> waiting;
-  // Whether members send messages, other than in collectives of NCCL's own.
+  // Whether members send messages in addition to NCCL's own collectives.
   bool sends = false;
-  // What was started last, and how many starts there were.
+  // The collective that was started last, and the number of starts.
   const CollectiveCall *last = nullptr;
   int64_t starts = 0;
 

@@ -1,4 +1,4 @@
-// Who has started what.
+// Which member has started which collective.
 
 #include "nccl_group.h"
 
@@ -12,7 +12,7 @@ using namespace cleave::cuda;
 using program::CollectiveKind;
 
 namespace {
-// Whether the two are parts of one collective.
+// Whether two calls are parts of one collective.
 bool agree(const CollectiveCall &a, const CollectiveCall &b) {
   if (a.kind != b.kind || a.dtype != b.dtype || a.reduce != b.reduce ||
       a.members != b.members || a.root != b.root || a.sources != b.sources ||
