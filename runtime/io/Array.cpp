@@ -93,7 +93,8 @@ static uint16_t doubleToF16(double value) {
   double fraction = std::frexp(magnitude, &exponent); // in [0.5, 1)
   auto mantissa =
       static_cast<uint32_t>(std::nearbyint(std::ldexp(fraction, 11)));
-  // A carry out of the mantissa moves into the exponent by itself.
+  // A carry out of the mantissa increments the exponent by itself, which is
+  // right.
   return sign |
          static_cast<uint16_t>(((exponent + 14) << 10) + (mantissa - 1024));
 }
@@ -125,7 +126,7 @@ static double floatAt(std::string_view dtype, const std::byte *data,
   return dtype == "bf16" ? bf16ToFloat(bits) : f16ToFloat(bits);
 }
 
-/// Whether a finite number may become infinite.
+/// Whether a conversion may turn a finite number into an infinity.
 static bool narrows(std::string_view from, std::string_view to) {
   return elementSize(to) < elementSize(from) || (from == "bf16" && to == "f16");
 }
@@ -158,7 +159,8 @@ static void convertFloats(std::string_view from, const std::byte *source,
   }
 }
 
-/// The smallest and largest value of an integer type, within i64.
+/// The smallest and largest value of an integer type, clamped to the range of
+/// i64.
 static std::pair<int64_t, int64_t> range(std::string_view dtype) {
   if (dtype == "i1")
     return {0, 1};
@@ -221,7 +223,8 @@ int64_t firstBeyond(std::string_view from, const std::byte *data, int64_t count,
                     std::string_view to) {
   if (!narrows(from, to))
     return -1;
-  // Half a unit in the last place above the largest number rounds up.
+  // Numbers up to half a unit in the last place above the largest number still
+  // round to it.
   const double limit = to == "f16"    ? 65520
                        : to == "bf16" ? 0x1.FFp127
                                       : 0x1.FFFFFFp127;

@@ -8,7 +8,8 @@
 namespace cleave {
 
 namespace {
-/// One character of UTF-8 (Unicode, table 3-7), or one byte that begins none.
+/// One character of UTF-8 (Unicode, table 3-7), or one byte that begins no
+/// character.
 struct Character {
   size_t size = 1;
   uint32_t code = 0;
@@ -43,7 +44,7 @@ static Character firstOf(std::string_view text) {
   return c;
 }
 
-/// Controls, separators of lines, and what turns the order of text around
+/// Controls, line separators, and characters that change the order of text
 /// (Unicode annex 9, section 2).
 static bool isControl(uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) ||
@@ -52,7 +53,8 @@ static bool isControl(uint32_t code) {
          code == 0x200f || code == 0x061c || code == 0xfeff;
 }
 
-/// Stops before a character that is cut, if `rest` is there to take it.
+/// Escapes `text`. With `rest`, an incomplete character at the end is moved
+/// there.
 static std::string escape(std::string_view text, bool keepsLines,
                           std::string *rest) {
   std::string result;
@@ -136,7 +138,7 @@ std::streamsize EscapingStream::Buffer::xsputn(const char *text,
 }
 
 int EscapingStream::Buffer::sync() {
-  // A flush is the end of a message: what is cut stays so.
+  // A flush ends a message, so an incomplete character is escaped.
   std::string shown = escapedLines(rest);
   rest.clear();
   auto size = static_cast<std::streamsize>(shown.size());

@@ -49,7 +49,7 @@ static void writeAll(const std::string &path, int descriptor, const void *data,
   }
 }
 
-/// Does not wait for somebody to read a FIFO.
+/// Opens without waiting for a reader of a FIFO.
 static int openToWrite(const std::string &path, int how) {
   int descriptor = ::open(
       path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | how, 0666);
@@ -64,7 +64,8 @@ OutputFile::OutputFile(const std::string &path, uint64_t expectedSize,
   descriptor = openToWrite(path, O_TRUNC);
   if (descriptor < 0)
     failedToWrite(name, errno);
-  // Not all file systems reserve space; then the writes find out.
+  // Not all file systems reserve space. On those a write fails later, if the
+  // disk is full.
   if (expectedSize &&
       ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0,
                   static_cast<off_t>(expectedSize)) != 0 &&
@@ -119,7 +120,7 @@ void LineFile::append(std::string_view line) {
 void syncFolder(const std::string &path) {
   int descriptor = ::open(path.empty() ? "." : path.c_str(),
                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // A folder that may be written to and not be read is synced by its files.
+  // A folder that can be written to but not read is synced through its files.
   if (descriptor < 0 && errno == EACCES)
     return;
   if (descriptor < 0)
@@ -139,7 +140,7 @@ static std::pair<std::string, std::string> splitPath(const std::string &path) {
   return {parent.empty() ? "." : parent, normal.filename().string()};
 }
 
-/// What processes that were killed have left of `path`.
+/// Removes temporary files of `path` that killed processes left there.
 static void removeAbandonedOf(const std::string &path) {
   auto [parent, name] = splitPath(path);
   removeAbandoned(parent, name.substr(0, 120));
@@ -161,15 +162,15 @@ void AtomicFolder::commit() {
   temporary.unguard();
   syncFolder(path());
   std::error_code ignored;
-  // At every moment one of the two has the name; what is temporary afterwards
-  // is the old one.
+  // One of the two folders has the name at every moment. Afterwards the
+  // temporary one is the old one.
   if (::renameat2(AT_FDCWD, path().c_str(), AT_FDCWD, final.c_str(),
                   RENAME_EXCHANGE) == 0) {
     syncFolder(splitPath(final).first);
     fs::remove_all(path(), ignored);
     return;
   }
-  // There is no old one, or the file system cannot exchange.
+  // There is no old folder, or the file system cannot exchange two.
   std::string replaced;
   struct stat info;
   if (::lstat(final.c_str(), &info) == 0) {

@@ -23,9 +23,8 @@ FileLock &FileLock::operator=(FileLock &&other) noexcept {
 FileLock::Outcome FileLock::tryLock(const std::string &path, Kind kind,
                                     bool create) {
   release();
-  // What is no plain file is none of ours. NFS wants a file that is open for
-  // writing; elsewhere reading is enough, and another user's file cannot be
-  // written.
+  // Only plain files are ours. NFS requires a file that is open for writing.
+  // Elsewhere reading suffices, and another user's file can only be read.
   const int flags =
       O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (create ? O_CREAT : 0);
   int file = -1;

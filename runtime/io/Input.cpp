@@ -9,7 +9,7 @@
 namespace cleave {
 
 int openInput(const std::string &path, std::string &reason) {
-  // Opening a FIFO would wait for who writes to it.
+  // Without O_NONBLOCK, opening a FIFO would wait for its writer.
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info{};
   if (descriptor < 0 || ::fstat(descriptor, &info) != 0)

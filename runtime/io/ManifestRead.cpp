@@ -135,7 +135,7 @@ static int64_t elements(const Reader &r, const std::vector<int64_t> &shape) {
   return count;
 }
 
-/// Where `count` elements are.
+/// Reads where `count` elements of a weight are stored.
 static WeightRef readWeight(const Reader &r, int64_t count) {
   Reader w{r.need("weight"), r.at("weight")};
   WeightRef ref;
@@ -277,7 +277,7 @@ static void readManifest(const Json &json, Manifest &m) {
                                 ", found " + std::to_string(m.version) +
                                 "; compile the model again");
   m.model = r.string("model");
-  // It becomes a part of a path, and of nothing else than a folder's name.
+  // The name becomes a part of a path, so it must be a plain name of a folder.
   if (m.model.empty() || m.model == "." || m.model == ".." ||
       m.model.find('/') != std::string::npos ||
       m.model.find('\0') != std::string::npos)

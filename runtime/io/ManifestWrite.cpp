@@ -161,7 +161,8 @@ std::string manifestToJson(const Manifest &m) {
       {"files", listToJson(m.files)},
       {"weights", listToJson(m.weights)},
       {"config", config}};
-  // Names from a model file need not be UTF-8; replacing beats throwing.
+  // Names in a model file need not be UTF-8. Invalid bytes are replaced,
+  // instead of throwing.
   return sealJson(jsonText(json, 1) + "\n");
 }
 

@@ -25,13 +25,15 @@ namespace cleave {
 
 namespace {
 
-/// Read by the handler without a lock: `end` is set last and cleared first.
+/// The handler reads this without a lock, so `end` is set last and cleared
+/// first.
 struct Range {
   std::atomic<uintptr_t> begin{0}, end{0};
   std::atomic<bool> isCut{false};
 };
 
-/// More files than are ever open at a time; those beyond are not guarded.
+/// More ranges than files are ever open at a time. Files beyond that are not
+/// guarded.
 std::array<Range, 4096> ranges;
 std::mutex mutex; // of those who look for a free one
 
@@ -52,8 +54,8 @@ void onBusError(int, siginfo_t *info, void *) {
       return;
     }
   }
-  // None of ours: it comes again when the handler has returned, and ends the
-  // process.
+  // The address is in none of our files. The signal comes again when the
+  // handler has returned, and ends the process.
   ::signal(SIGBUS, SIG_DFL);
   errno = error;
 }

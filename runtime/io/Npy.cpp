@@ -55,7 +55,7 @@ NpyHeader parseNpyHeader(const std::byte *data, size_t size,
     throw damaged("the header is cut off");
   std::string text(reinterpret_cast<const char *>(data) + start, length);
 
-  // A Python dictionary literal with three known keys.
+  // The header is a Python dictionary literal with three known keys.
   auto valueOf = [&](const char *key) {
     for (char quote : {'\'', '"'}) {
       size_t at = text.find(quote + std::string(key) + quote);
@@ -117,7 +117,8 @@ Array arrayFromNpy(const std::byte *data, size_t size,
       std::memcpy(array.bytes.data(), source, array.bytes.size());
     return array;
   }
-  // First index fastest: walk the row-major target, keep the source's index.
+  // In column-major order: visits the row-major target, and updates the index
+  // of the source.
   size_t width = elementSize(header.dtype), rank = header.shape.size();
   std::vector<int64_t> index(rank, 0), strides(rank, 1);
   for (size_t i = 1; i < rank; ++i)
@@ -153,7 +154,7 @@ std::string npyHeader(const std::string &dtype,
       "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (";
   for (int64_t dim : shape)
     text += std::to_string(dim) + ", ";
-  // NumPy writes (3,) and (2, 3).
+  // NumPy writes (3,) for one dimension and (2, 3) for two.
   if (shape.size() > 1)
     text.resize(text.size() - 2);
   else if (shape.size() == 1)

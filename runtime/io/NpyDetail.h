@@ -9,8 +9,8 @@ namespace cleave {
 Array arrayFromNpy(const std::byte *data, size_t size, const std::string &name);
 std::string npyHeader(const std::string &dtype,
                       const std::vector<int64_t> &shape);
-/// The array in a type that NumPy has; `converted` owns the bytes if that is
-/// another one.
+/// The array in a type that NumPy has. If that is another type, `converted`
+/// owns the bytes.
 ArrayView numpyView(const ArrayView &array, Array &converted);
 
 } // namespace cleave

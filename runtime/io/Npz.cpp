@@ -36,7 +36,7 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
   auto damaged = [&](const std::string &why) {
     return InputError(path + ": not a whole .npz file: " + why);
   };
-  // The end record is last, before a comment of at most 64 KiB.
+  // The end record comes last, followed only by a comment of at most 64 KiB.
   if (size < 22)
     throw damaged("too short");
   size_t end = size - 22;
@@ -73,7 +73,8 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
         get<uint32_t>(record + 20),
         get<uint32_t>(record + 24),
         get<uint32_t>(record + 42)};
-    // Numbers that are too large for 32 bits are in the extra field, in order.
+    // Numbers that do not fit into 32 bits are in the extra field, in this
+    // order.
     const std::byte *extra = record + 46 + nameSize, *last = extra + extraSize;
     while (last - extra >= 4) {
       uint16_t id = get<uint16_t>(extra), length = get<uint16_t>(extra + 2);
@@ -96,8 +97,8 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
   checkApart();
 }
 
-/// Entries that share bytes are none that NumPy writes: a few bytes could stand
-/// for any number of arrays.
+/// Refuses entries that share bytes. NumPy writes none, and a few bytes could
+/// claim to be any number of arrays.
 void NpzReader::checkApart() const {
   std::vector<const Entry *> sorted;
   for (const Entry &entry : entries)
@@ -147,7 +148,7 @@ Array NpzReader::read(const std::string &name) const {
 
   std::vector<std::byte> inflated;
   if (entry->method == 8) {
-    // A file cannot claim more than deflate's best ratio, about 1032.
+    // No entry can be compressed more than deflate's best ratio, about 1032.
     if (entry->size / 1100 > entry->compressed)
       throw InputError(label + ": is damaged (impossible size)");
     inflated.resize(entry->size);
@@ -157,7 +158,7 @@ Array NpzReader::read(const std::string &name) const {
     size_t read = 0, written = 0;
     int status = Z_OK;
     while (status == Z_OK) {
-      // zlib counts in 32 bits.
+      // zlib counts bytes in 32 bits.
       size_t in = std::min<size_t>(entry->compressed - read, 1u << 30);
       size_t out = std::min<size_t>(entry->size - written, 1u << 30);
       stream.next_in =

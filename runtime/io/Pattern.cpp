@@ -1,6 +1,6 @@
-// The one place that knows regular expressions. What users would be surprised
-// by is refused before std::regex sees it: it accepts some mistakes in silence,
-// and says of others neither what nor where.
+// The only file that uses regular expressions. It refuses what would surprise
+// users before std::regex sees it: std::regex accepts some mistakes silently,
+// and describes others badly.
 
 #include "cleave/io/Pattern.h"
 
@@ -20,8 +20,8 @@ constexpr std::string_view special = "^$\\.*+?()[]{}|";
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 bool isLetter(char c) { return std::isalpha(static_cast<unsigned char>(c)); }
 
-/// A pattern of a shell as a regular expression: "*.bias" as ".*\.bias". Empty
-/// where it holds what a shell does not know.
+/// Converts a shell pattern to a regular expression: "*.bias" to ".*\.bias".
+/// Empty if it contains something that shells do not have.
 std::string fromGlob(std::string_view glob) {
   std::string text;
   for (char c : glob)
@@ -38,12 +38,12 @@ std::string fromGlob(std::string_view glob) {
   return text;
 }
 
-/// Walks a pattern and stops at its first mistake.
+/// Finds the first mistake of a pattern.
 class Scanner {
 public:
   explicit Scanner(std::string_view text) : text(text) {}
 
-  /// The mistake; "" where there is none.
+  /// Describes the mistake; "" if there is none.
   std::string run() {
     while (at < text.size() && mistake.empty())
       step();
@@ -154,7 +154,7 @@ private:
       for (char digit : code)
         if (!std::isxdigit(static_cast<unsigned char>(digit)))
           return false;
-      // Names are UTF-8, in which other characters are several bytes.
+      // Names are UTF-8, in which other characters have several bytes.
       return code.size() == digits &&
              std::strtol(code.c_str(), nullptr, 16) < 128;
     };
@@ -232,14 +232,15 @@ private:
 std::regex compile(std::string_view pattern) {
   auto flags = std::regex::ECMAScript;
 #ifdef __GLIBCXX__
-  // Neither time nor the stack grows with ways to match: names are the file's.
+  // With this flag neither time nor stack grow with the number of ways to
+  // match. Names come from files that are not trusted.
   flags |= std::regex_constants::__polynomial;
 #endif
   return std::regex(pattern.begin(), pattern.end(), flags);
 }
 
 const std::regex *compiled(std::string_view pattern) {
-  // A few patterns meet thousands of names.
+  // A few patterns are matched with thousands of names, so they are cached.
   thread_local std::map<std::string, std::optional<std::regex>, std::less<>>
       known;
   auto found = known.find(pattern);

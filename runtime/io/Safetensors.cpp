@@ -81,7 +81,7 @@ SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
   if (file.size() < 8)
     throw torn("it has " + std::to_string(file.size()) + " bytes");
   std::memcpy(&length, file.data(), 8);
-  // A zip of pickles, or one of before 2020.
+  // PyTorch files are zips of pickles, or, before 2020, pickles.
   std::string_view start(reinterpret_cast<const char *>(file.data()), 4);
   if (length > file.size() - 8 &&
       (start == "PK\3\4" || start.starts_with("\x80\2")))

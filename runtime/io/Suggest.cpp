@@ -1,5 +1,5 @@
-// "did you mean": the nearest known name by edit distance, where a beginning of
-// a name is as near as a wrong letter.
+// "did you mean": finds the nearest known name by edit distance. A prefix
+// counts as near as one wrong letter.
 
 #include "cleave/io/Suggest.h"
 
@@ -8,7 +8,7 @@
 
 namespace {
 
-// Insertions, deletions, substitutions and swaps of neighbours.
+// The number of insertions, deletions, substitutions and swaps of neighbours.
 size_t editDistance(const std::string &a, const std::string &b) {
   std::vector<std::vector<size_t>> d(a.size() + 1,
                                      std::vector<size_t>(b.size() + 1));
@@ -35,7 +35,7 @@ cleave::nearest(const std::string &name,
   size_t bestDistance = 0;
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(name, candidate);
-    // A beginning is as near as a wrong letter, a short one as two.
+    // A prefix counts like one wrong letter, a short prefix like two.
     if (candidate.starts_with(name) &&
         (name.size() >= 3 || name.size() * 2 > candidate.size()))
       distance = std::min<size_t>(distance,
@@ -45,7 +45,7 @@ cleave::nearest(const std::string &name,
       bestDistance = distance;
     }
   }
-  // Past half of the letters a suggestion only misleads.
+  // If more than half of the letters differ, a suggestion would mislead.
   if (best && !anyDistance &&
       bestDistance * 2 > std::max(name.size(), best->size()))
     return std::nullopt;

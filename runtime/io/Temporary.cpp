@@ -1,5 +1,6 @@
-// What is removed when a signal ends the process. The handler may call only
-// what is safe in one: no allocation, no lock, no directory stream.
+// Removes temporary files and folders when a signal ends the process. The
+// handler may only call async-signal-safe functions: no allocation, no lock, no
+// directory stream.
 
 #include "cleave/io/Temporary.h"
 
@@ -25,11 +26,11 @@ namespace cleave {
 
 namespace {
 
-/// In a folder that is in use.
+/// This file marks a folder that is in use.
 constexpr const char *guardName = "/.lock";
 
-/// Names of what is to be removed; null: free. More than a process ever has at
-/// a time; what finds none free is left to its destructor.
+/// Names of files to remove; null: a free slot. There are more slots than a
+/// process ever needs. A file without a slot is removed by its destructor only.
 std::array<std::atomic<char *>, 64> slots;
 
 constexpr std::array endings = {SIGINT, SIGTERM, SIGHUP};
@@ -38,7 +39,7 @@ const char *processName = "";
 pid_t process = 0;
 pthread_t mainThread;
 
-/// The head of what SYS_getdents64 fills in.
+/// The beginning of an entry as SYS_getdents64 writes it.
 struct DirectoryEntry {
   uint64_t inode;
   int64_t offset;
@@ -51,8 +52,8 @@ bool isSelfOrParent(const char *name) {
   return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0;
 }
 
-/// What a folder holds; links are not followed. Deeper than any folder of ours
-/// is left alone.
+/// Removes the content of a folder, without following links. Folders that are
+/// deeper than ours are left alone.
 void removeContent(int folder, int depth) {
   alignas(DirectoryEntry) char buffer[4096];
   bool isAnyRemoved = true;
@@ -90,7 +91,7 @@ void removeContent(int folder, int depth) {
 void removeInHandler(const char *path) {
   if (::unlink(path) == 0 || errno == ENOENT)
     return;
-  // Other threads may still be writing there.
+  // Other threads may still be writing into the folder.
   for (int tries = 0; tries < 50; ++tries) {
     int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
@@ -112,8 +113,8 @@ void say(const char *text) {
 void onSignal(int number) {
   int error = errno;
   if (::getpid() == process) { // else a child that has not executed yet
-    // Where this is another thread, the main one would go on meanwhile and
-    // complain of what is missing.
+    // On another thread: stops the main thread, which would otherwise go on and
+    // report missing files.
     if (!::pthread_equal(::pthread_self(), mainThread)) {
       ::pthread_kill(mainThread, number);
       errno = error;
@@ -163,7 +164,8 @@ void TemporaryPath::keep() {
   isKept = true;
   if (!slot)
     return;
-  // Null: the handler has it, and the process is about to end.
+  // If the slot is null, the handler has taken the name, and the process is
+  // about to end.
   std::free(slot->exchange(nullptr));
   slot = nullptr;
 }
@@ -188,14 +190,14 @@ std::string temporaryNameOf(const std::string &path, const char *what) {
   if (!normal.has_filename())
     normal = normal.parent_path();
   fs::path parent = normal.parent_path();
-  // A name has at most 255 bytes.
+  // File names have at most 255 bytes.
   std::string name = normal.filename().string().substr(0, 120);
   return (parent.empty() ? "." : parent.string()) + "/." + name + "." + what +
          hostAndProcess();
 }
 
-/// Whether the end of a name, "-HOST-PID", is of a process of this machine that
-/// has ended.
+/// Whether the process in a name's end "-HOST-PID" ran on this machine and has
+/// ended.
 static bool hasEnded(std::string_view name) {
   size_t dash = name.rfind('-');
   if (dash == std::string_view::npos || dash + 1 == name.size() ||
@@ -209,7 +211,8 @@ static bool hasEnded(std::string_view name) {
          errno == ESRCH;
 }
 
-/// In another container process numbers mean nothing: it may still run.
+/// Whether a process holds the folder's lock. The process number alone means
+/// nothing in another container.
 static bool isHeld(const fs::path &path) {
   std::error_code ignored;
   FileLock lock;
@@ -237,7 +240,7 @@ void removeAbandoned(const std::string &folder, const std::string &of) {
   }
 }
 
-/// Those of `prefix` below TMPDIR that processes which were killed have left.
+/// Removes folders of `prefix` in TMPDIR that killed processes left there.
 static void removeAbandonedFolders(const fs::path &parent,
                                    const std::string &prefix) {
   std::error_code error, ignored;

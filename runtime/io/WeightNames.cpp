@@ -1,4 +1,4 @@
-// Whether a file of weights fits a model, name by name.
+// Compares the names in a file of weights with those of the model.
 
 #include "cleave/io/WeightNames.h"
 #include "cleave/io/Error.h"
@@ -12,9 +12,8 @@ static void append(std::string &list, const std::string &entry) {
   list += (list.empty() ? "" : ", ") + entry;
 }
 
-/// What a matrix that the model does not have may be: another name of a tied
-/// one, as a file of a model and its state_dict() hold different names, or
-/// both.
+/// Suggests what an unknown matrix may be: another name of a tied parameter. A
+/// model's file and its state_dict() may use different names for it, or both.
 static std::string whatItMayBe(const ArrayView &view,
                                const SafetensorsReader &file,
                                const std::vector<WantedTensor> &wanted) {

@@ -35,14 +35,14 @@ void recordWeights(Manifest &manifest) {
                                   file.modifiedAt(),
                                   digestOfPieces(bytesOf(file))});
     } catch (const Error &) {
-      // The compiler warns of missing bytes, and who runs the program brings
-      // them.
+      // Missing bytes are an error only when the program runs; the compiler has
+      // warned of them.
       continue;
     }
   }
 }
 
-/// "", or why a file is not the one that the program was compiled from.
+/// Why a file is not the one that the program was compiled from; "" if it is.
 static std::string changeOf(const ManifestWeights &was, const MappedFile &file,
                             bool verifies) {
   if (static_cast<int64_t>(file.size()) != was.bytes)
@@ -77,7 +77,7 @@ const MappedFile &WeightFiles::fileOf(const std::string &name,
 ArrayView WeightFiles::view(const ManifestTensor &tensor) {
   const WeightRef &ref = *tensor.weight;
   const std::string label = "weights of '" + tensor.name + "'";
-  // The model file says where its weights are; it must not reach elsewhere.
+  // The model file names its weight files, which must be inside its folder.
   fs::path relative = fs::path(ref.file).lexically_normal();
   if (relative.empty() || relative.is_absolute() || *relative.begin() == "..")
     throw InputError(label + ": file '" + ref.file +
@@ -96,7 +96,7 @@ ArrayView WeightFiles::view(const ManifestTensor &tensor) {
   return view;
 }
 
-/// SplitMix64's finalizer: a well mixed number for each counter.
+/// The finalizer of SplitMix64: a well mixed number for each counter.
 static uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -104,7 +104,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// In (0, 1].
+/// A uniform number in (0, 1].
 static double uniform(uint64_t key, uint64_t counter) {
   return ((mix(key ^ mix(counter)) >> 11) + 1) * 0x1p-53;
 }

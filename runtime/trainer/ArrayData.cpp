@@ -1,4 +1,4 @@
-// Named arrays, a sample per row.
+// Reads named arrays that have one sample per row.
 
 #include "DataParts.h"
 #include "SplitRows.h"
@@ -89,7 +89,7 @@ public:
     int64_t given = shift && width == count ? count - 1 : count;
     convertElements(array.dtype, row + (shift ? elementSize(array.dtype) : 0),
                     input.dtype, out, given, path);
-    // The last token of a row of exactly S has no next one.
+    // In a row of exactly S tokens, the last one has no next token.
     if (given < count)
       convertElements("i64", reinterpret_cast<const std::byte *>(&ignoreIndex),
                       input.dtype, out + given * elementSize(input.dtype), 1,
@@ -138,7 +138,7 @@ public:
     int64_t width = array.elements() / array.shape[0], count = 0;
     for (int64_t n = 0, all = samples(Split::training); n < all; ++n) {
       int64_t row = parts.row(Split::training, n);
-      // The labels of tokens are those that come next.
+      // The labels of tokens are the next tokens.
       for (int64_t at = isShifted(*input) ? 1 : 0; at < width; ++at, ++count)
         if (integerAt(array.dtype, array.bytes.data(), row * width + at) !=
             ignoreIndex)
@@ -175,7 +175,7 @@ public:
   }
 
 private:
-  /// Before a step meets them: numbers that would become infinite.
+  /// Refuses numbers that would become infinite, before a step reads them.
   void checkRange(const ManifestInput &input, const std::string &name,
                   const Array &array) const {
     if (!isFloat(array.dtype) || !isFloat(input.dtype))
@@ -215,8 +215,8 @@ private:
     return true;
   }
 
-  /// "; data.labels = \"label\"?" where an array that nothing reads could be
-  /// the one that is missing.
+  /// Suggests an array that no input reads in place of a missing one: ";
+  /// data.labels = \"label\"?".
   std::string meantBy(const Manifest &manifest, const ManifestInput &input,
                       const std::string &name) const {
     auto near = nearest(name, unread);
@@ -291,13 +291,13 @@ private:
                        " samples as in '" + firstName + "'");
     std::vector<int64_t> row(array.shape.begin() + 1, array.shape.end());
     std::vector<int64_t> want(input.shape.begin() + 1, input.shape.end());
-    // Dimensions of size 1 change no element.
+    // Shapes are compared without dimensions of size 1.
     auto plain = [](std::vector<int64_t> shape) {
       std::erase(shape, 1);
       return shape;
     };
     bool fits = plain(row) == plain(want);
-    // A row of tokens may bring the token that follows the sequence.
+    // A row of tokens may have one more token, which follows the sequence.
     if (!fits && (input.role == InputRole::Tokens || isShifted(input)) &&
         row.size() == 1 && want.size() == 1 && row[0] == want[0] + 1)
       fits = true;

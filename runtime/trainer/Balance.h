@@ -13,14 +13,15 @@
 
 namespace cleave {
 
-/// The slots of one router in a step: of all ranks and microbatches.
+/// The slots of one router in a step, over all ranks and microbatches.
 struct RouterLoad {
   std::string router;
   std::vector<int64_t> chosen; ///< slots that chose each expert
   int64_t taken = 0;           ///< slots that were not dropped
 
   int64_t slots() const;
-  /// Largest over mean load of the experts: 1 where all are equal.
+  /// The largest load of an expert divided by the mean: 1 if all loads are
+  /// equal.
   double imbalance() const;
   /// The share of slots that were dropped.
   double dropped() const;
@@ -28,21 +29,21 @@ struct RouterLoad {
 
 struct StepBalance {
   std::vector<RouterLoad> routers;
-  /// Of the bytes by which rows went to their experts and back, the share of
-  /// further rounds; nothing where no rows are sent.
+  /// The share of dispatched and combined bytes that were sent in further
+  /// rounds; nullopt if no tokens are sent.
   std::optional<double> overflow;
 
   bool empty() const { return routers.empty(); }
 };
 
-/// What the last step left in its buffers and counters.
+/// Reads what the last step left in buffers and counters.
 StepBalance readBalance(const Manifest &manifest, StepExecutor &executor);
 
 /// [{"router", "load", "dropped"}], a line of log.jsonl.
 nlohmann::ordered_json toLogEntry(const StepBalance &balance);
 /// [{"router", "chosen": [...], "taken"}], of counters.json.
 nlohmann::ordered_json toCounts(const StepBalance &balance);
-/// The worst of all routers: "  load 1.42  dropped 3.1%".
+/// The worst loads of all routers: " load 1.42 dropped 3.1%".
 std::string summaryOf(const StepBalance &balance);
 
 } // namespace cleave

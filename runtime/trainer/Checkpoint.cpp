@@ -37,7 +37,7 @@ std::string checkpointName(int64_t step) {
   return name;
 }
 
-/// Of what a file of a checkpoint holds.
+/// The digest of a checkpoint's file.
 static std::string digestOfFile(const fs::path &path) {
   MappedFile file(path.string());
   return digestOfPieces(
@@ -50,7 +50,7 @@ static std::string digestOfFile(const fs::path &path) {
 
 namespace {
 
-/// The tensors of a file, and the buffers that they are, or are slices of.
+/// The tensors of a file, and the buffers that hold them, whole or as slices.
 class BufferList {
 public:
   /// `slot` follows the name; empty for the parameter itself.
@@ -71,7 +71,7 @@ public:
     sources.push_back({buffer, slices, index});
   }
 
-  /// Gathers the buffers one by one into a file, each once.
+  /// Writes the buffers into a file, gathering one at a time.
   void write(const std::string &path, StepExecutor &executor) const {
     Array whole;
     std::string gathered;
@@ -107,7 +107,7 @@ private:
 
 } // namespace
 
-/// JSON in JSON.
+/// Parses JSON that is stored as a string in JSON.
 static Json parsed(const std::string &json) {
   return Json::parse(json, nullptr, false).is_discarded()
              ? Json(nullptr)
@@ -227,8 +227,8 @@ static void checkFiles(const std::string &path, const Json &json,
   }
 }
 
-/// Refuses what was changed since it was written. Files of version 1 have no
-/// digest.
+/// Refuses a file that was changed after it was written. Files of version 1
+/// have no digest.
 static void checkSeal(const std::string &file, const std::string &text,
                       const Json &json) {
   const Json version =
@@ -260,10 +260,10 @@ static Json readStateFile(const std::string &path) {
   return json;
 }
 
-/// Refuses a position in the data that the steps do not lead to.
+/// Refuses a position in the data that does not follow from the steps.
 static void checkPosition(const std::string &file,
                           const CheckpointState &state) {
-  // A step adds a batch to it.
+  // The bound keeps position + batch in range.
   constexpr int64_t most = int64_t(1) << 62;
   if (state.step < 0 || state.nextSample < 0 || state.step > most ||
       state.nextSample > most)
@@ -380,7 +380,7 @@ static std::string nameOf(const std::string &checkpoint) {
 void nameLatest(const std::string &run, const std::string &checkpoint,
                 const std::string &before) {
   const std::string path = (fs::path(run) / latestFile).string();
-  // Others keep a link of this name.
+  // A link of this name that is not ours stays.
   struct stat info{};
   if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) &&
       !S_ISDIR(info.st_mode))
@@ -409,8 +409,8 @@ std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
             std::string::npos ||
         name.size() > prefix.size() + 18)
       continue;
-    // A run that went on from an earlier step wrote its own after those of
-    // higher steps.
+    // A run that was resumed from an earlier step writes its checkpoints after
+    // those of later steps, so the time decides.
     fs::file_time_type time =
         fs::last_write_time(entry.path() / "state.json", error);
     if (error)
@@ -422,8 +422,8 @@ std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
   return found;
 }
 
-/// A disk that does not answer, or rights that are missing, say nothing of a
-/// checkpoint: it is not passed over.
+/// Throws if a checkpoint cannot be read because of the disk or of permissions.
+/// It may be good, so it must not be skipped.
 static void needReadable(const std::string &checkpoint) {
   std::error_code error;
   fs::directory_iterator files(checkpoint, error), end;
@@ -468,7 +468,8 @@ void removeOldCheckpoints(const std::string &run, int64_t keep) {
   std::sort(found.rbegin(), found.rend());
   std::error_code ignored;
   for (size_t i = keep; i < found.size(); ++i) {
-    // A folder of that name is whole, so it loses the name first.
+    // The folder is renamed before it is removed, so that a folder of its name
+    // is always complete.
     fs::path path(found[i].path);
     fs::path gone = temporaryNameOf(path.string(), "gone");
     fs::remove_all(gone, ignored);

@@ -19,10 +19,12 @@ inline std::string stateName(const ManifestState &state) {
                                  : state.parameter + "." + state.slot;
 }
 
-/// Whether it counts the updates of a parameter; several may share a count.
+/// Whether this state counts the updates of a parameter. Several parameters may
+/// share one count.
 inline bool isCount(const ManifestState &state) { return state.slot == "step"; }
 
-/// The names of a tensor in the model's file: its own, or those of its parts.
+/// The names of a tensor in the model's file: its own name, or the names of its
+/// parts.
 inline std::vector<std::string> fileNamesOf(const ManifestTensor &tensor) {
   std::vector<std::string> names;
   for (const ManifestPart &part : tensor.parts)
@@ -32,8 +34,8 @@ inline std::vector<std::string> fileNamesOf(const ManifestTensor &tensor) {
   return names;
 }
 
-/// Where the optimizer keeps the parameter itself in more digits; null where it
-/// does not.
+/// The optimizer's copy of the parameter with more digits; null if there is
+/// none.
 inline const ManifestState *masterOf(const Manifest &manifest,
                                      const ManifestTensor &tensor) {
   for (const ManifestState &item : manifest.state)

@@ -1,5 +1,5 @@
-// Which transport connects the ranks of a program, by what launched this
-// process.
+// Chooses the transport that connects the ranks of a program, by the launcher
+// of this process.
 
 #include "cleave/io/Error.h"
 #include "cleave/launcher.h"
@@ -27,7 +27,7 @@ std::string checkRanks(const Manifest &manifest, std::optional<int64_t> ranks) {
 std::string chooseTransport(const std::string &key, int64_t ranks,
                             const std::string &device) {
   std::string quoted = "target.transport = \"" + key + "\"";
-  // What connects processes.
+  // The transport between processes.
   std::string between = device == "cuda" ? "nccl" : "mpi";
   if (key != "auto" && key != "local" && key != between)
     throw InputError(quoted + " does not connect ranks of target.kind = \"" +
@@ -38,8 +38,8 @@ std::string chooseTransport(const std::string &key, int64_t ranks,
     if (key == "mpi")
       throw InputError(quoted + " needs a launcher: start with mpirun -n " +
                        count);
-    // A thread or more for each; beyond this it is a slip, or another machine's
-    // mesh.
+    // Each rank needs at least one thread. More ranks than this are a mistake,
+    // or the mesh of another machine.
     constexpr int64_t kMostThreads = 4096;
     if (ranks > kMostThreads)
       throw InputError(

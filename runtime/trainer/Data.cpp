@@ -17,7 +17,7 @@ namespace cleave {
 
 namespace {
 
-/// Validation by data of their own.
+/// Training data with validation data of its own path.
 class EvaluatedDataset : public Dataset {
 public:
   EvaluatedDataset(std::unique_ptr<Dataset> training,
@@ -122,8 +122,9 @@ static bool allBelow(const std::string &dtype, const MappedFile &file,
   return true;
 }
 
-/// Tokens without a header are of any type: the wrong one gives wrong tokens.
-/// Says which of the others could be meant; "": none.
+/// Tokens without a header could have any integer type, and a wrong one gives
+/// wrong tokens. Names the other types that fit the vocabulary; "" if there are
+/// none.
 static std::string otherDtype(const Manifest &manifest, const MappedFile &file,
                               const std::string &dtype) {
   const ManifestInput *tokens = manifest.inputWithRole(InputRole::Tokens);
@@ -134,7 +135,8 @@ static std::string otherDtype(const Manifest &manifest, const MappedFile &file,
   return "; it was read as " + dtype + " (data.dtype)";
 }
 
-/// Wider integers that are read as narrow ones: every other token is 0.
+/// Refuses tokens of which every other one is 0: wider integers, read as narrow
+/// ones.
 static void checkWidth(const ArrayView &tokens, const std::string &path,
                        const std::string &dtype) {
   int64_t count = tokens.elements(), zeros = 0, others = 0;

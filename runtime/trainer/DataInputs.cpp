@@ -1,4 +1,4 @@
-// What the host makes up, and whether indices are within their tables.
+// Inputs that the host generates, and checks of indices against their tables.
 
 #include "DataParts.h"
 #include "cleave/io/Error.h"
@@ -49,8 +49,9 @@ static int64_t elementCount(const std::vector<int64_t> &shape) {
   return count;
 }
 
-/// The shape of the whole array in the input's dimensions: arrays may spell
-/// those of size 1 otherwise. Empty where it does not divide into samples.
+/// The shape of the whole array in the dimensions of the input, because arrays
+/// may have other dimensions of size 1. Empty if the array cannot be divided
+/// into samples.
 static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
                                        const ArrayView &array) {
   std::vector<int64_t> shape = input.shape;
@@ -68,7 +69,7 @@ static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
   return isOutermost || shape == array.shape ? shape : std::vector<int64_t>();
 }
 
-/// Names the key that leaves labels out, for a label that could be meant so.
+/// For a label that may mean "ignored", names the key that says so.
 static std::string howToIgnore(const ManifestInput &input, int64_t label,
                                const int64_t *ignored) {
   if (!ignored || label >= 0 || input.role != InputRole::Labels)
@@ -78,7 +79,7 @@ static std::string howToIgnore(const ManifestInput &input, int64_t label,
          ": data.ignore_index = " + std::to_string(label) + "?";
 }
 
-/// The element as the model reads it.
+/// The element as the model reads it, truncated to `bits`.
 static int64_t asRead(int64_t element, int64_t bits) {
   if (bits <= 0 || bits >= 64)
     return element;
@@ -86,7 +87,7 @@ static int64_t asRead(int64_t element, int64_t bits) {
   return static_cast<int64_t>(static_cast<uint64_t>(element) << rest) >> rest;
 }
 
-/// One element of an array, at `place` as a person counts.
+/// Checks one element of an array. `place` is its position for messages.
 static void checkElement(const ManifestInput &input,
                          const ManifestLookup &lookup, int64_t element,
                          const std::string &place, const std::string &label,
@@ -105,7 +106,7 @@ static void checkElement(const ManifestInput &input,
       " (input '" + input.name + "')" + howToIgnore(input, id, ignored));
 }
 
-/// The elements of one part of the array, in every sample.
+/// Checks the elements of one lookup, in every sample.
 static void checkLookup(const ManifestInput &input,
                         const ManifestLookup &lookup, const ArrayView &array,
                         const std::string &label, const int64_t *ignored) {
@@ -135,8 +136,8 @@ static void checkLookup(const ManifestInput &input,
   }
 }
 
-/// One sequence of tokens has no samples, so that of its lookups only those of
-/// all elements can be checked before it is read.
+/// Checks one long sequence of tokens. It has no samples yet, so only lookups
+/// with all elements can be checked.
 static void checkStream(const ManifestInput &input,
                         const ManifestLookup &lookup, const ArrayView &tokens,
                         const std::string &label, const int64_t *ignored) {
@@ -155,7 +156,7 @@ void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
                                            ignored);
   if (input.vocabulary <= 0)
     return;
-  // Small unsigned types cannot leave a large vocabulary.
+  // Values of small unsigned types are always within a large vocabulary.
   if (tokens.dtype[0] == 'u' && elementSize(tokens.dtype) <= 2 &&
       input.vocabulary >= int64_t(1) << (8 * elementSize(tokens.dtype)))
     return;

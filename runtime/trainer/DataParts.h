@@ -1,4 +1,4 @@
-// The parts that data is read by.
+// Parts of the data readers.
 
 #ifndef CLEAVE_TRAINER_DATAPARTS_H
 #define CLEAVE_TRAINER_DATAPARTS_H
@@ -21,23 +21,23 @@ struct VocabularyError : InputError {
   using InputError::InputError;
 };
 
-/// True for labels that are the tokens that come next.
+/// Whether the labels are the next tokens.
 bool isShifted(const ManifestInput &input);
 
-/// The warning of labels of which none is counted.
+/// The warning for labels that are all ignored.
 std::string allIgnored(const std::string &label, int64_t count,
                        int64_t ignored);
 
-/// How many of `total` are held out: the share rounded down, but enough for
-/// one sample, `least`.
+/// How many of `total` are held out for validation: the share, rounded down,
+/// but at least `least`, enough for one sample.
 int64_t heldOut(int64_t total, double share, int64_t least);
 
-/// Throws InputError where an input's samples are not in dimension 0: they are
-/// read row by row.
+/// Throws InputError if the samples of an input are not in dimension 0, because
+/// data is read by rows.
 void requireSamplesFirst(const ManifestInput &input);
 
-/// One long sequence of tokens of any integer type; `owner` keeps their bytes,
-/// which are those of `file` where they are not in memory (else null).
+/// One long sequence of tokens of any integer type. `owner` keeps their bytes
+/// alive; `file` is the file that they are mapped from, or null.
 std::unique_ptr<Dataset>
 makeTokenDataset(std::shared_ptr<const void> owner, const MappedFile *file,
                  ArrayView tokens, const std::string &path,
@@ -46,8 +46,8 @@ makeTokenDataset(std::shared_ptr<const void> owner, const MappedFile *file,
 /// The arrays that the inputs read, by name.
 std::set<std::string> wantedArrays(const Manifest &manifest);
 
-/// Named arrays, a sample per row; `unread`: the names of those that are there
-/// and that no input reads.
+/// Named arrays with one sample per row. `unread`: names of arrays that no
+/// input reads.
 std::unique_ptr<Dataset> makeArrayDataset(std::map<std::string, Array> arrays,
                                           std::vector<std::string> unread,
                                           const std::string &path,

@@ -19,7 +19,7 @@ Feeder::Feeder(const Manifest &manifest, StepExecutor &executor,
     const BufferInfo &buffer = executor.need(described.buffer);
     if (isScalarRole(described.role))
       continue;
-    // A program may hold the batch padded to what its ranks share evenly.
+    // The program's batch may be padded to a multiple of its ranks.
     inputs.push_back(described);
     ManifestInput &input = inputs.back();
     if (buffer.shape.size() == input.shape.size())
@@ -46,7 +46,7 @@ void Feeder::scatter(const ManifestInput &input, const ArrayView &array) {
     throw InputError("input '" + input.name + "' has shape " +
                      shapeToString(view.shape) + ", but program.bin has " +
                      shapeToString(buffer.shape) + "; compile the model again");
-  // Labels that a rank holds beyond the batch must not count.
+  // Padded labels are set to the ignored label.
   std::byte ignored[8] = {};
   const void *padding = nullptr;
   if (input.role == InputRole::Labels && !isFloat(buffer.dtype)) {

@@ -23,7 +23,7 @@ namespace cleave {
 
 namespace {
 
-/// An input of the graph with its whole array, or generated.
+/// An input of the graph: a whole array, or generated.
 struct Fed {
   const ManifestInput *input;
   Array array;
@@ -74,8 +74,8 @@ public:
       samples = manifest.samplesPerMicrobatch();
   }
 
-  /// The samples of a call from `begin` on, then zeros; whole without a batch
-  /// dimension.
+  /// The samples of a call from `begin` on, filled up with zeros; the whole
+  /// array if the input has no samples.
   Array slice(const Fed &entry, int64_t begin) const {
     const ManifestInput &input = *entry.input;
     if (input.batchDim < 0)
@@ -129,8 +129,9 @@ private:
 
 } // namespace
 
-/// Outputs that are made of all samples of a call want the very samples that a
-/// call takes: neither fewer, with zeros for the rest, nor several calls.
+/// Refuses another number of samples than a call takes, if an output depends on
+/// all samples of a call: zeros for missing samples, or several calls, would
+/// change it.
 static void checkWholeCalls(const Manifest &manifest, const Inputs &inputs,
                             const std::string &path) {
   const int64_t perCall = manifest.samplesPerMicrobatch();

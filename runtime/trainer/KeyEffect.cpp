@@ -1,4 +1,4 @@
-// The table of what keys change.
+// The table of keys and what a change of them affects.
 
 #include "cleave/trainer/KeyEffect.h"
 
@@ -9,7 +9,7 @@ static constexpr KeyEffectEntry table[] = {
     {"mesh.*", KeyEffect::LayoutUnlessAsync},
     {"mesh.ranks_per_node", KeyEffect::Layout},
     {"dims.*", KeyEffect::Mathematics},
-    // What it holds is compared, wherever it is.
+    // The contents of the data are compared, wherever it is stored.
     {"data.path", KeyEffect::Reporting},
     {"data.dtype", KeyEffect::Mathematics},
     {"data.tokens", KeyEffect::Mathematics},
@@ -33,7 +33,7 @@ static constexpr KeyEffectEntry table[] = {
     {"train.schedule", KeyEffect::Mathematics},
     {"train.warmup_steps", KeyEffect::Mathematics},
     {"train.min_lr", KeyEffect::Mathematics},
-    // The end of the schedule is looked at by itself.
+    // The end of the schedule is compared separately.
     {"train.steps", KeyEffect::Reporting},
     {"train.microbatches", KeyEffect::LayoutUnlessPerMicrobatch},
     {"train.precision", KeyEffect::Mathematics},
@@ -50,7 +50,7 @@ static constexpr KeyEffectEntry table[] = {
     {"train.seed", KeyEffect::Mathematics},
     {"train.trainable", KeyEffect::Mathematics},
     {"train.frozen", KeyEffect::Mathematics},
-    // Follows from the checkpoint.
+    // The checkpoint decides it.
     {"train.began", KeyEffect::Layout},
     {"parallel.data.enabled", KeyEffect::Layout},
     {"parallel.data.axis", KeyEffect::Layout},
@@ -102,7 +102,8 @@ KeyEffect effectOfKey(const std::string &key) {
     if (path == key)
       return entry.effect;
   }
-  // An entry of a map, after all plain keys: mesh.axes is no axis.
+  // Entries of maps are compared after plain keys: mesh.axes is a key, not an
+  // axis.
   for (const KeyEffectEntry &entry : table) {
     std::string path = entry.path;
     if (path.ends_with("*") && key.starts_with(path.substr(0, path.size() - 1)))

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 namespace cleave {
 
-/// A parameter that was frozen when the checkpoint was made has no state in it,
-/// and starts with the initial one.
+/// Parameters with state in the checkpoint. A parameter that was frozen when it
+/// was saved has none, and starts with initial state.
 static std::set<std::string> knownParameters(const SafetensorsReader &file) {
   std::set<std::string> known;
   for (const std::string &name : file.names())
@@ -33,7 +33,7 @@ static bool isFresh(const ManifestState &item,
          !known.count(item.parameter);
 }
 
-/// What is frozen since the checkpoint was made loses its state, and whoever
+/// Says which state is dropped, because its parameter is frozen now: whoever
 /// trains it again later should know.
 static void sayWhatIsLeftOut(const std::string &path,
                              std::set<std::string> known,
@@ -45,7 +45,7 @@ static void sayWhatIsLeftOut(const std::string &path,
     std::string name = stateName(item);
     known.erase(name.substr(0, name.rfind('.')));
   }
-  // Other models' are refused by their fingerprint before.
+  // Checkpoints of other models have been refused by their fingerprint.
   if (!known.empty())
     printEscaped(
         stdout,
@@ -55,7 +55,8 @@ static void sayWhatIsLeftOut(const std::string &path,
         known.size() == 1 ? "parameter that does" : "parameters that do");
 }
 
-/// AdamW's counts. One buffer counts for all parameters that began together.
+/// Loads AdamW's step counts. Parameters that began to train together share one
+/// count.
 static void loadCounts(const std::string &path, const CheckpointState &state,
                        const SafetensorsReader &file,
                        const std::set<std::string> &known,
@@ -139,7 +140,7 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
                  optimizerReader.find(stateName(item)),
                  executor.need(item.buffer).shape, item.buffer, executor);
   loadCounts(path, state, optimizerReader, known, manifest, executor);
-  // After what starts anew.
+  // Master copies are loaded after state that starts anew.
   for (auto &load : masters)
     load();
   modelReader.checkWhole();

@@ -1,4 +1,4 @@
-// One tensor at a time into the program's buffers.
+// Loads one tensor at a time into the program's buffers.
 
 #include "LoadTensor.h"
 #include "CheckpointFiles.h"
@@ -66,8 +66,8 @@ void loadTensor(const std::string &path, const SafetensorsReader &file,
   executor.scatter(buffer, whole);
 }
 
-/// Straight from the mapped file where nothing has to be converted, so that
-/// starting needs no second copy of the largest tensor.
+/// Reads directly from the mapped file unless a conversion is needed, so that
+/// no second copy of a large tensor is made.
 void loadInitialValue(const ManifestTensor &tensor, WeightFiles &files,
                       StepExecutor &executor, uint64_t seed) {
   if (tensor.weight &&
@@ -90,7 +90,7 @@ void initializeState(const Manifest &manifest, WeightFiles &files,
         executor.zero(item.buffer);
       continue;
     }
-    // In the state's type, which has more digits than the tensor's.
+    // Converts to the state's type, which has more digits than the tensor's.
     ManifestTensor tensor = *manifest.tensor(item.parameter);
     tensor.dtype = executor.need(item.buffer).dtype;
     executor.scatter(item.buffer, initialValue(tensor, files, seed));

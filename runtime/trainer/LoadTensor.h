@@ -1,4 +1,4 @@
-// One tensor at a time into the program's buffers.
+// Loads one tensor at a time into the program's buffers.
 
 #ifndef CLEAVE_TRAINER_LOADTENSOR_H
 #define CLEAVE_TRAINER_LOADTENSOR_H
@@ -14,29 +14,29 @@
 
 namespace cleave {
 
-/// The tensor under its name or one of its aliases, or its piece of state
-/// `slot`; null where there is none.
+/// The tensor by its name or an alias, or its state `slot`; null if the file
+/// has none.
 const ArrayView *findTensor(const SafetensorsReader &file,
                             const ManifestTensor &tensor,
                             const std::string &slot);
 
-/// A tensor, or a piece of state of it, from a file that holds the model's
-/// tensors. Throws InputError on one that is missing or has another shape.
+/// Loads a tensor, or a slot of its state, from a file. Throws InputError if it
+/// is missing or has another shape.
 void loadTensor(const std::string &path, const SafetensorsReader &file,
                 const ManifestTensor &tensor, const std::string &slot,
                 const std::vector<int64_t> &shape, const std::string &buffer,
                 StepExecutor &executor);
 
-/// `view` into a buffer of `shape`; `label` is what messages call it.
+/// Loads `view` into a buffer of `shape`. `label` is its name in messages.
 void loadBuffer(const std::string &label, const ArrayView *view,
                 const std::vector<int64_t> &shape, const std::string &buffer,
                 StepExecutor &executor);
 
-/// What the model itself begins with.
+/// Loads the model's own initial value.
 void loadInitialValue(const ManifestTensor &tensor, WeightFiles &files,
                       StepExecutor &executor, uint64_t seed);
 
-/// What the optimizer's state begins with.
+/// Sets the optimizer's initial state.
 void initializeState(const Manifest &manifest, WeightFiles &files,
                      StepExecutor &executor, uint64_t seed);
 

@@ -1,4 +1,4 @@
-// Weights of another file than the model's: a checkpoint's, or .safetensors.
+// Loads weights of a checkpoint or a .safetensors file in place of the model's.
 
 #include "CheckpointFiles.h"
 #include "LoadTensor.h"
@@ -34,7 +34,8 @@ shapesInCheckpoint(const std::string &path) {
   return shapes;
 }
 
-/// Tied names are one tensor, which the file may have under each.
+/// Tied names are one tensor, but the file may store it under each name.
+/// Describes a difference between them.
 static std::string whereTiesDiffer(const SafetensorsReader &file,
                                    const ManifestTensor &tensor) {
   const ArrayView *first = nullptr;

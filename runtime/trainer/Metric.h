@@ -1,4 +1,4 @@
-// Scalars that the actions of a program leave: loss, weight, norm of gradients.
+// Scalars that actions compute: loss, weight, norm of gradients.
 
 #ifndef CLEAVE_TRAINER_METRIC_H
 #define CLEAVE_TRAINER_METRIC_H
@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-/// The scalar that an action left, nothing if the program has none.
+/// The scalar of an action; nullopt if the program has none.
 std::optional<double> readMetric(const Manifest &manifest,
                                  StepExecutor &executor,
                                  const std::string &action,

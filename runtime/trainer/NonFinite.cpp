@@ -1,4 +1,4 @@
-// Which tensor a NaN or an infinity was found in first.
+// Finds the first tensor with a NaN or an infinity.
 
 #include "NonFinite.h"
 #include "cleave/trainer/Data.h"

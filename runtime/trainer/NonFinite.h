@@ -1,4 +1,4 @@
-// What a NaN or an infinity comes from.
+// Finds where a NaN or an infinity comes from.
 
 #ifndef CLEAVE_TRAINER_NONFINITE_H
 #define CLEAVE_TRAINER_NONFINITE_H
@@ -21,8 +21,9 @@ std::string firstNonFiniteTensor(const Manifest &manifest,
 /// Whether all parameters and the optimizer's state are finite.
 bool isStateFinite(const Manifest &manifest, StepExecutor &executor);
 
-/// What follows "the loss is not finite; " of the step that begins with sample
-/// `nextSample`: whether its data is, and the first tensor that is not.
+/// The text after "the loss is not finite; ", for the step that begins with
+/// sample `nextSample`: whether its data is finite, and the first tensor that
+/// is not.
 std::string describeNonFinite(const Manifest &manifest,
                               const Settings &settings, const Dataset &data,
                               StepExecutor &executor, int64_t nextSample,

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 namespace cleave {
 
-/// JSON has no NaN.
+/// JSON has no NaN, so it is written as null.
 static Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
@@ -83,8 +83,8 @@ void trimLog(const std::string &path, int64_t step) {
     writeFileAtomically(path, kept);
 }
 
-/// Of this program: getrusage would count what ran in the process before exec,
-/// the compiler.
+/// The peak of this program. getrusage would include the compiler, which ran in
+/// this process before exec.
 static int64_t peakResidentBytes() {
   std::ifstream status("/proc/self/status");
   std::string line;
@@ -183,7 +183,8 @@ static std::string shortTime(double seconds) {
 void Progress::step(const StepRecord &record) {
   if (bar)
     return draw(record);
-  // Plain lines: the ends, every validation, and one every two seconds.
+  // As plain lines: the first and last step, every validation, and one step
+  // every two seconds.
   Clock::time_point now = Clock::now();
   if (record.step == first || record.step == last || record.valLoss ||
       now - printed >= std::chrono::seconds(2)) {
@@ -234,7 +235,7 @@ void Progress::draw(const StepRecord &r) {
                        static_cast<double>(last - first + 1));
   std::string line =
       "[" + std::string(filled, '=') + std::string(width - filled, ' ') + tail;
-  // A line that wraps could not be redrawn.
+  // Longer lines would wrap, and could not be redrawn.
   printEscaped(stdout, "%s", line.substr(0, columns - 1).c_str());
   std::fflush(stdout);
   drawn = true;

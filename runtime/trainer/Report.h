@@ -13,13 +13,13 @@
 
 namespace cleave {
 
-/// Why a step changed nothing but the position in the data.
+/// Why a step left the parameters unchanged.
 enum class LeftOut {
   no,
   notFinite, ///< train.on_nan = "skip"
   noLabels,  ///< none is counted
-  /// None is counted, but the schedule has updated after each microbatch, with
-  /// gradients of zero: decay and momentum move parameters.
+  /// No label is counted, but the schedule has already updated after each
+  /// microbatch, with gradients of zero: decay and momentum changed parameters.
   noLabelsUpdated,
 };
 
@@ -42,10 +42,10 @@ struct StepRecord {
 
 std::string toJsonLine(const StepRecord &record);
 
-/// Keeps the lines of a log up to a step, for a run that goes on from there.
+/// Truncates a log after a step, for a run that resumes from there.
 void trimLog(const std::string &path, int64_t step);
 
-/// Calls of malloc: while the actions of a step ran, and since the start.
+/// Calls of malloc while the actions of a step ran, and since the start.
 struct Allocations {
   int64_t step = 0, afterWarmUp = 0, process = 0;
 };
@@ -54,15 +54,16 @@ struct Allocations {
 std::string countersToJson(StepExecutor &executor, const StepRecord &record,
                            std::optional<Allocations> allocations);
 
-/// One line that is redrawn on a terminal, or now and then a plain line.
+/// Progress of a run: one line that is redrawn on a terminal, or a plain line
+/// now and then.
 class Progress {
 public:
-  /// `unit`: what the speed counts, "tokens" or "samples".
+  /// `unit`: the unit of the speed, "tokens" or "samples".
   Progress(int64_t first, int64_t last, std::optional<bool> bar,
            std::string unit = "tokens");
   ~Progress();
   void step(const StepRecord &record);
-  /// A line of its own.
+  /// Prints a separate line.
   void say(const std::string &line);
 
 private:

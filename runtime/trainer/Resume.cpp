@@ -25,14 +25,15 @@ namespace cleave {
 // Which checkpoint
 //===----------------------------------------------------------------------===//
 
-/// Whether a folder's name is MODEL-N.
+/// Whether a folder is named MODEL-N.
 static bool isRunOf(const std::string &name, const std::string &model) {
   return name.size() > model.size() + 1 && name.starts_with(model + "-") &&
          name.find_first_not_of("0123456789", model.size() + 1) ==
              std::string::npos;
 }
 
-/// A checkpoint, or the folder of a run, of which it is the newest one.
+/// The checkpoint at a path: the path itself, or the newest one of a run's
+/// folder.
 static std::string checkpointAt(const std::string &path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored))
@@ -55,7 +56,7 @@ std::string resolveResume(const std::string &resume, const std::string &out,
                        "or to go on from");
     std::vector<CheckpointEntry> found = checkpointsOf(out);
     std::string newest = newestWhole(found);
-    // To begin anew would write over them.
+    // A new run would overwrite them.
     if (newest.empty() && !found.empty())
       throw InputError("--resume auto: none of the " +
                        std::to_string(found.size()) + " checkpoints in " + out +
