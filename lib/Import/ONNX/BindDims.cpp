@@ -17,12 +17,13 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// A second name for the dimension `index` of an input: `key` ("batch") has the
-/// size of `symbol`, which may have been given, too.
+/// Gives the dimension `index` of an input a second name: `key` ("batch") has
+/// the size of `symbol`. Both may have been given.
 LogicalResult Importer::bindSymbol(const std::string &symbol, StringRef key,
                                    const std::string &input, int index) {
   int64_t size = options.dims.at(key.str());
-  // Of the batch the symbol may have been given that of all microbatches.
+  // A size that was given for the symbol of the batch may count all
+  // microbatches.
   int64_t whole = key == "batch" ? size * options.microbatches : size;
   auto given = options.dims.find(symbol);
   if (given != options.dims.end() && symbol != key && given->second != size &&
@@ -38,7 +39,8 @@ LogicalResult Importer::bindSymbol(const std::string &symbol, StringRef key,
 LogicalResult Importer::bindBatch(const std::set<std::string> &symbols) {
   if (!options.dims.count("batch") || symbols.count("batch"))
     return success();
-  // What is elsewhere counts something else, such as positions.
+  // A symbol that is also used at another dimension counts something else, such
+  // as positions.
   std::set<std::string> others;
   for (const ::onnx::ValueInfoProto *input : inputs) {
     const auto &shape = input->type().tensor_type().shape();
@@ -139,7 +141,7 @@ Expected<Shape> Importer::shapeOf(const ::onnx::ValueInfoProto &input) {
       continue;
     }
     size_t index = shape.size();
-    // A nameless dimension of the tokens goes by its contract name.
+    // A dimension of the tokens without a name gets the name of the contract.
     if (!dim.has_dim_param() || dim.dim_param().empty()) {
       auto it = input.name() == tokens && index < 2
                     ? dims.find(index == 0 ? "batch" : "sequence")
@@ -159,7 +161,7 @@ Expected<Shape> Importer::shapeOf(const ::onnx::ValueInfoProto &input) {
                     Twine(*size));
     if (!size) {
       unboundDims.push_back("'" + dim.dim_param() + "'");
-      // By the names that are easier to give.
+      // Reports dimensions by the names that are easier to give.
       bool isTokens = input.name() == tokens && index < 2;
       std::string key = isTokens && index == 1                   ? "sequence"
                         : isTokens                               ? "batch"

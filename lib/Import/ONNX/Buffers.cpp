@@ -16,11 +16,11 @@ namespace cleave::importer {
 
 namespace {
 
-/// The size of a dimension; -1 where it is a symbol.
+/// The size of a dimension; -1 for a symbol.
 using Sizes = llvm::SmallVector<int64_t, 4>;
 
-/// What graph inputs become before a parameter of more than one element that is
-/// no factor or summand meets them.
+/// Follows inputs of the graph until they meet a parameter with several
+/// elements in another way than by a sum or a product.
 class Normalisation {
 public:
   Normalisation(Model &model, const Constants &constants)
@@ -64,7 +64,7 @@ std::vector<std::string> Normalisation::run() {
   return std::move(found);
 }
 
-/// Whether the result of the arithmetic has the sizes of the input.
+/// Whether broadcasting with the tensor keeps the sizes of the input.
 bool fitsInto(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> sizes) {
   if (shape.size() > sizes.size())
     return false;
@@ -107,7 +107,7 @@ void Normalisation::visit(const ::onnx::NodeProto &node) {
       !fitsInto(tensor->shape, source->second))
     return;
   inputs[node.output(0)] = source->second;
-  // What is added along several dimensions could be learned positions.
+  // A tensor that is added along several dimensions could be learned positions.
   int64_t wide =
       llvm::count_if(tensor->shape, [](int64_t size) { return size != 1; });
   if (!constants.count(tensor->name) && (divides || wide <= 1) &&
@@ -115,8 +115,8 @@ void Normalisation::visit(const ::onnx::NodeProto &node) {
     found.push_back(tensor->name);
 }
 
-/// Whether the last two dimensions depend on their difference alone, as a table
-/// of relative positions does that an exporter has spread out.
+/// Whether the last two dimensions only depend on their difference: a table of
+/// relative positions that an exporter has expanded.
 bool holdsDifferences(Model &model, const TensorRef &tensor) {
   constexpr int64_t fewest = 8, values = 4;
   int64_t rank = tensor.shape.size();
@@ -162,7 +162,8 @@ bool isMaskOfPositions(Model &model, const TensorRef &tensor) {
   return std::min(zeros, tensor.numElements() - zeros) > longest;
 }
 
-/// Whether modules call what they compute once so: inv_freq, pe, cos_cached.
+/// Whether modules use such names for tensors that they compute once: inv_freq,
+/// pe, cos_cached.
 bool isNamedLikeTable(StringRef name) {
   std::string last = name.rsplit('.').second.empty()
                          ? name.lower()
@@ -185,8 +186,8 @@ std::vector<std::string> likelyParameters(Model &model,
     bool byRule = kind == ConstantKind::Positions ||
                   kind == ConstantKind::Mask ||
                   kind == ConstantKind::PositionTable;
-    // Names that exporters number say nothing of tensors of several elements:
-    // older files number parameters, too.
+    // Numbered names say nothing about tensors of several elements, because
+    // older exporters number parameters, too.
     if (byRule && tensor.numElements() > 1 &&
         model.metadata().heldAs(name) == HeldAs::Unknown &&
         !isNamedLikeTable(name) &&

@@ -63,7 +63,7 @@ static void widenBeside(llvm::MutableArrayRef<Operand> operands,
 }
 
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
-  // What a value without elements becomes is known, but of its type.
+  // The result of an operation on empty tensors is known, except for its type.
   widenBeside(operands, [](const Operand &o) {
     return o.value || o.file ||
            (o.host && o.type == Element::F32 && o.host->size() == 0);
@@ -135,7 +135,8 @@ Expected<Operand> Build::broadcast(const Operand &operand,
   Expected<Value> input = value(operand);
   if (!input)
     return input.takeError();
-  // Sizes of 1 disappear first: nn.broadcast repeats along new dimensions only.
+  // Dimensions of size 1 are dropped first, because nn.broadcast repeats only
+  // along new dimensions.
   Shape kept, dims;
   size_t lead = shape.size() - operand.shape.size();
   for (auto [dim, size] : llvm::enumerate(operand.shape))
@@ -179,7 +180,7 @@ Expected<Operand> Build::concat(ArrayRef<Operand> operands, int64_t dim) {
   if (llvm::all_of(operands, [](const Operand &o) { return o.isHost(); })) {
     Shape shape = operands[0].shape;
     shape[dim] = 0;
-    // Dimensions that repeat in all operands repeat in the result.
+    // Dimensions that are repeated in all operands are repeated in the result.
     Shape live = shape;
     for (const Operand &operand : operands)
       shape[dim] += operand.shape[dim];
@@ -293,7 +294,8 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
   bool known =
       llvm::all_of(operands, [](const Operand &o) { return o.isHost(); });
   if (known) {
-    // Whether the result may be evaluated depends on where it varies.
+    // Whether the result may be evaluated depends on the dimensions along which
+    // it varies.
     Shape live, shape;
     for (const Operand &operand : operands) {
       Expected<Shape> joined = broadcastShapes(shape, operand.shape);

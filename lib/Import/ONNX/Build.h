@@ -29,8 +29,8 @@ struct Operand {
   std::optional<HostTensor> host;
   mlir::Value value;
   const TensorRef *file = nullptr;
-  /// See ChosenRows.h. Dimension `chosenDim` counts such rows; -1: the elements
-  /// say how many there are.
+  /// See ChosenRows.h. Dimension `chosenDim` counts these rows. If it is -1,
+  /// the elements of the tensor are their number.
   std::shared_ptr<const ChosenRows> chosen;
   int64_t chosenDim = -1;
   /// A sequence of tensors instead of one; see SequenceOps.cpp.
@@ -42,27 +42,28 @@ struct Operand {
 
   int64_t rank() const { return shape.size(); }
   bool isHost() const { return host.has_value(); }
-  /// The only element of a known tensor, or of one that repeats one; of large
-  /// integers, the nearest double.
+  /// The element of a known tensor whose elements are all equal. Of large
+  /// integers the nearest double.
   std::optional<double> splatValue() const;
-  /// The same, of integers.
+  /// The same for integers.
   std::optional<int64_t> splatInt() const;
 };
 
-/// How an elementwise function is computed and spelled. A null member means
+/// How an elementwise function is evaluated and emitted. A null member means
 /// that there is none for these types.
 struct Elementwise {
   double (*onFloats)(const double *) = nullptr;
   int64_t (*onInts)(const int64_t *) = nullptr;
   mlir::Value (*emit)(mlir::OpBuilder &, mlir::Location,
                       llvm::ArrayRef<mlir::Value>) = nullptr;
-  /// On U64, where it differs from the signed integers of the same bits.
+  /// For U64, if the result differs from that of signed integers with the same
+  /// bits.
   uint64_t (*onUnsigned)(const uint64_t *) = nullptr;
 };
 
 class Build {
 public:
-  /// `argument` gives the function argument of a tensor of the file.
+  /// `argument` returns the function argument for a tensor of the file.
   Build(mlir::OpBuilder &builder, mlir::Location loc,
         std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument)
       : builder(builder), loc(loc), argument(std::move(argument)) {}
@@ -115,22 +116,22 @@ private:
   std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument;
 };
 
-/// Whether the elements are two numbers, one of them in a band of diagonals.
+/// Whether the tensor has two values, one of them in a band of diagonals.
 bool isBand(const HostTensor &tensor);
 
-/// Whether the IR has no elements of this type, so that tensors of it must be
+/// Whether the IR has no tensors of this type, so that their elements must be
 /// known.
 bool isHostOnly(Element type);
 
-/// Known floats of fewer than 32 bits become f32 where they meet values that
-/// are not known, as these are; see computedType.
+/// Converts known floats of fewer than 32 bits to f32 if other operands are
+/// values of the IR, which are f32; see computedType.
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands);
-/// The same for operands that the file gives one type, also beside known f32:
-/// the branch of Where that stands beside a value, or sums of nothing.
+/// The same for operands of one type in the file, also if another operand is a
+/// known f32: the branches of Where, or sums of empty tensors.
 void widenToOneType(llvm::MutableArrayRef<Operand> operands);
 
-/// Whether a float tensor may be evaluated while importing: tables of angles
-/// and the like stay symbolic.
+/// Whether a float tensor may be evaluated during import. Tables of angles and
+/// the like stay symbolic.
 bool mayEvaluate(Element type, const HostTensor &like);
 
 } // namespace cleave::importer

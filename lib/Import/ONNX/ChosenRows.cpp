@@ -1,4 +1,4 @@
-// Rows that a mask chooses.
+// Rows that a mask chooses at run time.
 
 #include "ChosenRows.h"
 
@@ -44,8 +44,8 @@ Error refuse(StringRef why) {
 
 int64_t countOf(const ChosenRows &rows) { return product(rows.mask.shape); }
 
-/// The dimension of `shape` that holds the rows, if as many elements are before
-/// it as before dimension `dim` of `from`; -1: none.
+/// The dimension of `shape` that holds the rows: as many elements precede it as
+/// precede dimension `dim` of `from`. -1 if there is none.
 int64_t sameDim(ArrayRef<int64_t> from, int64_t dim, ArrayRef<int64_t> shape) {
   int64_t before = product(from.take_front(dim)), passed = 1;
   for (auto [index, size] : llvm::enumerate(shape)) {
@@ -56,7 +56,7 @@ int64_t sameDim(ArrayRef<int64_t> from, int64_t dim, ArrayRef<int64_t> shape) {
   return -1;
 }
 
-/// NonZero of a value: [rank, places], the index of every place.
+/// NonZero of a value: [rank, positions], the indices of every position.
 Error findRows(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(mask, node.cast(input, Element::Bool));
@@ -77,8 +77,8 @@ Error findRows(Node &node) {
   return Error::success();
 }
 
-/// The dimension of the mask that indices run along, each element of the others
-/// having all of them; -1: none.
+/// The dimension of the mask that the indices enumerate, for every index of the
+/// other dimensions; -1 if there is none.
 int64_t runsAlong(const HostTensor &indices, ArrayRef<int64_t> shape) {
   llvm::SmallVector<int64_t> values = indices.ints();
   int64_t inner = values.size();
@@ -98,7 +98,8 @@ int64_t runsAlong(const HostTensor &indices, ArrayRef<int64_t> shape) {
 Error addRows(Node &node) {
   const Operand &data = node.input(0), &indices = node.input(1),
                 &updates = node.input(2);
-  // An assignment to zeros is a sum, where indices repeat none, as ONNX asks.
+  // An assignment to zeros is a sum, because ONNX requires that indices do not
+  // repeat.
   std::string reduction = node.stringAttr("reduction", "none");
   if (reduction != "add" && !(reduction == "none" && data.splatValue() == 0.0))
     return refuse("it is supported with reduction 'add', or on zeros");
@@ -144,7 +145,7 @@ Error addRows(Node &node) {
   return one(node, add(node, data, sums));
 }
 
-/// Where the rows are in a result.
+/// The dimension of a result that holds the rows.
 Expected<int64_t> dimOfResult(Node &node, Kind kind, const Operand &result,
                               const ChosenRows &rows) {
   int64_t found = -1, count = countOf(rows);
@@ -211,7 +212,7 @@ Expected<int64_t> dimOfResult(Node &node, Kind kind, const Operand &result,
       return lost();
     }
   }
-  // What is not chosen repeats along the rows.
+  // Other operands are broadcast along the rows.
   for (size_t i = 0; i < node.numInputs(); ++i) {
     const Operand &input = node.input(i);
     int64_t dim = found - (result.rank() - input.rank());
@@ -249,7 +250,7 @@ Error lowerChosenRows(const OnnxOp &op, Node &node) {
     bool isSizes = input.chosenDim < 0;
     onlySizes &= isSizes;
     isFirst |= i == 0 && !isSizes;
-    // Numbers of rows say where rows go, and nothing else.
+    // Numbers of rows may only be used to index rows.
     if (isSizes && i == 1 && isFirst &&
         (node.opType() == "Reshape" || node.opType() == "Expand"))
       continue;

@@ -14,15 +14,15 @@
 namespace cleave::importer {
 
 struct ChosenRows {
-  /// Boolean; rows are its elements in row-major order.
+  /// The boolean mask; rows are its true elements, in row-major order.
   Operand mask;
 };
 
 /// Whether the node finds chosen rows, or reads them.
 bool meetsChosenRows(const Node &node);
 
-/// Lowers such a node. A reason where the operator could tell places that are
-/// not chosen from rows.
+/// Lowers such a node. Returns a reason if the operator could tell positions
+/// that are not chosen from rows.
 llvm::Error lowerChosenRows(const OnnxOp &op, Node &node);
 
 } // namespace cleave::importer

@@ -1,5 +1,5 @@
-// Parameters and constants among float initializers: what the file says of them
-// decides, and where it says nothing, their uses.
+// Separates float initializers into parameters and constants: by what the file
+// says, and otherwise by their uses.
 
 #include "Classify.h"
 #include "Node.h"
@@ -58,7 +58,8 @@ bool holdsMask(Model &model, const TensorRef &tensor) {
   bool hasZero = false;
   std::optional<double> other;
   bool isMask = true;
-  // By numbers below any that training keeps, whatever the exporter chose.
+  // Masks use numbers below any that training leaves, whatever the exporter
+  // chose.
   forEach(&*contents, contents->shape(), [&](const int64_t *at) {
     double element = contents->floatAt(*at);
     if (element == 0)
@@ -121,8 +122,8 @@ private:
   }
   bool readsByPosition(const ::onnx::NodeProto &node, const std::string &table);
 
-  /// Known from shapes alone, and what follows from shapes and from integer
-  /// inputs other than tokens.
+  /// Values that follow from shapes alone; and values that follow from shapes
+  /// and from integer inputs other than tokens.
   std::set<std::string> known = {""}, positional = {""};
   std::map<std::string, std::vector<const FlatNode *>> consumers;
   llvm::StringSet<> outputs;
@@ -206,7 +207,7 @@ std::optional<ConstantKind> Uses::withoutGradient(const TensorRef &tensor) {
   return kind;
 }
 
-/// Added or multiplied, and nothing else.
+/// Whether all uses of the tensor add or multiply it.
 bool Uses::mayBeMask(const TensorRef &tensor) {
   std::vector<std::string> values = {tensor.name};
   for (size_t i = 0; i < values.size(); ++i) {
@@ -235,7 +236,8 @@ bool Uses::readsByPosition(const ::onnx::NodeProto &node,
          node.input(0) == table && areIn(positional, node, 1);
 }
 
-/// Read by positions, or added whole, and nothing else.
+/// Whether all uses of the tensor index it with positions, or add it as a
+/// whole.
 bool Uses::mayBePositionTable(const TensorRef &tensor) {
   if (tensor.shape.size() < 2)
     return false;
@@ -259,8 +261,8 @@ bool Uses::mayBePositionTable(const TensorRef &tensor) {
 
 } // namespace
 
-/// Whether the file says that a module learns the tensor. Where no gradient
-/// reaches it, no optimizer changes it either.
+/// Whether the file says that a module trains the tensor. A tensor without a
+/// gradient does not train, whatever the file says.
 static bool trains(Model &model, const TensorRef &tensor, ConstantKind kind) {
   return kind != ConstantKind::NoGradient &&
          model.metadata().heldAs(tensor.name) == HeldAs::Parameter;
@@ -271,7 +273,7 @@ static std::optional<ConstantKind> kindByRules(Model &model, Uses &uses,
                                                const TensorRef &tensor) {
   if (auto kind = uses.withoutGradient(tensor))
     return kind;
-  // Elements are read only where uses leave the question open.
+  // Elements are read from the file only if uses leave the question open.
   if (uses.mayBeMask(tensor) && holdsMask(model, tensor))
     return ConstantKind::Mask;
   if (uses.mayBePositionTable(tensor) && holdsPositions(model, tensor))

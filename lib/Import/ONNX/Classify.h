@@ -15,13 +15,13 @@ namespace cleave::importer {
 /// Why a float tensor is no parameter.
 enum class ConstantKind {
   OneElement,
-  /// Of one element, and maybe a parameter: the file does not say.
+  /// A tensor of one element that may be a parameter; the file does not say.
   OpenNumber,
-  /// It only ever meets tensors derived from shapes and positions, such as the
-  /// frequencies of rotary positions.
+  /// The tensor is only combined with tensors derived from shapes and
+  /// positions, such as the frequencies of rotary positions.
   Positions,
-  /// No gradient reaches it, such as a triangle of ones that is compared with
-  /// 0.
+  /// The tensor has no gradient, such as a triangle of ones that is compared
+  /// with 0.
   NoGradient,
   Mask,
   /// Sinusoids or lines along the positions, which are read by position.
@@ -71,7 +71,7 @@ std::vector<std::string> likelyParameters(Model &model,
                                           const Constants &constants);
 
 /// Float initializers [C, 1, ...], C not last, that are only added or
-/// multiplied: gains and biases of channels, which modules hold as vectors.
+/// multiplied: gains and biases of channels, which modules store as vectors.
 std::set<std::string> channelVectors(const Model &model);
 
 /// An initializer that several nodes read as a whole.
@@ -85,7 +85,7 @@ struct MergedTensor {
 /// of products.
 std::vector<MergedTensor> mergedTensors(const Model &model);
 
-/// Whether a node that reads a tensor reads a part of it, or its shape.
+/// Whether a node reads only a part of the tensor, or its shape.
 bool readsPart(const ::onnx::NodeProto &node);
 
 llvm::StringRef spell(ConstantKind kind);
@@ -98,13 +98,15 @@ bool isNamedLikeParameter(llvm::StringRef name);
 /// onnx::Mul_7, model/mul/y, c0, 12. Not what tf2onnx reads from a variable.
 bool isNamedLikeNumber(llvm::StringRef name);
 
-/// Whether an exporter computed it from what may be a tensor of a module.
+/// Whether an exporter computed the tensor from what may be a tensor of a
+/// module.
 bool isFoldedFromTensor(const Metadata &notes, llvm::StringRef name);
 
-/// The result does not change where the input changes a little.
+/// Whether the node's result is piecewise constant, so that its gradient is
+/// zero.
 bool stopsGradient(const ::onnx::NodeProto &node);
 
-/// The result holds the same elements, or some of them, under another shape.
+/// Whether the operator only moves the elements of its first input.
 bool movesFirstInput(llvm::StringRef op);
 
 /// Whether the elements are 0 and one large negative number, or 0 and 1, both

@@ -1,4 +1,4 @@
-// Operators that make tensors from attributes and shapes.
+// Operators that create tensors from attributes and shapes.
 
 #include "Families.h"
 
@@ -13,7 +13,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// A tensor attribute: small ones are known, others stay in the file.
+/// A tensor attribute. Elements of small ones are known, others stay in the
+/// file.
 Expected<Operand> ofTensor(Node &node, const ::onnx::TensorProto &proto) {
   CLEAVE_TRY(tensor, node.model.describe(proto));
   if (isFloat(tensor.type) &&

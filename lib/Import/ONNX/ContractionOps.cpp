@@ -24,8 +24,8 @@ Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &a,
   std::string text = equation.str();
   auto attribute = node.builder.getStringAttr(text);
   auto labels = nn::EinsumOp::parseLabels(text);
-  // Check what the operation's inference would refuse, so that bad input gives
-  // a reason and no assertion.
+  // Checks what the inference of the operation would assert, so that bad input
+  // gives a reason.
   auto sizeOf = [](const Operand &operand, StringRef names, char label) {
     size_t at = names.find(label);
     return at == StringRef::npos ? int64_t(-1) : operand.shape[at];
@@ -36,7 +36,7 @@ Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &a,
       return reason("shapes " + spell(lhs.shape) + " and " + spell(rhs.shape) +
                     " do not fit '" + text + "'");
   }
-  // Sums of nothing are zero.
+  // A sum of no terms is zero.
   if (product(lhs.shape) == 0 || product(rhs.shape) == 0) {
     Shape shape;
     for (char label : labels.result) {
@@ -51,8 +51,8 @@ Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &a,
       nn::EinsumOp::create(node.builder, node.loc, attribute, left, right));
 }
 
-/// Drops leading dimensions of size 1 that repeat against the other operand,
-/// and gives the rest their letters.
+/// Drops leading dimensions of size 1, which broadcast against the other
+/// operand, and gives letters to the rest.
 Expected<Operand> batchLabels(Node &node, const Operand &operand,
                               ArrayRef<int64_t> batch, std::string &labels) {
   int64_t own = operand.rank() - 2, lead = int64_t(batch.size()) - own;
@@ -100,7 +100,7 @@ Error lowerGemm(Node &node) {
   return Error::success();
 }
 
-/// Sums over labels of one operand that stand nowhere else.
+/// Sums over the letters that only this operand has.
 Expected<Operand> sumUnused(Node &node, const Operand &operand,
                             std::string &labels, StringRef elsewhere) {
   Shape dims;

@@ -17,7 +17,7 @@ namespace {
 /// The attributes of a sliding window, one entry per spatial dimension.
 struct Window {
   Shape kernel, strides, dilations, low, high, output;
-  /// Windows end beyond what `pads` allows, as ceil_mode asks.
+  /// With ceil_mode, windows may end beyond the padding.
   bool isExtended = false;
 };
 
@@ -172,7 +172,7 @@ Error lowerAveragePool(Node &node) {
     return one(node,
                divide(node, sum, node.splat(input.type, {}, double(count))));
   }
-  // How many elements of each window are in the input.
+  // The number of elements of each window that are inside the input.
   Shape single = input.shape;
   single[0] = single[1] = 1;
   CLEAVE_TRY(count, pool(node, nn::PoolKind::Sum,

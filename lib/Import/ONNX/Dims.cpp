@@ -103,7 +103,7 @@ std::optional<int64_t> evaluateDim(StringRef expression,
   if (std::optional<int64_t> value =
           Parser(expression, bindings, unbound).all())
     return value;
-  // A name that is no expression is the unbound name itself.
+  // A name that is no expression is itself the unbound name.
   if (unbound.empty() || !expression.contains_insensitive(unbound))
     unbound = expression.str();
   return std::nullopt;

@@ -41,11 +41,12 @@ Value emitCompare(OpBuilder &b, Location loc, ArrayRef<Value> v) {
 }
 
 int64_t negate(int64_t a) { return int64_t(-uint64_t(a)); }
-/// ONNX divides towards zero; by zero, the quotient is 0, as at run time.
+/// Integer division truncates towards zero, as in ONNX. Division by zero gives
+/// 0, as at run time.
 int64_t divideInts(int64_t a, int64_t b) {
   return b == 0 ? 0 : b == -1 ? negate(a) : a / b;
 }
-/// With the sign of the dividend; by zero, it is 0.
+/// The remainder has the sign of the dividend. A remainder by zero is 0.
 int64_t remainder(int64_t a, int64_t b) {
   return b == 0 || b == -1 ? 0 : a % b;
 }
@@ -140,7 +141,7 @@ const Elementwise kRelu = {
         return arith::MaximumFOp::create(b, loc, v[0], zero);
       return arith::MaxSIOp::create(b, loc, v[0], zero);
     }};
-/// Mod with the sign of the divisor.
+/// Mod, whose result has the sign of the divisor.
 const Elementwise kMod = {
     nullptr,
     [](const int64_t *v) {
@@ -165,7 +166,7 @@ const Elementwise kMod = {
           b, loc, moves, arith::AddIOp::create(b, loc, rest, v[1]), rest);
     },
     [](const uint64_t *v) { return v[1] == 0 ? 0 : v[0] % v[1]; }};
-/// Mod with fmod = 1: with the sign of the dividend.
+/// Mod with fmod = 1, whose result has the sign of the dividend.
 const Elementwise kFMod = {
     [](const double *v) { return std::fmod(v[0], v[1]); },
     [](const int64_t *v) { return remainder(v[0], v[1]); },
@@ -221,7 +222,7 @@ const Elementwise kXor = {
       return arith::XOrIOp::create(b, loc, v[0], v[1]);
     }};
 
-/// Where one operand is known and repeats one number.
+/// Whether the operand is known, and all its elements equal `value`.
 bool isSplat(const Operand &operand, double value) {
   std::optional<double> splat = operand.splatValue();
   return splat && *splat == value;
@@ -310,7 +311,7 @@ Error lowerIdentity(Node &node) {
   return Error::success();
 }
 
-/// Evaluation leaves dropout out; training puts it back where it is asked for.
+/// Import drops dropout; training adds it again where it is configured.
 Error lowerDropout(Node &node) {
   if (node.has(2) && !isSplat(node.input(2), 0))
     return reason("training_mode is not false; export the model in evaluation "

@@ -18,7 +18,8 @@ std::string EvaluatedNodes::keyOf(const FlatNode &node,
   }
   if (!isKnown)
     return "";
-  // Each part says how long it is, so that none can pass for two.
+  // Each part of the key begins with its length, so that different parts cannot
+  // give the same key.
   std::string key;
   auto add = [&](const std::string &part) {
     key += std::to_string(part.size()) + ":" + part;
@@ -26,7 +27,7 @@ std::string EvaluatedNodes::keyOf(const FlatNode &node,
   add(node.proto->op_type());
   add(node.proto->domain());
   add(std::to_string(node.opset()));
-  // Which outputs are wanted; not their names.
+  // The key has the set of wanted outputs, without their names.
   for (const std::string &output : node.proto->output())
     key += output.empty() ? '0' : '1';
   for (const ::onnx::AttributeProto &attribute : node.proto->attribute())

@@ -1,5 +1,5 @@
-// Nodes of known operands: exporters write the mask of each layer anew, and
-// equal ones are evaluated, or made, once.
+// Results of nodes with known operands. Exporters repeat the mask for each
+// layer, so equal nodes are evaluated, or emitted, once.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_EVALUATEDNODES_H
 #define CLEAVE_LIB_IMPORT_ONNX_EVALUATEDNODES_H
@@ -13,12 +13,12 @@ namespace cleave::importer {
 
 class EvaluatedNodes {
 public:
-  /// What decides the results of a node whose operands are all known; empty
-  /// where one is not, or where there is none.
+  /// A key that decides the results of a node; empty if an operand is not
+  /// known, or if there is none.
   static std::string keyOf(const FlatNode &node,
                            llvm::ArrayRef<Operand> operands);
 
-  /// The results of an equal node; null: there was none.
+  /// The results of an equal node; null if there was none.
   const llvm::SmallVector<Operand> *find(const std::string &key) const;
 
   /// Remembers results: known ones, and values, which were made before whatever

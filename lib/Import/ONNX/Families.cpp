@@ -29,7 +29,8 @@ Error allKnown(Node &node, size_t needed) {
   return Error::success();
 }
 
-/// Indices below zero count from the end; all are inside.
+/// Converts negative indices, which count from the end. All are inside the
+/// dimension.
 Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
                                 Element table) {
   std::optional<int64_t> outside;

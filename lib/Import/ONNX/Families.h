@@ -9,10 +9,10 @@
 
 namespace cleave::importer {
 
-/// Operator set versions that the table speaks of.
+/// The oldest and newest opset of the table.
 inline constexpr int64_t kOldest = 11, kNewest = 25;
 
-/// The most elements that a tensor has.
+/// The most elements of a tensor.
 inline constexpr int64_t kMaxSize = int64_t(1) << 48;
 
 void addConstantOps(std::vector<OnnxOp> &table);
@@ -32,22 +32,23 @@ void addExpertOps(std::vector<OnnxOp> &table);
 
 // Shared by families.
 
-/// The node's first result, or the error.
+/// Sets the node's first result, or returns the error.
 llvm::Error one(Node &node, llvm::Expected<Operand> result);
-/// Refuses a node with an operand that depends on data, or without one of the
-/// first `needed`.
+/// Refuses a node with an operand that depends on data, or whose first `needed`
+/// operands are not all there.
 llvm::Error allKnown(Node &node, size_t needed);
 /// Refuses operands of different types, or of shapes that differ elsewhere than
 /// along the axis; -1: anywhere. `what` begins the reason.
 llvm::Error joinable(llvm::ArrayRef<Operand> operands, int64_t axis,
                      llvm::StringRef what);
-/// Known indices into a dimension, those below zero counted from its end. A
-/// reason where one is outside; `table` is the type of what is indexed.
+/// Known indices into a dimension, with negative ones counted from its end.
+/// Returns a reason if one is outside. `table` is the type of the indexed
+/// tensor.
 llvm::Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
                                       Element table);
 void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,
                  int64_t fromAt);
-/// Like `map`, for functions of one or two operands spelled at the call.
+/// Like `map`, for common functions of one or two operands.
 llvm::Expected<Operand> add(Node &node, const Operand &a, const Operand &b);
 llvm::Expected<Operand> subtract(Node &node, const Operand &a,
                                  const Operand &b);

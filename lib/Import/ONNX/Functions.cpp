@@ -11,9 +11,9 @@ using llvm::Twine;
 namespace cleave::importer {
 
 namespace {
-/// Functions call functions; a cycle is not valid.
+/// The depth of calls is bounded, because a cycle of functions is not valid.
 constexpr unsigned kMaxDepth = 64;
-/// Names of calls of calls grow; no more of one is said.
+/// Names of nested calls grow, and are cut at this length.
 constexpr size_t kMaxName = 1000;
 constexpr int kNodeOverload = 8, kFunctionDefaults = 11, kFunctionOverload = 13;
 
@@ -40,7 +40,7 @@ struct FunctionInliner::Function {
   std::map<std::string, ::onnx::AttributeProto> defaults;
 };
 
-/// What names of a function's body stand for at one call.
+/// The values that names of a function's body have at one call.
 struct FunctionInliner::Scope {
   std::map<std::string, std::string> values;
   std::map<std::string, const ::onnx::AttributeProto *> attributes;
@@ -109,7 +109,7 @@ llvm::Error FunctionInliner::add(std::unique_ptr<::onnx::NodeProto> owned,
                                  std::string name,
                                  const std::shared_ptr<const Opsets> &opsets,
                                  std::vector<FlatNode> &nodes, unsigned depth) {
-  // Large nodes count as several, and calls of what has none as well.
+  // Large nodes count several times, and so do calls of empty functions.
   spent += depth > 0 ? 1 + int64_t(node.ByteSizeLong() / 1024) : 0;
   if (spent > most)
     return reason("node '" + (name.empty() ? node.op_type() : name) +
@@ -144,8 +144,9 @@ void FunctionInliner::Scope::rewriteAttributes(::onnx::NodeProto &node) {
   node.mutable_attribute()->Swap(&kept);
 }
 
-/// Renames what a subgraph makes and what it reads from outside alike: names of
-/// one call are unique, so shadowing cannot arise.
+/// Renames the values that a subgraph defines and those that it reads from
+/// outside in the same way. Names are unique within a call, so nothing is
+/// shadowed.
 void FunctionInliner::Scope::rewriteGraph(::onnx::GraphProto &graph) {
   for (auto &value : *graph.mutable_input())
     value.set_name(rename(value.name()));
@@ -218,7 +219,7 @@ llvm::Error FunctionInliner::inlineCall(const ::onnx::NodeProto &call,
     copy->add_input(from);
     copy->add_output(to);
     const ::onnx::NodeProto &reference = *copy;
-    // The function itself may not import the default domain.
+    // The function itself need not import the default domain.
     auto opsets = std::make_shared<const Opsets>(Opsets{{"", 13}});
     if (llvm::Error error =
             add(std::move(copy), reference, name, opsets, nodes, depth + 1))

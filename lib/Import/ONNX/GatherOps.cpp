@@ -25,7 +25,7 @@ Expected<Operand> gatherKnown(const HostTensor &table,
   Shape shape(table.shape().take_front(axis));
   shape.append(indices.shape().begin(), indices.shape().end());
   shape.append(table.shape().begin() + axis + 1, table.shape().end());
-  // Repeated dimensions stay repeated.
+  // Dimensions that are repeated stay repeated.
   Shape live = shape, zero(shape.size(), 0);
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     int64_t d = dim;
@@ -59,8 +59,8 @@ Expected<Operand> gatherKnown(const HostTensor &table,
   return Operand(result.broadcastTo(shape).compressed());
 }
 
-/// The inputs of the graph that an operation's result follows from, in the
-/// order of the search; none where there are many operations.
+/// The graph inputs that a value depends on, in the order of the search; empty
+/// if there are many operations.
 llvm::SmallSetVector<StringAttr, 4> inputsOf(Node &node, Value value) {
   constexpr size_t most = 1000;
   llvm::SmallSetVector<StringAttr, 4> names;
@@ -78,7 +78,8 @@ llvm::SmallSetVector<StringAttr, 4> inputsOf(Node &node, Value value) {
   return names;
 }
 
-/// A check goes by its node and by what it reads: a run that fails says so.
+/// The location of a check names its node and what it reads, so that a failing
+/// run can say so.
 Location placeOfCheck(Node &node, Value where) {
   const std::string &table = node.proto().input(0);
   if (table.empty())
@@ -95,8 +96,9 @@ Location placeOfCheck(Node &node, Value where) {
   return NameLoc::get(node.builder.getStringAttr(text), node.loc);
 }
 
-/// Indices below zero count from the end of a dimension, but those of inputs,
-/// which must not be. Where nothing says that they are inside, a run checks it.
+/// Converts negative indices, which count from the end of a dimension. Indices
+/// of inputs must not be negative. Adds a check at run time unless the range of
+/// the indices is known.
 Value insideTable(Node &node, Value where, int64_t size) {
   OpBuilder &b = node.builder;
   if (isInput(where, /*parts=*/false))
@@ -119,8 +121,8 @@ Value insideTable(Node &node, Value where, int64_t size) {
                                          size);
 }
 
-/// Indices that count a dimension [n] of [outer, n, inner] in row-major order;
-/// the outer and inner sizes.
+/// For indices that enumerate a dimension [n] of [outer, n, inner] in row-major
+/// order, the outer and inner sizes.
 std::optional<std::pair<int64_t, int64_t>> countsOf(ArrayRef<int64_t> values,
                                                     int64_t size) {
   int64_t count = values.size();
@@ -137,7 +139,7 @@ std::optional<std::pair<int64_t, int64_t>> countsOf(ArrayRef<int64_t> values,
   return std::pair(count / (size * inner), inner);
 }
 
-/// Indices that read [a, b] as [b, a]; a.
+/// For indices that read [a, b] as [b, a], the size a.
 std::optional<int64_t> transposeOf(ArrayRef<int64_t> values, int64_t size) {
   if (int64_t(values.size()) != size || size < 4 || values[0] != 0)
     return std::nullopt;
@@ -151,8 +153,8 @@ std::optional<int64_t> transposeOf(ArrayRef<int64_t> values, int64_t size) {
   return rows;
 }
 
-/// The rows of a table at such indices, without a gather. Nothing where the
-/// indices are not of that kind.
+/// The rows of a table at regular indices, without a gather; nullopt if the
+/// indices are not regular.
 Expected<std::optional<Operand>> gatherRegular(Node &node, const Operand &table,
                                                ArrayRef<int64_t> values,
                                                int64_t axis) {
@@ -191,8 +193,8 @@ Expected<std::optional<Operand>> gatherRegular(Node &node, const Operand &table,
   return none;
 }
 
-/// Known indices of a table that is not: a run start, start + 1, ... is a
-/// slice.
+/// Gathers at known indices from a table that is not known. A run start, start
+/// + 1, ... is a slice.
 Expected<Operand> gatherAt(Node &node, const Operand &table,
                            const HostTensor &indices, int64_t axis) {
   Shape liveDims, live;
@@ -311,7 +313,7 @@ Error lowerGatherND(Node &node) {
   return one(node, gather(node, table, Operand(flat), 0));
 }
 
-/// Whether all elements along a dimension are certainly the same.
+/// Whether all elements along a dimension are certainly equal.
 bool repeatsAlong(const Operand &operand, int64_t dim) {
   if (operand.shape[dim] == 1)
     return true;

@@ -1,6 +1,6 @@
-// A digest by which a graph is known again: of what its nodes compute and of
-// its constants, not of the weights, which training changes, nor of what
-// exporters write beside: names of values, comments, shapes.
+// A digest that identifies a graph: by what its nodes compute and by its
+// constants. It does not depend on weights, which training changes, nor on
+// names of values, comments and shapes.
 
 #include "Importer.h"
 #include "Problems.h"
@@ -18,13 +18,13 @@ namespace cleave::importer {
 
 namespace {
 
-/// What tensors hold, wherever and however the file stores them.
+/// The contents of tensors, however the file stores them.
 class Contents {
 public:
   explicit Contents(Model &model) : model(model) {}
 
   std::string of(const TensorRef &tensor) {
-    // Elements of large ones are not unpacked.
+    // Large tensors are hashed as they are stored.
     if (tensor.inFile && tensor.numElements() > (1 << 16)) {
       if (Expected<StringRef> bytes = model.read(tensor.range))
         return digestOfPieces(*bytes);
@@ -71,7 +71,7 @@ private:
 
 } // namespace
 
-/// Attributes by name, as their order says nothing.
+/// Attributes are sorted by name, because their order has no meaning.
 static std::string attributesText(const onnx::NodeProto &node,
                                   Contents &contents) {
   std::map<std::string, std::string> texts;
@@ -94,7 +94,7 @@ static std::string attributesText(const onnx::NodeProto &node,
 
 std::string Importer::graphDigest() {
   Contents contents(model);
-  // Values are numbered in the order in which nodes make them.
+  // Values are numbered in the order in which nodes define them.
   std::map<std::string, std::string> spelled;
   auto spell = [&](const std::string &name) -> std::string {
     if (name.empty())

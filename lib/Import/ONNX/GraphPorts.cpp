@@ -1,5 +1,4 @@
-// What enters and leaves a graph: inputs by role, outputs, sizes of dimensions,
-// ties.
+// The ports of a graph: inputs by role, outputs, sizes of dimensions, ties.
 
 #include "Build.h"
 #include "Dims.h"
@@ -28,7 +27,7 @@ std::string Importer::spellInputs() const {
   return names;
 }
 
-/// Whether the input's numbers are rows of a table of weights, as tokens are.
+/// Whether the input indexes rows of a table of weights, as tokens do.
 bool Importer::looksUpATable(const std::string &input) const {
   llvm::StringSet<> same; // the input in other shapes and types
   same.insert(input);
@@ -69,7 +68,7 @@ LogicalResult Importer::findInputs() {
       return error() << "has no input '" << name << "' (--bind " << name << "="
                      << bound.text << "); its inputs are " << spellInputs();
   for (const auto &[name, binding] : options.inputs) {
-    // These two are bound by default, whether the model has them or not.
+    // These two inputs are bound by default, whether the model has them or not.
     bool isDefault =
         (name == "attention_mask" && binding == InputBinding::Ones) ||
         (name == "position_ids" && binding == InputBinding::Arange);
@@ -117,8 +116,8 @@ LogicalResult Importer::findOutputs() {
   return success();
 }
 
-/// Whether the declared dimension has the size that the symbol is bound to:
-/// outputs are declared loosely.
+/// Whether the dimension has the size of the batch. Files may declare the
+/// dimensions of outputs wrongly.
 bool Importer::hasBatchAt(Value value, int64_t dim) const {
   auto type = cast<RankedTensorType>(value.getType());
   for (const Argument &argument : arguments)
@@ -146,8 +145,8 @@ Importer::batchDimOf(const ::onnx::ValueInfoProto &value) const {
   return found;
 }
 
-/// Inputs whose values change nothing, though the user assigned them or they
-/// are the tokens.
+/// Warns of inputs that change no output, if the user assigned them or they are
+/// the tokens.
 void Importer::warnOfUnread() {
   std::vector<std::string> unread;
   for (const ::onnx::ValueInfoProto *input : inputs) {
@@ -185,7 +184,7 @@ void Importer::bindInputs() {
     nn::Role role = name == tokens           ? nn::Role::Tokens
                     : name == options.labels ? nn::Role::Labels
                                              : nn::Role::Input;
-    // Nothing needs its type or its sizes.
+    // No output depends on the input, so its type and sizes do not matter.
     if (isData && role == nn::Role::Input && !options.bound.count(name) &&
         !needed.count(name)) {
       unread.push_back(name);

@@ -15,7 +15,8 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// The number in another format, rounded once to the nearest, ties to even.
+/// Converts the number to another format and back, rounding once to nearest,
+/// ties to even.
 static double throughFormat(llvm::APFloat number,
                             const llvm::fltSemantics &format) {
   bool losesInfo;
@@ -35,8 +36,8 @@ double roundTo(Element type, double value) {
   return value;
 }
 
-/// An integer of 64 bits in a float type, rounded once: on the way through a
-/// double it would be rounded twice.
+/// Converts a 64-bit integer to a float type, rounding once. A conversion
+/// through double would round twice.
 static double roundInteger(Element type, int64_t value, bool isUnsigned) {
   const llvm::fltSemantics &format =
       type == Element::F64    ? llvm::APFloat::IEEEdouble()
@@ -81,7 +82,8 @@ void HostTensor::setInt(int64_t position, int64_t value) {
     buffer->ints[position] = wrapTo(element, value);
 }
 
-/// Towards zero. What is out of range is undefined in C++: saturate.
+/// Truncates towards zero. Values out of range, which are undefined in C++,
+/// saturate.
 int64_t HostTensor::toInteger(double value, Element type) {
   constexpr double half = 9223372036854775808.0; // 2^63
   if (std::isnan(value))

@@ -178,7 +178,7 @@ HostTensor HostTensor::compact() const {
   return result;
 }
 
-/// Zeros of different signs are two numbers, all NaNs are one.
+/// Zeros of different signs are different, all NaNs are equal.
 static bool isSame(double a, double b) {
   return (a == b && std::signbit(a) == std::signbit(b)) ||
          (std::isnan(a) && std::isnan(b));
@@ -187,7 +187,7 @@ static bool isSame(double a, double b) {
 HostTensor HostTensor::compressed() const {
   if (size() == 0)
     return *this;
-  // Look only at what the buffer really holds.
+  // Compares only the elements that the buffer stores.
   HostTensor view = *this;
   for (int64_t dim = 0; dim < rank(); ++dim) {
     if (view.steps[dim] == 0 || dims[dim] == 1) {
@@ -285,7 +285,8 @@ HostTensor HostTensor::reshaped(ArrayRef<int64_t> shape) const {
     result.steps.assign(shape.size(), 0);
     return result;
   }
-  // Keep repeated dimensions where only sizes of 1 come and go.
+  // Repeated dimensions stay repeated if the reshape only adds or drops sizes
+  // of 1.
   Shape haveSteps;
   for (auto [size, step] : llvm::zip(dims, steps))
     if (size != 1)

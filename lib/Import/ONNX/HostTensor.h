@@ -21,9 +21,9 @@
 
 namespace cleave::importer {
 
-/// The number of elements; the greatest integer where it does not fit.
+/// The number of elements; the largest integer if it overflows.
 int64_t product(llvm::ArrayRef<int64_t> shape);
-/// The shape of numpy's broadcasting, or a reason why there is none.
+/// The broadcast shape by NumPy's rules; a reason if there is none.
 llvm::Expected<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a,
                                       llvm::ArrayRef<int64_t> b);
 
@@ -35,12 +35,12 @@ public:
   /// The most elements that are read from a file.
   static constexpr int64_t kMaxStored = int64_t(1) << 28;
 
-  /// Elements that tensors of this thread have stored so far, those that are
-  /// gone included: the difference of two readings is the work between.
+  /// The number of elements that tensors of this thread have stored so far. The
+  /// difference of two readings measures work.
   static int64_t stored();
 
   HostTensor() = default;
-  /// Compact zeros.
+  /// A compact tensor of zeros.
   HostTensor(Element type, llvm::ArrayRef<int64_t> shape);
   static HostTensor splat(Element type, llvm::ArrayRef<int64_t> shape,
                           double value);
@@ -74,14 +74,14 @@ public:
                ? static_cast<double>(static_cast<uint64_t>(value))
                : static_cast<double>(value);
   }
-  /// Stores into a tensor that nothing shares; rounds to the element type, and
-  /// wraps to its range.
+  /// Stores an element of a tensor that is not shared. Rounds to the element
+  /// type, and wraps to its range.
   void setInt(int64_t position, int64_t value);
   void setFloat(int64_t position, double value);
   /// The same for an element of another tensor, of any type.
   void setFrom(int64_t position, const HostTensor &other, int64_t from);
 
-  /// Position of an index.
+  /// The position of an index in the buffer.
   int64_t positionOf(llvm::ArrayRef<int64_t> index) const;
   /// Bytes that are equal for tensors that are equal in type, shape and
   /// elements, if they are small or views of one buffer; never for others as

@@ -35,7 +35,7 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (mlir::failed(findInputs()) || mlir::failed(findOutputs()))
     return nullptr;
   needed = valuesNeededBy(model, outputs);
-  // Only a guess makes tokens of an input that no output depends on.
+  // Inputs that no output depends on are tokens only if the user says so.
   if (options.tokens.empty() && !needed.count(tokens))
     tokens.clear();
   addUnsupported(model, needed, problems);
@@ -50,7 +50,7 @@ OwningOpRef<ModuleOp> Importer::run() {
                                   builder.getFunctionType({}, {}));
   builder.setInsertionPointToEnd(function.addEntryBlock());
   bindInputs();
-  // Operators of another version would be taken for what they are not.
+  // Operators of an unknown version could be mistaken for others.
   if (model.versionProblem().empty())
     lowerNodes();
   else
@@ -106,7 +106,7 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
     CLEAVE_TRY(contents, Node::contents(model, tensor));
     return Operand(contents.compressed());
   }
-  // A mask that is a formula of positions: causal ones are recognised.
+  // A mask becomes a formula of positions, so that causal masks are recognized.
   if (constants.count(tensor.name) && holdsMask(model, tensor)) {
     emitRemark(model.location())
         << "'" << tensor.name

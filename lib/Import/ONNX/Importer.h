@@ -54,7 +54,7 @@ private:
   mlir::LogicalResult bindDims();
   /// Warns of tensors that several nodes read as their own.
   void warnOfMerged();
-  /// Warns of tensors that train.untie names and has nothing to part of.
+  /// Warns of tensors that train.untie names and that have only one use.
   void warnOfWholes();
   /// Warns of tensors that exporters computed from parameters that train too.
   void warnOfFolded();
@@ -62,9 +62,10 @@ private:
   void warnOfBuffers();
   /// Warns of tensors of one element that could be parameters, or numbers.
   void warnOfScalars();
-  /// Of constants that modules may learn, and parameters that they may not.
+  /// Warns of constants that modules may train, and of parameters that they may
+  /// not.
   void warnOfRules();
-  /// Those of the tensors that train.
+  /// Those of `names` that train.
   std::vector<std::string> trained(std::vector<std::string> names);
   void bindInputs();
   void warnOfUnread();
@@ -95,9 +96,9 @@ private:
   /// The array or number that an input is bound to.
   llvm::Expected<HostTensor> boundTensor(const BoundInput &bound, Element type,
                                          llvm::ArrayRef<int64_t> shape) const;
-  /// The symbol that counts the samples; empty: the file does not say.
+  /// The symbol of the batch dimension; empty if the file has none.
   std::string batchSymbol() const;
-  /// The one dimension of that symbol.
+  /// The only dimension with that symbol.
   std::optional<int64_t> batchDimOf(const ::onnx::ValueInfoProto &value) const;
   bool hasBatchAt(mlir::Value value, int64_t dim) const;
   /// The operand of a value name; null where its producer failed.

@@ -23,10 +23,10 @@ static IndexRange rangeOfType(Type type) {
   return {llvm::minIntN(width), llvm::maxIntN(width)};
 }
 
-/// Wide enough for sums and products of bounds.
+/// Sums and products of bounds do not overflow in this type.
 using Wide = __int128;
 
-/// Nothing where the type may wrap.
+/// The range, or nullopt if the type may wrap.
 static Range bounded(Type type, Wide low, Wide high) {
   IndexRange all = rangeOfType(type);
   if (low < all.low || high > all.high || low > high)
@@ -80,10 +80,10 @@ static Range combined(Operation *op, IndexRange a, IndexRange b) {
   return std::nullopt;
 }
 
-/// One of two operands is enough.
+/// A bound of one of the two operands suffices.
 static Range limited(Operation *op, Range a, Range b) {
   if (isa<arith::MaxSIOp, arith::MinSIOp>(op)) {
-    // The other side is as open as the type, and is closed by what follows.
+    // The missing bounds are those of the type; later operations narrow them.
     Range known = a ? a : b;
     if (!known)
       return std::nullopt;
@@ -122,7 +122,7 @@ Range rangeOf(Value value, unsigned depth) {
       })
       .Case<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
             arith::ExtSIOp>([&](Operation *) { return of(0); })
-      // Bits that are cut off change the number, unless it fits.
+      // Truncation changes a number unless it fits into the type.
       .Case([&](arith::TruncIOp cut) { return fitting(cut.getType(), of(0)); })
       .Case([&](arith::ExtUIOp extend) {
         bool isBool =

@@ -1,4 +1,4 @@
-// Bounds of integers that are computed, for indices that need no check.
+// Bounds of computed integers, for indices that need no check.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_INDEXRANGE_H
 #define CLEAVE_LIB_IMPORT_ONNX_INDEXRANGE_H
@@ -14,8 +14,8 @@ struct IndexRange {
   int64_t low = 0, high = 0;
 };
 
-/// The bounds of integers that follow from what computes them; nothing where
-/// there are none, or the type may wrap.
+/// The bounds that follow from the operations that compute the value; nullopt
+/// if there are none, or if the type may wrap.
 std::optional<IndexRange> rangeOf(mlir::Value value, unsigned depth = 0);
 
 /// Whether the elements are those of an input, as a whole or with `parts` also

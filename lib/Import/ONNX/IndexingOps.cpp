@@ -14,7 +14,7 @@ namespace cleave::importer {
 
 namespace {
 
-/// The first of known indices [n, 1] that name n rows in order; -1: others.
+/// For known indices [n, 1] of consecutive rows, the first row; -1 for others.
 int64_t runOf(const Operand &indices, int64_t rows) {
   if (!indices.isHost() || indices.rank() != 2 || indices.shape[1] != 1 ||
       indices.shape[0] == 0 || indices.shape[0] > rows)
@@ -233,7 +233,8 @@ Error lowerArgMax(Node &node) {
   return Error::success();
 }
 
-/// Whether indices are places that an operation found.
+/// Whether an operation such as TopK computed the indices, so that none is
+/// negative.
 bool isNeverNegative(const Operand &indices) {
   Value value = indices.value;
   while (value) {

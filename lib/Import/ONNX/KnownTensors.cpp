@@ -37,7 +37,7 @@ Value Build::emitBroadcast(Value value, ArrayRef<int64_t> shape,
   return nn::BroadcastOp::create(builder, loc, type, value, dims);
 }
 
-/// value * factor + constant.
+/// Emits value * factor + constant.
 static Value addConstant(OpBuilder &builder, Location loc, Value value,
                          double constant, double factor) {
   auto type = cast<RankedTensorType>(value.getType());
@@ -51,7 +51,7 @@ static Value addConstant(OpBuilder &builder, Location loc, Value value,
   return value;
 }
 
-/// The same of integers, which a double may not hold.
+/// The same for integers, which a double may not represent.
 static Value addInteger(OpBuilder &builder, Location loc, Value value,
                         int64_t constant, int64_t factor) {
   auto type = cast<RankedTensorType>(value.getType());
@@ -105,7 +105,7 @@ Value Build::tryAffineFloats(const HostTensor &tensor) {
   if (tensor.rank() == 1 && tensor.size() <= 16 &&
       (base != 0 || factors[0] != 1))
     return {};
-  // The formula must be exact.
+  // The formula must give the elements exactly.
   for (double number : factors)
     affine &= number == std::trunc(number) && std::abs(number) < 256 &&
               base == std::trunc(base) && tensor.size() < 65536;
@@ -168,8 +168,8 @@ struct Band {
   int64_t low, high;
 };
 
-/// The band of all elements [i, j] that are `inside`; nothing where they are no
-/// band. An edge that only touches the matrix's corner is none.
+/// The band of all elements [i, j] that equal `inside`; nullopt if they form
+/// none. An edge that only touches a corner of the matrix is no bound.
 static std::optional<Band> bandOf(const HostTensor &matrix, double inside) {
   int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
   auto at = [&](int64_t i, int64_t j) {

@@ -29,7 +29,7 @@ void Importer::lowerNodes() {
                            std::to_string(options.limits.evaluatedElements) +
                            " elements; import.evaluated_elements raises this "
                            "limit");
-    // Enough has been looked at.
+    // The limit on work ends the import here.
     failed.insert(outputs.begin(), outputs.end());
     return;
   }
@@ -55,8 +55,8 @@ bool Importer::standIn(const std::string &name) {
   return false;
 }
 
-/// Operations that a node has become are verified at once: what is wrong with
-/// them is wrong with the node.
+/// Verifies the operations of a node at once, so that an error can name the
+/// node.
 std::string Importer::verifyFrom(Operation *op) {
   std::string why;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
@@ -104,7 +104,7 @@ void Importer::storeResults(const FlatNode &flat, const Node &node) {
 }
 
 void Importer::lowerNode(const FlatNode &flat) {
-  // Without a reason: what it depends on has failed, and is in the list.
+  // Without a reason: an operand's node has failed, and is in the list already.
   auto fail = [&](const std::string &why) {
     if (!why.empty())
       problems.add(flat, why);
@@ -130,7 +130,8 @@ void Importer::lowerNode(const FlatNode &flat) {
     operands.push_back(*operand);
   }
   widenBesideValues(operands);
-  // Followed through what only moves or casts it.
+  // Whether an operand is a table of positions, seen through movements and
+  // casts.
   bool readsTable =
       llvm::any_of(flat.proto->input(), [&](const std::string &name) {
         return tables.count(name) != 0;

@@ -1,5 +1,5 @@
-// Initializers that an exporter may have made of several parameters: it stores
-// equal ones once.
+// Initializers that may stand for several parameters, because the exporter
+// stored equal ones once.
 
 #include "Classify.h"
 #include "Model.h"
@@ -39,8 +39,9 @@ sourceOfIndices(const std::map<std::string, const ::onnx::NodeProto *> &makers,
   return value;
 }
 
-/// Whether each lookup has indices of its own, as an encoder and a decoder have
-/// that share a table: copies of a model look up the same ones.
+/// Whether each lookup has its own indices, as those of an encoder and a
+/// decoder that share a table. Lookups in copies of a table have the same
+/// indices.
 static bool looksUpOthers(const Model &model,
                           llvm::ArrayRef<Model::Use> lookups) {
   std::map<std::string, const ::onnx::NodeProto *> makers;
@@ -62,8 +63,8 @@ std::vector<MergedTensor> mergedTensors(const Model &model) {
     if (!isFloat(tensor.type) || found == uses.end() || tensor.isApart)
       continue;
     std::vector<Model::Use> whole = found->second;
-    // Parts of a tensor are read apart; and one table may also be the matrix of
-    // products.
+    // Parts of a tensor may be read separately, and a table may also be the
+    // matrix of products.
     bool isTable = false;
     llvm::erase_if(whole, [&](const Model::Use &use) {
       isTable |= use.node->proto->op_type() == "Gather" && use.operand == 0;

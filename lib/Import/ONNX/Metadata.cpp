@@ -1,5 +1,5 @@
-// Metadata of exporters. libonnx 1.12 knows that of models alone; that of
-// values and nodes is read from the unknown fields.
+// Reads metadata of exporters. libonnx 1.12 knows that of models only; that of
+// values and nodes is read from unknown fields.
 
 #include "Metadata.h"
 
@@ -87,7 +87,7 @@ Metadata::Metadata(const ::onnx::GraphProto &graph) {
       else if (key == kFoldedFrom)
         folded[value.name()] = listOf(text);
     });
-    // What no state_dict has is the program's.
+    // A buffer that is in no state_dict is a constant of the program.
     if (kind == HeldAs::Buffer && !isPersistent)
       kind = HeldAs::Number;
     if (kind != HeldAs::Unknown)

@@ -20,8 +20,8 @@ class NodeProto;
 
 namespace cleave::importer {
 
-/// What a module holds a tensor as. A Number is a constant of its code, or a
-/// buffer that its state_dict lacks.
+/// What a tensor is to its module. A Number is a constant of the code, or a
+/// buffer that no state_dict has.
 enum class HeldAs { Unknown, Parameter, Buffer, Number };
 
 class Metadata {

@@ -25,8 +25,8 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// Versions that the importer was written against. Later ones are refused, as
-/// their operators may mean something else.
+/// The IR versions that the importer was written for. Later ones are refused,
+/// because operators may mean something else.
 static constexpr int64_t kMinIr = 3, kMaxIr = 14;
 static constexpr int64_t kMinOpset = 11, kMaxOpset = 25;
 
@@ -104,7 +104,8 @@ LogicalResult Model::parse(MLIRContext &context) {
     return emitError(loc) << "is not an ONNX model, or is truncated ("
                           << bytes->size()
                           << " bytes); export or copy it again";
-  // Other protobuf files may parse by chance: a model has these.
+  // Other protobuf files may parse by chance, but only a model has these
+  // fields.
   if (!proto->has_graph() || !proto->has_ir_version() ||
       proto->opset_import_size() == 0)
     return emitError(loc) << "is not an ONNX model, or is truncated: it has no "
@@ -338,7 +339,7 @@ LogicalResult Model::sortNodes() {
     for (const std::string &output : node.proto->output()) {
       if (!output.empty() && !producer.try_emplace(output, index).second)
         return emitError(loc) << "makes the value '" << output << "' twice";
-      // PyTorch's exporter calls results as operators are called.
+      // PyTorch's exporter names results after operators.
       if (findInitializer(output))
         return emitError(loc)
                << "has two values called '" << output

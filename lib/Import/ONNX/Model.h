@@ -32,7 +32,7 @@ struct ImportLimits;
 
 namespace cleave::importer {
 
-/// Versions of the operator sets that a node is written against.
+/// The version of each operator set that a node uses.
 using Opsets = std::map<std::string, int64_t>;
 
 /// Where the bytes of a tensor are.
@@ -53,7 +53,8 @@ struct TensorRef {
   ByteRange range;
   /// Why the bytes cannot be read; empty where they can.
   std::string missing;
-  /// One parameter of its own, whatever else is at its place in the file.
+  /// Whether the tensor is a parameter of its own, even if another one has the
+  /// same bytes in the file.
   bool isApart = false;
 
   int64_t numElements() const;
@@ -85,7 +86,7 @@ std::string shortList(const std::vector<std::string> &lines);
 class Model {
 public:
   ~Model();
-  /// What is wrong with the version of its operators; "": nothing.
+  /// What is wrong with the model's opset; "" if nothing is.
   const std::string &versionProblem() const { return version; }
   /// Reads and checks a file. Emits one error and returns null on failure.
   static std::unique_ptr<Model> load(llvm::StringRef path,
