@@ -156,6 +156,7 @@ class CleaveRun(unittest.TestCase):
                 self.command(self.program(2), "--out", out, "--steps", 1000000,
                              "--eval-every", 0), cwd=self.folder, stdout=subprocess.PIPE,
                 text=True)
+            self.addCleanup(process.kill)
             until = time.monotonic() + 60
             while not (out / "log.jsonl").exists() or not (out / "log.jsonl").stat().st_size:
                 self.assertLess(time.monotonic(), until)

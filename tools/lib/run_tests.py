@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -111,6 +112,9 @@ def in_a_process(folder, name):
 
 
 def main(folder, *chosen):
+    # Whoever started the tests may have ignored these (a job in the background), and programs inherit that.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     names = sorted(path.stem for path in pathlib.Path(folder).glob("test*.py"))
     names = [name for name in names if not chosen or name in chosen]
     tests = {}
