@@ -2,8 +2,8 @@
 // RUN: cleave-opt --pipe-split-actions=weights-apart=false %s -split-input-file | FileCheck %s --check-prefix=TWO
 // RUN: cleave-opt --pipe-split-actions=versions %s -split-input-file | FileCheck %s --check-prefix=VERSIONS
 
-// A stage in the middle: activations in and out, a saved value that W alone
-// reads, an input of the microbatch, an accumulated gradient.
+// A middle stage: it receives and sends activations, saves a value that only W
+// reads, reads an input of the microbatch, and accumulates a gradient.
 
 // CHECK-LABEL: func.func @load
 // CHECK-SAME: (%[[MASK:.*]]: tensor<4xf32> {nn.name = "mask", nn.role = #nn.role<input>})
@@ -28,7 +28,7 @@
 // CHECK-SAME: nn.name = "w", nn.role = #nn.role<gradient>}
 // CHECK-SAME: nn.name = "r0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:W">}
 // CHECK-SAME: -> (tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
-// A constant is made where it is read.
+// Constants are rematerialized in the function that reads them.
 // CHECK: arith.constant
 
 // TWO-LABEL: func.func @B
@@ -38,7 +38,8 @@
 // TWO-SAME: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
 // TWO-NOT: func.func @W
 
-// The parameter, but not its gradient, lies in a slot of its version.
+// The parameter is read from a slot of its weight version; its gradient has no
+// such slot.
 // VERSIONS-LABEL: func.func @F
 // VERSIONS-SAME: nn.name = "w", nn.role = #nn.role<parameter>, pipe.slot = #pipe.slot<"version">}
 // VERSIONS-LABEL: func.func @W
@@ -64,7 +65,8 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parame
   return %doubled, %dx, %new : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// Evaluation has a slot of its own, though names are those of training.
+// Evaluation uses its own slots, though its values have the same names as those
+// of training.
 // CHECK-LABEL: func.func @loss
 // CHECK-SAME: nn.name = "loss:cut.0.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"eval">}
 // CHECK-SAME: -> (tensor<4xf32> {nn.name = "loss:cut.1.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"eval">})
@@ -75,8 +77,8 @@ func.func @loss(%x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activ
 
 // -----
 
-// A tap asks for nothing to be computed earlier: it comes from the part that has
-// its value.
+// A tap (an extra output for inspection) moves no computation earlier: it is
+// returned by the action that computes its value.
 
 // CHECK-LABEL: func.func @F
 // CHECK-SAME: -> (tensor<4xf32> {nn.name = "forward", nn.role = #nn.role<tap>}, tensor<4xf32> {nn.name = "cut.1.0"
@@ -103,7 +105,8 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parame
 
 // -----
 
-// A condition is known wherever operations of it are: its flag is kept.
+// F, I and W each contain operations under the condition, so the flag is saved
+// and redeclared in each.
 
 // CHECK-LABEL: func.func @F
 // CHECK-SAME: tensor<1xi1> {nn.name = "r{{[0-9]+}}", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:W">}

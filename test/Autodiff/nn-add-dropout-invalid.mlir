@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s "--nn-add-dropout=p=0.1" -split-input-file -verify-diagnostics
 
-// Frames of all samples, samples inside: with one sample the same dimension would be its own.
+// A merged dimension has the samples innermost, so the row of a sample depends on the batch size.
 func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                 %x: tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}) {
@@ -17,7 +17,7 @@ func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter
 
 // -----
 
-// A prediction is no branch.
+// The output head is not a residual branch.
 // expected-error @below {{no place for dropout was found: nothing that a weight computes from a stream joins it again}}
 func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                 %x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})

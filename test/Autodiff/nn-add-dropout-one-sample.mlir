@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s "--nn-add-dropout=p=0.1" 2>%t | FileCheck %s
 // RUN: FileCheck %s --check-prefix=SAID < %t
 
-// Programs of one sample may have lost its dimension: masks are those of a sample all the same.
+// A model exported with one sample may have dropped the batch dimension; masks are still per sample.
 // SAID: warning: the dimension of samples is not known here; with one sample a call
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    %[[IDS:[a-z0-9]+]]: tensor<1xi64> {nn.name = "sample_ids", nn.role = #nn.role<sample_ids>}

@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s "--nn-add-dropout=p=0.1" -split-input-file -verify-diagnostics | FileCheck %s
 
-// Branches are known by the stream that they are computed from, whatever moves, scales or normalizes
-// them; an embedding is the stream itself. The terms of a rotation are computed from one value, not
-// one from the other.
+// A branch is recognized by the residual stream that it is computed from, however it is moved, scaled
+// or normalized; an embedding is itself the stream. The two terms of a rotary embedding are computed
+// from one value, neither from the other, so their sum is not a residual sum.
 // CHECK-LABEL: func @loss_train(
 // CHECK:         %[[E:.+]] = nn.gather
 // CHECK:         %[[DE:.+]] = nn.dropout %[[E]]
@@ -49,8 +49,8 @@ func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = #nn.role<param
 
 // -----
 
-// Of several embeddings the whole sum, scaled and normalized as the stream begins with it. Weights that
-// are frozen or merged, here a product of two, are weights. A bias and a scale of one more are no branches.
+// With several embeddings, dropout applies to their scaled and normalized sum. A frozen weight, or a
+// product of two weights, counts as a weight. An added bias or scale is not a branch.
 // CHECK-LABEL: func @loss_train(
 // CHECK:         nn.einsum "rd,re->de"
 // CHECK:         %[[E:.+]] = nn.gather
@@ -93,8 +93,8 @@ func.func @loss(%table: tensor<9x4xf32> {nn.name = "t", nn.role = #nn.role<const
 
 // -----
 
-// Both terms of a rotation are computed from %q, whatever becomes of it; rows that are added to a stream are no embedding of it;
-// a value that joins two sums in two forms is dropped once in each.
+// Both terms of a rotary embedding are computed from %q, even if further changed. A looked-up row that is added to
+// an existing stream is not its embedding. A value added to two sums in two forms gets dropout once in each.
 // CHECK-LABEL: func @loss_train(
 // CHECK:         %[[Q:.+]] = nn.einsum "bsd,de->bse"
 // CHECK:         math.sin
@@ -135,7 +135,7 @@ func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter
 
 // -----
 
-// Samples behind positions, and both in one dimension: a sample has the same numbers wherever it is.
+// Samples in dimension 1, and samples merged with positions: a sample gets the same mask in every layout.
 // CHECK-LABEL: func @loss_train(
 // CHECK:         %[[B:.+]] = nn.einsum "sbd,de->sbe"
 // CHECK:         %[[T:.+]] = nn.transpose %[[B]] [1, 0, 2] : tensor<3x2x4xf32> -> tensor<2x3x4xf32>
@@ -164,8 +164,9 @@ func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter
 
 // -----
 
-// Streams that are summed have been dropped already, what refines logits are logits, and the scores of a
-// layer are not computed from those of the layer before, but behind its sum. A rotation by a matrix.
+// The sum of two streams gets no second dropout, a term that refines logits is not a branch, and the
+// scores of a layer are computed from the residual sum, not from the previous scores. The rotary
+// embedding here is a product with a matrix.
 // CHECK-LABEL: func @loss_train(
 // CHECK:         %[[B:.+]] = nn.einsum "bsd,de->bse"
 // CHECK-NEXT:    nn.dropout %[[B]], {{.*}} op_id = 0

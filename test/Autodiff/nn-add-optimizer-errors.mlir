@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics --nn-add-optimizer
 
-// Norm, rate and loss are scalars of one type.
+// Norm, learning rate and loss must be scalars of one type.
 // expected-error @below {{parameter 's' is 'f64', but the loss 'f32': what is trained has the type of the loss; store it as 'f32' and cast it in the model, or name it in train.frozen}}
 func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                      %s: tensor<3xf64> {nn.name = "s", nn.role = #nn.role<parameter>})

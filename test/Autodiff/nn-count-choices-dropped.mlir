@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --nn-count-choices -split-input-file | FileCheck %s
 
-// Slots are counted before and after some are dropped, once for both products,
-// in the stage in which they are.
+// Slots are counted before and after the capacity drops some, once for both
+// grouped products, in the pipeline stage that has them.
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    tensor<4xi64> {nn.name = "w.chosen", nn.role = #nn.role<accumulator>
 // CHECK-SAME:    tensor<i64> {nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = #nn.router<name = "w", counts = taken, slots_per_token = 1, product = "", capacity = 7, capacity_of = 3>})
@@ -34,8 +34,8 @@ func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = #nn.role<parameter
 
 // -----
 
-// Two routers in one function, of which one has no matrix; nothing to count
-// without experts.
+// Two routers in one function, one of them without a matrix. A function without
+// experts has nothing to count.
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    nn.name = "node.chosen"
 // CHECK-SAME:    nn.name = "node.2.chosen"
@@ -63,7 +63,7 @@ func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = #nn.role<parameter>})
 
 // -----
 
-// Behind other samples, an expert has room for slots of all.
+// With loads of earlier samples, an expert's capacity covers the slots of all samples.
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = #nn.router<name = "w", counts = taken, {{.*}}capacity = 2, capacity_of = 6
 func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},

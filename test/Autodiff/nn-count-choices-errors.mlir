@@ -8,7 +8,7 @@ func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = #nn.role<parameter>})
 
 // -----
 
-// The weights are of scores with the bias, too.
+// The combine weights include the bias as well.
 // expected-error @below {{has no bias that enters nothing but the choice of router 'gate', but parallel.expert.bias_update is not 0; expected experts chosen by the largest of scores + bias, with one trained number for each expert, and weighed by scores without it}}
 func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = #nn.role<parameter>},
                 %bias: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>},
@@ -28,7 +28,7 @@ func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = #nn.role
 
 // -----
 
-// Before the scores, not behind them.
+// The bias is added before the scores (the softmax), not after them.
 // expected-error @below {{has no bias that enters nothing but the choice of router 'gate'}}
 func.func @loss(%w: tensor<5x4xf32> {nn.name = "gate.weight", nn.role = #nn.role<parameter>},
                 %bias: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>},

@@ -2,8 +2,8 @@
 // RUN: cleave-opt %s --nn-differentiate=accumulate | FileCheck %s --check-prefix=ACC
 // RUN: cleave-opt %s "--nn-differentiate=accumulate apart" | FileCheck %s --check-prefix=APART
 
-// The activation is saved once and read behind the mark; the broadcast of the
-// bias is not saved. The input is no parameter and gets no gradient.
+// The activation is saved once and read after the mark; the broadcast of the
+// bias is not saved. The input is not a parameter and gets no gradient.
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    (%[[W:.+]]: tensor<3x7xf32> {{.*}}, %[[B:.+]]: tensor<7xf32> {{.*}}, %[[X:.+]]: tensor<2x3xf32>
 // CHECK-SAME:    tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<gradient>}, tensor<7xf32> {nn.name = "b", nn.role = #nn.role<gradient>}
@@ -26,7 +26,7 @@
 // ACC-DAG:     %[[SUM:.+]] = arith.addf %[[ACC]], %{{.+}} : tensor<3x7xf32>
 // ACC:         return %[[LOSSES]], %[[WEIGHTS]], %[[SUM]]
 
-// Sums add up, gradients do not; each is that of the mean.
+// Loss sums accumulate, gradients do not: each gradient is that of the mean.
 // APART-LABEL: func @loss_grad
 // APART-NOT:     nn.role = #nn.role<gradient>
 // APART-SAME:    ) -> (

@@ -1,6 +1,7 @@
 // RUN: cleave-opt %s -split-input-file --nn-drop-zero-sums --canonicalize | FileCheck %s
 
-// All positions of keys: zero. Those of values are not.
+// The gradient of a key bias is zero if it sums over all keys; that of a value
+// bias is not.
 // CHECK-LABEL: func @bias
 // CHECK-DAG:     %[[ZERO:.+]] = arith.constant dense<0.000000e+00> : tensor<12xf32>
 // CHECK-DAG:     nn.attention_grad
@@ -21,8 +22,8 @@ func.func @bias(%do: tensor<2x5x3x1x4xf32>, %q: tensor<2x5x3x1x4xf32>, %k: tenso
 
 // -----
 
-// Of a fused bias the part of keys: its addend is left out of the sum. The sum
-// over samples alone, and one by heads that are not placed but mixed, stay.
+// In a fused QKV bias, the part for keys is left out of the sum. A sum over
+// samples alone stays, and so does one that mixes heads.
 // CHECK-LABEL: func @fused
 // CHECK:         %[[GRAD:.+]], %[[KEYS:.+]], %[[V:.+]] = nn.attention_grad
 // CHECK:         %[[PADDED:.+]] = nn.pad %[[KEYS]]
@@ -47,7 +48,7 @@ func.func @fused(%do: tensor<2x5x3x1x4xf32>, %q: tensor<2x5x3x1x4xf32>, %k: tens
 
 // -----
 
-// A softcap sees a constant in the scores.
+// A softcap (tanh) still sees a constant added to the scores.
 // CHECK-LABEL: func @capped
 // CHECK:         %[[SUM:.+]] = nn.reduce sum
 // CHECK:         return %[[SUM]]
@@ -63,7 +64,8 @@ func.func @capped(%do: tensor<2x5x3x1x4xf32>, %q: tensor<2x5x3x1x4xf32>, %k: ten
 
 // -----
 
-// A cache's part of the keys, as a slice of their cotangents, is no sum over all.
+// The cached part of the keys is a slice of their cotangents, so its sum does
+// not cover all keys.
 // CHECK-LABEL: func @cache
 // CHECK:         nn.slice
 // CHECK:         %[[SUM:.+]] = nn.reduce sum
@@ -81,8 +83,8 @@ func.func @cache(%do: tensor<2x5x3x1x4xf32>, %q: tensor<2x5x3x1x4xf32>, %k: tens
 
 // -----
 
-// A key bias shared with values, and keys that another product reads too: only
-// the addend of keys is left out.
+// A bias shared by keys and values, and keys that another product also reads:
+// only the term of the attention's keys is left out.
 // CHECK-LABEL: func @shared
 // CHECK:         %{{.+}}, %[[DK:.+]], %[[DV:.+]] = nn.attention_grad
 // CHECK:         %[[BOTH:.+]] = nn.reduce sum %[[DV]] dims = [0, 1]
@@ -103,7 +105,7 @@ func.func @shared(%do: tensor<2x5x3x1x4xf32>, %q: tensor<2x5x3x1x4xf32>, %k: ten
 
 // -----
 
-// Keys that are repeated over groups of queries, and casts of mixed precision.
+// Keys repeated over query groups, and the casts of mixed precision.
 // CHECK-LABEL: func @repeated
 // CHECK:         %[[ZERO:.+]] = arith.constant dense<0.000000e+00> : tensor<3x4xf32>
 // CHECK:         return %[[ZERO]]
@@ -122,8 +124,8 @@ func.func @repeated(%do: tensor<2x5x6x1x4xbf16>, %q: tensor<2x5x6x1x4xbf16>, %k:
 
 // -----
 
-// Attention that is spelled out, as nn-differentiate leaves it: the softmax is a residual, read through
-// nn.save. Scores are scaled by a number and a factor of each head, keys have a fused bias.
+// Attention written out, as nn-differentiate leaves it: the softmax is a residual, read through
+// nn.save. Scores are scaled by a constant and a factor per head, keys have a fused bias.
 // CHECK-LABEL: func @spelled
 // CHECK:         %[[DK:.+]] = nn.einsum "bnqk,bqnd->bknd"
 // CHECK:         %[[KEYS:.+]] = nn.pad %[[DK]]
@@ -158,8 +160,8 @@ func.func @spelled(%g: tensor<2x3x5x7xf32>, %q: tensor<2x5x3x4xf32>, %k: tensor<
 
 // -----
 
-// The sum over queries, over samples alone, of another softmax, of a row sum that is not the
-// softmax's, of scores that a factor of each key scales: none is known to be zero.
+// A sum over queries, over samples alone, of another softmax, of a row sum other than the
+// softmax's, of scores scaled by a factor per key: none of these is known to be zero.
 // CHECK-LABEL: func @others
 // CHECK:         %[[QUERIES:.+]] = nn.reduce sum %{{.+}} dims = [0, 2]
 // CHECK:         %[[SAMPLES:.+]] = nn.reduce sum %{{.+}} dims = [0]
@@ -182,16 +184,16 @@ func.func @others(%g: tensor<2x3x7x7xf32>, %scores: tensor<2x3x7x7xf32>, %others
   %4 = arith.mulf %y, %3 : tensor<2x3x7x7xf32>
   %queries = nn.reduce sum %4 dims = [0, 2] : tensor<2x3x7x7xf32> -> tensor<3x7xf32>
   %samples = nn.reduce sum %4 dims = [0] : tensor<2x3x7x7xf32> -> tensor<3x7x7xf32>
-  // The softmax in front is another one.
+  // The saved softmax is a different one.
   %5 = arith.mulf %y2, %3 : tensor<2x3x7x7xf32>
   %mixed = nn.reduce sum %5 dims = [0, 2, 3] : tensor<2x3x7x7xf32> -> tensor<3xf32>
-  // In front of the sum stands no softmax at all.
+  // The operand of the sum is not a softmax gradient.
   %6 = arith.mulf %others, %3 : tensor<2x3x7x7xf32>
   %other = nn.reduce sum %6 dims = [0, 2, 3] : tensor<2x3x7x7xf32> -> tensor<3xf32>
   %7 = nn.broadcast %keys dims = [3] : tensor<7xf32> -> tensor<2x3x7x7xf32>
   %8 = arith.mulf %4, %7 : tensor<2x3x7x7xf32>
   %scaled = nn.reduce sum %8 dims = [0, 2, 3] : tensor<2x3x7x7xf32> -> tensor<3xf32>
-  // Sums of columns are spread, not those of rows.
+  // Column sums are broadcast instead of row sums.
   %9 = nn.reduce sum %0 dims = [2] : tensor<2x3x7x7xf32> -> tensor<2x3x7xf32>
   %10 = nn.broadcast %9 dims = [0, 1, 2] : tensor<2x3x7xf32> -> tensor<2x3x7x7xf32>
   %11 = arith.subf %g, %10 : tensor<2x3x7x7xf32>
@@ -203,8 +205,8 @@ func.func @others(%g: tensor<2x3x7x7xf32>, %scores: tensor<2x3x7x7xf32>, %others
 
 // -----
 
-// The keys of a product that they are contracted with, and of a second product (the input of a
-// layer): they stay.
+// Here keys are contracted with themselves, or are read by a second product (the input of a
+// layer): the sums stay.
 // CHECK-LABEL: func @products
 // CHECK:         %[[QUERIES:.+]] = nn.reduce sum %{{.+}} dims = [0, 1]
 // CHECK:         %[[INPUT:.+]] = nn.reduce sum %{{.+}} dims = [0, 1]
@@ -228,9 +230,9 @@ func.func @products(%g: tensor<2x3x7x7xf32>, %scores: tensor<2x3x7x7xf32>, %q: t
 
 // -----
 
-// Scores that a mask replaced have no probability, whether by -inf or, in place of products, by the
-// lowest number: what its derivative takes away is zero. Beside the lowest number scores that may
-// be as low stay, as do those of another mask and of a number that is merely small.
+// Masked scores (-inf, or the lowest finite number in place of a product) have probability zero, so
+// the masked terms of the derivative are zero. Sums stay if real scores may be as low as the lowest
+// number, if the masks differ, or if the masked score is merely small.
 // CHECK-LABEL: func @masked
 // CHECK:         %[[ZERO:.+]] = arith.constant dense<0.000000e+00> : tensor<3xf32>
 // CHECK-NOT:     nn.reduce sum %{{.+}} dims = [0, 2, 3]

@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s --nn-mixed-precision --split-input-file | FileCheck %s
 
 // Parameters are bf16 at the boundary; inputs are rounded where a product reads
-// them. What is between products is computed in f32 and stored in bf16; the
-// gradient of the weight is the f32 sum, that of the bias a sum in f32.
+// them. Values between products are computed in f32 and stored in bf16. The
+// weight's gradient is the f32 sum, and the bias's gradient is summed in f32.
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    (%[[W:.+]]: tensor<3x7xbf16> {nn.name = "w", nn.role = #nn.role<parameter>}, %[[B:.+]]: tensor<7xbf16> {{.*}}, %[[X:.+]]: tensor<2x3xf32> {{.*}}, %[[DY:.+]]: tensor<2x7xf32>
 // CHECK-SAME:    -> (tensor<2x7xf32> {{.*}}, tensor<3x7xf32> {{.*}}, tensor<7xf32>
@@ -39,8 +39,8 @@ func.func @loss_grad(%w: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<para
   return %2, %5, %6 : tensor<2x7xf32>, tensor<3x7xf32>, tensor<7xf32>
 }
 
-// The f32 copy is state, and lies as the other state does; what is read is its
-// rounded value. What is no matrix of f32 has no copy.
+// The f32 master copy is optimizer state, sharded like the other state; products
+// read its rounded value. Parameters that are not f32 matrices have no master copy.
 // CHECK-LABEL: func @update
 // CHECK-SAME:    (%[[M:.+]]: tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = #nn.role<state>},
 // CHECK-SAME:    -> (tensor<3x7xbf16> {nn.name = "w", nn.role = #nn.role<parameter>}, tensor<3x7xf32> {nn.name = "w.velocity", nn.role = #nn.role<state>}, tensor<f32> {nn.name = "s", nn.role = #nn.role<parameter>}, tensor<3x7xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, nn.name = "w.master", nn.role = #nn.role<state>})
@@ -61,8 +61,8 @@ func.func @update(%w: tensor<3x7xf32> {nn.name = "w", nn.role = #nn.role<paramet
 
 // -----
 
-// Statistics stay f32, and so does what a choice goes by, up to the product;
-// angles, to which no parameter leads, are never rounded.
+// Norm statistics stay f32, and so do the values that decide a choice, up to the
+// product. Angles that depend on no parameter are never rounded.
 // CHECK-LABEL: func @loss
 // CHECK:         %[[N:.+]], %[[RSTD:.+]] = nn.rms_norm %{{.+}}, %{{.+}} epsilon = {{.*}} -> (tensor<2x5x8xf32>, tensor<2x5xf32>)
 // CHECK:         %[[NB:.+]] = arith.truncf %[[N]]
@@ -92,8 +92,8 @@ func.func @loss(%x: tensor<2x5x8xf32> {nn.name = "x", nn.role = #nn.role<input>}
 
 // -----
 
-// What crosses between the stages of a pipeline is bf16 on both sides, whatever
-// made it.
+// Values sent between pipeline stages are bf16 on both sides, whatever operation
+// computes them.
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    %[[IN:.+]]: tensor<2x3xbf16> {nn.name = "cut.0.0", nn.role = #nn.role<activation>}
 // CHECK-SAME:    -> (tensor<2x3xbf16> {nn.name = "cut.1.0", nn.role = #nn.role<activation>})
@@ -109,8 +109,8 @@ func.func @loss_grad(%x: tensor<2x3xf32> {nn.name = "cut.0.0", nn.role = #nn.rol
 
 // -----
 
-// What is not trained stays f32 at the boundary, and is gathered behind its
-// rounding.
+// A frozen parameter stays f32 at the boundary, and is gathered after it is
+// rounded.
 dist.mesh @mesh <["data"=2]>
 // CHECK-LABEL: func @forward
 // CHECK-SAME:    (%[[W:.+]]: tensor<4x6xf32>
@@ -137,7 +137,7 @@ func.func @negative_inputs(%x: tensor<2x3xf32> {nn.name = "x", nn.role = #nn.rol
 
 // -----
 
-// A scalar stays f32, and so does what is placed into it.
+// A scalar stays f32, and so does a value that is placed into it.
 // CHECK-LABEL: func @scalar
 // CHECK-SAME:    (%[[W:.+]]: tensor<1x1xbf16>
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[W]] : tensor<1x1xbf16> to tensor<1x1xf32>
@@ -162,8 +162,8 @@ func.func @times_scalar(%w: tensor<2x3xf32> {nn.name = "w", nn.role = #nn.role<p
 
 // -----
 
-// What the model rounds itself it has rounded also where a kernel could read the value as it was:
-// its rounding folds into that for storage, which is not one for storage alone any more.
+// A rounding of the model itself applies even where a fused kernel could read the unrounded value.
+// The pass's own rounding folds into it, and the result no longer counts as rounded for storage only.
 // CHECK-LABEL: func @own_rounding
 // CHECK:         %[[T:.+]] = math.tanh
 // CHECK-NEXT:    %[[TB:.+]] = arith.truncf %[[T]] : tensor<2x3xf32> to tensor<2x3xbf16>
