@@ -184,10 +184,10 @@ func.func @others(%g: tensor<2x3x7x7xf32>, %scores: tensor<2x3x7x7xf32>, %others
   %4 = arith.mulf %y, %3 : tensor<2x3x7x7xf32>
   %queries = nn.reduce sum %4 dims = [0, 2] : tensor<2x3x7x7xf32> -> tensor<3x7xf32>
   %samples = nn.reduce sum %4 dims = [0] : tensor<2x3x7x7xf32> -> tensor<3x7x7xf32>
-  // The saved softmax is a different one.
+  // The factor is another softmax than the one in the row sum.
   %5 = arith.mulf %y2, %3 : tensor<2x3x7x7xf32>
   %mixed = nn.reduce sum %5 dims = [0, 2, 3] : tensor<2x3x7x7xf32> -> tensor<3xf32>
-  // The operand of the sum is not a softmax gradient.
+  // The factor is not a softmax at all.
   %6 = arith.mulf %others, %3 : tensor<2x3x7x7xf32>
   %other = nn.reduce sum %6 dims = [0, 2, 3] : tensor<2x3x7x7xf32> -> tensor<3xf32>
   %7 = nn.broadcast %keys dims = [3] : tensor<7xf32> -> tensor<2x3x7x7xf32>
@@ -205,8 +205,8 @@ func.func @others(%g: tensor<2x3x7x7xf32>, %scores: tensor<2x3x7x7xf32>, %others
 
 // -----
 
-// Here keys are contracted with themselves, or are read by a second product (the input of a
-// layer): the sums stay.
+// The gradient of queries contracts the score gradients with the keys. The gradient of a layer's
+// input is a further product of the gradient of keys. Both sums stay.
 // CHECK-LABEL: func @products
 // CHECK:         %[[QUERIES:.+]] = nn.reduce sum %{{.+}} dims = [0, 1]
 // CHECK:         %[[INPUT:.+]] = nn.reduce sum %{{.+}} dims = [0, 1]

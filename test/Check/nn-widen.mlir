@@ -4,7 +4,7 @@
 // CHECK-SAME:    (%[[X:.+]]: tensor<2x3xf64> {nn.data = #nn.data<file = "w", offset = 0, length = 24, dtype = "f32">, nn.name = "x"},
 // CHECK-SAME:     %[[I:.+]]: tensor<3xi64>)
 // CHECK-SAME:    -> (tensor<2x3xf64> {nn.name = "y"})
-// The constant keeps the value that it had as f32.
+// The constant keeps its f32 value.
 // CHECK-DAG:     %[[TENTH:.+]] = arith.constant dense<0.10000000149011612> : tensor<2x3xf64>
 // CHECK-DAG:     %[[TWO:.+]] = arith.constant dense<{{\[\[}}1.{{0+}}e+00, 2.{{0+}}e+00, 3.{{0+}}e+00], [4.{{0+}}e+00, 5.{{0+}}e+00, 0xFFF0000000000000]]> : tensor<2x3xf64>
 // CHECK:         %[[A:.+]] = arith.mulf %[[X]], %[[TENTH]] : tensor<2x3xf64>
@@ -34,7 +34,7 @@ func.func @casts_vanish(%x: tensor<3xf32>) -> tensor<3xf32> {
   return %2 : tensor<3xf32>
 }
 
-// Calls and local programs: the type of the whole tensor goes along.
+// In calls and per-rank programs, the type of the whole tensor is widened too.
 // CHECK-LABEL: func @local
 // CHECK-SAME:    tensor<2x3xf64> {dist.global_type = tensor<4x3xf64>}
 // CHECK:         call @casts_vanish(%{{.+}}) : (tensor<3xf64>) -> tensor<3xf64>

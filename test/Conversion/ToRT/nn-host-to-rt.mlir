@@ -32,7 +32,7 @@ func.func @placements(%x: tensor<4x6xf32>) -> (tensor<24xf32>, tensor<2x6xf32>, 
   return %0, %1, %2, %3 : tensor<24xf32>, tensor<2x6xf32>, tensor<4x3xf32>, tensor<6x4xf32>
 }
 
-// The last tile of a padded dimension ends past the value.
+// The last tile of a padded dimension extends past the end of the value.
 // CHECK-LABEL: func @tiles
 // CHECK-NEXT:    rt.alias %{{.*}} offset = 0 axis_terms = [0, 1, 2, 12, 1, 1, 3, 4] reach = 24 : (tensor<11x2xf32>) -> tensor<2x2xf32>
 // CHECK-NEXT:    rt.copy %{{.*}} [0, 6, 1] to [0, 2, 1] shape = [4, 2] axis_terms = [1, 1, 3, 2] : (tensor<4x6xf32>) -> tensor<4x2xf32>
@@ -42,7 +42,7 @@ func.func @tiles(%x: tensor<11x2xf32>, %y: tensor<4x6xf32>) -> (tensor<2x2xf32>,
   return %0, %1 : tensor<2x2xf32>, tensor<4x2xf32>
 }
 
-// A part of an axis is a digit of the rank's index.
+// A sub-axis is a digit of the rank's index.
 // CHECK-LABEL: func @sub_axis_tile
 // CHECK-NEXT:    rt.alias %{{.*}} offset = 0 axis_terms = [0, 2, 2, 12, 0, 1, 2, 6] reach = 24 : (tensor<4x6xf32>) -> tensor<1x6xf32>
 func.func @sub_axis_tile(%x: tensor<4x6xf32>) -> tensor<1x6xf32> {
@@ -66,8 +66,8 @@ func.func @collectives(%x: tensor<4x6xf32>, %y: tensor<6xf32>)
   return %0#0, %0#1, %1, %2, %3, %4 : tensor<4x6xf32>, tensor<6xf32>, tensor<4x18xf32>, tensor<4x2xf32>, tensor<2x12xf32>, tensor<4x6xf32>
 }
 
-// An exchange says how the tensor lies before and after; who sends what follows
-// from that when the program is loaded. Two operands reduced alike, one message.
+// An exchange states the tensor's layout before and after; the transfers are
+// derived from it when the program is loaded. Two operands reduced alike share one message.
 // CHECK-LABEL: func @exchange
 // CHECK:         rt.collective exchange(%{{.*}}) group = [0, 1, 2, 1, 1, 3] layout = [1, 12, 1, 20] purpose = "activation"
 // CHECK-SAME:      {exchanges = array<i64: 2, 10, 6, 2, 0, 1, 2, 1, 1, 3, 0, 0, 1, 1, 1, 3, 0, 0, 1>}

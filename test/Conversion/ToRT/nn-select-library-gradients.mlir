@@ -1,9 +1,9 @@
 // RUN: cleave-opt %s --nn-select-library=device=cuda | FileCheck %s
 // RUN: cleave-opt %s --nn-select-library | FileCheck %s --check-prefix=CPU
 
-// A linear layer behind gelu: its input's cotangent goes on as that of gelu's
-// input, rounded once, and gradients of both biases come with those of weights.
-// On CPUs all are kernels.
+// A linear layer after gelu: the GEMM applies gelu's derivative to the cotangent
+// of the layer's input and rounds once. GEMMs of weight gradients also compute
+// the bias gradients. On CPUs these are separate kernels.
 // CHECK-LABEL: func @mixed
 // CHECK-SAME:    (%[[DY:.+]]: tensor<2x4x5xbf16>, %[[W:.+]]: tensor<8x5xbf16>, %[[PRE:.+]]: tensor<2x4x8xbf16>, %[[H:.+]]: tensor<2x4x8xbf16>, %[[X:.+]]: tensor<2x4x3xbf16>)
 // CHECK-NEXT:    %[[D:.+]] = rt.gemm a(%[[DY]] [0, 5, 1]) b(%[[W]] [0, 1, 5]) derivative_at(%[[PRE]]) c [0, 8, 1] m = 8 n = 8 k = 5 {activation = 1 : i32} : {{.*}} -> tensor<2x4x8xbf16>
@@ -31,8 +31,8 @@ func.func @mixed(%dy: tensor<2x4x5xbf16>, %w: tensor<8x5xbf16>, %pre: tensor<2x4
   return %4, %7, %6, %10, %9 : tensor<2x4x8xbf16>, tensor<8x5xf32>, tensor<5xf32>, tensor<8x3xf32>, tensor<8xf32>
 }
 
-// As it is without mixed precision; the product adds to gradients before it. The
-// sum keeps the dimensions of the bias, and what reads it comes first.
+// Without mixed precision; the GEMM accumulates into an earlier gradient. The
+// bias gradient keeps its dimensions, and its reader is moved after the GEMM.
 // CHECK-LABEL: func @plain
 // CHECK-SAME:    (%[[DY:.+]]: tensor<4x2x3xf64>, %[[W:.+]]: tensor<8x2x3xf64>, %[[PRE:.+]]: tensor<4x8xf64>, %[[ACC:.+]]: tensor<8x2x3xf64>
 // CHECK-NEXT:    %[[D:.+]] = rt.gemm {{.*}} derivative_at(%[[PRE]]) c [0, 8, 1] {{.*}} {activation = 1 : i32}
@@ -51,8 +51,8 @@ func.func @plain(%dy: tensor<4x2x3xf64>, %w: tensor<8x2x3xf64>, %pre: tensor<4x8
   return %1, %5, %3 : tensor<4x8xf64>, tensor<8x2x3xf64>, tensor<2x3xf64>
 }
 
-// What cannot join: the formula with erf, a cotangent that is read elsewhere, one
-// that is read before it is rounded, and a point in another order.
+// Not fused: gelu with erf, a cotangent with another reader, a cotangent read
+// before it is rounded, and a transposed pre-activation.
 // CHECK-LABEL: func @negative_derivative
 // CHECK-NOT:     derivative_at
 // CHECK:         return
@@ -74,8 +74,8 @@ func.func @negative_derivative(%dy: tensor<4x5xf32>, %w: tensor<8x5xf32>, %pre: 
   return %1, %2, %3, %7, %8, %11 : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xbf16>, tensor<4x8xf32>
 }
 
-// What cannot join: sums of other dimensions, products, products that are rounded,
-// and what is read before the product's operands are known.
+// Not fused: sums over other dimensions, maxima, products whose result is rounded,
+// batched products, and sums read before the product's operands are known.
 // CHECK-LABEL: func @negative_sums
 // CHECK-NOT:     sums_of
 // CHECK:         return
@@ -99,7 +99,7 @@ func.func @negative_sums(%dy: tensor<4x5xf32>, %x: tensor<4x8xf32>, %n: tensor<4
   return %0, %1, %2, %3, %5, %6, %7, %13 : tensor<8x5xf32>, tensor<4xf32>, tensor<5xf32>, tensor<8x5xbf16>, tensor<5xf32>, tensor<2x8x5xf32>, tensor<2x5xf32>, tensor<8x5xf32>
 }
 
-// The product needs the sums of its operand.
+// The product itself reads the sums of its operand.
 // CHECK-LABEL: func @sums_times_operand
 // CHECK:         %[[S:.+]] = nn.reduce sum
 // CHECK:         rt.gemm a(%[[S]] [0, 32, 1])

@@ -11,7 +11,7 @@ func.func @transposed_weight(%x: tensor<4x5xf32>, %w: tensor<6x5xf32>, %b: tenso
   return %2 : tensor<4x6xf32>
 }
 
-// Heads and batch merge; the bias of [3, n, d] lies along n.
+// Batch and sequence merge into m; the bias of [3, n, d] merges into n.
 // CHECK-LABEL: func @fused_projection
 // CHECK-NEXT:    rt.gemm a(%{{.*}} [0, 6, 1]) b(%{{.*}} [0, 24, 1]) bias(%{{.*}}) c [0, 24, 1] m = 10 n = 24 k = 6
 // CHECK-NEXT:    return
@@ -38,7 +38,7 @@ func.func @batches(%q: tensor<2x5x3x4xf32>, %k: tensor<2x5x3x4xf32>) -> tensor<2
   return %0 : tensor<2x3x5x5xf32>
 }
 
-// A slice and a transpose are strides.
+// A slice and a transpose become strides.
 // CHECK-LABEL: func @views
 // CHECK-SAME:    (%[[X:.+]]: tensor<4x3x5xf32>, %[[W:.+]]: tensor<6x5xf32>)
 // CHECK-NEXT:    rt.gemm a(%[[X]] [5, 15, 1]) b(%[[W]] [0, 1, 5]) c [0, 6, 1] m = 4 n = 6 k = 5
@@ -77,7 +77,7 @@ func.func @negative_row_products(%x: tensor<4x6xf32>, %y: tensor<4x6xf32>) -> te
   return %0 : tensor<4xf32>
 }
 
-// The backward pass reads the activation's operand.
+// The backward pass reads the operand of the activation.
 // CHECK-LABEL: func @kept_pre_activation
 // CHECK-NEXT:    %[[C:.+]]:2 = rt.gemm {{.*}} bias(%{{.*}}) {{.*}} {activation = 1 : i32, keep_pre_activation}
 // CHECK-NEXT:    %[[S:.+]] = nn.save %[[C]]#1
@@ -105,7 +105,7 @@ func.func @relu_and_silu(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>, %v: tensor<6x
   return %4 : tensor<4x3xf32>
 }
 
-// Two products and an accumulator share a buffer.
+// Two products and an accumulator share one buffer.
 // CHECK-LABEL: func @sums
 // CHECK-NEXT:    %[[P:.+]] = rt.gemm a(%{{.*}}) b(%{{.*}}) c
 // CHECK-NEXT:    rt.gemm a(%{{.*}}) b(%{{.*}}) accumulate(%[[P]])
@@ -167,7 +167,7 @@ func.func @fused_attention(%qkv: tensor<2x5x3x2x4xf32>, %do: tensor<2x5x2x1x4xf3
   return %o, %10 : tensor<2x5x2x1x4xf32>, tensor<2x5x3x2x4xf32>
 }
 
-// The token's row stays where it is, transposed matrices too.
+// The token's row is read in place with stride 0; matrices may be transposed.
 // CHECK-LABEL: func @experts
 // CHECK-SAME:    (%[[X:.+]]: tensor<5x6xf32>, %[[W:.+]]: tensor<4x8x6xf32>, %[[IDS:.+]]: tensor<5x2xi64>, %[[DY:.+]]: tensor<5x2x8xf32>)
 // CHECK-NEXT:    %[[Y:.+]] = rt.grouped_gemm %[[X]] [0, 6, 0, 1] %[[W]] [0, 48, 1, 6] ids %[[IDS]] [0, 2, 1] into [0, 16, 8, 1] rows = [5, 2] e = 4 k = 6 n = 8
@@ -195,7 +195,7 @@ func.func @masked_attention(%q: tensor<2x5x2x3x4xf32>, %k: tensor<2x5x2x4xf32>, 
   return %o : tensor<2x5x2x3x4xf32>
 }
 
-// Positions that count up are those of commands anyway. Segments widen to i64.
+// Consecutive positions are the default of the command. Segment ids widen to i64.
 // CHECK-LABEL: func @packed_attention
 // CHECK:         %[[WIDE:.+]] = arith.extsi %arg2
 // CHECK:         rt.attention q(%arg0) k(%arg1) v(%arg1) segments(%[[WIDE]], %[[WIDE]]) sizes
@@ -217,7 +217,7 @@ func.func @packed_attention(%q: tensor<2x5x2x3x4xf32>, %k: tensor<2x5x2x4xf32>, 
   return %o, %dk : tensor<2x5x2x3x4xf32>, tensor<2x5x2x4xf32>
 }
 
-// Numbers of the command are i64.
+// The command's ids are i64.
 // CHECK-LABEL: func @order
 // CHECK-SAME:    (%[[IDS:.+]]: tensor<2x5x3xi32>, %[[S:.+]]: tensor<5xi64>, %[[LOADS:.+]]: tensor<2x4xi64>, %[[SAMPLES:.+]]: tensor<2xi64>)
 // CHECK-NEXT:    %[[WIDE:.+]] = arith.extsi %[[IDS]]

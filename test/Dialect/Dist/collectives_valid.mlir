@@ -20,7 +20,7 @@ func.func @collectives(%a: tensor<8x6xf32>, %b: tensor<6xf32>) {
   return
 }
 
-// Uneven tiles, addends, an axis that takes no part, two in one message.
+// Uneven tiles, partial sums, an axis that takes no part, two operands in one message.
 // CHECK-LABEL: func @exchange
 func.func @exchange(%a: tensor<3x6xf32>, %b: tensor<5x4xf32>) {
   // CHECK: dist.exchange %{{.*}} from [#dist.sharding<@m, [{"x"}, {}]>] to [#dist.sharding<@m, [{}, {"x"}]>] of [tensor<10x6xf32>] over @m {"x"} purpose activation : (tensor<3x6xf32>) -> tensor<10x2xf32>
@@ -34,7 +34,7 @@ func.func @exchange(%a: tensor<3x6xf32>, %b: tensor<5x4xf32>) {
       to [#dist.sharding<@m, [{}, {"x"}]>, #dist.sharding<@m, [{}, {}]>]
       of [tensor<10x6xf32>, tensor<5x13xf32>] over @m {"x"} purpose activation
       : (tensor<3x6xf32>, tensor<5x4xf32>) -> (tensor<10x2xf32>, tensor<5x13xf32>)
-  // Addends over "x" become addends over "y", after the reduction.
+  // Partial sums over "x" become partial sums over "y", after the reduction.
   // CHECK: dist.exchange %{{.*}} to [#dist.sharding<@m, [{}, {}], partial = sum{"y"}>] {{.*}} purpose gradient {rounds = 2 : i64}
   %3 = dist.exchange %b from [#dist.sharding<@m, [{"y"}, {}], partial = sum{"x"}>]
       to [#dist.sharding<@m, [{}, {}], partial = sum{"y"}>] of [tensor<10x4xf32>] over @m {"x", "y"}

@@ -21,7 +21,7 @@ func.func @missing_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role
 
 // -----
 
-// The scores that a router chose are read for the rows of a sample.
+// The scores behind the router's choice are gathered for the rows of one sample.
 func.func @read_at_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
   %scores = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
@@ -37,7 +37,7 @@ func.func @read_at_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.r
 
 // -----
 
-// The largest probability counts where a mask of the file says so.
+// The largest probability is used only where a mask from the file allows it.
 func.func @fixed_mask(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> tensor<3x5xf32> {
   %hit = arith.constant dense<[1.0, 0.0, 1.0]> : tensor<3xf32>
   %logits = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
@@ -52,8 +52,8 @@ func.func @fixed_mask(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #n
 
 // -----
 
-// Scores of groups choose, and do not weigh; a cut of the slots, and of what was
-// weighed, is none of the scores.
+// Group scores choose experts but do not weight them; a slice of the slots, or of
+// the weighted result, is not a score.
 func.func @negative_no_router(%x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> (tensor<2x5xf32>, tensor<3xi64>) {
   %p, %ids = nn.top_k %scores k = 2 : tensor<3x4xf32> -> tensor<3x2xf32>, tensor<3x2xi64>
   %id = nn.argmax %p dim = 1 : tensor<3x2xf32> -> tensor<3xi64>
@@ -67,7 +67,7 @@ func.func @negative_no_router(%x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> 
 
 // -----
 
-// Shares of the largest scores, of fixed rows, that weigh an expert by one einsum.
+// Weights computed from the largest scores, of fixed rows, multiply an expert in one einsum.
 func.func @shares_of_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
   %scores = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
   // expected-error @below {{finds the largest scores, but nothing reads whose they are}}
@@ -84,7 +84,7 @@ func.func @shares_of_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn
 
 // -----
 
-// The router's columns are scaled to one length before they score anything.
+// The router's columns are normalized to one length before any scoring.
 func.func @router_of_unit_columns(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
   %squares = arith.mulf %router, %router : tensor<5x4xf32>
@@ -105,7 +105,7 @@ func.func @router_of_unit_columns(%router: tensor<5x4xf32> {nn.name = "router", 
 
 // -----
 
-// Data alone, multiplied by data.
+// Inputs alone, multiplied by inputs.
 func.func @negative_products_of_data(%x: tensor<3x5xf32>, %z: tensor<5x4xf32>) -> tensor<2x5xf32> {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
   %scores = nn.einsum "ab,bc->ac" %x, %z : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
@@ -120,7 +120,7 @@ func.func @negative_products_of_data(%x: tensor<3x5xf32>, %z: tensor<5x4xf32>) -
 
 // -----
 
-// Largest numbers of data that no matrix scored.
+// The largest elements of inputs that no matrix scored.
 func.func @negative_no_scores(%x: tensor<3x5xf32>, %y: tensor<3x4xf32>) -> tensor<2x5xf32> {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
   %p, %ids = nn.top_k %y k = 1 : tensor<3x4xf32> -> tensor<3x1xf32>, tensor<3x1xi64>
@@ -134,7 +134,7 @@ func.func @negative_no_scores(%x: tensor<3x5xf32>, %y: tensor<3x4xf32>) -> tenso
 
 // -----
 
-// The largest scores of fixed rows, and masked ones, are results themselves.
+// The largest scores of fixed rows, and masked scores, are results themselves.
 func.func @negative_no_weights(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> (tensor<2x2xf32>, tensor<3x2xf32>) {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
   %hit = arith.constant dense<[[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]> : tensor<3x2xf32>
@@ -148,7 +148,7 @@ func.func @negative_no_weights(%router: tensor<5x4xf32> {nn.name = "router", nn.
 
 // -----
 
-// Zeros with which a sum begins stand for no expert.
+// The zeros that initialize a sum are not an expert.
 func.func @missing_behind_zeros(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
                                 %x: tensor<3x5xf32>, %r: tensor<3x7xf32>, %scores: tensor<3x3xf32>) -> tensor<3x7xf32> {
   %zero = arith.constant dense<0> : tensor<3xi64>

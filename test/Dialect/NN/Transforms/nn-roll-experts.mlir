@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -nn-roll-experts -canonicalize -cse | FileCheck %s
 
-// Two experts on all tokens, each weighted by what its comparison keeps.
+// Two experts on all tokens, each weighted by the scores that its comparison selects.
 // CHECK-LABEL: func @dense
 // CHECK-SAME:    (%[[W:.+]]: tensor<2x5x7xf32> {nn.name = "w", nn.parts = [#nn.part<name = "w">, #nn.part<name = "v">], nn.role = #nn.role<parameter>}, %[[X:.+]]: tensor<3x5xf32>, %[[SCORES:.+]]: tensor<3x2xf32>)
 // CHECK:         %[[ROWS:.+]] = nn.broadcast %[[X]] dims = [0, 2]
@@ -32,7 +32,7 @@ func.func @dense(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<paramete
 
 // -----
 
-// A residual and a shared expert stay beside the sum.
+// A residual and a shared expert stay as terms outside the rolled sum.
 // CHECK-LABEL: func @rest
 // CHECK:         %[[REST:.+]] = arith.addf %{{.+}}, %{{.+}} : tensor<3x7xf32>
 // CHECK:         %[[SUM:.+]] = nn.reduce sum %{{.+}} dims = [1] : tensor<3x1x7xf32>
@@ -59,7 +59,7 @@ func.func @rest(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter
 
 // -----
 
-// Stacked matrices and a bias, all experts on all tokens.
+// Stacked matrices and a bias; all experts run on all tokens.
 // CHECK-LABEL: func @tiled
 // CHECK-SAME:    %[[X:.+]]: tensor<3x5xf32>, %[[W:.+]]: tensor<4x5x7xf32>, %[[B:.+]]: tensor<4x7xf32>
 // CHECK:         %[[ROWS:.+]] = nn.broadcast %[[X]] dims = [0, 2]
@@ -87,7 +87,7 @@ func.func @tiled(%x: tensor<3x5xf32>, %w: tensor<4x5x7xf32>, %b: tensor<4x7xf32>
 
 // -----
 
-// Matrices that slots gather; the columns of two matrices stored as one.
+// Matrices gathered per slot; the columns of two matrices are stored as one.
 // CHECK-LABEL: func @gathered
 // CHECK-SAME:    %[[X:.+]]: tensor<3x5xf32>, %[[W:.+]]: tensor<4x6x5xf32>, %[[IDS:.+]]: tensor<3x2xi64>
 // CHECK:         %[[HALF:.+]] = nn.slice %[[W]] [0, 3, 0] [4, 3, 5] [1, 1, 1]
@@ -101,7 +101,7 @@ func.func @gathered(%x: tensor<3x5xf32>, %w: tensor<4x6x5xf32>, %ids: tensor<3x2
 
 // -----
 
-// A tensor that something else reads, too, is read there as a slice.
+// If another operation also reads an expert's tensor, it reads a slice of the stack.
 // CHECK-LABEL: func @also_alone
 // CHECK:         nn.slice %{{.+}} [1, 0, 0] [1, 5, 7] [1, 1, 1] : tensor<2x5x7xf32>
 func.func @also_alone(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>})
@@ -115,7 +115,7 @@ func.func @also_alone(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<par
 
 // -----
 
-// Experts that differ in more than their tensors: a sigmoid, and none.
+// Experts that differ in more than their tensors: one has a sigmoid, the other none.
 // CHECK-LABEL: func @negative_unlike
 // CHECK-NOT:     nn.grouped_dot
 func.func @negative_unlike(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
@@ -139,7 +139,7 @@ func.func @negative_unlike(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.rol
 
 // -----
 
-// Ids of which nothing is known: one may belong to no expert.
+// Ids with an unknown range: an id may belong to no expert.
 // CHECK-LABEL: func @negative_any_ids
 // CHECK-NOT:     nn.grouped_dot
 func.func @negative_any_ids(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %v: tensor<5x7xf32> {nn.name = "v", nn.role = #nn.role<parameter>},
@@ -161,7 +161,7 @@ func.func @negative_any_ids(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.ro
 
 // -----
 
-// Of three choices two are taken: the third has no slot.
+// Two of three choices are used: the third has no slot.
 // CHECK-LABEL: func @cut
 // CHECK-NOT:     nn.grouped_dot {{.*}}tensor<3x3xi64>
 // CHECK:         return
@@ -189,7 +189,7 @@ func.func @cut(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role<parameter>
 
 // -----
 
-// An expert that computes nothing has zeros for an addend: the sum stays as it is.
+// An expert that computes nothing contributes zeros: the sum stays as it is.
 // CHECK-LABEL: func @negative_empty_expert
 // CHECK-NOT:     nn.grouped_dot
 // CHECK:         return
