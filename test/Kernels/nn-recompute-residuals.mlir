@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --nn-recompute-residuals | FileCheck %s
 
-// Of a gated layer the gate and the other factor stay. The product is stored
-// for a product of matrices.
+// For a gated layer the pass saves the gate's pre-activation and the other
+// factor. Their product is also saved, because a matrix product reads it.
 // CHECK-LABEL: func @gated
 // CHECK:         %[[G:.+]] = nn.einsum
 // CHECK:         %[[SG:.+]] = nn.save %[[G]]
@@ -40,7 +40,7 @@ func.func @gated(%x: tensor<4x5xbf16>, %w: tensor<5x6xbf16>, %v: tensor<5x6xbf16
   return %11, %14, %15, %16, %17 : tensor<4x6xbf16>, tensor<4x6xf32>, tensor<4x6xf32>, tensor<6x4xbf16>, tensor<4x6xbf16>
 }
 
-// What it is computed from is not kept.
+// The operand of the residual is not saved, so the residual cannot be recomputed from it.
 // CHECK-LABEL: func @negative_operand_goes
 // CHECK:         nn.save
 // CHECK-NOT:     nn.sigmoid
@@ -52,7 +52,7 @@ func.func @negative_operand_goes(%x: tensor<4xf32>, %d: tensor<4xf32>) -> tensor
   return %2 : tensor<4xf32>
 }
 
-// It leaves the function, for another stage.
+// The residual leaves the function, for another stage.
 // CHECK-LABEL: func @negative_returned
 // CHECK:         %[[S:.+]] = nn.sigmoid
 // CHECK-NEXT:    %[[R:.+]] = nn.save %[[S]]
@@ -65,8 +65,8 @@ func.func @negative_returned(%x: tensor<4x5xf32>, %w: tensor<5x6xf32>) -> (tenso
   return %1, %3 : tensor<4x6xf32>, tensor<4x6xf32>
 }
 
-// A residual that another is computed from stays, also where it is marked behind
-// that, and other residuals are computed from what it is computed from.
+// A residual from which another one is computed stays, even if it is marked
+// (nn.save) after the other one. Other residuals are recomputed from it.
 // CHECK-LABEL: func @marked_behind
 // CHECK:         %[[E:.+]] = nn.einsum
 // CHECK-NEXT:    %[[SE:.+]] = nn.save %[[E]]

@@ -1,7 +1,7 @@
 // RUN: cleave-opt --rt-plan-memory %s | FileCheck %s
 
-// Stages have arenas of their own, also where names are the same; what lives
-// between actions lies in a slot of its class.
+// Each stage has its own arenas, even if names are the same. A value that lives
+// across actions is stored in a slot of its class.
 
 // CHECK: rt.stages = [{arenas = array<i64: 64, 0, 64, 128>, slots = ["recv_f:B", "F:B"]},
 // CHECK-SAME: {arenas = array<i64: 128, 0>, slots = []}]

@@ -3,7 +3,7 @@
 func.func private @one(tensor<8xf32>) -> tensor<8xf32>
 func.func private @two(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
 
-// Two values are alive at once, so two places are enough for three.
+// Two values are alive at once, so two buffers are enough for three values.
 // CHECK:       rt.arenas = array<i64: 128, 128>
 // CHECK-LABEL: func @places
 // CHECK-SAME:    rt.buffer = array<i64: 0, 0>
@@ -26,8 +26,8 @@ func.func @places(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
 func.func private @one(tensor<8xf32>) -> tensor<8xf32>
 func.func private @two(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
 
-// A kernel that allows it writes over what it reads last; not over what is read
-// later, and never over an argument that stays.
+// A kernel marked in-place overwrites an operand that it reads last. It overwrites
+// neither an operand that is read later nor a function argument that must survive.
 // CHECK:       rt.arenas = array<i64: 128, 128>
 // CHECK-LABEL: func @in_place
 // CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
@@ -47,8 +47,8 @@ func.func @in_place(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>}
 
 func.func private @step(tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
 
-// New state lies where the old one did; the gradient is another buffer than
-// the parameter of its name.
+// New state overwrites the old state; the gradient's buffer differs from that of
+// the parameter of the same name.
 // CHECK:       rt.arenas = array<i64: 192, 0>
 // CHECK-LABEL: func @update
 // CHECK:         rt.launch @step{{.*}} {rt.buffers = array<i64: 0, 0, 0, 64>}
@@ -67,7 +67,7 @@ func.func @update(%p: tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter
 func.func private @one(tensor<8xf32>) -> tensor<8xf32>
 func.func private @two(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
 
-// Not in place: the old content is still read when the new one is made.
+// The update is not in place: the old value is read after the new one is computed.
 // CHECK-LABEL: func @negative_donation
 // CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
 // CHECK:         rt.launch @two(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
@@ -81,7 +81,7 @@ func.func @negative_donation(%p: tensor<8xf32> {nn.name = "w", nn.role = #nn.rol
 
 // -----
 
-// Exchanged buffers go through temporary memory.
+// A swap of two buffers goes through temporary memory.
 // CHECK-LABEL: func @swap
 // CHECK-SAME:    (%[[P:[a-z0-9]+]]: {{.*}}, %[[Q:[a-z0-9]+]]: {{.*}}) ->
 // CHECK:         %[[A:.+]] = rt.copy %[[Q]] {{.*}} {rt.buffers = array<i64: 1, 0>}
@@ -96,7 +96,7 @@ func.func @swap(%p: tensor<8xf32> {nn.name = "p", nn.role = #nn.role<state>}, %q
 
 // -----
 
-// A product adds to its accumulator; one that is read again is copied first.
+// A GEMM accumulates in place; an accumulator that is read again is copied first.
 // CHECK-LABEL: func @accumulate
 // CHECK:         rt.gemm {{.*}} accumulate(%{{.*}}) {{.*}} {rt.buffers = array<i64: 0, 64>}
 // CHECK-NEXT:    %[[A:.+]] = rt.copy %{{.*}} {rt.buffers = array<i64: 0, 128>}
@@ -114,8 +114,8 @@ func.func @accumulate(%x: tensor<4x4xf32> {nn.name = "x", nn.role = #nn.role<inp
 
 func.func private @one(tensor<8xf32>) -> tensor<8xf32>
 
-// A collective holds its operands and results from start to wait; a sum that
-// nobody else reads meanwhile is made in place.
+// A collective holds its operands and results from start to wait; an all-reduce
+// whose operand has no other reader before the wait runs in place.
 // CHECK:       rt.arenas = array<i64: 256, 128>
 // CHECK-LABEL: func @in_flight
 // CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
@@ -142,7 +142,7 @@ func.func @in_flight(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>
 
 func.func private @one(tensor<8xf32>) -> tensor<8xf32>
 
-// Here another command reads the operand meanwhile.
+// Here another command reads the operand before the wait.
 // CHECK:       rt.arenas = array<i64: 256, 192>
 // CHECK-LABEL: func @read_meanwhile
 // CHECK:         rt.launch @one(%{{.*}}) {{.*}} {rt.buffers = array<i64: 1, 0>}
@@ -167,7 +167,7 @@ func.func @read_meanwhile(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<i
 
 // -----
 
-// A tile that ends past its source makes the source's buffer longer.
+// A tile that extends past the end of its source enlarges the source's buffer.
 // CHECK:       rt.arenas = array<i64: 192, 0>
 // CHECK-LABEL: func @reach
 func.func @reach(%x: tensor<15xf32> {nn.name = "x", nn.role = #nn.role<input>}) -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -dist-chunk-products | FileCheck %s
 
-// By the default cluster the product takes 86 ms, the sum of 8.4 MB 0.86 ms: four
-// pieces hide the most.
+// In the default cluster's cost model the product takes 86 ms and the sum of 8.4 MB
+// 0.86 ms: four pieces overlap most of the communication.
 dist.mesh @m <["t"=2]>
 
 // CHECK-LABEL: func @sum(
@@ -22,7 +22,7 @@ func.func @sum(%x: tensor<4x512x1024xf32>, %w: tensor<1024x1024xf32>) -> tensor<
   return %2 : tensor<4x512x1024xf32>
 }
 
-// Two products take turns with pieces of what is gathered.
+// Two products alternate between the pieces of the gathered operand.
 // CHECK-LABEL: func @gather(
 // CHECK:         %[[G0:.+]] = dist.all_gather %{{.+}} dims [1] over @m {"t"} purpose {{ *}}activation : (tensor<1x256x1024xf32>) -> tensor<1x512x1024xf32>
 // CHECK:         %[[G1:.+]] = dist.all_gather
@@ -41,7 +41,7 @@ func.func @gather(%x: tensor<2x256x1024xf32>, %w: tensor<1024x1024xf32>, %v: ten
   return %3 : tensor<2x512x1024xf32>
 }
 
-// Who sums over pieces would need the whole beside them.
+// A reader that sums over the pieces would need the whole operand in addition to them.
 // CHECK-LABEL: func @negative_whole(
 // CHECK-COUNT-1: dist.all_gather
 // CHECK-NOT:     dist.all_gather
@@ -54,7 +54,7 @@ func.func @negative_whole(%x: tensor<2x256x1024xf32>, %w: tensor<1024x1024xf32>)
   return %2, %3 : tensor<2x512x1024xf32>, tensor<1024x1024xf32>
 }
 
-// Pieces of an operand, or of the result, that do not lie contiguously are none.
+// An operand or result whose pieces are not contiguous is not cut.
 // CHECK-LABEL: func @negative_strided(
 // CHECK:         dist.all_gather
 // CHECK-NOT:     dist.all_gather
@@ -66,7 +66,7 @@ func.func @negative_strided(%x: tensor<4x256x1024xf32>, %w: tensor<1024x256x4xf3
   return %2 : tensor<512x4x256xf32>
 }
 
-// A product behind a view needs the whole as well.
+// A product after a view also needs the whole tensor.
 // CHECK-LABEL: func @negative_behind_a_view(
 // CHECK:         dist.all_gather
 // CHECK-NOT:     dist.all_gather
@@ -79,7 +79,7 @@ func.func @negative_behind_a_view(%x: tensor<2x256x512xf32>, %w: tensor<512x2048
   return %3 : tensor<1024x64xf32>
 }
 
-// A dimension of one element does not count; scattering the next one is not cut.
+// A leading dimension of size 1 is skipped; a reduce-scatter along the next dimension is not cut.
 // CHECK-LABEL: func @rows(
 // CHECK-COUNT-4: dist.all_reduce {{.*}} tensor<1x512x1024xf32>
 // CHECK-LABEL: func @negative_rows(
@@ -97,7 +97,7 @@ func.func @negative_rows(%x: tensor<1x2048x1024xf32>, %w: tensor<1024x1024xf32>)
   return %2 : tensor<1x1024x1024xf32>
 }
 
-// The gradient of a matrix is computed while the sum is on its way.
+// The gradient of a matrix is independent compute that already hides the sum.
 // CHECK-LABEL: func @negative_spare(
 // CHECK:         dist.all_reduce
 // CHECK-NOT:     dist.all_reduce
@@ -108,8 +108,8 @@ func.func @negative_spare(%dy: tensor<4x512x1024xf32>, %x: tensor<4x512x1024xf32
   return %2, %0 : tensor<4x512x1024xf32>, tensor<1024x1024xf32>
 }
 
-// Latencies would cost more than is hidden; and what another reads as well is there
-// before the sum.
+// Small pieces cost more latency than they hide. A product with a second reader is
+// complete before the sum, so cutting it hides nothing.
 // CHECK-LABEL: func @negative_small(
 // CHECK:         dist.all_reduce
 // CHECK-NOT:     dist.all_reduce

@@ -24,7 +24,7 @@ func.func @mlp(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {
 
 // -----
 
-// 5 on 2 ranks: tiles of 3, masked before they are summed.
+// Size 5 on 2 ranks: tiles of 3, masked before they are summed.
 dist.mesh @m <["t"=2]>
 // CHECK-LABEL: func @padded
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<3xf32>
@@ -40,7 +40,7 @@ func.func @padded(%x: tensor<5xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>
 
 // -----
 
-// Addends over data become tiles: a reduce-scatter; and the gather back.
+// Partial sums over "d" become tiles (a reduce-scatter); the result is all-gathered.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @update
 // CHECK-SAME:    %[[P:[a-z0-9]+]]: tensor<4x3xf32>
@@ -59,7 +59,7 @@ func.func @update(%p: tensor<4x3xf32> {nn.name = "w", nn.role = #nn.role<paramet
 
 // -----
 
-// Swapped axes: tiles change places, nothing is gathered.
+// Swapped axes: tiles are permuted between ranks, nothing is gathered.
 dist.mesh @m <["x"=2, "y"=2]>
 // CHECK-LABEL: func @swap
 // CHECK:         dist.collective_permute %{{.+}} pairs [0, 0, 2, 1, 1, 2, 3, 3] over @m {"x", "y"}
@@ -71,7 +71,7 @@ func.func @swap(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, 
 
 // -----
 
-// A moved axis is an exchange.
+// Moving an axis to another dimension is an all-to-all.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: func @exchange
 // CHECK:         dist.all_to_all %{{.+}} split [1] concat [0] over @m {"x"} purpose activation : (tensor<2x6xf32>) -> tensor<4x3xf32>
@@ -83,7 +83,7 @@ func.func @exchange(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"x
 
 // -----
 
-// A gather that nobody asked for is said aloud.
+// A gather that no sharding requested is reported.
 dist.mesh @m <["t"=2]>
 // REMARK-COUNT-1: remark: unrequested all-gather of 80 bytes over #dist.axes<{"t"}>: nn.rotary reads argument 0 of type 'tensor<1x5x1x4xf32>' as #dist.sharding<@m, [{}, {}, {}, {}]>, it lies as #dist.sharding<@m, [{}, {}, {}, {"t"}]>
 func.func @gather(%x: tensor<1x5x1x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}, {}, {"t"}]>},
@@ -94,7 +94,7 @@ func.func @gather(%x: tensor<1x5x1x4xf32> {dist.sharding = #dist.sharding<@m, [{
 
 // -----
 
-// A result that is not kept as it is made is gathered for its reader.
+// A result that is converted to another layout is gathered for its reader.
 dist.mesh @m <["t"=2]>
 // REMARK: remark: unrequested all-gather of 96 bytes over #dist.axes<{"t"}>: nn.softmax reads the result of math.exp of type 'tensor<4x6xf32>' as #dist.sharding<@m, [{}, {}]>, it is made as #dist.sharding<@m, [{"t"}, {}]>
 func.func @gather_result(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x6xf32> {
@@ -105,7 +105,7 @@ func.func @gather_result(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m,
 
 // -----
 
-// What the results or a constraint ask for is not said.
+// Communication that results or constraints request is not reported.
 dist.mesh @m <["x"=4]>
 // REMARK-NOT: unrequested
 func.func @asked(%a: tensor<10x7xf32> {dist.sharding = #dist.sharding<@m, [{"x":(1)2}, {"x":(2)2}]>})
@@ -118,7 +118,7 @@ func.func @asked(%a: tensor<10x7xf32> {dist.sharding = #dist.sharding<@m, [{"x":
 
 // -----
 
-// What a local form gathers by itself is said with the reason.
+// A gather inside an operation's local form is reported with its reason.
 dist.mesh @m <["x"=2]>
 // REMARK: remark: unrequested all-gather of 96 bytes over #dist.axes<{"x"}>: nn.conv_input_grad reads argument 0 of type 'tensor<2x4x3xf32>' with dimension 2 whole: stride 2 does not divide the tiles of 3 elements of its result; 2 times in all
 // REMARK-NOT: unrequested
@@ -133,8 +133,8 @@ func.func @strided(%g: tensor<2x4x3xf32> {dist.sharding = #dist.sharding<@m, [{}
 
 // -----
 
-// What a size that does not divide moves is said once, with the reason; tiles
-// of 5 over x are 3 and 2, those over x and y 2, 2, 1 and 0.
+// Communication caused by a size that does not divide is reported once, with the
+// reason. Tiles of 5 over x are 3 and 2; those over x and y are 2, 2, 1 and 0.
 dist.mesh @m <["x"=2, "y"=2]>
 // REMARK: remark: dimension 0 of size 5 does not divide by the 4 ranks of "x", "y", so that tiles do not line up, as those of a multiple would: 2 unrequested exchanges of 64 bytes in all, the first over #dist.axes<{"x", "y"}>: math.exp reads input 'left' of type 'tensor<5x4xf32>' as #dist.sharding<@m, [{"x", "y"}, {}]>, it lies as #dist.sharding<@m, [{"x"}, {}], partial = sum{"y"}>
 // REMARK-NOT: unrequested
@@ -148,7 +148,7 @@ func.func @uneven(%x: tensor<5x4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}
 
 // -----
 
-// What is alike is said once.
+// Equal remarks are reported once.
 dist.mesh @m <["t"=2]>
 // REMARK: remark: unrequested all-gather of 96 bytes over #dist.axes<{"t"}>: nn.softmax reads the result of math.exp {{.*}}; 2 times in all
 // REMARK-NOT: unrequested
@@ -163,8 +163,8 @@ func.func @twice(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"t"},
 
 // -----
 
-// Statistics of split rows are joint: two sums of one number a row, padding
-// masked, and no gather.
+// Norm statistics of split rows are combined: two sums with one number per row,
+// padding masked, and no gather.
 dist.mesh @m <["t"=2]>
 // CHECK-LABEL: func.func @layer_norm
 // CHECK-SAME:    %[[X:.*]]: tensor<4x3xf32>
@@ -183,7 +183,7 @@ func.func @layer_norm(%x: tensor<4x5xf32> {dist.sharding = #dist.sharding<@m, [{
 
 // -----
 
-// A box moves what lies on another rank and nothing else.
+// An exchange sends only the box of elements that the target tile has on another rank.
 dist.mesh @m <["t"=2]>
 // CHECK-LABEL: func.func @slice
 func.func @slice(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})

@@ -25,7 +25,7 @@ func.func @carry(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"
   return %3 : tensor<4x5xf32>
 }
 
-// A partial value that two read is reduced first.
+// A partial value with two readers is reduced first.
 // CHECK-LABEL: func @negative_two_readers
 // CHECK:         arith.negf{{.*}}dist.plan = #dist.plan<carry = <{}>
 func.func @negative_two_readers(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %v: tensor<6x5xf32>) -> (tensor<4x5xf32>, tensor<4x5xf32>) {
@@ -34,8 +34,8 @@ func.func @negative_two_readers(%x: tensor<4x6xf32> {dist.sharding = #dist.shard
   return %0, %1 : tensor<4x5xf32>, tensor<4x5xf32>
 }
 
-// Addends whose sum is asked for in tiles stay partial until they are added:
-// one reduce-scatter of the sum, not one of each.
+// Partial sums whose sum is requested in tiles stay partial until they are added:
+// one reduce-scatter of the sum, instead of one for each term.
 // CHECK-LABEL: func @scatter_the_sum
 // CHECK:         nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
 // CHECK:         nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
@@ -48,8 +48,8 @@ func.func @scatter_the_sum(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@
   return %2 : tensor<4x5xf32>
 }
 
-// Rows are moved together first: reducing maxima and sums along split rows, and
-// moving the result afterwards, would send more.
+// Rows are unsplit first: reducing maxima and sums along split rows and moving
+// the result afterwards would send more.
 // CHECK-LABEL: func @rows_first
 // CHECK:         nn.softmax{{.*}}factors = [#dist.axes<{"t"}>, #dist.axes<{}>]
 func.func @rows_first(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
@@ -58,8 +58,8 @@ func.func @rows_first(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{
   return %0 : tensor<8x6xf32>
 }
 
-// What is rounded for storage addend by addend is added, and rounded once more, before it is
-// reduced: one reduce-scatter of half the bytes, not three.
+// Terms are partial sums that are rounded for storage. They are added and rounded once more
+// before the reduction: one reduce-scatter in bf16 instead of three.
 // CHECK-LABEL: func @sum_of_rounded
 // CHECK-COUNT-3: nn.einsum{{.*}}dist.sharding = [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
 // CHECK-COUNT-2: arith.extf{{.*}}carry = <{"t"}>
@@ -86,7 +86,7 @@ func.func @sum_of_rounded(%x: tensor<4x6xbf16> {dist.sharding = #dist.sharding<@
   return %11 : tensor<4x5xf32>
 }
 
-// Roundings of the model itself are of the whole sum.
+// A rounding of the model itself applies to the complete sum.
 // CHECK-LABEL: func @negative_rounded_by_the_model
 // CHECK-COUNT-2: arith.extf{{.*}}carry = <{"t"}>
 // CHECK:         arith.addf{{.*}}carry = <{"t"}>
@@ -102,8 +102,8 @@ func.func @negative_rounded_by_the_model(%x: tensor<4x6xbf16> {dist.sharding = #
   return %5 : tensor<4x5xbf16>
 }
 
-// What is rounded when it is complete is not rounded before; and what is added to a
-// value that is complete is reduced as it is, in bf16.
+// A value that the model rounds once complete is not rounded before its reduction. A
+// partial term that is added to a complete value is reduced as it is, in bf16.
 // CHECK-LABEL: func @negative_sum_of_rounded
 // CHECK:         arith.truncf{{.*}}carry = <{}>
 // CHECK:         arith.extf{{.*}}carry = <{}>
@@ -116,8 +116,8 @@ func.func @negative_sum_of_rounded(%x: tensor<4x6xf32> {dist.sharding = #dist.sh
   return %3 : tensor<4x5xf32>
 }
 
-// One of the addends has another reader and is summed for it: the other one is not
-// widened before its own sum.
+// One of the terms has another reader and is reduced for it: the other one is not
+// widened before its own reduction.
 // CHECK-LABEL: func @negative_read_twice(
 // CHECK-COUNT-2: nn.einsum{{.*}}partial = sum{"t"}
 // CHECK:         arith.extf{{.*}}carry = <{}>
@@ -134,8 +134,8 @@ func.func @negative_read_twice(%x: tensor<4x6xbf16> {dist.sharding = #dist.shard
 
 // -----
 
-// A gradient that is scattered over one axis, and added up over microbatches:
-// over the other axis both stay addends, which are reduced once a step.
+// A gradient scattered over "t" and accumulated over microbatches: over "d" both
+// terms stay partial sums, which are reduced once per step.
 dist.mesh @m <["d"=2, "t"=2]>
 // CHECK-LABEL: func @accumulate
 // CHECK:         arith.addf{{.*}}dist.plan = #dist.plan<carry = <{"d"}>, factors = [#dist.axes<{"t"}>, #dist.axes<{}>]>
@@ -151,8 +151,8 @@ func.func @accumulate(%sum: tensor<6x5xf32> {dist.sharding = #dist.sharding<@m, 
 
 // -----
 
-// Of a table only the first rows are read: their gradient grows by zeros, and
-// goes as addends into what is reduced once a step.
+// Only the first rows of a table are read: their gradient is padded with zeros,
+// and added as partial sums to a value that is reduced once per step.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @padded_gradient
 // CHECK:         nn.pad{{.*}}dist.plan = #dist.plan<carry = <{"d"}>

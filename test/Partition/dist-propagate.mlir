@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -dist-propagate | FileCheck %s
 // RUN: cleave-opt %s -split-input-file "-dist-propagate=remarks=true" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// A batch split goes through, contracted dimensions are split alike.
+// A batch split is propagated through; contracted dimensions are split alike.
 dist.mesh @m <["d"=2, "t"=2]>
 // CHECK-LABEL: func @mlp
 // CHECK-SAME:    %[[W2:[a-z0-9]+]]: tensor<10x6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>})
@@ -22,7 +22,7 @@ func.func @mlp(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {
 
 // -----
 
-// One name is one tensor, in all functions; a gradient is split as its parameter.
+// Tensors of one name share their sharding in all functions; a gradient is sharded as its parameter.
 dist.mesh @m <["t"=2]>
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>
@@ -42,7 +42,7 @@ func.func @update(%p: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter
 
 // -----
 
-// Closed dimensions stay; constants tie nobody; 6 does not pass a reshape to [2, 3] by 3.
+// Closed dimensions stay unsplit; a constant does not tie its readers; a reshape from 6 to [2, 3] stops an axis of 3.
 dist.mesh @m <["t"=3]>
 // CHECK-LABEL: func @negative
 // CHECK-SAME:    %[[B:[a-z0-9]+]]: tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{}]>}
@@ -60,7 +60,7 @@ func.func @negative(%a: tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{"t"}
 
 // -----
 
-// Two of three operands lie along y: to move the third is cheaper.
+// Two of three operands are split over y: moving the third is cheaper.
 dist.mesh @m <["x"=2, "y"=2]>
 // CHECK-LABEL: func @cheaper
 // CHECK:         math.fma {{.*}} [#dist.sharding<@m, [{"y"}]>]
@@ -73,7 +73,7 @@ func.func @cheaper(%a: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]
 
 // -----
 
-// Bytes count, not elements: a mask of booleans goes where the floats are.
+// The cost counts bytes, not elements: a boolean mask follows the floats.
 dist.mesh @m <["x"=2, "y"=2]>
 // CHECK-LABEL: func @bytes
 // CHECK:         arith.select {{.*}} [#dist.sharding<@m, [{"y"}]>]
@@ -86,8 +86,8 @@ func.func @bytes(%p: tensor<8xi1> {dist.sharding = #dist.sharding<@m, [{"x"}]>},
 
 // -----
 
-// What is asked with priority 0 goes before what is asked with 1; replicated
-// axes are never taken.
+// A request with priority 0 wins over one with priority 1; replicated axes are
+// never used.
 dist.mesh @m <["x"=2, "y"=2]>
 // CHECK-LABEL: func @priorities
 // CHECK:         arith.addf {{.*}} [#dist.sharding<@m, [{"y"}]>]
@@ -101,7 +101,7 @@ func.func @priorities(%a: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"x
 
 // -----
 
-// Each axis has its own origin; parts of axes are told as such.
+// Each axis has its own origin; sub-axes are reported as such.
 dist.mesh @m <["x"=4, "y"=2]>
 // REMARK: remark: dimension 0 of argument 1 of @origins is split by "x":(1)2, as asked; then by "y", from argument 0 of @origins
 func.func @origins(%a: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"x":(1)2, "y"}]>},
@@ -112,8 +112,8 @@ func.func @origins(%a: tensor<8xf32> {dist.sharding = #dist.sharding<@m, [{"x":(
 
 // -----
 
-// One name is one tensor: what is asked for in one place, addends too, holds in
-// all.
+// Tensors of one name share their sharding: a request in one function, including
+// a partial sum, holds in all.
 dist.mesh @m <["x"=2, "y"=2]>
 // CHECK-LABEL: func @give
 // CHECK-SAME:    -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}], partial = sum{"y"}>
@@ -129,8 +129,8 @@ func.func @take(%a: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>, 
 
 // -----
 
-// An axis that one factor of a merged dimension asks for leaves the other:
-// the layout that is weighed must not have it twice.
+// An axis that one factor of a merged dimension requests is removed from the
+// other factor: a candidate layout must not contain the axis twice.
 dist.mesh @m <["x"=2, "y"=3]>
 // CHECK-LABEL: func @crossed
 // CHECK: nn.reshape %{{.*}} {dist.sharding = [#dist.sharding<@m, [{"y", "x"}, {}]>]}

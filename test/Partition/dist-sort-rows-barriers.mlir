@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -dist-sort-rows | FileCheck %s
 
-// A recomputation that waits for rows which nothing else reads in their own order waits
-// for the sorted ones.
+// A recomputation that is ordered after rows with no other reader in token order is
+// ordered after the sorted rows instead.
 // CHECK-LABEL: func @waits
 // CHECK:         %[[Y:.+]] = nn.grouped_dot
 // CHECK-NOT:     nn.gather
@@ -15,7 +15,7 @@ func.func @waits(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %v: tensor<3x8x6xf3
   return %3 : tensor<5x6xf32>
 }
 
-// So does one behind a chain that ends in a constant, too.
+// The same after a chain of operations that ends in a constant.
 // CHECK-LABEL: func @constants
 // CHECK:         %[[Y:.+]] = nn.grouped_dot
 // CHECK-NOT:     nn.gather

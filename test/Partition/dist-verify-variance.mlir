@@ -14,7 +14,7 @@ func.func @valid(%x: tensor<2x6xf32> {dist.sharding = #dist.sharding<@m, [{"d"},
 
 // -----
 
-// A dropped all-reduce.
+// A missing all-reduce.
 dist.mesh @m <["t"=2]>
 func.func @dropped(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4xf32> {
   // expected-note @below {{the partial value is this one}}
@@ -26,7 +26,7 @@ func.func @dropped(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, 
 
 // -----
 
-// A bias added on every rank.
+// A bias is added to the partial sum on every rank.
 dist.mesh @m <["t"=2]>
 func.func @bias_twice(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %b: tensor<4xf32>) -> tensor<4xf32> {
   // expected-note @below {{the partial value is this one}}
@@ -39,7 +39,7 @@ func.func @bias_twice(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{
 
 // -----
 
-// Summed over ranks that hold the same value.
+// An all-reduce over ranks that hold the same value.
 dist.mesh @m <["t"=2]>
 func.func @counted_twice(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{reduces operand 0 of type 'tensor<4xf32>' by sum over axis "t", over which it is invariant}}
@@ -49,7 +49,7 @@ func.func @counted_twice(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Candidates of a minimum pass a choice between them.
+// A select between two partial minima is a partial minimum.
 dist.mesh @m <["t"=2]>
 func.func @chosen(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = min{"t"}>},
                   %y: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = min{"t"}>}, %c: tensor<4xi1>)
@@ -60,7 +60,7 @@ func.func @chosen(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], pa
 
 // -----
 
-// Not where each rank chooses for itself.
+// A select whose condition differs between ranks is not.
 dist.mesh @m <["t"=2]>
 // expected-note @below {{the partial value is this one}}
 func.func @chosen_apart(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = min{"t"}>},
@@ -73,7 +73,7 @@ func.func @chosen_apart(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{
 
 // -----
 
-// A sum of maxima.
+// A partial maximum is reduced by a sum.
 dist.mesh @m <["t"=2]>
 func.func @kinds(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4xf32> {
   %0 = nn.reduce max %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
@@ -84,7 +84,7 @@ func.func @kinds(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"
 
 // -----
 
-// Rows on one operand, columns on the other.
+// One operand is split on rows, the other on columns.
 dist.mesh @m <["t"=2]>
 func.func @swapped(%x: tensor<3x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>},
                    %y: tensor<3x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
@@ -96,7 +96,7 @@ func.func @swapped(%x: tensor<3x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"
 
 // -----
 
-// The wrong axis.
+// The all-reduce is over the wrong axis.
 dist.mesh @m <["d"=2, "t"=2]>
 func.func @wrong_group(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) -> tensor<4xf32> {
   %0 = nn.reduce sum %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
@@ -107,7 +107,7 @@ func.func @wrong_group(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [
 
 // -----
 
-// A result that is not as declared.
+// The result's sharding differs from the declared one.
 dist.mesh @m <["t"=2]>
 // expected-error @below {{result 0 of @result is split on dimension 0 over axis "t", its sharding says invariant}}
 func.func @result(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>}) -> tensor<4xf32> {
@@ -116,7 +116,7 @@ func.func @result(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>
 
 // -----
 
-// Softmax of tiles.
+// Softmax over a split dimension.
 dist.mesh @m <["t"=2]>
 func.func @whole(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
     -> (tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}) {
@@ -127,7 +127,7 @@ func.func @whole(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"
 
 // -----
 
-// A broadcast is a tile of itself; a reduction of it may be one of tiles.
+// A broadcast value may count as a tile; its sum may count as a partial sum.
 dist.mesh @m <["t"=2]>
 func.func @repeated(%s: tensor<f32>) -> (tensor<3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>}, tensor<f32>) {
   %0 = nn.broadcast %s dims = [] : tensor<f32> -> tensor<3xf32>
@@ -139,7 +139,7 @@ func.func @repeated(%s: tensor<f32>) -> (tensor<3xf32> {dist.sharding = #dist.sh
 
 // -----
 
-// Tiles of one sample: a reshape of them keeps what is split.
+// Tiles with one sample each: a reshape keeps track of the split dimension.
 dist.mesh @m <["d"=4]>
 func.func @one_sample(%x: tensor<1x8x2xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}, {}]>})
     -> (tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"d"}>},
@@ -164,8 +164,8 @@ func.func @one_sample_dropped(%x: tensor<1x8x2xf32> {dist.sharding = #dist.shard
 
 // -----
 
-// Tiles of one token may be tiles of either dimension of size 1; the one that
-// an operation needs whole is not meant.
+// Tiles with one token each may be split on either dimension of size 1. A reading
+// is ruled out if an operation needs that dimension whole.
 dist.mesh @m <["d"=2]>
 func.func @one_token_padded(%x: tensor<1x4xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}]>})
     -> (tensor<3x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"d"}>}) {
@@ -177,8 +177,8 @@ func.func @one_token_padded(%x: tensor<1x4xf32> {dist.sharding = #dist.sharding<
 
 // -----
 
-// A product adds up one of the dimensions that may be split, and keeps the
-// other: both readings hold.
+// A product contracts one of the two dimensions that may be split and keeps the
+// other: both readings are valid.
 dist.mesh @m <["d"=2]>
 func.func @one_token_product(%x: tensor<1x1x7xf32> {dist.sharding = #dist.sharding<@m, [{"d"}, {}, {}]>}, %w: tensor<7x4xf32>)
     -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"d"}>},
@@ -202,7 +202,7 @@ func.func @one_token_dropped(%x: tensor<1x1x7xf32> {dist.sharding = #dist.shardi
 
 // -----
 
-// What all ranks hold is a candidate of the maximum on each; it is no addend.
+// A value that all ranks hold counts as a partial maximum, but not as a partial sum.
 dist.mesh @m <["t"=2]>
 func.func @candidates(%x: tensor<4xf32>) -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = max{"t"}>}) {
   return %x : tensor<4xf32>
@@ -218,7 +218,7 @@ func.func @addends(%x: tensor<4xf32>) -> (tensor<4xf32> {dist.sharding = #dist.s
 
 // -----
 
-// A part of an axis is an axis of its own.
+// A sub-axis is tracked like an axis.
 dist.mesh @m <["t"=4]>
 func.func @sub_axis(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t":(1)2}], partial = sum{"t":(2)2}>}) -> tensor<4xf32> {
   %0 = nn.reduce sum %x dims = [1] : tensor<4x3xf32> -> tensor<4xf32>
@@ -231,8 +231,8 @@ func.func @sub_axis(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{},
 
 // -----
 
-// A reshape of tiles: what is split must begin where a dimension of the result
-// does.
+// A reshape of tiles: the split dimension must be the major part of a dimension
+// of the result.
 dist.mesh @m <["t"=2]>
 func.func @merged(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>})
     -> (tensor<12xf32> {dist.sharding = #dist.sharding<@m, [{"t"}]>}) {
@@ -243,8 +243,8 @@ func.func @merged(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {
 
 // -----
 
-// Channels are a group and a place in it. Where the filter is one number, ranks
-// that split the place compute the same, which is the tile of each.
+// Channels are (group, channel within the group). If all filter values are equal, ranks
+// that split the channels within a group compute equal tiles.
 dist.mesh @m <["x"=4]>
 func.func @one_filter(%dy: tensor<1x4x2xf32> {dist.sharding = #dist.sharding<@m, [{}, {"x":(1)2}, {}]>})
     -> (tensor<1x1x1xf32> {dist.sharding = #dist.sharding<@m, [{}, {"x"}, {}]>}) {
@@ -256,7 +256,7 @@ func.func @one_filter(%dy: tensor<1x4x2xf32> {dist.sharding = #dist.sharding<@m,
 
 // -----
 
-// The largest elements of tiles of one number are tiles of it.
+// Top-k of a broadcast scalar: the result may count as tiles of the whole result.
 dist.mesh @m <["x"=2]>
 func.func @one_number(%x: tensor<f32>) -> (tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{}]>}) {
   %0 = nn.broadcast %x dims = [] : tensor<f32> -> tensor<3xf32>
@@ -267,7 +267,7 @@ func.func @one_number(%x: tensor<f32>) -> (tensor<6xf32> {dist.sharding = #dist.
 
 // -----
 
-// Padding with ones is not linear.
+// Padding with ones is not linear, so a partial sum may not be padded.
 dist.mesh @m <["x"=2]>
 // expected-note @below {{the partial value is this one}}
 func.func @padded_with_ones(%a: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) -> tensor<6xf32> {
@@ -278,7 +278,7 @@ func.func @padded_with_ones(%a: tensor<4xf32> {dist.sharding = #dist.sharding<@m
 
 // -----
 
-// Tiles of a padded value are tiles.
+// Padding a tile keeps its split.
 dist.mesh @m <["x"=2]>
 func.func @padded_tiles(%a: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {}]>}) -> tensor<3x5xf32> {
   %0 = nn.pad %a low = [0, 1] high = [0, 1] value = 1.0 : tensor<4x3xf32> -> tensor<4x5xf32>
@@ -289,7 +289,7 @@ func.func @padded_tiles(%a: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, 
 
 // -----
 
-// Two numbers are no tile of a constant.
+// A concatenation of two different constants is not a tile of a splat constant.
 dist.mesh @m <["x"=2]>
 func.func @two_constants() -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
   %a = arith.constant dense<1.0> : tensor<2xf32>
@@ -301,7 +301,7 @@ func.func @two_constants() -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m,
 
 // -----
 
-// One number is, zeros are addends as well, and a sum of ones may be one of tiles.
+// A splat constant may count as a tile, zeros as a partial sum, and a sum of ones as a partial sum.
 dist.mesh @m <["x"=2]>
 func.func @constants() -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>},
                            tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>},
@@ -326,7 +326,7 @@ func.func @ones_added(%a: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{}]
 
 // -----
 
-// Every element of a dropped constant has its own index.
+// Dropout of a constant is not a tile: each element has its own random number.
 dist.mesh @m <["x"=2]>
 func.func @dropped_constant(%seed: tensor<i64>, %step: tensor<i64>, %ids: tensor<4xi64>)
     -> (tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) {
@@ -338,7 +338,7 @@ func.func @dropped_constant(%seed: tensor<i64>, %step: tensor<i64>, %ids: tensor
 
 // -----
 
-// Tiles and a whole value of the same size.
+// A tile is combined with a whole value of the same size.
 dist.mesh @m <["x"=2]>
 func.func @tile_and_whole(%a: tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>}, %b: tensor<4xf32>)
     -> (tensor<4xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
@@ -349,7 +349,7 @@ func.func @tile_and_whole(%a: tensor<4xf32> {dist.sharding = #dist.sharding<@m, 
 
 // -----
 
-// The order of axes: as it is declared.
+// The order of axes differs from the declared order.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @swapped_axes(%a: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>})
     -> (tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"y", "x"}, {}]>}) {
@@ -360,7 +360,7 @@ func.func @swapped_axes(%a: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, 
 
 // -----
 
-// As it is gathered.
+// The order of axes differs in the gather.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @gathered_in_another_order(%a: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>}) -> tensor<8x3xf32> {
   // expected-error @below {{gathers dimension 0 of operand 0 of type 'tensor<2x3xf32>' over axis "x", which splits it before axis "y", in the other order}}
@@ -370,7 +370,7 @@ func.func @gathered_in_another_order(%a: tensor<2x3xf32> {dist.sharding = #dist.
 
 // -----
 
-// The major axis alone.
+// Only the major axis is gathered.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @gathered_major(%a: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}, {}]>})
     -> (tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{"y"}, {}]>}) {
@@ -382,7 +382,7 @@ func.func @gathered_major(%a: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m
 // -----
 
 // A reshape that merges dimensions puts the axes of the major one first; a
-// slice goes behind what splits its dimension.
+// slice appends its axis after those that already split the dimension.
 dist.mesh @m <["x"=2, "y"=2, "z"=2]>
 func.func @merged_order(%a: tensor<1x4x3xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {"y"}, {}]>})
     -> (tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y", "z"}, {}]>}) {
@@ -404,7 +404,7 @@ func.func @different_orders(%a: tensor<2xf32> {dist.sharding = #dist.sharding<@m
 
 // -----
 
-// An exchange gives every element to one of several addends.
+// An exchange may produce partial sums: each element is in one rank's term.
 dist.mesh @m <["t"=2]>
 func.func @makes_addends(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
   %0 = dist.exchange %x from [#dist.sharding<@m, [{"t"}, {}]>] to [#dist.sharding<@m, [{}, {}], partial = sum{"t"}>]
@@ -415,7 +415,7 @@ func.func @makes_addends(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m,
 
 // -----
 
-// They are used as if they were whole.
+// Partial sums of an exchange are read as if they were complete.
 dist.mesh @m <["t"=2]>
 func.func @addends_read(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
   // expected-note @below {{the partial value is this one}}
@@ -428,7 +428,7 @@ func.func @addends_read(%x: tensor<2x3xf32> {dist.sharding = #dist.sharding<@m, 
 
 // -----
 
-// What is taken for addends is tiles.
+// The exchange declares its operand a partial sum, but it is split.
 dist.mesh @m <["t"=2]>
 func.func @no_addends(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{"t"}, {}]>}) -> tensor<4x3xf32> {
   // expected-error @below {{operand 0 is split on dimension 0 over axis "t", its `from` says partial (sum)}}
@@ -439,7 +439,7 @@ func.func @no_addends(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@m, [{
 
 // -----
 
-// What is only waited for may lie in any way.
+// An operand that only orders a rematerialization may have any sharding.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @waited_for(%a: tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{"x", "y"}]>},
                       %b: tensor<2xf32> {dist.sharding = #dist.sharding<@m, [{"y", "x"}]>})

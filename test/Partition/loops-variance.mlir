@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -dist-verify-variance -verify-diagnostics
 
-// Ranks that go another way never come to the sum.
+// Ranks that take another branch never reach the all-reduce.
 dist.mesh @m <["t"=2]>
 func.func @condition(%c: tensor<2xi1> {dist.sharding = #dist.sharding<@m, [{"t"}]>}, %x: tensor<4xf32>) -> tensor<4xf32> {
   %mine = nn.reduce max %c dims = [0] : tensor<2xi1> -> tensor<i1>
@@ -21,7 +21,7 @@ func.func @condition(%c: tensor<2xi1> {dist.sharding = #dist.sharding<@m, [{"t"}
 
 // -----
 
-// What is carried is an addend at the end of a step, and was whole before.
+// The carried value is complete on entry, but a partial sum at the end of an iteration.
 dist.mesh @m <["t"=2]>
 func.func @carried(%x: tensor<4x2xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>}, %s: tensor<4xf32>) -> tensor<4xf32> {
   %c0 = arith.constant 0 : index
@@ -37,7 +37,7 @@ func.func @carried(%x: tensor<4x2xf32> {dist.sharding = #dist.sharding<@m, [{}, 
 
 // -----
 
-// The result of a branch differs where its condition does.
+// The result of a branch differs between the ranks for which the condition differs.
 dist.mesh @m <["t"=2]>
 func.func @chosen(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
   %place = dist.axis_index over @m {"t"} : tensor<i64>

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -dist-verify-variance -verify-diagnostics
 
-// Softmax of rows that were gathered and not cut.
+// Softmax of rows that were gathered and whose padding was not sliced off.
 dist.mesh @m <["x"=4]>
 func.func @not_cut(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5x10xf32> {
   %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
@@ -12,7 +12,7 @@ func.func @not_cut(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dis
 
 // -----
 
-// Cut before.
+// The padding is sliced off first.
 dist.mesh @m <["x"=4]>
 func.func @cut(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5x10xf32> {
   %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
@@ -23,7 +23,7 @@ func.func @cut(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sh
 
 // -----
 
-// A table that ends in padding, read by indices that may point there.
+// A table that ends in padding is read by indices that may point there.
 dist.mesh @m <["x"=4]>
 func.func @index(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}, %i: tensor<7xi64>)
     -> (tensor<7xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) {
@@ -37,7 +37,7 @@ func.func @index(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.shar
 
 // -----
 
-// A window of more elements than there are.
+// A window over more elements than the dimension has.
 dist.mesh @m <["x"=4]>
 func.func @window(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
     -> (tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
@@ -48,7 +48,7 @@ func.func @window(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sha
 
 // -----
 
-// Behind padding.
+// A concatenation would leave the padding between elements.
 dist.mesh @m <["x"=4]>
 func.func @behind(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5xf32> {
   %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
@@ -60,7 +60,7 @@ func.func @behind(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist
 
 // -----
 
-// From the second element to the last.
+// A slice from the second element to the last.
 dist.mesh @m <["x"=4]>
 func.func @within(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5xf32> {
   %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
@@ -71,7 +71,7 @@ func.func @within(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist
 
 // -----
 
-// One element too many.
+// The slice takes one element too many.
 dist.mesh @m <["x"=4]>
 func.func @beyond(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5xf32> {
   %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
@@ -83,7 +83,7 @@ func.func @beyond(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist
 
 // -----
 
-// Every third: the elements 0, 3, 6, 9.
+// A slice with stride 3: the elements 0, 3, 6, 9.
 dist.mesh @m <["x"=4]>
 func.func @every_third(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5xf32> {
   %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
@@ -94,7 +94,7 @@ func.func @every_third(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>,
 
 // -----
 
-// Backwards from the last element.
+// A reversed slice that begins at the last element.
 dist.mesh @m <["x"=4]>
 func.func @backwards(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5xf32> {
   %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
@@ -105,7 +105,7 @@ func.func @backwards(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, d
 
 // -----
 
-// Backwards from the padding.
+// A reversed slice that begins in the padding.
 dist.mesh @m <["x"=4]>
 func.func @backwards_from_padding(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<5xf32> {
   %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
@@ -117,7 +117,7 @@ func.func @backwards_from_padding(%a: tensor<5x3xf32> {dist.global_type = tensor
 
 // -----
 
-// Padding between the rows.
+// A reshape would leave padding between the rows.
 dist.mesh @m <["x"=4]>
 func.func @merged(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>}) -> tensor<f32> {
   %0 = dist.all_gather %a dims [1] over @m {"x"} purpose activation : (tensor<5x3xf32>) -> tensor<5x12xf32>
@@ -129,7 +129,7 @@ func.func @merged(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist
 
 // -----
 
-// Padding before the elements.
+// Padding is added before the elements of a tile.
 dist.mesh @m <["x"=4]>
 func.func @before(%a: tensor<6xf32> {dist.global_type = tensor<6xf32>, dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) -> (tensor<2xf32> {dist.global_type = tensor<6xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
   // expected-error @below {{tiles are padded at their ends; expected nn.pad with low = 0}}

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -dist-verify-variance -verify-diagnostics
 
-// By index, where indices beyond the table are sent outside.
+// A table is read by index; indices beyond its end become -1.
 dist.mesh @m <["x"=4]>
 func.func @guarded(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}, %i: tensor<7xi64>)
     -> (tensor<7xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) {
@@ -17,7 +17,7 @@ func.func @guarded(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sh
 
 // -----
 
-// Indices beyond the table may read the padding.
+// Indices beyond the end of the table may read the padding.
 dist.mesh @m <["x"=4]>
 func.func @guarded_late(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}, %i: tensor<7xi64>)
     -> (tensor<7xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) {
@@ -35,7 +35,7 @@ func.func @guarded_late(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, di
 
 // -----
 
-// Indices less the offset of some of the axes.
+// The index subtracts the offset of only some of the axes.
 dist.mesh @m <["x"=2,"y"=2]>
 func.func @some_axes(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x","y"}]>}, %i: tensor<7xi64>)
     -> (tensor<7xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x","y"}>}) {
@@ -53,7 +53,7 @@ func.func @some_axes(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.
 
 // -----
 
-// The tile at its place among zeros.
+// The tile is placed at its offset among zeros.
 dist.mesh @m <["x"=4]>
 func.func @embedded(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
     -> (tensor<10xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) {
@@ -67,7 +67,7 @@ func.func @embedded(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.s
 
 // -----
 
-// The ranks that x and y number change places; then y counts before x.
+// A permutation exchanges the tiles of x and y; afterwards y is the major axis.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @swapped(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x", "y"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x", "y"}>}) {
@@ -86,7 +86,7 @@ func.func @swapped(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sh
 
 // -----
 
-// Masked as if the tiles still lay as before.
+// The mask uses the axis order from before the permutation.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @not_swapped(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x", "y"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x", "y"}>}) {
@@ -106,7 +106,7 @@ func.func @not_swapped(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dis
 
 // -----
 
-// Tiles that lie in the order of no axes.
+// The permutation corresponds to no order of axes.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @unordered(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x", "y"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x", "y"}>}) {
@@ -126,7 +126,7 @@ func.func @unordered(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.
 
 // -----
 
-// A sum of what a convolution makes of windows.
+// A sum over the output of a convolution that reads windows.
 dist.mesh @m <["x"=4]>
 func.func @windows(%a: tensor<2x3x3xf32> {dist.global_type = tensor<2x3x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {}, {"x"}]>}, %w: tensor<4x3x3xf32>)
     -> (tensor<2x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"x"}>}) {
@@ -146,7 +146,7 @@ func.func @windows(%a: tensor<2x3x3xf32> {dist.global_type = tensor<2x3x10xf32>,
 
 // -----
 
-// No mask.
+// The mask is missing.
 dist.mesh @m <["x"=4]>
 func.func @windows_unmasked(%a: tensor<2x3x3xf32> {dist.global_type = tensor<2x3x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {}, {"x"}]>}, %w: tensor<4x3x3xf32>)
     -> (tensor<2x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"x"}>}) {
@@ -159,7 +159,7 @@ func.func @windows_unmasked(%a: tensor<2x3x3xf32> {dist.global_type = tensor<2x3
 
 // -----
 
-// A mask of another size.
+// The mask is for another size.
 dist.mesh @m <["x"=4]>
 func.func @windows_size(%a: tensor<2x3x3xf32> {dist.global_type = tensor<2x3x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {}, {"x"}]>}, %w: tensor<4x3x3xf32>)
     -> (tensor<2x4xf32> {dist.sharding = #dist.sharding<@m, [{}, {}], partial = sum{"x"}>}) {
@@ -180,7 +180,7 @@ func.func @windows_size(%a: tensor<2x3x3xf32> {dist.global_type = tensor<2x3x10x
 
 // -----
 
-// A slice of 6 of 10 elements, from the second; beyond it, there are others.
+// A slice of elements 1 to 6 of 10: beyond its end there are other elements, not padding.
 dist.mesh @m <["x"=4]>
 func.func @sliced(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x"}>}) {
@@ -192,7 +192,7 @@ func.func @sliced(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sha
 
 // -----
 
-// Beyond the last element a window has zeros.
+// Window positions beyond the last element read zeros.
 dist.mesh @m <["x"=4]>
 func.func @zeros(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x"}>}) {

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -dist-propagate -dist-plan-ops -dist-partition -dist-verify-variance | FileCheck %s
 
-// Addends are summed within the stage first: the others may have summed theirs.
-// Tiles stay tiles.
+// Partial sums are reduced within a stage before the sum over stages, because other
+// stages may have reduced theirs. Tiles stay split.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: @sums
 // CHECK-SAME: tensor<2x6xf32>

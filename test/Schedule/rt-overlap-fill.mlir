@@ -1,12 +1,12 @@
 // RUN: cleave-opt %s -rt-overlap -rt-verify-order | FileCheck %s
 
-// By the default cluster @k, which reads and writes 6.4 MB, takes 0.64 ms, a sum of
-// 3.2 MB over two ranks 0.34 ms.
+// In the default cluster's cost model @k, which reads and writes 6.4 MB, takes
+// 0.64 ms, and an all-reduce of 3.2 MB over two ranks 0.34 ms.
 dist.mesh @mesh <["data"=2]>
 func.func private @k(tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.kernel}
 func.func private @add(tensor<800000xf32>, tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.kernel}
 
-// What does not lead to the sum is computed while it is on its way.
+// Independent compute is moved into the window of an all-reduce.
 // CHECK-LABEL: func @matrix_behind_input(
 // CHECK-SAME:    %[[DY:[^:]+]]: tensor<800000xf32>
 // CHECK:         %[[DX:.+]] = rt.launch @k(%[[DY]])
@@ -25,7 +25,7 @@ func.func @matrix_behind_input(%dy: tensor<800000xf32> {nn.name = "dy", nn.role 
   return %1, %dw : tensor<800000xf32>, tensor<800000xf32>
 }
 
-// A branch behind the reader comes before it.
+// An independent branch after the reader of the sum moves before the reader.
 // CHECK-LABEL: func @branch(
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<800000xf32>
 // CHECK:         %[[GO:.+]]:2 = rt.collective all_reduce
@@ -43,8 +43,8 @@ func.func @branch(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<inpu
   return %1, %2 : tensor<800000xf32>, tensor<800000xf32>
 }
 
-// A parameter's new value takes the parameter's memory: it does not come before who
-// reads the old one, but what stands behind it does.
+// The new value of a parameter overwrites the parameter: it does not move before the
+// readers of the old value, but independent compute after it does.
 // CHECK-LABEL: func @overwritten(
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<800000xf32>
 // CHECK-NOT:     rt.copy
@@ -83,7 +83,7 @@ func.func @not_overwritten(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.
   return %2, %new : tensor<800000xf32>, tensor<800000xf32>
 }
 
-// What a condition holds for is told by attributes: it stays, and with it what it reads.
+// Operations under a condition are marked by attributes: the condition stays, and its operands too.
 // CHECK-LABEL: func @negative_condition(
 // CHECK:         rt.launch @flag
 // CHECK-NEXT:    rt.condition

@@ -43,7 +43,7 @@ func.func @product(%x: tensor<2x3x4xf32> {nn.name = "x", nn.role = #nn.role<inpu
 
 // -----
 
-// An input that is combined only with sums of the other input has its batch first, like that input.
+// An input that meets the other one only through sums has its batch first, as the other one has.
 // CHECK-LABEL: func @sums
 // CHECK-SAME:    {nn.batch_dim = 0 : i64, nn.name = "x"
 // CHECK-SAME:    {nn.batch_dim = 0 : i64, nn.name = "y"
