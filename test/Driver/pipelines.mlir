@@ -1,5 +1,5 @@
-// The phases behind the partitioner, as cleave-opt names them: kernels and
-// library calls, commands in order, addresses.
+// The phases after the partitioner as cleave-opt pipelines: kernels and library
+// calls, ordered commands, buffer addresses.
 // RUN: cleave-opt %s -pass-pipeline='builtin.module(nn-kernels-pipeline)' | FileCheck %s --check-prefix=KERNELS
 // RUN: cleave-opt %s -pass-pipeline='builtin.module(nn-kernels-pipeline,rt-schedule-pipeline)' | FileCheck %s --check-prefix=COMMANDS
 // RUN: cleave-opt %s -pass-pipeline='builtin.module(nn-kernels-pipeline,rt-schedule-pipeline,rt-memory-pipeline)' | FileCheck %s --check-prefix=MEMORY

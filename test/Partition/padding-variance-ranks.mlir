@@ -192,7 +192,7 @@ func.func @sliced(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sha
 
 // -----
 
-// Window positions beyond the last element read zeros.
+// dist.window fills positions beyond the last element with zeros.
 dist.mesh @m <["x"=4]>
 func.func @zeros(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x"}>}) {

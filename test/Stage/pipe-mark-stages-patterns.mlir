@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s -pipe-mark-stages="stages=3 patterns=emb,h\.0,(h\.1|emb)" | FileCheck %s
 
-// The embedding is tied: read by the first and the last stage. A pattern
-// matches a leading part of a name. What no pattern matches (the sums) lies
-// where the fewest bytes cross.
+// The embedding is tied: the first and the last stage read it. A pattern matches
+// a prefix of a name. Operations that no pattern matches (the sums) are placed so
+// that the fewest bytes cross between stages.
 // CHECK-LABEL: @loss
 // CHECK: nn.gather {{.*}} {pipe.stage = 0 : i64}
 // CHECK: "bi,io->bo" {{.*}} {pipe.stage = 1 : i64}

@@ -14,8 +14,8 @@
 // RUN: not cleave-opt %s --strategy-data="batch-axes=data,node" 2>&1 | FileCheck %s --check-prefix=AXIS
 // AXIS: error: {{.*}}has no axis 'node' to split over
 
-// Parameters lie like the state with ZeRO 3, gradients with ZeRO 2 unless they are
-// added up whole over microbatches. Hybrid sharding splits samples by both axes.
+// With ZeRO 3 parameters are sharded like the state. With ZeRO 2 gradients are, unless they
+// accumulate unsharded over microbatches. Hybrid sharding splits samples by both axes.
 dist.mesh @mesh <["outer"=2, "data"=2]>
 
 // ZERO-LABEL: func @loss_grad

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -split-input-file --strategy-expert="axis=x tensor-axis=y" -verify-diagnostics | FileCheck %s
 
-// The width that only experts have lies over the axis, and over no other; their
-// features, which others read, stay.
+// The hidden width of the experts is split over axis y and no other axis. The
+// features, which other layers also read, are not split.
 dist.mesh @mesh <["x"=2, "y"=2, "tensor"=2]>
 // CHECK-LABEL: func @forward
 // CHECK-SAME:    tensor<6x6xf32> {nn.name = "in"

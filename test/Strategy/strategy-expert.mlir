@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s -split-input-file --strategy-expert=axis=x | FileCheck %s
 
-// Matrices and the table that is read by the same choice lie over the axis, with
-// what belongs to them; what another strategy split stays. Products read the
-// matrices whole over the axis.
+// Expert matrices, and the bias table gathered by the same ids, are split over the axis,
+// together with their gradients. Splits of other strategies stay. Products read the
+// matrices gathered over the axis.
 dist.mesh @mesh <["x"=2, "tensor"=2]>
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    tensor<4x6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"x"}, {}, {"tensor"}]>, nn.name = "w"
@@ -28,7 +28,7 @@ func.func @loss_grad(%x: tensor<3x2x6xf32> {nn.name = "x", nn.role = #nn.role<in
 
 // -----
 
-// An axis of one rank asks for nothing.
+// An axis of one rank adds no sharding.
 dist.mesh @mesh <["x"=1]>
 // CHECK-LABEL: func @forward
 // CHECK-NOT:     dist

@@ -2,8 +2,8 @@
 // RUN: cleave-opt %s --split-input-file --strategy-sequence="ring=r feature-axes=t" | FileCheck %s --check-prefix=RING
 // RUN: cleave-opt %s --split-input-file --strategy-sequence="ulysses=u ring=r feature-axes=t" | FileCheck %s --check-prefix=BOTH
 
-// Positions are whole inside, KV heads split; what the backward pass reads is
-// saved as it lies inside. A causal mask of a ring compares positions.
+// Inside attention positions are whole and KV heads are split. Residuals are saved in
+// this layout. In ring attention a causal mask compares positions.
 dist.mesh @mesh <["r"=2, "u"=2, "t"=1]>
 
 // CHECK-LABEL: func @loss_grad
@@ -66,9 +66,9 @@ func.func @loss_grad(%w: tensor<8x3x4xf32> {nn.name = "w", nn.role = #nn.role<pa
 
 // -----
 
-// Two KV heads on four ranks: queries of a head are shared by two ranks, which
-// have copies of its keys and values, and addends of their gradients. KV heads get
-// the minor part of the axis.
+// Two KV heads on four ranks: two ranks share the queries of each KV head. Each
+// has a copy of its keys and values, and a partial sum of their gradients. KV heads
+// use the minor part of the axis.
 dist.mesh @mesh <["r"=1, "u"=4, "t"=1]>
 
 // CHECK-LABEL: func @copies
@@ -91,7 +91,7 @@ func.func @copies(%q: tensor<2x6x2x2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "
 
 // -----
 
-// Heads that tensor parallelism splits already are split further.
+// Heads that tensor parallelism already splits are split further.
 dist.mesh @mesh <["r"=1, "u"=2, "t"=2]>
 
 // CHECK-LABEL: func @forward
@@ -108,8 +108,8 @@ func.func @forward(%w: tensor<8x4x4xf32> {dist.sharding = #dist.sharding<@mesh, 
 
 // -----
 
-// Queries that meet keys of something else than the sequence, and a function
-// without positions, are left alone.
+// Cross attention with keys of another sequence, and a function without positions,
+// are left unchanged.
 dist.mesh @mesh <["r"=2, "u"=2, "t"=1]>
 
 // CHECK-LABEL: func @cross
@@ -128,8 +128,8 @@ func.func @init_state() -> tensor<2xf32> {
 
 // -----
 
-// The gradient of a table of positions is a sum over them, also where the table
-// is longer.
+// The gradient of a position table is a sum over positions, even if the table
+// is longer than the sequence.
 dist.mesh @mesh <["r"=2, "u"=2, "t"=1]>
 
 // CHECK-LABEL: func @loss_grad
@@ -151,7 +151,7 @@ func.func @loss_grad(%w: tensor<9x4xf32> {nn.name = "w", nn.role = #nn.role<para
 
 // -----
 
-// Positions are followed through what another strategy has pinned.
+// Positions are followed through a constraint of another strategy.
 dist.mesh @mesh <["r"=1, "u"=2, "t"=2]>
 
 // CHECK-LABEL: func @pinned

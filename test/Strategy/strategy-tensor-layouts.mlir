@@ -2,8 +2,8 @@
 // RUN: cleave-opt %s --split-input-file --strategy-tensor="layout=2d axes=x,tensor" | FileCheck %s --check-prefix=D2
 // RUN: cleave-opt %s --split-input-file --strategy-tensor="layout=3d axes=z,x,tensor" | FileCheck %s --check-prefix=D3
 
-// An MLP between residual values: inputs of products are gathered, results go
-// to where values of their kind lie.
+// An MLP between residual values: inputs of products are gathered, and results
+// get the layout of the residual stream.
 dist.mesh @mesh <["z"=2, "x"=2, "tensor"=2]>
 
 // SP-LABEL: func @loss_grad
