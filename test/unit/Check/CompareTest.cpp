@@ -1,4 +1,4 @@
-// The metric of the contract, and the limits of both parts.
+// The error metric of `cleave check`, and the tolerances of both of its parts.
 
 #include "cleave/Check/Compare.h"
 
@@ -83,7 +83,7 @@ TEST_F(CompareTest, FloorIsAShareOfTheLargestOfTheKind) {
   EXPECT_TRUE(reports[1].belowFloor);
   EXPECT_TRUE(reports[1].pass());
   EXPECT_FALSE(reports[0].belowFloor);
-  // Of another kind: its own magnitude counts.
+  // A tensor of another kind is compared with the largest of its own kind.
   EXPECT_DOUBLE_EQ(reports[2].relError, 2);
 }
 
@@ -91,7 +91,7 @@ TEST_F(CompareTest, NoiseIsAllowedSixtyFourTimes) {
   NamedTensors reference = {named("big", TensorKind::Gradient, {1}, {2}),
                             named("noise", TensorKind::Gradient, {1}, {1e-11})};
   reference[0].noise = 1e-16;
-  reference[1].noise = 1e-10; // of addends that are larger than all gradients
+  reference[1].noise = 1e-10; // from terms larger than all gradients
   auto reportOf = [&](double big, double noise) {
     NamedTensors sharded = {named("big", TensorKind::Gradient, {1}, {big}),
                             named("noise", TensorKind::Gradient, {1}, {noise})};
@@ -100,13 +100,13 @@ TEST_F(CompareTest, NoiseIsAllowedSixtyFourTimes) {
   EXPECT_TRUE(reportOf(2, 6e-9)[1].pass());
   EXPECT_TRUE(reportOf(2, 6e-9)[1].belowFloor);
   EXPECT_FALSE(reportOf(2, 7e-9)[1].pass());
-  // Of a gradient that does not cancel it is no excuse.
+  // A gradient without cancellation gets no such allowance.
   EXPECT_FALSE(reportOf(2 + 3e-9, 0)[0].pass());
   EXPECT_FALSE(reportOf(2, 0)[0].belowFloor);
 }
 
 TEST_F(CompareTest, NoiseAboveTheCapIsNotAllowed) {
-  // Sixty-four times 2.9e-10 is less than 1e-8 of 2, that of 3.3e-10 is more.
+  // 64 * 2.9e-10 is less than the cap, 1e-8 of 2; 64 * 3.3e-10 exceeds it.
   auto reportOf = [&](double noise, double off) {
     NamedTensors reference = {named("big", TensorKind::Gradient, {1}, {2}),
                               named("b", TensorKind::Gradient, {1}, {0})};
@@ -119,7 +119,7 @@ TEST_F(CompareTest, NoiseAboveTheCapIsNotAllowed) {
   EXPECT_FALSE(reportOf(2.9e-10, 1.8e-8).aboveNoiseCap);
   EXPECT_FALSE(reportOf(3.3e-10, 1.8e-8).pass());
   EXPECT_TRUE(reportOf(3.3e-10, 1.8e-8).aboveNoiseCap);
-  // As any other: by a billionth of the floor.
+  // Above the cap the usual tolerance holds: a billionth of the floor.
   EXPECT_TRUE(reportOf(3.3e-10, 1.9e-15).pass());
   EXPECT_FALSE(reportOf(3.3e-10, 2.1e-15).pass());
 }
@@ -139,7 +139,7 @@ TEST_F(CompareTest, NoiseAboveTheCapIsNoExcuseForRounding) {
 }
 
 TEST_F(CompareTest, WhatIsSmallerThanItsNoiseHasNoYardstick) {
-  // In f32 the noise is 2^29 times as large; the unsharded error is one draw.
+  // In f32 the noise is 2^29 times as large; the unsharded error is one sample.
   NamedTensors reference = {named("w", TensorKind::Gradient, {1}, {1}),
                             named("b", TensorKind::Gradient, {1}, {1e-12})};
   reference[0].noise = 1e-16;

@@ -1,5 +1,5 @@
-// GPU kernels of every family at random shapes, interpreted and compared with
-// the reference; and that the toolkit's assembler takes them.
+// GPU kernels of every family at random shapes are interpreted and compared
+// with the reference, and assembled by the toolkit's assembler.
 
 #include "../TriesAll.h"
 #include "Harness.h"
@@ -38,7 +38,7 @@ std::string fill(std::string text, const std::vector<std::string> &with) {
   return text;
 }
 
-/// Rows and columns, short and long, whole vectors and not.
+/// Numbers of rows and columns: short and long, multiples of a vector and not.
 struct Sizes {
   int64_t a, b, c;
 };
@@ -237,7 +237,7 @@ const std::pair<const char *, Family> kFamilies[] = {
 RunOptions loose() {
   RunOptions options;
   options.onlyGpu = true;
-  options.indexBound = 12; // some indices are outside
+  options.indexBound = 12; // some indices are out of range
   options.f32Bound = 4e-5;
   options.f64Bound = 1e-12;
   options.floor = 10;
@@ -272,7 +272,7 @@ TEST(GpuKernel, RandomShapes) {
   checkFamilies(shapes);
 }
 
-// Rows of several vectors a thread, and those too long for registers.
+// Rows of several vectors per thread, and rows too long for registers.
 TEST(GpuKernel, LongRows) {
   for (int64_t columns : test::triesAll()
                              ? std::vector<int64_t>{1500, 4096, 5001, 9216}
@@ -285,14 +285,14 @@ TEST(GpuKernel, LongRows) {
       checkKernel(family({2, 1, columns}), loose());
 }
 
-// Many short rows, several of which share a block.
+// Many short rows: several of them share a block.
 TEST(GpuKernel, ManyRows) {
   for (int64_t columns : {4, 24, 40})
     for (Family family : {layerNorm, softmax})
       checkKernel(family({133, 9, columns}), loose());
 }
 
-// Few columns of many rows: threads share a sum.
+// Few columns of many rows: several threads share a sum.
 TEST(GpuKernel, SharedSums) {
   for (Sizes s : {Sizes{70, 10, 24}, {33, 31, 5}, {128, 2, 1}, {65, 1, 100}})
     checkKernel(columnSums(s), loose());
@@ -309,7 +309,7 @@ TEST(GpuKernel, ScatterOfManyUpdates) {
               loose());
 }
 
-// bf16 in memory, f32 between.
+// bf16 in memory, f32 in registers.
 TEST(GpuKernel, BFloat16Storage) {
   for (int64_t columns : {40, 264, 777, 40000}) {
     auto module =
@@ -349,8 +349,8 @@ TEST(GpuKernel, BFloat16Storage) {
   }
 }
 
-// What is cut off and filled up again lies where it lay: nothing guards the
-// loads, so the result may take the operand's memory.
+// A slice that is padded back keeps the offset of each element. The loads are
+// unconditional, so the result may overwrite the operand in place.
 TEST(GpuKernel, FilledUpInPlace) {
   auto module = parse(R"(
     func.func @k(%x: tensor<3x136xf32>) -> tensor<3x136xf32> {
@@ -375,8 +375,8 @@ TEST(GpuKernel, FilledUpInPlace) {
   }
 }
 
-// What all threads of a row read may be overwritten by one of them: by then the
-// others have read it, in other blocks, too.
+// A value that all threads of a row read may be overwritten by one of them: the
+// other threads, also in other blocks, have read it by then.
 TEST(GpuKernel, RowValuesInPlace) {
   for (int64_t columns : {7, 64, 1000, 9000, 300000})
     checkKernel(
@@ -390,7 +390,7 @@ TEST(GpuKernel, RowValuesInPlace) {
         loose());
 }
 
-// The harness's rank is number 1 of 2 along x and number 2 of 3 along y.
+// The harness runs as rank 1 of 2 along x and rank 2 of 3 along y.
 TEST(GpuKernel, RankOffset) {
   auto module = parse(R"(
     dist.mesh @m <["x"=2, "y"=3]>
@@ -414,7 +414,7 @@ TEST(GpuKernel, RankOffset) {
   }
 }
 
-// Comparisons with what is no number.
+// Comparisons with NaN.
 TEST(GpuKernel, UnorderedComparisons) {
   for (const char *predicate :
        {"oeq", "one", "olt", "oge", "ord", "ueq", "une", "ugt", "ule", "uno"}) {
@@ -434,7 +434,7 @@ TEST(GpuKernel, UnorderedComparisons) {
   }
 }
 
-// The same kernel is written the same, and knows its own launch.
+// Generating a kernel is deterministic, and the kernel records its launch.
 TEST(GpuKernel, LaunchAndDeterminism) {
   auto module = parse(columnSums({70, 10, 24}));
   auto kernel = module->lookupSymbol<func::FuncOp>("k");
@@ -483,7 +483,7 @@ TEST(GpuKernel, Assembles) {
         EXPECT_LE(kernel.block, 1024);
         EXPECT_LE(kernel.sharedBytes, 48 << 10) << kernel.symbol;
       }
-      // Functions in double precision are the toolkit's.
+      // Double-precision functions come from the CUDA toolkit.
       if (wide && !codegen::findPtxas())
         GTEST_SKIP() << "no CUDA toolkit: f64 is not compiled";
       auto ptx = codegen::compileToPtx(**emitted, arch);
@@ -502,7 +502,8 @@ TEST(GpuKernel, Assembles) {
   }
 }
 
-// The kernels of a model: test/python/test_gpu_kernels.py gives files.
+// Kernels of whole models, from files written by
+// test/python/test_gpu_kernels.py.
 TEST(GpuKernel, OfAFile) {
   const char *path = std::getenv("CLEAVE_TEST_KERNELS");
   if (!path)

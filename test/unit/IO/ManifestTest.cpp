@@ -162,7 +162,7 @@ TEST(Manifest, MistakesNameTheKey) {
 }
 
 TEST(Digest, OfPieces) {
-  // FNV-1a of what the four pieces and a rest have, each for itself.
+  // FNV-1a of the digests of five pieces and a rest.
   const size_t piece = size_t(1) << 20;
   std::string bytes, digests;
   for (size_t i = 0; i < 5 * piece + 7; ++i)

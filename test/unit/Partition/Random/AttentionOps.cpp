@@ -21,7 +21,7 @@ bool attention(Generator &g) {
     return false;
   Entry key = g.tamed(g.like(g.floats({b, t, n, d})), 10);
   Entry value = g.like(g.floats({b, t, n, e}), 1e4);
-  // Scores stay small, so that their exponentials do.
+  // Scores are bounded so that their exponentials are, too.
   double scale = std::min(0.5, 10 / (d * query.bound * key.bound));
   bool causal = g.random.chance(1, 2), mayHide = causal;
   Value qPositions, kPositions, qSegments, kSegments, keyMask, bias;
@@ -42,7 +42,7 @@ bool attention(Generator &g) {
     kPositions = positions(t);
   }
   if (g.random.chance(1, 4)) {
-    // Documents of a few tokens.
+    // Segments (packed documents) of a few tokens each.
     auto segments = [&](int64_t length) -> Value {
       RankedTensorType type = g.ints({length});
       Value index = nn::IotaOp::create(g.b, g.loc, type, 0);
@@ -111,7 +111,7 @@ bool rotary(Generator &g) {
     return false;
   SmallVector<int64_t> shape(x.shape());
   if (shape.back() % 2) {
-    // Rows of even length: the tensor twice.
+    // Rotary needs rows of even length: the tensor is concatenated with itself.
     x.value = nn::ConcatOp::create(g.b, g.loc, ValueRange{x.value, x.value},
                                    shape.size() - 1);
     shape.back() *= 2;

@@ -1,6 +1,6 @@
-// The planted bugs. Each is systematic, as a mistake in the partitioner would
-// be: it is made wherever the program has a place for it. What comes out is
-// valid IR; only dist-verify-variance and the comparison can tell.
+// The planted bugs. Each is systematic, like a mistake in the partitioner: it
+// is made wherever the program has a place for it. The result is valid IR; only
+// dist-verify-variance and the comparison can detect the bug.
 
 #include "Bugs.h"
 #include "Shrink.h"
@@ -15,7 +15,7 @@ using namespace cleave::random;
 
 namespace {
 
-/// Applies `change` to every operation of the kind; true where one changed.
+/// Applies `change` to every operation of a kind; returns whether any changed.
 template <typename Op>
 bool forEach(ModuleOp module, llvm::function_ref<bool(Op)> change) {
   SmallVector<Op> ops;
@@ -26,7 +26,7 @@ bool forEach(ModuleOp module, llvm::function_ref<bool(Op)> change) {
   return any;
 }
 
-/// The list the other way round; false where that means the same ranks.
+/// Reverses the list of axes; returns false if that means the same ranks.
 template <typename Op> bool reverseAxes(Op op) {
   SmallVector<AxisRefAttr> axes(op.getAxes().getAxes());
   if (axes.size() < 2)
@@ -43,7 +43,7 @@ template <typename Op> bool skip(Op op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Where a rank is
+// The rank's offset
 //===----------------------------------------------------------------------===//
 
 bool offsetAxisOrder(ModuleOp module) {
@@ -57,7 +57,7 @@ bool offsetByOne(ModuleOp module) {
   });
 }
 
-/// Every rank counts from the beginning of its own tile.
+/// Every rank uses offset 0 instead of the offset of its tile.
 bool offsetForgotten(ModuleOp module) {
   return forEach<TileOffsetOp>(module, [](TileOffsetOp op) {
     OpBuilder builder(op);
@@ -112,7 +112,7 @@ bool maxForSum(ModuleOp module) {
   return forEach<ReduceScatterOp>(module, change) || any;
 }
 
-/// Each rank takes its tile first, and tiles of different places are summed.
+/// Each rank takes its tile first, so tiles of different offsets are summed.
 bool sliceBeforeReduce(ModuleOp module) {
   return forEach<ReduceScatterOp>(module, [](ReduceScatterOp op) {
     OpBuilder builder(op);
@@ -134,7 +134,7 @@ bool keepFirstDropped(ModuleOp module) {
   return forEach<KeepFirstOp>(module, skip<KeepFirstOp>);
 }
 
-/// f(sum of addends) becomes sum of f(addends).
+/// f(sum of terms) becomes the sum of f(terms).
 bool reduceAfterNonLinear(ModuleOp module) {
   return forEach<AllReduceOp>(module, [](AllReduceOp op) {
     if (op.getKind() != ReduceKind::Sum || op->getNumOperands() != 1 ||
@@ -155,7 +155,7 @@ bool reduceAfterNonLinear(ModuleOp module) {
   });
 }
 
-/// The plan says of a result that it is addends, though its operand was summed.
+/// A result is marked partial, though its operand has been summed already.
 bool partialTwice(ModuleOp module) {
   FailureOr<MeshAxes> mesh = MeshAxes::of(module);
   if (failed(mesh))
@@ -210,12 +210,12 @@ bool permutationInverted(ModuleOp module) {
   });
 }
 
-/// A reader takes the value as it lay before it was moved.
+/// A reader uses the value in its layout before the permutation.
 bool staleLayout(ModuleOp module) {
   return forEach<CollectivePermuteOp>(module, skip<CollectivePermuteOp>);
 }
 
-/// A halo, or what a slice takes, begins one element too late.
+/// The window of a halo exchange or slice begins one element too late.
 bool windowShifted(ModuleOp module) {
   return forEach<WindowOp>(module, [](WindowOp op) {
     op.setBase(op.getBase() + 1);
@@ -242,7 +242,7 @@ bool padUnmasked(ModuleOp module) {
   });
 }
 
-/// One mask of many: where the others hide that the proof stopped looking.
+/// Drops one of several masks, at which a too lenient proof might stop looking.
 bool maskDropped(ModuleOp module) {
   arith::SelectOp last;
   module.walk([&](arith::SelectOp op) {
@@ -256,7 +256,7 @@ bool maskDropped(ModuleOp module) {
   return true;
 }
 
-/// Zero where the identity is something else, and one where it is zero.
+/// Replaces another identity by zero, and zero by one.
 bool wrongIdentity(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     OpBuilder builder(op);
@@ -268,7 +268,7 @@ bool wrongIdentity(ModuleOp module) {
   });
 }
 
-/// The last element goes with the padding.
+/// The mask also hides the last element.
 bool maskByOne(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     auto compare = op.getCondition().getDefiningOp<arith::CmpIOp>();
@@ -287,7 +287,7 @@ bool maskByOne(ModuleOp module) {
   });
 }
 
-/// Padding is looked for along the next dimension.
+/// The mask looks for padding along the next dimension.
 bool maskDimension(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     auto compare = op.getCondition().getDefiningOp<arith::CmpIOp>();
@@ -326,7 +326,7 @@ bool neededWhole(ModuleOp module) {
     AxisSet used = setOf(mesh->decompose(plan.getCarry().getAxes()));
     for (Attribute axes : factors)
       used |= setOf(mesh->decompose(cast<AxisListAttr>(axes).getAxes()));
-    // Movements have shapes in their attributes, which would not fit.
+    // Movements have shapes in their attributes, which would no longer fit.
     for (auto [factor, info] : llvm::enumerate(rule.factors))
       for (Axis axis = 0; axis < mesh->count() && !rule.movement; ++axis) {
         if (info.kind != FactorKind::NeedReplication ||

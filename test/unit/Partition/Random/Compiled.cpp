@@ -1,7 +1,8 @@
-// The second half of a case: code, ranks that are threads, the comparison. The
-// limits are those of `cleave check` (docs/check.md): four times the error of
-// the program of one device. These tensors are small, so that error is the
-// largest of several draws: a single number may happen to be exact.
+// The second half of a case: compiled code, one thread per rank, the
+// comparison. The limits are those of `cleave check` (docs/check.md): four
+// times the error of the single-device program. These tensors are small, so
+// that error is the largest of several draws: by chance a single number may be
+// exact.
 
 #include "Compiled.h"
 
@@ -36,14 +37,14 @@ template <typename Function> Function *ofRecorder(const char *name) {
   return library ? reinterpret_cast<Function *>(dlsym(library, name)) : nullptr;
 }
 
-/// What the recorder has found since the last call.
+/// The errors that the recorder found since the last call.
 std::string recordedErrors() {
   static auto *take = ofRecorder<decltype(cleaveRecorderTakeErrors)>(
       "cleaveRecorderTakeErrors");
   std::string text(1 << 14, 0);
   if (!take || take(text.data(), text.size()) == 0)
     return "";
-  text.resize(text.find('\n') + 1); // one error has many followers
+  text.resize(text.find('\n') + 1); // later errors follow from the first
   return text;
 }
 
@@ -56,7 +57,7 @@ bool isAnyNumber(const Port &port) {
          nn::isOneOf(port.role, {nn::Role::Parameter, nn::Role::Input});
 }
 
-/// Every tensor has a name, and the function that of what a check runs.
+/// Names every tensor, and renames the function to the one that a check runs.
 void nameAll(ModuleOp module) {
   Builder builder(module.getContext());
   func::FuncOp func = functionOf(module);
@@ -79,7 +80,7 @@ void nameAll(ModuleOp module) {
   }
 }
 
-/// The same on one device: without shardings, on a mesh of one rank.
+/// The same program on one device: without shardings, on a mesh of one rank.
 OwningOpRef<ModuleOp> onOneDevice(ModuleOp global) {
   OwningOpRef<ModuleOp> one = global.clone();
   MLIRContext *context = global.getContext();
@@ -106,9 +107,9 @@ LogicalResult runPass(ModuleOp module, std::unique_ptr<Pass> pass) {
   return passes.run(module);
 }
 
-/// The program in f64, with every value that it has in bf16 rounded to that: a
-/// kernel may leave out what lies within it, so one that is cut elsewhere
-/// rounds more.
+/// The program in f64 with every bf16 value rounded explicitly. A fused kernel
+/// may skip roundings of its internal values, so a program that is fused
+/// differently may round more often.
 OwningOpRef<ModuleOp> rounding(ModuleOp global) {
   OwningOpRef<ModuleOp> module = global.clone();
   SmallVector<Value> narrow;
@@ -124,7 +125,7 @@ OwningOpRef<ModuleOp> rounding(ModuleOp global) {
     b.setInsertionPointAfterValue(value);
     Location loc = value.getLoc();
     auto wide = cast<RankedTensorType>(value.getType()).clone(b.getF64Type());
-    // After Veltkamp: x (2^45 + 1) less what is lost of x leaves 8 bits.
+    // Veltkamp splitting with 2^45 + 1 rounds x to 8 bits.
     Operation *start = arith::ExtFOp::create(b, loc, wide, value);
     Value x = start->getResult(0),
           factor = nn::createSplat(b, loc, wide, 0x1p45 + 1);
@@ -148,12 +149,12 @@ OwningOpRef<ModuleOp> widened(ModuleOp module) {
 
 constexpr check::Tolerances tolerances;
 
-/// A number that one device happens to compute without error may be off by so
-/// much of what it is made of: what `check` allows scalars.
+/// The error allowed relative to a number's terms, because one device may
+/// compute the number exactly by chance: what `check` allows for scalars.
 constexpr double scalarShare = tolerances.scalarEpsilons * 0x1p-23;
 
-/// Of each result, the largest error against f64 so far: relative to what it
-/// holds or, where that is little, to a share of what all hold.
+/// For each result, the largest error against f64 so far, relative to the
+/// result's magnitude or, if that is small, to a share of the largest result.
 struct Errors {
   std::vector<double> worst;
 
@@ -222,7 +223,8 @@ struct CompiledRunner::Case {
     return failed(engine) ? nullptr : std::move(*engine);
   }
 
-  /// All results of one draw; the outcome says where copies differ.
+  /// Computes all results of one draw; the outcome reports replicas that
+  /// differ.
   Outcome compute(Engine &engine, ArrayRef<Tensor> values,
                   std::vector<Tensor> &found) {
     for (auto [port, value] : llvm::zip_equal(arguments, values))
@@ -272,8 +274,8 @@ Outcome CompiledRunner::run(ModuleOp global, uint64_t seed, Coverage *coverage,
   return Runner::run(*program, seed, coverage, bug, planted);
 }
 
-/// In a process of its own, so that code which crashes is a failing case, too.
-/// Nothing is run in this one, so there are no threads to be lost.
+/// Runs in a forked process, so that a crash is reported as a failing case.
+/// The parent runs no programs, so it has no threads that a fork would lose.
 Outcome CompiledRunner::runLocal(ModuleOp global, ModuleOp local,
                                  uint64_t seed) {
   int ends[2];
@@ -314,7 +316,7 @@ Outcome CompiledRunner::runHere(ModuleOp global, ModuleOp local,
   auto withDiagnostics = [&](Outcome outcome) {
     std::string recorded = isRecorded ? recordedErrors() : std::string();
     outcome.message += diagnostics;
-    if (!recorded.empty()) // the cause of what else is wrong
+    if (!recorded.empty()) // the cause of any other failure
       return Outcome{Outcome::Disordered, recorded + outcome.message};
     return outcome;
   };
@@ -390,7 +392,7 @@ Outcome CompiledRunner::runHere(ModuleOp global, ModuleOp local,
 }
 
 std::string cleave::random::prepareRecorder() {
-  // Read when the recorder is first used.
+  // The recorder reads these when it is first used.
   setenv("CLEAVE_RECORDER_KEEP_GOING", "1", 1);
   setenv("CLEAVE_RECORDER_DEVICES", "16", 1);
   setenv("CLEAVE_RECORDER_TIMEOUT", "20", 1);

@@ -1,4 +1,4 @@
-// Products over letters, reductions, and reading and adding at indices.
+// Einsums, reductions, gathers and scatters.
 
 #include "Generator.h"
 
@@ -8,8 +8,8 @@ using namespace cleave::random;
 
 namespace {
 
-/// Random letters: batch (in all three), contracted (in both operands), free.
-/// The first operand gives the sizes of its letters.
+/// An einsum with random labels: batch (in all three), contracted (in both
+/// operands), free. The first operand determines the sizes of its labels.
 bool einsum(Generator &g) {
   Entry x = g.any(0, 4);
   std::string lhs, rhs, result;
@@ -91,13 +91,13 @@ template <nn::Combiner combiner> bool reduce(Generator &g) {
   return true;
 }
 
-/// Indices as data: arguments, from which some lie outside every table.
+/// Indices from arguments; some are outside every table.
 Entry indices(Generator &g, ArrayRef<int64_t> shape) {
   return g.like(g.ints(shape));
 }
 
-/// Indices that lie in a table of `rows`: positions, whose padding may not, or
-/// the data's, clamped.
+/// Indices within a table of `rows` rows: positions (whose padding may be
+/// outside), or clamped arguments.
 Value checked(Generator &g, Value at, int64_t rows) {
   auto type = cast<RankedTensorType>(at.getType());
   if (type.getRank() > 0 && type.getDimSize(0) <= rows) {
@@ -131,7 +131,7 @@ bool gather(Generator &g) {
 
 bool scatterAdd(Generator &g) {
   Entry updates = g.any(1, 4);
-  // The dimensions of the updates from `dim` on that are indices.
+  // The dimensions of the updates from `dim` on are those of the indices.
   int64_t dim = g.random.below(updates.rank());
   int64_t count =
       g.random.between(0, std::min<int64_t>(2, updates.rank() - dim));

@@ -21,13 +21,13 @@ Entry image(Generator &g, bool exact) {
   return x.rank() < 3 ? g.reshaped(x, 3) : x;
 }
 
-/// Windows of random sizes, steps and gaps; the padding may be longer than
-/// what a rank has.
+/// Windows of random sizes, strides and dilations; the padding may be longer
+/// than a rank's tile.
 struct Windows {
   SmallVector<int64_t> kernel, strides, dilations, low, high, output;
   bool fits = true;
 
-  /// Padding of a pool is shorter than its windows.
+  /// The padding of a pool is shorter than its windows.
   Windows(Generator &g, ArrayRef<int64_t> spatial, bool ofPool) {
     for (int64_t size : spatial) {
       int64_t k = g.random.between(1, 3),
@@ -43,7 +43,7 @@ struct Windows {
       int64_t room = size + low.back() + high.back() - reach;
       fits &= room >= 0;
       output.push_back(room / stride + 1);
-      // A window with gaps may lie between the elements.
+      // All taps of a dilated window may fall outside the image.
       for (int64_t at = 0; ofPool && fits && at < output.back(); ++at) {
         int64_t first = at * stride - low.back();
         bool touches = false;
@@ -112,7 +112,7 @@ bool conv(Generator &g) {
   return true;
 }
 
-/// Which element is the largest must not depend on rounding.
+/// The argmax of a window must not depend on rounding.
 bool pool(Generator &g) {
   bool takesMax = g.random.chance(1, 2);
   Entry x = image(g, takesMax);

@@ -1,5 +1,5 @@
-// The growing of a program: which operands an operation gets, which values are
-// returned, and where shardings are asked for.
+// Growing a program: choosing operands, returned values, and requested
+// shardings.
 
 #include "Generator.h"
 
@@ -56,7 +56,7 @@ Generator::Generator(MLIRContext *context, uint64_t seed, Style style)
   element = random.chance(3, 4)   ? Type(b.getF64Type())
             : random.chance(1, 2) ? Type(b.getF32Type())
                                   : Type(b.getBF16Type());
-  if (style.compiled) // bf16 comes by nn-mixed-precision
+  if (style.compiled) // nn-mixed-precision introduces bf16
     element = b.getF32Type();
   exactBelow = style.bf16 ? 0x1p8 : style.compiled ? 0x1p24 : 0x1p53;
   static const int64_t choices[] = {1, 2, 2, 3, 3, 4, 4, 5,
@@ -101,8 +101,8 @@ Entry Generator::argument(RankedTensorType type, bool exact) {
   return entry;
 }
 
-/// Later values more often, so that programs grow deep; now and then an early
-/// one, which so gets a second reader.
+/// Prefers later values, so that programs grow deep; sometimes picks an early
+/// one, which thereby gets a second reader.
 Entry Generator::draw(llvm::function_ref<bool(const Entry &)> fits,
                       llvm::function_ref<RankedTensorType()> other,
                       bool exact) {
@@ -153,7 +153,7 @@ Entry Generator::anyExact(int64_t lowRank, int64_t highRank) {
 }
 
 Entry Generator::like(RankedTensorType type, double bound, bool exact) {
-  // Now and then a constant, which the partitioner emits anew where needed.
+  // Sometimes a constant, which the partitioner rematerializes where needed.
   if (random.chance(1, 12) && isa<FloatType>(type.getElementType())) {
     SmallVector<Attribute> values;
     for (int64_t i = 0, end = random.chance(1, 2) ? 1 : type.getNumElements();
@@ -212,7 +212,7 @@ void Generator::give(Value value, double bound, bool exact) {
   pool.push_back({value, bound, exact && bound <= exactBelow});
 }
 
-/// Asks for a sharding of the value made last.
+/// Requests a sharding of the value created last.
 void Generator::constrainSome() {
   if (pool.empty() || !random.chance(1, 6))
     return;
@@ -284,7 +284,7 @@ OwningOpRef<ModuleOp> Generator::run() {
 }
 
 void Generator::addFunction(StringRef name) {
-  // A second function takes some of what the first one takes and gives.
+  // A second function reads some of the first one's arguments and results.
   SmallVector<RankedTensorType> shared;
   for (const partition::Port &port : partition::portsOf(*module))
     if (shared.size() < 3 && random.chance(1, 2))
@@ -301,7 +301,7 @@ void Generator::addFunction(StringRef name) {
 }
 
 void Generator::finishFunction() {
-  // What nobody reads is returned, and now and then something else.
+  // Values without readers are returned, and sometimes others.
   SmallVector<Value> results;
   for (Entry &entry : pool) {
     bool isArgument = isa<BlockArgument>(entry.value);
@@ -323,8 +323,8 @@ static void setAttr(partition::Port port, StringRef name, Attribute value) {
     port.func.setArgAttr(port.index, name, value);
 }
 
-/// Gives names and roles. Ports of one name are one tensor, so it is given in
-/// and out, or in several functions.
+/// Gives names and roles. Ports of one name are one tensor, which may be an
+/// argument and a result, or shared by several functions.
 void Generator::namePorts() {
   static const nn::Role roles[] = {nn::Role::Parameter, nn::Role::Parameter,
                                    nn::Role::Gradient,  nn::Role::State,
@@ -348,7 +348,7 @@ void Generator::namePorts() {
   }
 }
 
-/// Gives each tensor a name of its own; a result may be the new value of an
+/// Gives each tensor its own name; a result may be the new value of an
 /// argument.
 void Generator::nameTensors() {
   SmallVector<partition::Port> ports = partition::portsOf(*module);
@@ -375,7 +375,7 @@ void Generator::nameTensors() {
 }
 
 void Generator::shardPorts() {
-  // Ports of one name say the same, or nothing.
+  // Ports of one name request the same sharding, or none.
   llvm::StringMap<dist::ShardingAttr> byName;
   for (const partition::Port &port : partition::portsOf(*module)) {
     auto type = cast<RankedTensorType>(port.type());
@@ -384,7 +384,7 @@ void Generator::shardPorts() {
     bool asked = random.chance(port.isResult ? 2 : 3, 4);
     if (!port.name().empty())
       sharding = byName.insert({port.name(), sharding}).first->second;
-    // One tensor in memory is split in one way, also where addends are asked.
+    // A tensor in memory has one sharding, even if a partial one is requested.
     if (asked || (style.compiled && port.role() == nn::Role::State))
       setAttr(port, dist::kShardingAttrName, sharding);
   }
