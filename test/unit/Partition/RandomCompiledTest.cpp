@@ -1,6 +1,6 @@
-// A fixed slice of the random programs, compiled: for the CPU and, where the
-// recorder is, for CUDA devices; in f32, and narrowed to bf16. And what the
-// comparison is worth.
+// A fixed sample of the random programs, compiled for the CPU and, if the
+// recorder is built, for CUDA devices; in f32 and in bf16. Also tests that the
+// comparison detects planted bugs.
 
 #include "../TriesAll.h"
 #include "Context.h"
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Slice{"recorder_bf16", true, true, 0, 10}),
     [](const testing::TestParamInfo<Slice> &info) { return info.param.name; });
 
-/// What goes wrong in the partitioner is seen in what compiled code computes.
+/// Bugs in the partitioner are detected in the results of compiled code.
 TEST(RandomCompiled, FindsPlantedBugs) {
   TestContext test;
   CompiledRunner comparing(&test.context, {}, /*interpret=*/false,
@@ -71,8 +71,8 @@ TEST(RandomCompiled, FindsPlantedBugs) {
   }
 }
 
-/// Adds 2^10 to what comes in as any numbers, and takes it away again: in f64
-/// that is well within what is allowed, in f32 it costs ten bits.
+/// Adds 2^10 to arbitrary-valued inputs and subtracts it again: in f64 this is
+/// well within the tolerance, in f32 it costs ten bits.
 bool loseBits(ModuleOp module) {
   bool any = false;
   for (auto func : module.getOps<func::FuncOp>())
@@ -97,8 +97,8 @@ bool loseBits(ModuleOp module) {
   return any;
 }
 
-/// A transfer that ends only behind who reads it: data arrives as late as it
-/// may, so memory holds NaNs still.
+/// A transfer that is only waited for after its reader. The simulated data
+/// arrive as late as possible, so the reader still sees NaNs.
 TEST(RandomCompiled, FindsMissingWaits) {
   CompileStyle style;
   style.change = [](program::Program &program) {
@@ -113,7 +113,7 @@ TEST(RandomCompiled, FindsMissingWaits) {
     OwningOpRef<ModuleOp> program =
         Generator(&test.context, seed, {/*compiled=*/true}).run();
     Outcome outcome = runner.run(*program, seed);
-    if (outcome.kind == Outcome::NotCompiled) // has no place for it
+    if (outcome.kind == Outcome::NotCompiled) // no place for the fault
       continue;
     ++broken;
     EXPECT_FALSE(outcome) << "case " << number;

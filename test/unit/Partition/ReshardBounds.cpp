@@ -31,8 +31,8 @@ double cleave::test::receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape,
     AxisSet reduced = from.partial & ~kept, added = to.partial & ~kept;
     double groups = mesh.size(kept), addends = mesh.size(reduced);
     double holders = double(ranks) / groups / targets / mesh.size(added);
-    // Where a rank's source and target tile meet, and how many ranks of each
-    // addend of the target have this pair of tiles.
+    // The overlap of a rank's source and target tile, and how many ranks of
+    // each of the target's partial sums have this pair of tiles.
     struct Meeting {
       double overlap = 1;
       std::map<int64_t, double> ranks;
@@ -119,8 +119,8 @@ double Exhaustive::best(size_t from, size_t to, double mostReceived) const {
   return least;
 }
 
-// The planner's own list of moves (ReshardExhaustive.cpp) is no part of this: a
-// move that is missing there must show here. Of one step all ways count, not
+// This does not use the planner's own list of moves (ReshardExhaustive.cpp), so
+// that a move missing there is detected. All variants of a step count, not only
 // the best.
 SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from,
                                              const Layout &to) const {
@@ -137,7 +137,7 @@ SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from,
     if (!gone && !(come & from.used()))
       return {MoveCost()}; // keep-first
   }
-  // What is partial on both sides stays or is added up.
+  // Partial axes of both sides stay partial or are reduced.
   AxisSet axes = mesh.exchangeAxes(shape, from, to),
           common = from.partial & to.partial;
   AxisSet unused = mesh.everyAxis() & ~(from.used() | to.used());
@@ -151,7 +151,7 @@ SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from,
     exchange(axes | summed, 2);
     exchange(axes | summed | unused, 2);
   }
-  // Dimensions that grow or lose axes at their end.
+  // Dimensions that lose or gain axes at their minor end.
   int shrunk = -1, grown = -1, others = 0;
   Axes lost, won;
   for (size_t dim = 0; dim < shape.size(); ++dim) {

@@ -1,5 +1,5 @@
-// What reshards are measured against: the least that must be received, and the
-// best of all plans of up to three moves.
+// The bounds for reshards: the least data that must be received, and the best
+// plan of up to three moves.
 #ifndef CLEAVE_TEST_RESHARDBOUNDS_H
 #define CLEAVE_TEST_RESHARDBOUNDS_H
 
@@ -16,25 +16,25 @@ inline int64_t product(llvm::ArrayRef<int64_t> shape) {
   return count;
 }
 
-/// Elements that all ranks together must receive. Without addends: target tiles
-/// less what their ranks hold. With p addends and h ranks that are to hold an
-/// element: p - 1 to add them, h - 1 copies, and one more where nobody has an
-/// addend and is to hold the element. Where the target has addends, an element
-/// is held by the ranks of one of them, the one that lacks it on the fewest.
-/// What stays partial is several such problems, or one: the cheaper.
+/// The number of elements that all ranks together must receive. Without partial
+/// sums: target tiles minus what their ranks already hold. With p partial sums
+/// and h ranks that need an element: p - 1 to add them and h - 1 copies, plus
+/// one if no rank both has a partial sum and needs the element. If the target
+/// is partial, an element is held by the ranks of one partial sum: the one with
+/// the fewest ranks that lack it. An axis partial on both sides may stay so or
+/// be reduced; the cheaper counts.
 double receiveFloor(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
                     const dist::Layout &from, const dist::Layout &to);
 
-/// All moves between any two layouts; a free one alone where there is such a
-/// one.
+/// All moves between any two layouts; if a free move exists, only that one.
 class Exhaustive {
 public:
   Exhaustive(const dist::MeshAxes &mesh, const cost::LinkModel &model,
              llvm::ArrayRef<int64_t> shape,
              const std::vector<dist::Layout> &layouts);
 
-  /// The least time of plans from one layout to another, by their numbers, by
-  /// which all ranks together receive at most `mostReceived` elements.
+  /// The least time of plans between two layouts, given by index, in which all
+  /// ranks together receive at most `mostReceived` elements.
   double best(size_t from, size_t to, double mostReceived) const;
 
 private:

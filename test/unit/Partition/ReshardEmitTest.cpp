@@ -1,6 +1,6 @@
-// Reshards as the partitioner emits them: of partial sums, maxima and minima,
-// also ones that become others. What dist-verify-variance proves of them, and
-// what the interpreter computes on all ranks.
+// Reshards emitted by the partitioner for partial sums, maxima and minima,
+// including those whose result is partial. dist-verify-variance must accept
+// them, and the interpreter computes them on all ranks.
 
 #include "Context.h"
 
@@ -24,9 +24,9 @@ using namespace cleave::partition;
 
 namespace {
 
-/// What each rank holds of the whole: of a sum distinct addends; of a maximum
-/// or minimum each element with one of the candidates, worse ones with the
-/// others.
+/// The partial values of each rank: for a sum, distinct terms; for a maximum or
+/// minimum, one rank holds the right value of each element and the others hold
+/// worse ones.
 RankTensors addendsOf(const Tensor &whole, const MeshAxes &mesh,
                       const Layout &layout) {
   RankTensors tiles =
@@ -52,7 +52,7 @@ TEST(ReshardEmit, OtherReductions) {
   std::mt19937 random(5);
   const ReduceKind kinds[] = {ReduceKind::Sum, ReduceKind::Max,
                               ReduceKind::Min};
-  // From which kind to which something was moved.
+  // Pairs of source and target reduction kinds.
   std::set<std::pair<ReduceKind, ReduceKind>> seen;
   int64_t collectives = 0, exchanges = 0;
   for (const std::vector<int64_t> &sizes :

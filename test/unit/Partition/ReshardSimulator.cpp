@@ -102,7 +102,7 @@ void ReshardSimulator::fill(const Layout &from) {
   for (int64_t rank = 0; rank < ranks; ++rank) {
     int64_t addend = position(listOf(from.partial), rank);
     forValid(layout, rank, [&](int64_t tileAt, int64_t wholeAt) {
-      // Distinct addends: all but the last are their number.
+      // Distinct partial sums: each but the last equals its index.
       double value = valueAt(wholeAt);
       if (kind == ReduceKind::Sum && addend + 1 == addends)
         value -= double(addends - 1) * (addends - 2) / 2;
@@ -116,7 +116,7 @@ void ReshardSimulator::fill(const Layout &from) {
 }
 
 bool ReshardSimulator::holds(const Layout &want) const {
-  // Who has the same tile of the same addend has the same elements.
+  // Ranks with the same tile of the same partial sum have the same elements.
   std::map<std::vector<int64_t>, int64_t> firsts;
   for (int64_t rank = 0; rank < ranks; ++rank) {
     std::vector<int64_t> place = {position(listOf(want.partial), rank)};
@@ -146,7 +146,7 @@ bool ReshardSimulator::holds(const Layout &want) const {
 }
 
 void ReshardSimulator::exchange(const Move &move) {
-  // The mesh of the program has one axis for each atom.
+  // The program's mesh has one axis for each indivisible sub-axis.
   std::vector<program::MeshAxis> axes;
   for (unsigned axis = 0; axis < mesh.count(); ++axis)
     axes.push_back({"", mesh.size(Axis(axis)), ""});
@@ -217,8 +217,8 @@ void ReshardSimulator::exchange(const Move &move) {
             (round ? copied : load)[sender] += piece.count();
         }
       }
-    // Those that hold the same tile of the same addend.
-    // In the second round, those that held and are to hold the same.
+    // First round: members that hold the same tile of the same partial sum.
+    // Second round: members that also need the same tile.
     std::map<std::vector<int64_t>, std::vector<double>> same;
     for (size_t i = 0; i < members.size(); ++i) {
       std::vector<int64_t> key = cut.members[i].from;
@@ -233,7 +233,8 @@ void ReshardSimulator::exchange(const Move &move) {
                     mesh.size(setOf(move.axes) & move.after.used());
     for (auto &[key, loads] : same) {
       double total = 0, most = 0;
-      // Who has assembled an element sends it to all the others.
+      // In the second round the rank that assembled an element sends the
+      // copies.
       if (key.back() == -1 && copies > 1)
         for (double &one : loads)
           one /= copies - 1;
@@ -285,7 +286,7 @@ void ReshardSimulator::run(const Move &move) {
         return false;
     return true;
   };
-  // Beyond the end of a tile lies the padding that collectives take.
+  // Positions beyond the end of a tile are the padding that collectives read.
   auto read = [&](int64_t rank, ArrayRef<int64_t> index) {
     return inside(have, index) ? tiles[rank][offset(have, index)] : NAN;
   };
@@ -337,7 +338,7 @@ void ReshardSimulator::run(const Move &move) {
              double(product(have)) / have[move.dim] * want[move.dim]);
       break;
     case Move::Permute: {
-      // The one whose tile this is to be.
+      // The rank whose current tile this rank needs.
       for (int64_t other : members) {
         bool same = true;
         for (size_t dim = 0; dim < shape.size(); ++dim)

@@ -15,17 +15,17 @@ public:
 
   ReshardSimulator(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape);
 
-  /// Fills the tiles: element i of the whole is a number that follows from i,
-  /// addends add up to it, padding is NaN.
+  /// Fills the tiles: element i of the whole has a value determined by i,
+  /// partial sums add up to it, and padding is NaN.
   void fill(const dist::Layout &layout);
   void run(const partition::Move &move);
-  /// Whether the tiles hold in the layout what fill() began with.
+  /// Whether the tiles hold fill()'s values in the given layout.
   bool holds(const dist::Layout &layout) const;
 
   /// Elements by rank, padding of collectives included.
   std::vector<double> sent, received;
-  /// Of exchanges: the busiest of those that hold the same tile, over their
-  /// equal share; the worst.
+  /// For exchanges: the load of the busiest of the ranks that hold the same
+  /// tile, relative to an equal share; the worst case.
   double worstImbalance = 1;
 
 private:
@@ -43,8 +43,7 @@ private:
     sent[from] += elements;
     received[to] += elements;
   }
-  /// Calls body(tile position, whole position) for elements that are no
-  /// padding.
+  /// Calls body(tile position, whole position) for all elements except padding.
   template <typename Body>
   void forValid(const dist::Layout &layout, int64_t rank, Body body) const;
 

@@ -1,6 +1,6 @@
-// A whole training step of a small decoder, on meshes that divide nothing: the
-// gradients that @loss_grad leaves on the ranks go as they are into @update.
-// All in double, against one device.
+// A whole training step of a small decoder, on meshes that divide no dimension:
+// the per-rank gradients of @loss_grad are passed unchanged to @update. All in
+// double, against one device.
 
 #include "Context.h"
 
@@ -123,7 +123,7 @@ TEST_P(TrainingStep, AgreesWithOneDevice) {
   ASSERT_TRUE(succeeded(passes.run(*local))) << diagnostics;
   MeshAttr mesh = (*local->getOps<MeshOp>().begin()).getMesh();
 
-  // Both walk the functions in order; what one gives the next one takes.
+  // Both runs execute the functions in order; results feed the next function.
   std::mt19937_64 random(7);
   Named whole;
   NamedTiles tiles;

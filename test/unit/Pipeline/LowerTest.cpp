@@ -1,4 +1,4 @@
-// Transfers that are added to tables, and slots.
+// Transfers added to tables, and slots.
 
 #include "cleave/Pipeline/Lower.h"
 
@@ -49,8 +49,8 @@ TEST(Slots, CountsAreThePeaks) {
   }
 }
 
-// Every schedule, every kind of value: what lies in a slot is there until its
-// last reader, by walking the lists.
+// For every schedule and every class of values: a value stays in its slot until
+// its last reader, checked by walking the lists.
 TEST(Slots, NoValueIsOverwritten) {
   for (const std::string &name : scheduleNames()) {
     if (name == "custom")
@@ -116,10 +116,10 @@ TEST(Slots, NoValueIsOverwritten) {
 TEST(Slots, ClassesWithoutValues) {
   LoweredTable lowered = *lower(*generate({"gpipe", 2, 0, 3}));
   std::vector<ValueClass> classes = {
-      // What is sent: not by the last stage.
+      // Sent values: all stages but the last have them.
       {0, {{ActionKind::F}}, {{ActionKind::SendF, Phase::Wait}}},
       {1, {{ActionKind::F}}, {{ActionKind::SendF, Phase::Wait}}},
-      // The input of a stage, received or not.
+      // The input of a stage, received or local.
       {0,
        {{ActionKind::RecvF, Phase::Start}, {ActionKind::F}},
        {{ActionKind::W}}},

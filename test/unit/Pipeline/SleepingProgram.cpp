@@ -1,4 +1,4 @@
-// A table as a program whose stages sleep.
+// Builds a program from a table whose stages sleep instead of computing.
 
 #include "SleepingProgram.h"
 
@@ -20,7 +20,7 @@ constexpr int64_t idBytes = 64;
 
 int column(ActionKind kind) { return static_cast<int>(kind); } // F, I, W, B
 
-// A value that one action hands to another, in a slot of the rank.
+// A value that one action passes to another, in a slot of the rank.
 struct Slots {
   BufferRef slot0;
   const SlotPlan *plan = nullptr;
@@ -61,8 +61,8 @@ public:
   }
 
 private:
-  // For every stage and direction: what was received, what is sent, what stays
-  // on the rank for the neighbouring stage.
+  // Slots for every stage and direction: received values, sent values, and
+  // values for a neighbouring stage on the same rank.
   enum Role { Received, Sent, Stays };
 
   BufferRef addBuffer(const std::string &name, int64_t count) {
@@ -102,8 +102,8 @@ private:
     }
   }
 
-  // The value of a stage and microbatch on a rank, moved to its slot; absent
-  // where there is none.
+  // The value of a stage and microbatch on a rank, rebased to its slot; absent
+  // if there is none.
   BufferRef find(int rank, int stage, bool forward, Role role, int microbatch,
                  std::vector<program::Rebase> *moved = nullptr) {
     if (stage < 0 || stage >= table.stages)
@@ -122,7 +122,7 @@ private:
     return ref;
   }
 
-  // The action for what this rank does at this stage, with these operands.
+  // The action for a pass of this rank at this stage, with these operands.
   uint32_t actionFor(const Action &action, BufferRef in, BufferRef out) {
     std::string name = "." + std::string(spelling(action.kind)) +
                        std::to_string(action.stage) + "." +
@@ -141,7 +141,8 @@ private:
     launch.kernel = passes ? 0 : 1;
     launch.extent = 1;
     BufferRef id{2, 0, {}};
-    // Without a stage before it a pass makes its value of the number alone.
+    // A pass without a predecessor derives its value from the microbatch's
+    // index.
     if (passes)
       launch.args = {time, id, in.present() ? in : id,
                      out.present() ? out : BufferRef{scratchOf(own), 0, {}},
@@ -164,7 +165,7 @@ private:
     return arena;
   }
 
-  // All ranks add up a number, as they do with the squares of gradients.
+  // An all-reduce of one number over all ranks, like a gradient norm.
   program::Command addUp() {
     program::Collective all;
     all.dtype = program::DType::F64;
@@ -187,7 +188,7 @@ private:
     int step = 0;
     for (const LoweredAction &lowered : table.actions[rank]) {
       const Action &action = lowered.action;
-      // Behind all that a step starts, before the next one waits for anything.
+      // After all starts of a step, before the next step waits for anything.
       if (options.stepOfNorm > 0 && lowered.phase != Phase::Start)
         for (; step < action.microbatch / options.stepOfNorm; ++step)
           run.commands.push_back(addUp());
@@ -264,9 +265,9 @@ private:
   int own = 0;
 };
 
-// Every pass adds one to what it is given; the first of a direction is given
-// the number of the microbatch. So a value says whose it is and how many stages
-// it has seen, and a wrong one is off by a whole microbatch.
+// Every pass adds one unit to its input; the first pass of a direction gets the
+// microbatch's index. A value thus identifies its microbatch and the number of
+// stages it has passed, and a wrong microbatch is off by at least one.
 constexpr double passUnit = 1.0 / 1024;
 
 void pass(const cleave_ctx *, void *const *args, int64_t, int64_t) {
@@ -299,16 +300,17 @@ void test::sleepFor(double seconds) {
   if (seconds < 0) {
     static std::atomic<uint32_t> seeds;
     thread_local std::mt19937 engine(++seeds);
-    // Often not at all, sometimes long.
+    // Delays are often zero, sometimes long.
     double share = double(engine() % 1024) / 1024;
     std::this_thread::sleep_for(
         std::chrono::duration<double>(-seconds * 4 * share * share * share));
     return;
   }
-  // By default a thread may be woken up 50 microseconds late on purpose.
+  // By default the kernel may deliberately wake a thread 50 microseconds late.
   thread_local bool isPunctual = prctl(PR_SET_TIMERSLACK, 1UL) == 0;
   (void)isPunctual;
-  // How late this thread is woken up as a rule; so much earlier it asks to be.
+  // How late this thread usually wakes up; it asks to wake up that much
+  // earlier.
   thread_local double late = 0;
   auto begin = Clock::now();
   double asked = seconds - std::min(late, seconds / 4);

@@ -1,4 +1,4 @@
-// Command lists against their table, slots, and transfers under way.
+// Command lists checked against their table, slots, and transfers in flight.
 
 #include "StepProgram.h"
 
@@ -37,7 +37,7 @@ TEST(VerifyStep, GoodProgramsPass) {
     for (int microbatches : {1, 2, 3, 8})
       EXPECT_EQ(StepProgram(schedule, microbatches).verdict(), "")
           << schedule << " " << microbatches;
-  // Inference has no step.
+  // An inference program has no step action.
   StepProgram inference;
   for (program::Action &action : inference.p.actions)
     if (action.name == "loss_grad")
@@ -69,7 +69,7 @@ TEST(VerifyStep, CallsThatAreMissingOrRepeated) {
   EXPECT_NE(unnamed.verdict().find("update is no action of a table"),
             std::string::npos)
       << unnamed.verdict();
-  // The whole list.
+  // The whole action is missing.
   StepProgram none;
   none.p.actions.pop_back();
   EXPECT_NE(none.verdict().find("the list of rank 1 lacks "), std::string::npos)
@@ -83,7 +83,7 @@ TEST(VerifyStep, AnotherOrder) {
   EXPECT_NE(step.verdict().find(": 0B2 stands where the table has 0B1\n"),
             std::string::npos)
       << step.verdict();
-  // A pass before its input has come.
+  // A pass before its input has arrived.
   StepProgram early;
   std::vector<program::Command> &list = early.list(1);
   size_t start = early.find(1, "1RECV_F0"), reader = early.find(1, "1F0");
@@ -104,7 +104,7 @@ TEST(VerifyStep, Messages) {
                                 "the pipeline\n"),
             std::string::npos)
       << ends.verdict();
-  // What moves nothing is missing, on both sides.
+  // A transfer that moves nothing counts as missing, on both sides.
   StepProgram nothing("gpipe", 1);
   for (int rank : {0, 1})
     std::erase_if(nothing.list(rank), [&](const program::Command &command) {
@@ -128,7 +128,7 @@ TEST(VerifyStep, SlotsOfOtherMicrobatches) {
                 ": 1F1 touches slot 0 of in.1, but the values of its "
                 "microbatch are in slot 1 since 1RECV_F1 (action " +
                 std::to_string(call.find(1, "1RECV_F1")) + ")\n");
-  // Two messages that write each other's slots.
+  // Two messages that are received into each other's slots.
   StepProgram receives;
   std::swap(messageOf(receives, 1, "1RECV_F0").parts,
             messageOf(receives, 1, "1RECV_F1").parts);
@@ -137,7 +137,7 @@ TEST(VerifyStep, SlotsOfOtherMicrobatches) {
       << receives.verdict();
 }
 
-// All of microbatch 1 is in the slot of 0, which is read once more.
+// Microbatch 1 uses the slot of microbatch 0, which is still read later.
 TEST(VerifyStep, SlotsThatAreReusedTooEarly) {
   StepProgram step;
   int32_t arena = messageOf(step, 1, "1RECV_F1").parts[0].dst.arena;
@@ -154,7 +154,7 @@ TEST(VerifyStep, SlotsThatAreReusedTooEarly) {
 }
 
 TEST(VerifyStep, TransfersUnderWay) {
-  // Into what is being sent: between the start and the wait.
+  // A write to a value that is being sent, between the start and the wait.
   StepProgram sent;
   size_t start = sent.find(0, "0SEND_F0");
   program::BufferRef src = messageOf(sent, 0, "0SEND_F0").parts[0].src;
@@ -165,7 +165,7 @@ TEST(VerifyStep, TransfersUnderWay) {
       "transfer: @loss_grad: rank 0, action " + std::to_string(start + 1) +
           ": stray writes out.0 at byte 0, which 0SEND_F0 (action " +
           std::to_string(start) + ") still reads: its wait must come first\n");
-  // A read of what is being received, in a called action.
+  // A read of a value that is being received, in a called action.
   StepProgram received;
   start = received.find(1, "1RECV_F1");
   callOf(received, 1, "1F0").rebase.clear();
@@ -177,7 +177,7 @@ TEST(VerifyStep, TransfersUnderWay) {
           std::to_string(received.find(1, "1F0")) +
           ": 1F0 (body) touches in.1 at byte 16, which 1RECV_F1 (action " +
           std::to_string(start) + ") still writes: its wait must come first");
-  // Behind the wait all is well.
+  // After the wait the same read is correct.
   StepProgram after;
   size_t wait = after.find(0, "0WAIT_SEND_F0");
   after.list(0).insert(after.list(0).begin() + wait + 1,

@@ -1,5 +1,5 @@
-// The verifier: good programs pass, known-bad ones are rejected by the rule
-// that they break and by the names of the actions at fault.
+// The verifier: correct programs pass; incorrect ones are rejected with the
+// violated rule and the names of the actions.
 
 #include "Interleave.h"
 
@@ -109,7 +109,7 @@ TEST(Verify, CollectiveBeforeSendAgainstReceiveBeforeCollective) {
                               "action 0: 1RECV_F0 comes before action 1: "
                               "all_reduce of loss, for which the "
                               "first waits\n");
-  // On the same side of the transfer it is sound.
+  // Both before or both after the transfer is correct.
   std::swap(program.ranks[1].items[0], program.ranks[1].items[1]);
   EXPECT_EQ(verdict(program), "");
 }
@@ -234,7 +234,7 @@ TEST(Verify, BackwardBeforeForward) {
 
 // 14
 TEST(Verify, SlotsOfSendsThatAreReusedTooEarly) {
-  // Rank 1 takes F1 first and waits for its send before it has F0.
+  // Rank 1 computes F1 first and waits for its send before it receives F0.
   std::string found = verdict(
       "0F0,0SEND_F0,0WAIT_SEND_F0,0F1,0SEND_F1,0RECV_B1,0B1,0RECV_B0,0B0,"
       "0WAIT_SEND_F1\n"
@@ -269,7 +269,7 @@ TEST(Verify, WeightsReadParameters) {
   EXPECT_EQ(verdict(known), "");
 }
 
-// All gradients are reduced, once, and where they are computed.
+// All gradients are reduced once, after they are computed, and on their ranks.
 TEST(Verify, ReductionsOfSomeGradients) {
   const std::string onePart =
       "0F0,0F1,0I0,0W0,0REDUCE_GRAD0,0I1,0W1,0REDUCE_GRAD1";
@@ -327,7 +327,7 @@ TEST(Verify, PeakOfActivations) {
   EXPECT_EQ(verdict(program),
             "peak: rank 1 holds 1 activations at its peak, but its "
             "table's replay 2\n");
-  // More in flight than the replay of the table has.
+  // More microbatches in flight than in the table's replay.
   Table table = *generate({"1f1b", 2, 0, 4});
   EXPECT_EQ(verdict(programOf(*lower(table), *replay(table))), "");
   EXPECT_EQ(
@@ -351,7 +351,7 @@ TEST(Verify, NumbersBeyondTheProgram) {
             "range: rank 1 has index 0 of pipeline 0, as another rank has\n");
 }
 
-// Stages 1 and 2 share rank 1: a send and a receive there stand for a copy.
+// Stages 1 and 2 share rank 1: a send and a receive there mean a copy.
 TEST(Verify, HandOverOnARank) {
   const std::string rank0 =
       "0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,0RECV_B0,0B0\n";
@@ -373,7 +373,7 @@ TEST(Verify, HandOverOnARank) {
             "action 1) and 2F0 (rank 1, action 4), after its send\n");
 }
 
-// Collectives that are started early and waited for late, on streams.
+// Asynchronous collectives, started early and waited for late, on streams.
 TEST(Verify, CollectivesInFlight) {
   Program program = parse(plain);
   program.communicators = {{"data", {0, 1}}, {"tensor", {0, 1}}};
@@ -386,8 +386,8 @@ TEST(Verify, CollectivesInFlight) {
     insert(program, rank, 2, wait);
   }
   EXPECT_EQ(verdict(program), "");
-  // Started in another order: no harm where they run beside each other, but
-  // where both run on one stream.
+  // Started in different orders: harmless if they run concurrently, a deadlock
+  // if both run on one stream.
   std::swap(program.ranks[1].items[0], program.ranks[1].items[1]);
   EXPECT_EQ(verdict(program), "");
   for (Program::Rank &rank : program.ranks)
@@ -397,8 +397,8 @@ TEST(Verify, CollectivesInFlight) {
   EXPECT_NE(verdict(program).find("deadlock"), std::string::npos);
 }
 
-// Pipeline x data x tensor = 2 x 2 x 2: sums over tensor ranks inside passes,
-// reductions over data ranks behind the last W, a norm over all.
+// Pipeline x data x tensor = 2 x 2 x 2: all-reduces over tensor ranks inside
+// passes, reductions over data ranks after the last W, a norm over all ranks.
 TEST(Verify, AllAxes) {
   for (const char *name : {"1f1b", "zb-v", "interleaved", "chimera"}) {
     Table table = *generate({name, 2, 0, 4});
@@ -445,7 +445,7 @@ TEST(Verify, AllAxes) {
           program.ranks.push_back(rank);
         }
     EXPECT_EQ(verdict(program), "") << name;
-    // The norm before the last reduction on one rank alone.
+    // The norm precedes the last reduction on one rank only.
     std::vector<Item> &items = program.ranks[5].items;
     if (std::string(name) == "1f1b") {
       auto reduction =

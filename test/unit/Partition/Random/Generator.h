@@ -48,27 +48,27 @@ private:
   uint64_t state;
 };
 
-/// A mesh, and the parts into which shardings of this case cut its axes.
+/// A mesh, and the sub-axes into which shardings of this case divide its axes.
 struct Mesh {
   dist::MeshAttr attr;
   mlir::FlatSymbolRefAttr name;
-  /// For each axis, its parts, major first; one whole part where it is not cut.
+  /// For each axis, its sub-axes, major first; the whole axis if undivided.
   llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>> parts;
 };
 
 Mesh randomMesh(Random &random, mlir::MLIRContext *context);
 
-/// A sharding of a tensor; `mayBePartial` where the value may be given in
-/// addends or candidates.
+/// A random sharding of a tensor; `mayBePartial`: whether the value may be
+/// partial (a sum, maximum or minimum).
 dist::ShardingAttr randomSharding(Random &random, const Mesh &mesh,
                                   mlir::RankedTensorType type,
                                   bool mayBePartial);
 
-/// A value of the program that grows, and what is known of its elements.
+/// A value of the growing program, and what is known about its elements.
 struct Entry {
   mlir::Value value;
-  double bound = 0;  // no element is larger in magnitude
-  bool exact = true; // an integer, free of rounding
+  double bound = 0;  // the largest magnitude of an element
+  bool exact = true; // integers, free of rounding
 
   mlir::RankedTensorType type() const {
     return mlir::cast<mlir::RankedTensorType>(value.getType());
@@ -80,13 +80,13 @@ struct Entry {
   }
 };
 
-/// What programs are for.
+/// The kind of programs to generate.
 struct Style {
-  /// To be compiled: one function without loops and branches, whose tensors
-  /// have names of their own. Of the floats that come in, some are any numbers
-  /// and no integers: those of the roles `parameter` and `input`.
+  /// Programs to be compiled: one function without loops and branches, with a
+  /// name for every tensor. Float inputs of the roles `parameter` and `input`
+  /// may have any values; the others are integers.
   bool compiled = false;
-  /// Of f32, for nn-mixed-precision.
+  /// Programs in f32, for nn-mixed-precision.
   bool bf16 = false;
 };
 
@@ -94,7 +94,7 @@ class Generator {
 public:
   Generator(mlir::MLIRContext *context, uint64_t seed, Style style = {});
 
-  /// One program of the seed.
+  /// Generates the program of the seed.
   mlir::OwningOpRef<mlir::ModuleOp> run();
 
   const Style style;
@@ -103,7 +103,7 @@ public:
   mlir::Location loc;
 
   //===--------------------------------------------------------------------===//
-  // What the families of operations take
+  // Operands for the families of operations
   //===--------------------------------------------------------------------===//
 
   mlir::RankedTensorType floats(llvm::ArrayRef<int64_t> shape) {
@@ -116,25 +116,25 @@ public:
     return mlir::RankedTensorType::get(shape, b.getI1Type());
   }
 
-  /// A size of this case: few different ones, so that tensors meet.
+  /// A dimension size of this case: few different ones, so that shapes match.
   int64_t size();
   llvm::SmallVector<int64_t> shape(int64_t lowRank, int64_t highRank);
 
-  /// A new argument of the function; where it need not be exact, it may be of
-  /// any numbers.
+  /// A new function argument; if it need not be exact, it may have any values.
   Entry argument(mlir::RankedTensorType type, bool exact = true);
-  /// A value of floats, of the program so far where there is one.
+  /// A float value, preferably one of the program so far.
   Entry any(int64_t lowRank = 0, int64_t highRank = 5);
-  /// The same, or a value of integers or booleans: for what only moves it.
+  /// The same, or a value of integers or booleans, for operations that only
+  /// move elements.
   Entry anyKind(int64_t lowRank = 0, int64_t highRank = 5);
-  /// A value of floats, exact.
+  /// An exact float value.
   Entry anyExact(int64_t lowRank, int64_t highRank);
-  /// A value of just this type; `exact`: no other will do.
+  /// A value of exactly this type; `exact`: it must be exact.
   Entry like(mlir::RankedTensorType type, double bound = 1e6,
              bool exact = false);
-  /// The value under another shape of `rank` dimensions.
+  /// The value reshaped to `rank` dimensions.
   Entry reshaped(const Entry &entry, int64_t rank);
-  /// The value brought below `bound` in magnitude: itself, or its hyperbolic
+  /// The value limited to `bound` in magnitude: unchanged, or its hyperbolic
   /// tangent.
   Entry tamed(const Entry &entry, double bound);
 
@@ -142,27 +142,27 @@ public:
   void give(mlir::Value value, double bound, bool exact);
 
   static constexpr int64_t kMaxElements = 160;
-  /// No value of the program is larger; less in loops, where errors grow.
+  /// The largest magnitude in the program; smaller in loops, where errors grow.
   double maxBound = 1e9;
 
   //===--------------------------------------------------------------------===//
-  // What loops and branches take
+  // Operands and results of loops and branches
   //===--------------------------------------------------------------------===//
 
-  /// Makes operations at the end of `region`. What is made there cannot be read
+  /// Creates operations at the end of `region`. Their results cannot be read
   /// outside.
   void inside(mlir::Block *region, double bound,
               llvm::function_ref<void()> body);
-  /// Operations of other families.
+  /// Adds operations of other families.
   void steps(int64_t count);
-  /// The value that the region gives for `type`: the last one made in it where
-  /// one fits, no larger than `bound`.
+  /// The value of type `type` that the region yields: preferably the last one
+  /// created in it, with magnitude at most `bound`.
   Entry given(mlir::RankedTensorType type, double bound);
-  /// The entry of the last value made in the region, or null.
+  /// The entry of the last value created in the region, or null.
   const Entry *last() const {
     return pool.size() > outer ? &pool.back() : nullptr;
   }
-  /// How many regions are open, and the counters of the loops among them.
+  /// The nesting depth of regions, and the induction variables of open loops.
   int64_t depth = 0;
   llvm::SmallVector<mlir::Value> counters;
 
@@ -179,19 +179,19 @@ private:
 
   Mesh mesh;
   mlir::Type
-      element;       // of the floats; the interpreter computes in double anyway
-  double exactBelow; // integers up to here are not rounded
+      element; // the float type; the interpreter computes in double anyway
+  double exactBelow; // integers up to this bound are not rounded
   llvm::SmallVector<unsigned> inexact; // arguments
   llvm::SmallVector<int64_t> sizes;
   mlir::Block *block = nullptr;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::func::FuncOp func;
   std::vector<Entry> pool;
-  size_t outer = 0; // entries of `pool` that are of no open region
+  size_t outer = 0; // number of entries of `pool` outside open regions
 };
 
-/// Makes one operation, or a few that belong together; false where nothing
-/// fits.
+/// Creates one operation, or a few that belong together; returns false if no
+/// operands fit.
 struct Family {
   const char *name;
   int weight;

@@ -1,5 +1,5 @@
-// What a program computes on one device, and how far another run of it may be
-// away from that.
+// The results of a program on one device, and how far another run may deviate
+// from them.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_ORACLE_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_ORACLE_H
@@ -11,14 +11,14 @@
 
 namespace cleave::random {
 
-/// What the ranks may differ by: of each result, the largest magnitude of a
-/// value that it is computed from, and whether it must agree to the bit.
+/// The tolerance of a result: the largest magnitude of a value from which it is
+/// computed, and whether it must agree bit by bit.
 struct Tolerance {
   double magnitude = 0;
   bool exact = true;
 };
 
-/// Small integers. Indices lie beyond their tables now and then.
+/// Small random integers. Indices are sometimes out of range.
 Tensor randomTensor(Random &random, mlir::RankedTensorType type);
 
 /// The results of the program on one device, and their tolerances.
@@ -30,7 +30,7 @@ struct Oracle {
                                     llvm::ArrayRef<Tensor> arguments);
 };
 
-/// Empty where both agree.
+/// A description of the difference; empty if both agree.
 std::string difference(const Tensor &want, const Tensor &got,
                        Tolerance tolerance);
 

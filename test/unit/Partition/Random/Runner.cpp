@@ -54,13 +54,13 @@ StringRef cleave::random::name(Outcome::Kind kind) {
 }
 
 //===----------------------------------------------------------------------===//
-// What goes on between the passes
+// Checks between the passes
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// Whether `have` is what `asked` asks for: closed dimensions as they are,
-/// open ones perhaps split further, nothing over replicated axes.
+/// A message if `have` does not satisfy `asked`: closed dimensions must be
+/// equal, open ones may be split further, and replicated axes must not be used.
 std::string violation(MeshAttr mesh, ShardingAttr asked, ShardingAttr have) {
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -103,7 +103,7 @@ MeshAttr meshOf(ModuleOp module) {
   return (*module.getOps<MeshOp>().begin()).getMesh();
 }
 
-/// In program order, also those in loops and branches.
+/// The constraints in program order, including those in loops and branches.
 SmallVector<ConstrainOp> constraintsOf(ModuleOp module) {
   SmallVector<ConstrainOp> found;
   module.walk<WalkOrder::PreOrder>(
@@ -198,8 +198,9 @@ Runner::~Runner() = default;
 
 namespace {
 
-/// The tiles of `whole`. Unlike shardTensor, addends are spread over all ranks,
-/// and the rank that has the largest candidate differs from element to element.
+/// The tiles of `whole`. Unlike shardTensor, it distributes partial sums over
+/// all ranks, and the rank with the largest value differs from element to
+/// element.
 RankTensors randomTiles(const Tensor &whole, MeshAttr mesh,
                         ShardingAttr sharding, uint64_t seed) {
   if (sharding.getPartial().empty())
@@ -258,7 +259,7 @@ RankTensors randomTiles(const Tensor &whole, MeshAttr mesh,
 
 namespace {
 
-/// The arguments of one function, and what it makes of them on one device.
+/// The arguments of one function, and its results on one device.
 struct Expected {
   std::vector<Tensor> arguments;
   Oracle oracle;

@@ -11,24 +11,24 @@
 
 namespace cleave::random {
 
-/// How a case ended.
+/// The outcome of a case.
 struct Outcome {
   enum Kind {
     Passed,
-    BadProgram,  // not valid, or not to be interpreted: the generator's mistake
+    BadProgram,  // invalid or not interpretable: a bug of the generator
     Refused,     // a pass of the pipeline failed
     Unproven,    // dist-verify-variance refused the local program
-    NotHonoured, // a sharding that was asked for is not there
+    NotHonoured, // a requested sharding is missing
     RunFailed,   // the local program cannot be interpreted
-    ReplicaDiffers, // copies of one element are not equal to the bit
+    ReplicaDiffers, // replicas are not equal bit by bit
     WrongResult,
     // Of compiled programs:
     NotCompiled,
     NotRun,
     Crashed,
     WrongCompiled, // in f64
-    WrongRounding, // in the real precision
-    Disordered,    // the recorder found an access that nothing orders, ...
+    WrongRounding, // in the program's own precision
+    Disordered,    // the recorder found an unordered access, ...
   };
   Kind kind = Passed;
   std::string message;
@@ -36,32 +36,32 @@ struct Outcome {
 };
 llvm::StringRef name(Outcome::Kind kind);
 
-/// A mistake that is made in the partitioner's work after one of its passes.
+/// A change that breaks the partitioner's result after one of its passes.
 struct Bug {
   const char *name;
   const char *description;
-  /// The argument of the pass after which it happens.
+  /// The argument of the pass after which the change is made.
   const char *after;
-  /// True where the program has a place for it.
+  /// Returns whether the program had a place for the bug.
   bool (*plant)(mlir::ModuleOp);
 };
 
 class Runner {
 public:
-  /// Without `prove`, dist-verify-variance is left out.
+  /// Without `prove`, dist-verify-variance is not run.
   explicit Runner(mlir::MLIRContext *context, bool prove = true);
   virtual ~Runner();
   mlir::MLIRContext *context() const { return passes.getContext(); }
   bool proves() const { return prove; }
 
-  /// The values of arguments follow from `seed`. `coverage` and `bug` may be
-  /// null; `planted` says whether the bug found a place.
+  /// `seed` determines the values of arguments. `coverage` and `bug` may be
+  /// null; `planted` is set to whether the bug found a place.
   virtual Outcome run(mlir::ModuleOp global, uint64_t seed,
                       Coverage *coverage = nullptr, const Bug *bug = nullptr,
                       bool *planted = nullptr);
 
 protected:
-  /// What else is to be seen of a program whose ranks agree, interpreted.
+  /// Further checks of a program whose interpreted ranks agree.
   virtual Outcome runLocal(mlir::ModuleOp global, mlir::ModuleOp local,
                            uint64_t seed) {
     return {};
