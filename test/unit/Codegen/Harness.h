@@ -1,5 +1,5 @@
-// Compiles a kernel, runs it on random data, and compares with the reference
-// interpreter; interprets it as a GPU kernel and compares, too.
+// Compiles a kernel, runs it on random data, and compares the results with the
+// reference interpreter; also interprets it as a GPU kernel and compares.
 
 #ifndef CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
 #define CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
@@ -23,7 +23,7 @@ mlir::MLIRContext &context();
 struct RunOptions {
   /// Changes the random arguments before the run.
   std::function<void(std::vector<Tensor> &)> prepare;
-  /// Indices are drawn below this.
+  /// Random indices are below this bound.
   int64_t indexBound = 5;
   /// Bounds of the relative error: |a - b| <= bound * max(|b|, floor).
   double f32Bound = 2e-6, f64Bound = 1e-14;
@@ -33,26 +33,26 @@ struct RunOptions {
   bool inPlace = false;
   /// Interprets the GPU kernel and compiles nothing.
   bool onlyGpu = false;
-  /// Leaves out f64.
+  /// Skips f64.
   bool onlyF32 = false;
 };
 
-/// `body` is the text of one function `@k` on f32; it is run as it is and with
-/// f64 in place of f32.
+/// `text` has one function `@k` on f32; it is run unchanged and with f64 in
+/// place of f32.
 void checkKernel(const std::string &text, const RunOptions &options = {});
 
-/// Compiles and runs one function; expects success.
+/// Compiles and runs one function; fails the test on an error.
 std::vector<Tensor> runKernel(mlir::func::FuncOp kernel,
                               const std::vector<Tensor> &arguments,
                               const RunOptions &options = {});
 
-/// Writes the kernel for a GPU and interprets that; expects success.
+/// Generates the GPU kernel and interprets it; fails the test on an error.
 std::vector<Tensor> runKernelOnGpu(mlir::func::FuncOp kernel,
                                    const std::vector<Tensor> &arguments,
                                    bool inPlace = false,
                                    ThreadOrder order = ThreadOrder::Ascending);
 
-/// Parses a module; expects success.
+/// Parses a module; fails the test on an error.
 mlir::OwningOpRef<mlir::ModuleOp> parse(const std::string &text);
 
 /// Text with every `f32` replaced by `f64`.

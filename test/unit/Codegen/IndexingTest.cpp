@@ -1,4 +1,4 @@
-// Kernels with views that are not contiguous, and with indices that are data.
+// Kernels with non-contiguous views, and with indices read from data.
 
 #include "Harness.h"
 
@@ -8,7 +8,7 @@ using namespace cleave;
 using namespace cleave::test;
 
 namespace {
-/// Some indices outside of the table.
+/// Some indices are out of range of the table.
 RunOptions foreign() {
   RunOptions options;
   options.indexBound = 11;
@@ -115,7 +115,7 @@ TEST(IndexingKernel, ConcatOfRows) {
     })");
 }
 
-// What is read of the concatenation lies in none of its pieces.
+// The elements read are in none of the operands of the concatenation.
 TEST(IndexingKernel, NothingButPaddingAroundAConcat) {
   checkKernel(R"(
     func.func @k(%x: tensor<4x2xf32>, %y: tensor<4x3xf32>) -> tensor<4x3xf32> {

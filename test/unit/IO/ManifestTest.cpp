@@ -1,4 +1,4 @@
-// manifest.json: written, read back, refused; and the weights that it names.
+// manifest.json: written, read back, rejected; and the weights that it names.
 #include "cleave/manifest.h"
 #include "TestFolder.h"
 #include "cleave/io/Digest.h"
@@ -104,7 +104,7 @@ TEST(Manifest, Parts) {
   EXPECT_EQ(part.weight->offset, 64u);
   EXPECT_TRUE(part.parts.empty());
 
-  // A checkpoint knows the parts alone, so stacking changes nothing of it.
+  // A checkpoint names the parts only, so stacking does not change it.
   Manifest apart = example();
   for (size_t i : {1, 0})
     apart.tensors.push_back(partOf(stack, i));

@@ -21,7 +21,8 @@ struct Case {
   int64_t b = 1, qLen = 1, kLen = 1, n = 1, g = 1, d = 1, dv = 1;
   bool causal = false;
   int64_t queryOffset = 0, keyOffset = 0;
-  // Positions of a sequence cut in zig-zag: piece `first` and its mirror image.
+  // ZigZag: a sequence cut into pieces, of which a tile has piece `first` and
+  // its mirror image.
   enum Positions { Default, Shuffled, ZigZag } positions = Default;
   bool segments = false, keyMask = false, bias = false;
   int64_t window = 0;
@@ -82,18 +83,18 @@ Attention describe(const Case &c, DType dtype, bool backward) {
   }
   if (c.dropout != 0) {
     x.dropout = c.dropout;
-    place(x.dropoutKeys, {1, 0, c.g * c.b, c.b, 0}); // in memory [n, g, b]
+    place(x.dropoutKeys, {1, 0, c.g * c.b, c.b, 0}); // stored as [n, g, b]
     place(x.queryIndices, {0, 1});
     place(x.keyIndices, {0, 1});
   }
-  if (c.segments) { // [b, s], in memory [s, b]
+  if (c.segments) { // [b, s], stored as [s, b]
     place(x.querySegments, {1, c.b});
     place(x.keySegments, {1, c.b});
   }
   return x;
 }
 
-// Of the tokens of a rank: piece `first` and its mirror image.
+// The positions of a rank's tokens: piece `first` and its mirror image.
 std::vector<int64_t> zigZag(int64_t length, int64_t pieces, int64_t first) {
   std::vector<int64_t> positions;
   int64_t half = length / 2, rest = length - half;
@@ -140,14 +141,14 @@ template <class T> struct Data {
     if (c.positions == Case::ZigZag) {
       queryIndices = queryPositions;
       keyIndices = keyPositions;
-    } else { // of a later piece, at no multiple of four, or in another order
+    } else { // a later piece, an offset not divisible by four, or unordered
       int64_t step = c.positions == Case::Default ? 1 : 7;
       for (int64_t i = 0; i < c.qLen; ++i)
         queryIndices.push_back((int64_t(1) << 33) + 3 + i);
       for (int64_t j = 0; j < c.kLen; ++j)
         keyIndices.push_back((int64_t(1) << 33) + 2 + j * step % 1000);
     }
-    // Documents of other lengths in each sample.
+    // Each sample has documents of other lengths.
     for (int64_t i = 0; i < c.qLen; ++i)
       for (int64_t b = 0; b < c.b; ++b)
         querySegments.push_back((i + 7 * b) / 50);
@@ -161,7 +162,7 @@ template <class T> struct Data {
   }
 };
 
-// Makes NaN of every key and value that the mask hides.
+// Sets every key and value that the mask hides to NaN.
 template <class T> void spoilHidden(const Case &c, Data<T> &data) {
   Attention x = describe(c, DType::F64, false);
   for (int64_t b = 0; b < c.b; ++b)
@@ -178,8 +179,8 @@ template <class T> void spoilHidden(const Case &c, Data<T> &data) {
       }
 }
 
-// Writes o and lse of `data`, or its gradients. Returns the floating-point
-// operations that were counted.
+// Computes o and lse of `data`, or its gradients. Returns the number of
+// floating-point operations counted by the runtime.
 template <class T>
 int64_t runOn(const Case &c, Data<T> &data, bool backward, int threads = 1) {
   Attention x =
@@ -235,7 +236,7 @@ bool isVisible(const Case &c, const Data<double> &data, int64_t b, int64_t i,
   return !c.causal || kpos <= qpos;
 }
 
-// What dropout multiplies a weight with.
+// The factor by which dropout multiplies a weight.
 double kept(const Case &c, const Data<double> &data, int64_t b, int64_t n,
             int64_t g, int64_t i, int64_t j) {
   if (c.dropout == 0)
@@ -248,7 +249,7 @@ double kept(const Case &c, const Data<double> &data, int64_t b, int64_t n,
   return isKept ? 1 / (1 - c.dropout) : 0;
 }
 
-// Writes o and lse of `data`.
+// Computes o and lse of `data` with naive loops.
 void naive(const Case &c, Data<double> &data) {
   Attention x = describe(c, DType::F64, false);
   auto at = [](const AttentionRef &ref, int64_t b, int64_t s, int64_t n,
@@ -294,7 +295,7 @@ void naive(const Case &c, Data<double> &data) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  // Around the block sizes, with grouped heads and unequal widths.
+  // Lengths around the block sizes, with grouped heads and unequal widths.
   for (auto [q, k] : {std::pair{1, 1}, {5, 7}, {48, 96}, {49, 97}, {150, 200}})
     for (bool causal : {false, true})
       for (bool headsFirst : {false, true}) {
@@ -303,8 +304,8 @@ std::vector<Case> cases() {
         c.headsFirst = headsFirst;
         all.push_back(c);
       }
-  // Every combination of what may hide a key, bias and cap along with it. Some
-  // queries see nothing.
+  // Every combination of masks, with and without bias and softcap. Some queries
+  // see no key.
   for (auto positions : {Case::Default, Case::Shuffled, Case::ZigZag})
     for (int bits = 0; bits < 16; ++bits) {
       Case c{2, 120, 130, 2, 1, 16, 12, (bits & 1) != 0};
@@ -316,7 +317,7 @@ std::vector<Case> cases() {
       c.softcap = bits % 2 ? 0.5 : 0; // scores reach 2
       all.push_back(c);
     }
-  // Weights dropped, whatever else there is.
+  // Dropout of weights, in combination with the other options.
   for (auto positions : {Case::Default, Case::Shuffled, Case::ZigZag})
     for (int bits = 0; bits < 4; ++bits) {
       Case c{2, 70, 115, 2, 2, 16, 12, (bits & 1) != 0};
@@ -327,7 +328,7 @@ std::vector<Case> cases() {
       c.dropout = bits == 2 ? 0.7 : 0.25;
       all.push_back(c);
     }
-  // Keys from position 100 on: the first queries see nothing at all.
+  // Keys start at position 100: the first queries see no key.
   Case late{1, 120, 60, 1, 2, 8, 8, true};
   late.keyOffset = 100;
   all.push_back(late);
@@ -356,7 +357,7 @@ TEST(Attention, ForwardMatchesLoops) {
   }
 }
 
-// Scores are all the same, so that sums of ones say how many were kept.
+// All scores are equal, so sums of ones count the weights that are not dropped.
 TEST(Attention, DropsAShareOfWeights) {
   for (double p : {0.1, 0.5}) {
     Case c{2, 40, 1000, 2, 2, 4, 1};
@@ -368,9 +369,9 @@ TEST(Attention, DropsAShareOfWeights) {
     double mean = 0;
     for (double o : data.o)
       mean += o / double(data.o.size());
-    double weights = 320 * 1000; // six deviations
+    double weights = 320 * 1000; // six standard deviations
     EXPECT_NEAR(mean, 1, 6 * std::sqrt(p / (1 - p) / weights));
-    // Rows, heads and samples differ.
+    // Rows, heads and samples have different masks.
     std::sort(data.o.begin(), data.o.end());
     double spread = data.o.back() - data.o.front();
     EXPECT_GT(spread, 2 * std::sqrt(p / (1 - p) / 1000));
@@ -430,7 +431,7 @@ void expectZeroRows(const Case &c, const Data<double> &data) {
 
 TEST(Attention, BackwardMatchesDifferences) {
   for (const Case &c : cases()) {
-    // The naive loops are slow; the larger cases run no other code.
+    // The naive loops are slow, and the larger cases run no other code paths.
     if (c.qLen > 130 || (c.qLen == 49 && c.headsFirst))
       continue;
     SCOPED_TRACE(c.text());
@@ -450,7 +451,8 @@ TEST(Attention, BackwardMatchesDifferences) {
         EXPECT_NEAR((*gradient)[i], difference(c, probe, (*values)[i]), 2e-8);
       }
     }
-    // Queries that see nothing, keys that nothing sees.
+    // Queries that see no key, and keys that no query sees, have zero
+    // gradients.
     expectZeroRows(c, data);
     // The float version agrees with the double one.
     Data<float> narrow(c);
@@ -482,12 +484,13 @@ TEST(Attention, WorkspaceGrowsLinearlyInTheSequence) {
     std::string error;
     return attentionWorkspace(describe(c, DType::F32, backward), 1, error);
   };
-  // A few numbers for each block of 48 queries or 96 keys.
+  // A few numbers per block of 48 queries or 96 keys.
   EXPECT_LE(bytes(4096, false) - bytes(256, false), 4096 * 2);
   EXPECT_LE(bytes(4096, true) - bytes(1024, true), 3072 * (2 * 4 * 4 + 2));
 }
 
-// Operations counted forward, as blocks of 48 x 96 scores.
+// The number of 48 x 96 blocks computed in the forward pass, from the operation
+// count.
 double blocksComputed(const Case &c) {
   Data<float> data(c);
   int64_t forward = runOn(c, data, false), backward = runOn(c, data, true);
@@ -500,17 +503,17 @@ TEST(Attention, ComputesTheBlocksThatAreSeen) {
   int64_t length = 24 * 96; // 48 blocks of queries, 24 of keys
   Case c{1, length, length, 1, 1, 4, 4};
   EXPECT_EQ(blocksComputed(c), 48 * 24);
-  // 48 queries take the keys up to the last of them, half a block each time
-  // more.
+  // Each block of 48 queries needs the keys up to its last query: half a key
+  // block more each time.
   c.causal = true;
   EXPECT_EQ(blocksComputed(c), 0.5 * 48 * 49 / 2);
-  // And from 96 keys before the first of them on.
+  // With the window, keys start 96 before the block's first query.
   c.window = 97;
   EXPECT_EQ(blocksComputed(c), 46 * 1.5 + 0.5 + 1);
-  // Up to 96 keys behind the last.
+  // Without causality, up to 96 keys after the block's last query.
   c.causal = false;
   EXPECT_EQ(blocksComputed(c), 44 * 2.5 + 2 * 1.5 + 2 * 2);
-  // Ranks of a ring, two pieces each: all have the same work.
+  // Ranks of a ring have two pieces each: all have equal work.
   c.window = 0;
   c.causal = true;
   c.positions = Case::ZigZag;
@@ -531,14 +534,14 @@ TEST(Attention, ComputesTheBlocksThatAreSeen) {
 TEST(Attention, ComputesDocumentsAlone) {
   Case c{1, 4800, 4800, 1, 1, 4, 4};
   c.segments = true; // documents of 50 tokens
-  // A block of keys meets the documents of itself and of its neighbours.
+  // A block of keys meets its own documents and those of its neighbours.
   EXPECT_LE(blocksComputed(c), 100 * 3);
   c.causal = true;
   EXPECT_LE(blocksComputed(c), 100 * 2);
 }
 
-// Reads and writes bf16, computes in f32: against f64 on the same numbers. The
-// log-sum-exp and the bias are f32.
+// Reads and writes bf16, computes in f32; compared with f64 on the same
+// numbers. The log-sum-exp and the bias are f32.
 TEST(Attention, Bf16) {
   for (const Case &c : cases()) {
     SCOPED_TRACE(c.text());
@@ -588,7 +591,7 @@ TEST(Attention, Bf16) {
     for (size_t i = 0; i < lse.size(); ++i)
       if (!std::isinf(wide.lse[i]))
         EXPECT_NEAR(lse[i], wide.lse[i], 2e-5);
-    // The derivative reads what was stored.
+    // The backward pass reads the stored (rounded) results.
     wide.o = fromBf16(o);
     wide.lse.assign(lse.begin(), lse.end());
     runOn(c, wide, true);

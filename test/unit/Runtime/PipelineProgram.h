@@ -1,5 +1,5 @@
-// A pipeline put together by hand: `stages` matrix products in a row, 1F1B,
-// data parallel, with a weight that the first and the last stage share. It has
+// A hand-written pipeline: `stages` matrix products in a row, 1F1B, data
+// parallel, with a weight shared by the first and the last stage. It uses
 // library commands only, so that it can be sent to other processes.
 #ifndef CLEAVE_UNITTEST_RUNTIME_PIPELINEPROGRAM_H
 #define CLEAVE_UNITTEST_RUNTIME_PIPELINEPROGRAM_H
@@ -14,7 +14,7 @@ namespace cleave::test {
 struct PipelineShape {
   int stages = 4, data = 1, microbatches = 6;
   bool reducesTied = true;
-  static constexpr int64_t width = 4; // of all matrices, and rows of a rank
+  static constexpr int64_t width = 4; // matrix size, and rows per rank
 };
 
 class PipelineProgram {
@@ -70,7 +70,7 @@ private:
     return entry.buffer;
   }
 
-  // c (+)= a b, transposed where it says so.
+  // c (+)= a b, with a and b optionally transposed.
   void multiply(Ref a, bool transposeA, Ref b, bool transposeB, Ref c,
                 bool accumulate) {
     program::Gemm gemm;
@@ -143,11 +143,11 @@ private:
       loss = addNamed("loss", "loss", {});
       p.boundary.back().partial = {{1, 1, shape.data}};
     }
-    // As many activations as 1F1B holds at once; two of all else.
+    // As many activation slots as 1F1B holds at once; two of everything else.
     int held = std::min(shape.stages - stage, shape.microbatches);
     Ref x = addSlots("x", held), y = addSlots("y", 2), dy = addSlots("dy", 2),
         dx = addSlots("dx", 2);
-    Ref kept; // inputs of all microbatches, from `load.k` to `loss_grad`
+    Ref kept; // saved inputs of all microbatches, from `load.k` to `loss_grad`
     Ref scratch{1, 0, {}};
     if (isFirst) {
       kept = {addArena("inputs", program::Lifespan::Persistent,
@@ -170,7 +170,7 @@ private:
     start(".F");
     if (isFirst)
       add(program::Copy{kept, x, 4, {count}, {1}, {1}}, "input");
-    // Through scratch memory, which holds nothing between calls.
+    // The product goes through scratch memory, which is dead between calls.
     multiply(x, false, weight, false, scratch, false);
     if (isTied)
       multiply(x, false, tied, false, scratch, true);
@@ -227,7 +227,7 @@ private:
     };
     auto doForward = [&](int k) {
       int64_t slot = k % held * bytes, two = k % 2 * bytes;
-      settle('F', k - 2); // whose slot the output takes
+      settle('F', k - 2); // the output reuses its slot
       if (!isFirst)
         receive('F', stage - 1, at(x, k % held), k);
       std::vector<program::Rebase> moved = {{x.arena, slot}, {y.arena, two}};
@@ -272,8 +272,8 @@ private:
   program::Action action;
 };
 
-// What it must compute, one microbatch after the other. Small integers, so that
-// sums are exact in any order.
+// The expected results, computed one microbatch after the other. Small
+// integers, so that sums are exact in any order.
 struct PipelineReference {
   using Matrix = std::vector<float>;
   std::vector<Matrix> weights, gradients, inputs; // inputs: all data ranks
@@ -386,7 +386,7 @@ inline void checkPipelineStep(cleave_session *session,
 }
 
 // Events by rank: each of `count` messages starts at one rank and arrives at
-// another, not earlier.
+// another rank, not earlier than it starts.
 inline void
 checkMessages(const std::vector<std::vector<cleave_trace_event>> &events,
               size_t count) {

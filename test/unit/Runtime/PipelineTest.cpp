@@ -1,5 +1,5 @@
-// Programs of several classes of ranks: a pipeline written by hand, what the
-// host sees of it, calls on slots, and what is refused.
+// Programs with several rank classes: a hand-written pipeline, the host's view
+// of it, calls on slots, and invalid programs.
 
 #include "PipelineProgram.h"
 
@@ -33,7 +33,7 @@ TEST(Pipeline, OneForwardOneBackward) {
         }
 }
 
-// What a rank sends: its outputs on, its input gradients back.
+// A rank sends its outputs to the next stage and its input gradients back.
 TEST(Pipeline, CountsTraffic) {
   PipelineShape shape{3, 1, 5};
   PipelineReference reference(shape);
@@ -60,7 +60,7 @@ TEST(Pipeline, CountsTraffic) {
   }
 }
 
-// Replicas in different classes are compared.
+// Replicas held by different rank classes are compared.
 TEST(Pipeline, TiedGradientsThatWereNotSummedDiffer) {
   PipelineShape shape{3, 2, 2, /*reducesTied=*/false};
   PipelineReference reference(shape);
@@ -87,7 +87,7 @@ TEST(Pipeline, TiedGradientsThatWereNotSummedDiffer) {
   EXPECT_EQ(report.rank_a, 0);
   EXPECT_EQ(report.rank_b, 4);
   EXPECT_GT(report.max_difference, 0);
-  EXPECT_EQ(values, reference.gradients[0]); // the first class is what is read
+  EXPECT_EQ(values, reference.gradients[0]); // read from the first class
 }
 
 TEST(Pipeline, ActionsOfSomeClasses) {
@@ -101,7 +101,7 @@ TEST(Pipeline, ActionsOfSomeClasses) {
   EXPECT_EQ(cleave_session_run(session.get, "load.3"), CLEAVE_BAD_ARGUMENT);
 }
 
-// Buffers by name are listed once, whichever classes hold them.
+// Each buffer name is listed once, whichever rank classes hold it.
 TEST(Pipeline, BuffersOfSomeClasses) {
   Program p;
   p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
@@ -157,7 +157,7 @@ TEST(Pipeline, BuffersOfSomeClasses) {
   EXPECT_EQ(back, values);
   EXPECT_EQ(report.identical, 1);
   EXPECT_EQ(report.replicas, 2);
-  // Row 2, column 1: the second rank's rows, the second columns.
+  // Row 2, column 1: in the second rank's rows and the second rank's columns.
   tile(3, "tied")[2] = 50;
   std::vector<double> wide(8);
   ASSERT_EQ(cleave_session_gather(session.get, "tied", CLEAVE_F64, wide.data(),
@@ -169,14 +169,14 @@ TEST(Pipeline, BuffersOfSomeClasses) {
   EXPECT_EQ(report.rank_b, 3);
   EXPECT_EQ(report.element, 2);
   EXPECT_EQ(report.max_difference, 45);
-  // Scalars everywhere, zeros in all classes.
+  // Scalars are set everywhere, zeros in all classes.
   cleave_session_set_scalar(session.get, "z", 3);
   for (int rank = 0; rank < 4; ++rank)
     EXPECT_EQ(*tile(rank, "z"), 3);
   ASSERT_EQ(cleave_session_zero(session.get, "tied"), CLEAVE_OK);
   for (int rank = 0; rank < 4; ++rank)
     EXPECT_EQ(tile(rank, "tied")[2], 0);
-  // Addends of the ranks of one class.
+  // Partial sums of the ranks of one class.
   tile(2, "share")[1] = 2;
   tile(3, "share")[1] = 5;
   ASSERT_EQ(cleave_session_gather(session.get, "share", CLEAVE_F32, back.data(),
@@ -191,7 +191,7 @@ TEST(Pipeline, BuffersOfSomeClasses) {
       << cleave_last_error();
 }
 
-// One rank, "go" calls ".add" (t = x + x; y = t) on slots 0 and 1 of y.
+// One rank: "go" calls ".add" (t = x + x; y = t) on slots 0 and 1 of y.
 struct SlotProgram {
   SlotProgram() {
     x = addBuffer(p, "x", {16});
@@ -213,7 +213,7 @@ struct SlotProgram {
   void copyOut(BufferRef from) {
     p.actions[1].commands.push_back({Copy{from, out, 4, {16}, {1}, {1}}, 0, 0});
   }
-  // The first element of `out`, or the failure.
+  // Returns the first element of `out`, or sets `error`.
   float run(bool poison, std::string &error) {
     ProgramHandle program(p);
     EXPECT_EQ(program.status, CLEAVE_OK) << program.error;
@@ -262,19 +262,19 @@ TEST(Pipeline, SlotsLiveThroughAnAction) {
 
 TEST(Pipeline, PoisonModeFindsStaleSlotsAndScratch) {
   std::string error;
-  // Scratch holds nothing between calls.
+  // Scratch memory is dead between calls.
   SlotProgram scratch;
   scratch.copyOut({1, 0, {}});
   EXPECT_EQ(scratch.run(false, error), 6);
   EXPECT_TRUE(std::isnan(scratch.run(true, error))) << error;
-  // A slot that only the previous run wrote.
+  // A slot that was written only by the previous run.
   SlotProgram stale;
   Action &go = stale.p.actions[1];
   go.commands.insert(go.commands.begin(),
                      {Copy{{2, 0, {}}, stale.out, 4, {16}, {1}, {1}}, 0, 0});
   EXPECT_EQ(stale.run(false, error), 6);
   EXPECT_TRUE(std::isnan(stale.run(true, error))) << error;
-  // Values of a called action die within the call, in the slot it works on.
+  // Values of a called action die at the end of the call, in the slot it uses.
   SlotProgram dead;
   dead.p.actions[0].lifetimes.push_back({dead.p.intern("y"), 2, 0, 64, 1, 1});
   dead.copyOut({2, 64, {}});
@@ -298,7 +298,7 @@ TEST(Pipeline, ArenasOfOtherClassesAreRefused) {
       << session.error;
 }
 
-// More stages than cores, many arenas that most ranks do not have.
+// More stages than cores, and many arenas that most ranks lack.
 TEST(Pipeline, ManyStages) {
   PipelineShape shape{12, 2, 20};
   PipelineReference reference(shape);
@@ -322,7 +322,7 @@ TEST(Pipeline, CallsThatLeaveTheirSlotsAreRefused) {
   }
 }
 
-// All wait for one another, and in the end for one that is silent.
+// All ranks wait for one another, and ultimately for a silent one.
 TEST(Pipeline, TheWatchdogNamesWhoIsSilent) {
   ProgramHandle handle(PipelineProgram({4, 2, 2}).p);
   SessionHandle session(handle.get, 1, 0.3);
@@ -334,12 +334,12 @@ TEST(Pipeline, TheWatchdogNamesWhoIsSilent) {
   EXPECT_EQ(failure.rank, 7);
   std::string message = failure.message;
   EXPECT_NE(message.find("missing ranks: "), std::string::npos) << message;
-  // Of two ranks that receive from each other before either sends none is.
+  // If two ranks both receive before either sends, none of them is silent.
   Program p = PipelineProgram({2, 1, 1}).p;
   for (Action &action : p.actions) {
     if (action.name != "loss_grad")
       continue;
-    // The first message that comes goes to the front.
+    // The first receive is moved to the front.
     for (size_t i = 0; i < action.commands.size(); ++i)
       if (auto *found = std::get_if<Collective>(&action.commands[i].op);
           found && found->kind == CollectiveKind::SendRecv &&
@@ -359,7 +359,8 @@ TEST(Pipeline, TheWatchdogNamesWhoIsSilent) {
       << message;
 }
 
-// A collective in a called action: the others wait for whoever fails there.
+// A collective in a called action: the others wait for the rank that fails
+// there.
 TEST(Pipeline, CollectivesInCalls) {
   Program p;
   p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
@@ -383,7 +384,7 @@ TEST(Pipeline, CollectivesInCalls) {
     Action go;
     go.name = "go";
     go.rankClass = own;
-    // The second class in other slots, and once more.
+    // The second class uses the other slots, and calls once more.
     go.commands = {{Call{2 * own, {{2, own ? 64 : 0}}, p.intern("0F0")}, 0, 0},
                    {Call{2 * own, {{2, own ? 0 : 64}}, p.intern("0F1")}, 0, 0}};
     if (own)
@@ -424,7 +425,7 @@ TEST(Pipeline, CollectivesInCalls) {
                "for it in all_reduce \"activation\" (node)");
 }
 
-// What every rank did when: calls by their labels, transfers on a stream of
+// A trace of each rank: calls with their labels, and transfers on a stream of
 // their own, one after the other.
 TEST(Pipeline, Traces) {
   PipelineShape shape{3, 1, 4};
@@ -474,7 +475,7 @@ TEST(Pipeline, Traces) {
   }
   EXPECT_EQ(calls.size(), 24u);
   checkMessages(events, 2 * 2 * 4);
-  // One clock for all: a stage begins after the one before it.
+  // All ranks share one clock: a stage begins after the previous stage.
   for (int k = 0; k < 4; ++k)
     for (int stage = 0; stage < 2; ++stage) {
       std::string number = std::to_string(k);
@@ -486,7 +487,7 @@ TEST(Pipeline, Traces) {
     }
 }
 
-// Launches of random length between all that a pipeline does.
+// Launches of random length between all steps of a pipeline.
 TEST(Pipeline, RandomDelaysNeverHang) {
   PipelineShape shape{4, 2, 8};
   PipelineReference reference(shape);

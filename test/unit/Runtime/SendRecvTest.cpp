@@ -1,5 +1,5 @@
-// Transfers from one rank to another, on every transport: order, several under
-// way, both directions, collectives in between, and what goes wrong.
+// Point-to-point transfers on every transport: order, several in flight, both
+// directions, collectives in between, and errors.
 
 #include "Conformance.h"
 
@@ -15,7 +15,7 @@ using namespace cleave::program;
 using namespace cleave::test;
 
 namespace {
-// What `rank`, one of the two, brings along.
+// The call of `rank`, one of the two participants.
 CollectiveCall transfer(int from, int to, int rank, float *at, int64_t count) {
   CollectiveCall call;
   call.kind = CollectiveKind::SendRecv;
@@ -37,7 +37,8 @@ std::vector<float> message(int number, int64_t count) {
   return values;
 }
 
-// The k-th start meets the k-th start, whatever is finished first.
+// The k-th start of a sender matches the k-th start of the receiver, whichever
+// is finished first.
 TEST_P(Conformance, MessagesMeetInTheOrderOfTheirStarts) {
   constexpr int messages = 8;
   for (int64_t count : {0, 1, 1000, 100000})
@@ -66,11 +67,11 @@ TEST_P(Conformance, MessagesMeetInTheOrderOfTheirStarts) {
     });
 }
 
-// Everyone sends to both neighbours and waits for that first: a sender waits
-// for no more than the receiver's start.
+// Every rank sends to both neighbours and waits for the sends first: a send may
+// wait for the receiver's start, but for nothing else.
 TEST_P(Conformance, BothDirectionsAtOnce) {
   constexpr int ranks = 4;
-  constexpr int64_t count = 300000; // more than goes without being expected
+  constexpr int64_t count = 300000; // too large to be sent eagerly
   run(ranks, [&](int rank, Endpoint &endpoint, Counters &) {
     int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
     std::vector<float> own, fromLeft(count), fromRight(count);
@@ -102,8 +103,8 @@ TEST_P(Conformance, BothDirectionsAtOnce) {
   });
 }
 
-// Several parts, which lie apart; the channel does not mind collectives over
-// the same ranks while it is busy, prepared in whatever order.
+// Messages of several non-contiguous parts. Collectives over the same ranks, in
+// any order of preparation, do not disturb the channel while it is in use.
 TEST_P(Conformance, CollectivesBetweenStartAndFinish) {
   run(3, [&](int rank, Endpoint &endpoint, Counters &counters) {
     std::vector<std::vector<int>> groups = {{0, 1, 2}};
@@ -140,7 +141,7 @@ TEST_P(Conformance, CollectivesBetweenStartAndFinish) {
       all.assign(5, float(rank + round));
       if (rank != 2) {
         sending->start();
-        // Under way at the same time, in an order that members share.
+        // In flight at the same time, started in the same order on all members.
         pair->start();
         everyone->start();
         pair->finish();
@@ -170,8 +171,8 @@ TEST_P(Conformance, CollectivesBetweenStartAndFinish) {
   });
 }
 
-// Random transfers and collectives in one order that all know, each rank with
-// several under way and random delays.
+// Random transfers and collectives in one order known to all ranks. Each rank
+// has several in flight, with random delays.
 TEST_P(Conformance, RandomDelaysNeverHang) {
   constexpr int ranks = 4, steps = 120;
   for (uint32_t seed = 0; seed < 4; ++seed)
@@ -226,7 +227,7 @@ TEST_P(Conformance, AbortWakesWhoWaitsForAMessage) {
       [&](int rank, Endpoint &endpoint, Counters &) {
         if (rank == 0)
           throw RuntimeError(CLEAVE_RANK_FAILED, "on purpose");
-        // Each waits for what the other sends afterwards.
+        // Each rank waits for a message that the other sends only afterwards.
         float value = 0;
         auto receive = [&] {
           once(endpoint, transfer(3 - rank, rank, rank, &value, 1));
@@ -246,7 +247,7 @@ TEST_P(Conformance, TimeoutNamesTheSender) {
       3, 0.5,
       [&](int rank, Endpoint &endpoint, Counters &) {
         if (rank != 2)
-          return; // never comes
+          return; // never sends
         float value = 0;
         try {
           once(endpoint, transfer(1, 2, rank, &value, 1));
@@ -264,7 +265,8 @@ TEST_P(Conformance, TimeoutNamesTheSender) {
                      "out after 0.5 s: missing ranks: 1");
 }
 
-// More than goes without being expected: the sender misses the receiver.
+// The message is too large to be sent eagerly: the sender waits for the
+// receiver.
 TEST_P(Conformance, TimeoutNamesTheReceiver) {
   constexpr int64_t count = 3000000;
   cluster->run(
@@ -274,7 +276,7 @@ TEST_P(Conformance, TimeoutNamesTheReceiver) {
           std::this_thread::sleep_for(std::chrono::seconds(1));
           return;
         }
-        // The transport may read it until the end of the process.
+        // The transport may read the buffer until the process ends.
         static std::vector<float> values(count);
         try {
           once(endpoint, transfer(0, 1, rank, values.data(), count));

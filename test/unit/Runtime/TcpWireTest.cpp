@@ -1,5 +1,5 @@
-// The wire over TCP, its processes as threads of this one. The conformance
-// suite runs over it, too, in processes (Tcp.TransportConformance).
+// The TCP wire, with threads in place of processes. The conformance suite also
+// runs over it, in processes (Tcp.TransportConformance).
 
 #include "error.h"
 #include "tcp_wire.h"
@@ -14,7 +14,7 @@ using namespace cleave;
 namespace {
 class TcpWires : public testing::Test {
 protected:
-  // Rank 0 has a line to each of the others.
+  // Rank 0 has a connection to every other rank.
   void open(int size) {
     std::vector<Socket> lines(size);
     std::vector<std::vector<Socket>> others(size);
@@ -65,7 +65,7 @@ protected:
 
 TEST_F(TcpWires, MessagesOfATagKeepTheirOrder) {
   open(3);
-  // Also between two that have no line to each other.
+  // Also between two ranks without a direct connection.
   for (auto [from, to] : {std::pair(0, 1), {1, 0}, {1, 2}, {2, 1}}) {
     for (int i = 0; i < 20; ++i) {
       send(from, to, 1, "a" + std::to_string(i));
@@ -107,7 +107,7 @@ TEST_F(TcpWires, LongMessagesArriveWhole) {
   EXPECT_TRUE(eventually([&] { return wires[1]->test(request, nullptr); }));
 }
 
-// More than is kept for a process that does not ask.
+// More data than is buffered for a process that does not receive.
 TEST_F(TcpWires, WhatIsNotReadStaysInTheNetwork) {
   open(2);
   std::string text(100 << 20, 'x');
@@ -119,7 +119,7 @@ TEST_F(TcpWires, WhatIsNotReadStaysInTheNetwork) {
   EXPECT_EQ(receive(0, 1, 1), "the other way is open");
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_FALSE(wires[0]->test(requests.back(), nullptr));
-  // What comes last is found behind all others.
+  // The last message is found after all others.
   Wire::Request last;
   wires[0]->send(last, channel, 1, 2, "y", 1);
   EXPECT_EQ(receive(1, 0, 2), "y");

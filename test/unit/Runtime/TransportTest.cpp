@@ -17,7 +17,7 @@ namespace {
 TEST_P(Conformance, AllReduceSumsInOneOrder) {
   for (int ranks : {1, 2, 3, 4})
     for (int64_t count : {0, 1, 5, 24, 10007}) {
-      // The same order for all: ((r0 + r1) + r2) + ...
+      // The same order on all ranks: ((r0 + r1) + r2) + ...
       std::vector<std::vector<float>> inputs;
       for (int rank = 0; rank < ranks; ++rank)
         inputs.push_back(randomVector<float>(count, 100 + rank));
@@ -82,7 +82,7 @@ TEST_P(Conformance, AllGatherOfAnyDimension) {
         for (int i = 0; i < 4; ++i)
           EXPECT_EQ(whole[row * 12 + from * 4 + i],
                     float(100 * from + row * 4 + i));
-    // In place: the tile already lies in its own block.
+    // In place: the tile is already in its own block.
     std::vector<float> own(12, NAN);
     for (int i = 0; i < 4; ++i)
       own[rank * 4 + i] = float(rank);
@@ -107,7 +107,7 @@ TEST_P(Conformance, ReduceScatterOfAnyDimension) {
     for (int row = 0; row < 2; ++row)
       for (int i = 0; i < 4; ++i)
         EXPECT_EQ(tile[row * 4 + i], float((row * 12 + rank * 4 + i) * 6));
-    // In place: the result takes the place of our own block.
+    // In place: the result replaces the rank's own block.
     call.parts = {makePart(whole.data(), whole.data() + rank * 8, 8)};
     once(endpoint, call);
     for (int i = 0; i < 8; ++i)
@@ -117,7 +117,7 @@ TEST_P(Conformance, ReduceScatterOfAnyDimension) {
 
 TEST_P(Conformance, AllToAllMovesAShardedDimension) {
   constexpr int ranks = 2;
-  // X is [4, 6]; from columns split to rows split, and back.
+  // X is [4, 6]: from split columns to split rows, and back.
   auto element = [](int row, int column) { return float(10 * row + column); };
   run(ranks, [&](int rank, Endpoint &endpoint, Counters &) {
     std::vector<float> columns(12), rows(12, NAN), again(12, NAN);
@@ -141,8 +141,9 @@ TEST_P(Conformance, AllToAllMovesAShardedDimension) {
   });
 }
 
-// Rank i sends rank j (i + 2 j) % 4 rows of two elements, again and again with
-// other numbers; the bytes are those of the rows. What is behind them stays.
+// Rank i sends rank j (i + 2 j) % 4 rows of two elements, repeatedly with other
+// numbers; only these rows are counted as bytes. Memory after them stays
+// unchanged.
 TEST_P(Conformance, AllToAllVSendsAsManyRowsAsThereAre) {
   constexpr int ranks = 3, rows = 3;
   run(ranks, [&](int rank, Endpoint &endpoint, Counters &counters) {
@@ -218,7 +219,7 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
   SubAxis a = {0, 1, 2}, b = {1, 1, 2};
   struct Case {
     Exchange exchange;
-    // What a rank has to receive at least.
+    // The least that each rank has to receive.
     std::vector<int64_t> received;
   };
   std::vector<Case> cases = {
@@ -227,21 +228,21 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
        {40 - 12, 30 - 9, 40 - 12, 30 - 3}},
       // The axes swap places.
       {{{10, 7}, {{a, b}, {}}, {{b, a}, {}}, {}, {}}, {0, 21, 21, 0}},
-      // Rows over a, held twice, to rows over both in the other order.
+      // Rows over a, replicated over b, to rows over both in the other order.
       {{{10, 7}, {{a}, {}}, {{b, a}, {}}, {}, {}}, {0, 21, 14, 0}},
-      // Addends over a, reduced into columns over both.
+      // Partial sums over a, reduced into columns over both axes.
       {{{10, 7}, {{b}, {}}, {{}, {a, b}}, {a}, {}}, {30, 30, 30, 15}},
-      // Columns over b that are addends over a: what nobody has who is to have
-      // it the addends share.
+      // To columns over b that are partial over a. The ranks of a column group
+      // divide the elements that none of them holds.
       {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}, {a}}, {8, 9, 8, 9}},
-      // Addends over a, the whole everywhere: added once, in equal parts.
+      // Partial sums over a, replicated result: added once, in equal parts.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {}, 2}, {70, 70, 70, 70}},
-      // Addends over a become addends over b, which the ranks of a share.
+      // Partial over a to partial over b: the ranks of a share the additions.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {b}, 2}, {35, 35, 35, 35}},
-      // Rows that are addends over a become columns that are: none is added.
+      // Rows partial over a to columns partial over a: nothing is added.
       {{{10, 7}, {{b}, {}}, {{}, {b}}, {a}, {a}}, {20, 15, 20, 15}},
-      // The axes change roles: one of two addends stays where it is, the other
-      // is shared.
+      // The axes change roles: one of two terms stays in place, the other one
+      // is divided.
       {{{10, 7}, {{b}, {}}, {{a}, {}}, {a}, {b}}, {17, 18, 17, 18}},
   };
   for (const Case &test : cases) {
@@ -250,7 +251,7 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
       return float(100 * row + column + 1000 * (addend + 1));
     };
     int64_t addends = positionsOn(exchange.partial);
-    // Visits the elements of the rank's tile: its place there, row, column.
+    // Visits the elements of the rank's tile: index in the tile, row, column.
     auto visit = [&](const std::vector<std::vector<SubAxis>> &axes,
                      const std::vector<int64_t> &at, auto body) {
       int64_t rows = (10 + positionsOn(axes[0]) - 1) / positionsOn(axes[0]);
@@ -284,7 +285,7 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
       call.parts = {part};
       once(endpoint, call);
       EXPECT_EQ(counters.at(rank, 0).received, 4 * test.received[rank]);
-      // The addends of the result make up the expected tile.
+      // The partial sums of the result add up to the expected tile.
       for (const SubAxis &sub : exchange.toPartial) {
         CollectiveCall sum = makeCall(CollectiveKind::AllReduce, 2, 0);
         int stride = sub.axis == 0 ? 2 : 1, place = rank / stride % 2;
@@ -302,7 +303,7 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
   }
 }
 
-// Two groups along one axis, then two along the other, many times over.
+// Two groups along one axis, then two along the other, repeated many times.
 TEST_P(Conformance, GroupsDoNotDisturbEachOther) {
   run(4, [&](int rank, Endpoint &endpoint, Counters &) {
     std::vector<float> value(3);
@@ -324,7 +325,7 @@ TEST_P(Conformance, GroupsDoNotDisturbEachOther) {
   });
 }
 
-// Section 0 of the formulas: what each rank sends and receives.
+// Section 0 of the formulas: bytes that each rank sends and receives.
 TEST_P(Conformance, CountedBytesFollowTheFormulas) {
   constexpr int N = 4;
   constexpr int64_t count = 48, S = count * 4;
@@ -346,7 +347,7 @@ TEST_P(Conformance, CountedBytesFollowTheFormulas) {
       EXPECT_EQ(counters.at(rank, 1).received, expected.bytes);
       EXPECT_EQ(counters.at(rank, 0).received, 0);
       EXPECT_EQ(counters.at(rank, 1).calls, 1);
-      // Whoever books on the sender's side has done so before the end.
+      // Bytes counted on the sender's side are complete by the end.
       EXPECT_EQ(counters.at(rank, 1).sent, expected.bytes);
     });
   }
@@ -364,7 +365,7 @@ TEST_P(Conformance, AbortWakesAllWaiters) {
         call.parts = {makePart(&value, &value, 1)};
         EXPECT_THROW(once(endpoint, call), Aborted);
         cluster->tell(rank, "woken");
-        EXPECT_THROW(once(endpoint, call), Aborted); // and stays so
+        EXPECT_THROW(once(endpoint, call), Aborted); // and later calls too
       },
       [](Transport &transport) { transport.abort(); });
   std::vector<std::string> heard = cluster->heard();
@@ -378,7 +379,7 @@ TEST_P(Conformance, TimeoutNamesTheMissing) {
       3, 0.5,
       [&](int rank, Endpoint &endpoint, Counters &) {
         if (rank == 1)
-          return; // never comes
+          return; // never joins
         float value = 0;
         CollectiveCall call = makeCall(CollectiveKind::AllReduce, 3, rank);
         call.parts = {makePart(&value, &value, 1)};
@@ -398,7 +399,7 @@ TEST_P(Conformance, TimeoutNamesTheMissing) {
   EXPECT_NE(message.find("missing ranks: 1"), std::string::npos) << message;
 }
 
-// Programs of ranks that disagree.
+// The ranks' programs disagree.
 TEST_P(Conformance, DifferentCollectivesDoNotMeet) {
   cluster->run(
       2, 20,

@@ -1,5 +1,5 @@
-// When collectives start and end: small cases by hand, random ones by what
-// every plan must keep.
+// Start and end of asynchronous collectives: small cases by hand, and random
+// ones against invariants.
 
 #include "OverlapPlan.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kAnything = int64_t(1) << 40;
 
-/// Where transfer `k` starts and ends.
+/// The steps at which transfer `k` starts and ends.
 std::pair<size_t, size_t> placesOf(const OverlapPlan &plan, size_t k) {
   std::pair<size_t, size_t> places(-1, -1);
   for (const OverlapPlan::Event &event : plan.events)
@@ -23,7 +23,7 @@ std::pair<size_t, size_t> placesOf(const OverlapPlan &plan, size_t k) {
   return places;
 }
 
-/// As many layers, each of which reads a gathered matrix.
+/// A forward pass in which each layer reads a gathered matrix.
 struct Forward {
   Forward(size_t layers, double compute, double gather, int64_t bytes) {
     for (size_t i = 0; i < layers; ++i) {
@@ -48,10 +48,10 @@ TEST(OverlapPlan, GathersRunOneLayerAhead) {
   for (size_t k = 1; k < 6; ++k)
     EXPECT_EQ(placesOf(plan, k), std::make_pair(k - 1, k));
   EXPECT_DOUBLE_EQ(plan.communication, 48);
-  EXPECT_DOUBLE_EQ(plan.exposed, 8); // the first
+  EXPECT_DOUBLE_EQ(plan.exposed, 8); // the first gather
 }
 
-// What is sent takes longer than what is computed: the link is never idle.
+// Communication takes longer than compute: the link is never idle.
 TEST(OverlapPlan, ASlowLinkIsAlwaysBusy) {
   Forward forward(6, 10, 20, 100);
   OverlapPlan plan =
@@ -59,14 +59,14 @@ TEST(OverlapPlan, ASlowLinkIsAlwaysBusy) {
   EXPECT_DOUBLE_EQ(plan.exposed, 6 * 20 - 5 * 10);
 }
 
-// Five layers have a gather of 8 beside them, in which 6.4 of 8 are computed.
+// Five layers overlap a gather of 8, in which compute progresses by 6.4.
 TEST(OverlapPlan, CollectivesSlowDownWhatIsBesideThem) {
   Forward forward(6, 10, 8, 100);
   OverlapPlan plan = planOverlap(forward.steps, forward.transfers, forward.live,
                                  200, /*contention=*/0.25);
   EXPECT_DOUBLE_EQ(plan.compute, 5 * 11.6 + 10);
   EXPECT_DOUBLE_EQ(plan.exposed, 8);
-  Forward slow(2, 10, 20, 100); // the second layer is alone
+  Forward slow(2, 10, 20, 100); // the second layer overlaps nothing
   plan = planOverlap(slow.steps, slow.transfers, slow.live, kAnything, 0.25);
   EXPECT_DOUBLE_EQ(plan.compute, 12.5 + 10);
   EXPECT_DOUBLE_EQ(plan.exposed, 20 + 7.5);
@@ -81,8 +81,8 @@ TEST(OverlapPlan, MemoryHoldsGathersBack) {
   EXPECT_DOUBLE_EQ(plan.exposed, 48);
 }
 
-// Three gradients, each summed behind the step that computes it; nobody reads
-// the sums.
+// Three gradients, each reduced after the step that computes it. The sums have
+// no readers.
 TEST(OverlapPlan, SumsOfGradientsGoOnWhileTheNextAreComputed) {
   std::vector<Step> steps(3, {10, false});
   std::vector<Transfer> transfers(3);
@@ -95,13 +95,13 @@ TEST(OverlapPlan, SumsOfGradientsGoOnWhileTheNextAreComputed) {
   OverlapPlan plan = planOverlap(steps, transfers, {100, 100, 100}, kAnything);
   EXPECT_EQ(placesOf(plan, 0), std::make_pair(size_t(1), size_t(2)));
   EXPECT_EQ(placesOf(plan, 2), std::make_pair(size_t(3), size_t(3)));
-  EXPECT_DOUBLE_EQ(plan.exposed, 6); // the last
-  // Without room for a second gradient each sum is over at once.
+  EXPECT_DOUBLE_EQ(plan.exposed, 6); // the last sum
+  // Without memory for a second gradient no sum overlaps anything.
   plan = planOverlap(steps, transfers, {100, 100, 100}, 100);
   EXPECT_DOUBLE_EQ(plan.exposed, 18);
 }
 
-// A gather that is read soon goes before a sum that nobody reads.
+// A gather that is read soon precedes a sum without readers.
 TEST(OverlapPlan, WhatIsReadSoonGoesFirst) {
   std::vector<Step> steps(4, {10, false});
   std::vector<Transfer> transfers(2);
@@ -117,7 +117,7 @@ TEST(OverlapPlan, WhatIsReadSoonGoesFirst) {
   EXPECT_DOUBLE_EQ(plan.exposed, 0);
 }
 
-// The second sum adds what the first has given.
+// The second sum reads the result of the first.
 TEST(OverlapPlan, ChainsKeepTheirOrder) {
   std::vector<Step> steps(4, {10, false});
   std::vector<Transfer> transfers(2);
@@ -130,7 +130,7 @@ TEST(OverlapPlan, ChainsKeepTheirOrder) {
   EXPECT_DOUBLE_EQ(plan.exposed, 0);
 }
 
-// The first is read by the second, and by the step that reads the second.
+// The second transfer reads the first; the last step reads both.
 TEST(OverlapPlan, EachEndsOnce) {
   std::vector<Step> steps(2, {10, false});
   std::vector<Transfer> transfers(2);
@@ -189,7 +189,7 @@ TEST(OverlapPlan, RandomPlansKeepOrderAndReaders) {
     llvm::sort(transfers, [](const Transfer &a, const Transfer &b) {
       return a.place < b.place;
     });
-    // Some read what others give, which commands may read, too.
+    // Some transfers read the results of others, which steps may also read.
     for (size_t k = 1; k < transfers.size(); ++k)
       if (below(3) == 0) {
         transfers[k].after = {k - 1};

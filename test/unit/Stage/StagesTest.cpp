@@ -1,5 +1,5 @@
-// A model cut into stages computes what the whole computes: functions to the
-// bit, gradients and updates to rounding, in double.
+// A model cut into stages computes the same as the whole model: functions agree
+// bit by bit, gradients and updates up to rounding, in double.
 
 #include "Models.h"
 
@@ -29,7 +29,7 @@ struct Case {
   double dropout = 0;
 };
 
-/// The model with parameters whose names begin so not trained.
+/// The model with the parameters of these name prefixes frozen.
 std::string frozen(std::string text, const std::vector<std::string> &names) {
   const std::string role = "nn.role = #nn.role<parameter>";
   for (const std::string &name : names)
@@ -54,7 +54,7 @@ std::vector<Case> cases() {
   for (int64_t stages : {2, 3, 5})
     all.push_back({"encoder_decoder_into_" + std::to_string(stages),
                    test::encoderDecoderModel(2), stages});
-  // Stage 0 trains nothing, and nothing comes back to it.
+  // Stage 0 trains nothing, so no cotangent is sent back to it.
   all.push_back({"gpt3_frozen_into_3",
                  frozen(test::gptModel(3), {"table", "places", "h.0"}), 3});
   for (uint64_t seed = 1; seed <= 40; ++seed)
@@ -70,8 +70,8 @@ std::string keyOf(DictionaryAttr attrs) {
   return (nn::spell(nn::roleOf(attrs)) + " " + nn::nameOf(attrs)).str();
 }
 
-/// Values of what no other function computes: a function of the key alone, so
-/// that whole and parts read the same.
+/// A value for an argument that no function computes: determined by the key
+/// alone, so that the whole model and the stages read the same.
 Tensor valueOf(const std::string &key, RankedTensorType type) {
   std::mt19937_64 random(std::hash<std::string>()(key));
   Tensor tensor(type);
@@ -88,8 +88,8 @@ Tensor valueOf(const std::string &key, RankedTensorType type) {
   return tensor;
 }
 
-/// Interprets a function on the values, on made-up ones for what is not there,
-/// and puts the results among them. `zeros`: for what is not there, zeros.
+/// Interprets a function and adds its results to `values`. Arguments that are
+/// missing from `values` are generated, or zero if `zeros` is set.
 void run(func::FuncOp func, Values &values, bool zeros = false) {
   std::vector<Tensor> arguments;
   for (unsigned i = 0; i < func.getNumArguments(); ++i) {
@@ -169,8 +169,8 @@ protected:
     return parts[stage].lookupSymbol<func::FuncOp>(name);
   }
 
-  /// @loss_grad of all stages: forward with zeros for cotangents, then
-  /// backward. Gradients of tied parameters are summed.
+  /// Runs @loss_grad of all stages: forward with zero cotangents, then
+  /// backward. Sums the gradients of tied parameters.
   Values runGradients() {
     Values forward;
     for (size_t stage = 0; stage < parts.size(); ++stage)
@@ -227,7 +227,7 @@ TEST_P(Stages, FunctionsAreThoseOfTheWholeToTheBit) {
   }
 }
 
-/// Every parameter is in some stage, and says in which where there are several.
+/// Every parameter is in some stage; one in several stages records which ones.
 TEST_P(Stages, NoParameterIsLost) {
   OwningOpRef<ModuleOp> whole = parse(), pieces = parse();
   cut(*pieces, /*train=*/false);
@@ -272,7 +272,7 @@ TEST_P(Stages, GradientsAreThoseOfTheWhole) {
     for (auto &[key, value] : expected) {
       ASSERT_TRUE(found.count(key)) << key;
       Tensor sum = found[key];
-      // Each stage of a tied parameter began with the made-up accumulator.
+      // Each stage of a tied parameter started from the generated accumulator.
       int64_t copies = -1;
       for (auto &[stage, own] : gradients)
         copies += own.count(key);
@@ -286,11 +286,11 @@ TEST_P(Stages, GradientsAreThoseOfTheWhole) {
   }
 }
 
-/// How their keys begin.
+/// Prefixes of their keys.
 const std::string kSum = "residual ", kAddend = "accumulator ";
 
-/// Turns each sum over stages into an argument, and its operands into results,
-/// of role `residual` and `accumulator`, named alike in all stages.
+/// Turns each sum over stages into an argument of role `residual`, and its
+/// operands into results of role `accumulator`, with equal names in all stages.
 void exposeSums(func::FuncOp func) {
   Builder builder(func.getContext());
   SmallVector<pipe::SumStagesOp> sums;
@@ -314,7 +314,7 @@ void exposeSums(func::FuncOp func) {
       results.push_back(operand);
       attrs.push_back(named(nn::Role::Accumulator));
     }
-  // A result may have been a sum.
+  // A function result may itself have been such a sum.
   for (auto [value, own] : llvm::zip(results, end->getOperands()))
     value = own;
   end->setOperands(results);
@@ -335,7 +335,7 @@ TEST_P(Stages, UpdatesAreThoseOfTheWhole) {
   run(whole->lookupSymbol<func::FuncOp>("update"), expected);
   for (size_t stage = 0; stage < parts.size(); ++stage)
     exposeSums(part(stage, "update"));
-  // Sums of sums: squares are of sums of gradients.
+  // Sums depend on each other: squares are computed from summed gradients.
   Values sums;
   std::vector<Values> found;
   for (int round = 0; round < 3; ++round) {
@@ -371,7 +371,7 @@ TEST_P(Stages, UpdatesAreThoseOfTheWhole) {
       ASSERT_TRUE(expected.count(key)) << key;
       EXPECT_LT(difference(found[stage][key], expected[key]), 1e-11)
           << key << " in stage " << stage;
-      // Copies are equal.
+      // Copies of a tied parameter are equal.
       auto [copy, isNew] = first.try_emplace(key, found[stage][key]);
       if (!isNew)
         EXPECT_EQ(copy->second.floats, found[stage][key].floats) << key;
@@ -382,7 +382,7 @@ TEST_P(Stages, UpdatesAreThoseOfTheWhole) {
     EXPECT_TRUE(first.count(keyOf(update.getResultAttrDict(i))));
 }
 
-/// What the cases are meant to have.
+/// Checks that the cases contain what they are meant to cover.
 TEST(StagesCases, CoverEveryKindOfCrossing) {
   MLIRContext context(makeRegistry());
   context.loadAllAvailableDialects();
