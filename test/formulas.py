@@ -4,10 +4,10 @@
     formulas.py MODEL.onnx --mesh data=2,tensor=2 --batch 8 --sequence 96
                 [--microbatches 1] [--zero 0|1|2|3] [--json] ...
 
-An oracle for what the compiler plans and the runtime counts: it shares no code
-with either, does not look at the graph, and knows transformers by family. It
-reads the shapes of the parameters, finds out from their names (NAME.names.json
-beside the model, or PyTorch's own names) what each is, and sums ring volumes.
+An oracle for the bytes that the compiler plans and the runtime counts: it shares no
+code with either, does not read the graph, and knows transformers by family. It reads
+the shapes of the parameters, determines their roles from their names (NAME.names.json
+next to the model, or PyTorch's own names), and sums ring volumes.
 
 With N ranks in a group, S elements of e bytes, and tile(S) = ceil(S / N):
 
@@ -17,44 +17,47 @@ With N ranks in a group, S elements of e bytes, and tile(S) = ceil(S / N):
     reduce-scatter  of N tiles: (N - 1) tile e
     all-gather      of N tiles: (N - 1) tile e
 
-A dimension that is split and does not divide is padded; the padding is sent.
-Parameters of attention count as the program sees them: fused QKV as [h, 3, heads, d].
+A split dimension that does not divide is padded; the padding is sent too.
+Attention parameters are counted in the program's view: fused QKV is [h, 3, heads, d].
 
 Data parallelism    gradient: all-reduce of all gradients, once a step, as
                     messages of at most 25 MiB
 ZeRO 1              gradient: reduce-scatter, parameter: all-gather, once a
-                    step, along the dimension that needs the least padding; one
-                    that is split already must divide exactly
-ZeRO 2              the same with one microbatch. With several: the same if
-                    gradients are reduced per step, which keeps them whole; one
-                    reduce-scatter per microbatch otherwise
-ZeRO 3              gradient: reduce-scatter, per microbatch; parameter:
-                    all-gather, per microbatch, for the forward pass, and for
-                    the backward pass if that reads the value (not that of
-                    biases, shifts, positions and an embedding that is no head),
-                    unless gathered parameters are kept
-hybrid              all of this over the inner axis, and gradient: all-reduce of
-                    the tiles over the outer one, once a step. What ZeRO does
-                    not split is all-reduced over both
-memory              4 bytes a parameter, a gradient and each of AdamW's two
-                    moments; divided by the data ranks, with padding: moments
-                    from ZeRO 1 on, gradients where they are scattered per
+                    step, along the dimension that needs the least padding. A
+                    dimension that is already split must divide exactly
+ZeRO 2              as ZeRO 1 with one microbatch. With several: as ZeRO 1 if
+                    gradients are reduced per step, which stores them whole;
+                    otherwise one reduce-scatter per microbatch
+ZeRO 3              gradient: reduce-scatter, per microbatch. parameter:
+                    all-gather, per microbatch, once for the forward pass and,
+                    unless gathered parameters are saved, once for the backward
+                    pass if that reads the value (it does not for biases,
+                    shifts, positions and an embedding that is not tied to the
+                    head)
+hybrid              the above over the inner axis, and gradient: all-reduce of
+                    the tiles over the outer axis, once a step. Gradients that
+                    ZeRO does not split are all-reduced over both axes
+memory              4 bytes for each parameter, gradient and AdamW moment (two
+                    per parameter). Divided by the data ranks, with padding:
+                    moments from ZeRO 1 on, gradients if they are scattered per
                     microbatch, parameters with ZeRO 3
 Tensor parallelism  (Megatron, 1D) activation, per microbatch, of [b, s, h]:
                     2 all-reduces forward and 2 backward per layer, 1 forward
                     for the embedding, 1 backward for the head. loss: for the
-                    vocabulary-parallel cross entropy an all-reduce of [b, s],
-                    the maximum, and one of twice as much, the sum of
-                    exponentials and the target's logit.
-                    Attention is split by heads of keys and values, if padding
-                    makes them at most half as many again; else by the query
-                    heads that share one, and the gradients of keys and values
-                    are all-reduced, [b, s, kv heads, d] each; else not at all
-loss                the sum over labels and their number, over data, as one
+                    vocabulary-parallel cross entropy an all-reduce of [b, s]
+                    (the maximum), and one of twice that size (the sum of
+                    exponentials and the target's logit).
+                    Attention is split by KV heads, if padding increases them
+                    by at most half; otherwise by the query heads of each KV
+                    head, with an all-reduce of the gradients of keys and of
+                    values, [b, s, kv heads, d] each; otherwise not at all
+loss                the sum over labels and the label count, over data, as one
                     message, once a step
 norm                the sum of squares, one message over all axes that split
-                    gradients; it is logged, so also without clipping
+                    gradients; the norm is logged, so also without clipping
 
+formulas_tensor.py covers the other layouts of tensor parallelism,
+formulas_sequence.py sequence parallelism, formulas_pipeline.py pipelines.
 formulas_tensor.py has the other layouts of tensor parallelism, formulas_sequence.py
 long sequences, formulas_pipeline.py pipelines.
 """
@@ -73,7 +76,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools" 
 import onnxwire  # noqa: E402
 
 PURPOSES = ["gradient", "parameter", "activation", "norm", "loss"]
-BUCKET = 25 << 20  # bytes of a message that several tensors share
+BUCKET = 25 << 20  # bytes of a message shared by several tensors
 
 
 class UserError(Exception):
@@ -84,22 +87,22 @@ def tile(size, ways):
     return -(-size // ways)
 
 
-# What the parameters are ------------------------------------------------------
+# Parameter roles --------------------------------------------------------------
 
 
 @dataclasses.dataclass
 class Parameter:
-    name: str  # PyTorch's
-    shape: list  # as PyTorch has it, Linear layers turned to [in, out]
-    transposed: bool = False  # the file has it the other way round
+    name: str  # in PyTorch
+    shape: list  # as in PyTorch, with Linear weights transposed to [in, out]
+    transposed: bool = False  # whether the file has the transpose
 
 
-# Role of a parameter by its name. A role says which dimension tensor
-# parallelism splits, counted in the [in, out] layout; see `local_shape`.
+# The role of a parameter, found by its name. A role determines the dimension that
+# tensor parallelism splits, in the [in, out] layout; see `local_shape`.
 ROLES = {
     "gpt2": [
         (r"transformer\.wte\.weight", "vocabulary_rows"),
-        (r"lm_head\.weight", "vocabulary_rows"),  # tied: the table under its other name
+        (r"lm_head\.weight", "vocabulary_rows"),  # tied: the other name of the table
         (r"transformer\.wpe\.weight", "replicated"),
         (r"transformer\.h\.\d+\.ln_[12]\.(weight|bias)", "replicated"),
         (r"transformer\.ln_f\.(weight|bias)", "replicated"),
@@ -142,7 +145,7 @@ class Architecture:
 
 
 def read_architecture(path, heads=None, kv_heads=None):
-    """Shapes from the file; names and head counts from what lies beside it."""
+    """Reads shapes from the file, names and head counts from the file next to it."""
     model = onnxwire.load(path)
     tensors = {t.name: t for t in model.graph.initializers}
     beside = path.with_suffix(".names.json")
@@ -156,8 +159,8 @@ def read_architecture(path, heads=None, kv_heads=None):
                 raise UserError(f"{beside} names '{onnx_name}', which {path} does not have")
             shape = list(tensors[onnx_name].dims)
             name = entry["parameter"]
-            # Names files speak of PyTorch's layout; Linear weights are
-            # [out, in] there, while GPT-2's Conv1D is [in, out] already.
+            # Names files use PyTorch's layout; Linear weights are [out, in]
+            # there, while GPT-2's Conv1D is already [in, out].
             linear = len(shape) == 2 and "_proj.weight" in name and name.startswith("model.")
             linear |= name == "lm_head.weight" and names["family"] == "llama"
             torch_shape = shape[::-1] if entry["transposed"] else shape
@@ -183,7 +186,7 @@ def read_architecture(path, heads=None, kv_heads=None):
     architecture = Architecture(family, list(parameters.values()), len(layers),
                                 parameters[norm].shape[0], heads, kv_heads)
     for parameter in architecture.parameters:
-        architecture.role(parameter.name)  # refuses unknown ones
+        architecture.role(parameter.name)  # raises for unknown ones
     return architecture
 
 
@@ -192,14 +195,14 @@ def read_architecture(path, heads=None, kv_heads=None):
 
 @dataclasses.dataclass
 class Plan:
-    """What the numbers depend on beside the model."""
+    """The inputs of the formulas besides the model."""
     mesh: list  # [(axis, size)], slowest first
     batch: int
     sequence: int
     microbatches: int = 1
     zero: int = 0
     zero2_reduce: str = "per_step"
-    reshard: bool = True  # after the forward pass, with ZeRO 3
+    reshard: bool = True  # ZeRO 3 frees gathered parameters after the forward pass
     replicate: str = ""  # outer axis of hybrid sharding
     element: int = 4  # bytes of parameters, gradients, activations
     data_axis: str = "data"
@@ -219,7 +222,7 @@ class Plan:
         return out
 
 
-MOST_PADDING = 1.5  # a split may make a dimension half as large again
+MOST_PADDING = 1.5  # a split may enlarge a dimension by at most half
 
 
 def splits(size, ways):
@@ -227,8 +230,8 @@ def splits(size, ways):
 
 
 def attention_split(architecture, ways):
-    """Which heads tensor parallelism splits: "kv" (with the query heads that
-    read them), "group" (the query heads of one kv head), None."""
+    """The heads that tensor parallelism splits: "kv" (with the query heads that
+    read them), "group" (the query heads of one KV head), None."""
     if ways == 1:
         return None
     if splits(architecture.kv_heads, ways):
@@ -240,7 +243,7 @@ def attention_split(architecture, ways):
 @dataclasses.dataclass
 class Dim:
     size: int  # of the whole tensor
-    ways: int = 1  # tiles that tensor parallelism makes of it
+    ways: int = 1  # number of tiles along the dimension
 
     @property
     def local(self):
@@ -248,7 +251,7 @@ class Dim:
 
 
 def dims_of(architecture, parameter, ways):
-    """The parameter's dimensions as the program sees them."""
+    """The parameter's dimensions in the program's view."""
     role, shape = architecture.role(parameter.name), parameter.shape
     kv, group = architecture.kv_heads, architecture.heads // architecture.kv_heads
     split = attention_split(architecture, ways)
@@ -274,8 +277,8 @@ def dims_of(architecture, parameter, ways):
 
 
 def zero_tile(dims, ways):
-    """Elements of a rank's tile when one more dimension is split, over the
-    data axis: the one that pads least. None: there is none."""
+    """Elements of a rank's tile when one more dimension is split over the data axis:
+    the one with the least padding. None: no dimension can be split."""
     elements = math.prod(dim.local for dim in dims)
     tiles = [elements // dim.local * tile(dim.local, ways) for dim in dims
              if dim.size > 1 and (dim.ways == 1 or dim.size % (dim.ways * ways) == 0)]
@@ -283,8 +286,8 @@ def zero_tile(dims, ways):
 
 
 def read_in_backward(architecture, parameter, last=True):
-    """Whether a gradient needs the value: what is only added, or looked up in,
-    is not read again. `last`: the head is there."""
+    """Whether the backward pass reads the value: not if it is only added, or is a lookup
+    table. `last`: whether this stage has the head."""
     if "wte" in parameter.name:
         return last
     if "embed_tokens" in parameter.name:
@@ -293,13 +296,13 @@ def read_in_backward(architecture, parameter, last=True):
 
 
 def scatters_gradients(plan):
-    """Whether each microbatch's gradients are reduced and scattered."""
+    """Whether gradients are reduce-scattered for each microbatch."""
     return plan.zero == 3 or plan.zero == 2 and (
         plan.microbatches == 1 or plan.zero2_reduce == "per_microbatch")
 
 
 def memory(architecture, plan):
-    """Bytes of a rank: parameters, gradients, AdamW's moments."""
+    """Bytes on a rank: parameters, gradients, AdamW's moments."""
     data, tensor = plan.size(plan.data_axis), plan.size(plan.tensor_axis)
     total = dict.fromkeys(("parameters", "gradients", "optimizer"), 0)
     for parameter in architecture.parameters:
@@ -314,7 +317,7 @@ def memory(architecture, plan):
 
 
 def messages(sizes, element):
-    """Sizes of the all-reduces that carry tensors of these sizes."""
+    """Sizes of the bucketed all-reduces for tensors of these sizes."""
     buckets = []
     for size in sizes:
         fitting = (i for i, held in enumerate(buckets) if (held + size) * element <= BUCKET)
@@ -337,7 +340,7 @@ class Term:
     kind: str  # all_reduce | reduce_scatter | all_gather
     axes: list
     group: int
-    elements: int  # of an all-reduce: the message; else: one tile
+    elements: int  # all-reduce: of the message; otherwise: of one tile
     element: int
     count: int = 1
 
@@ -357,9 +360,9 @@ class Term:
 
 
 def terms_of(architecture, plan, first=True, last=True, gathered=None):
-    """All collectives of one step, and remarks on what did not divide. `first`,
-    `last`: whether it has the embedding, and the head with the loss. `gathered`:
-    how often ZeRO 3 gathers a parameter, where that is no matter of its readers."""
+    """All collectives of one step, and remarks on sizes that do not divide. `first`,
+    `last`: whether the stage has the embedding, and the head with the loss. `gathered`:
+    how often ZeRO 3 gathers a parameter, if given instead of derived from its readers."""
     terms, notes = [], []
     data, tensor = plan.size(plan.data_axis), plan.size(plan.tensor_axis)
     e = plan.element
@@ -383,7 +386,7 @@ def terms_of(architecture, plan, first=True, last=True, gathered=None):
 
     # Parameters and gradients.
     whole, tiles = [], []
-    axes = set()  # that split gradients
+    axes = set()  # axes that split gradients
     times = plan.microbatches
     for parameter in architecture.parameters:
         dims = dims_of(architecture, parameter, tensor)
@@ -476,7 +479,7 @@ def parse_mesh(text):
 
 
 def add_plan_arguments(parser):
-    """Sizes of a step, and how data parallelism splits it."""
+    """Arguments for the sizes of a step and for data parallelism."""
     parser.add_argument("--batch", type=int, default=8, help="global batch")
     parser.add_argument("--sequence", type=int, default=96)
     parser.add_argument("--microbatches", type=int, default=1)

@@ -1,35 +1,36 @@
 #!/usr/bin/python3
-"""Bytes that each rank sends per training step for layers of experts that lie over
-an axis, under balanced routing, from closed forms alone.
+"""Bytes that each rank sends per training step for expert layers sharded over an axis,
+under balanced routing, from closed forms alone.
 
     formulas_experts.py --tokens 4096 --slots 2 --hidden 512 --ranks 4 [--layers 1]
                         [--microbatches 1] [--max-load 2] [--node 2] [--json]
 
-Shares no code with the compiler, which it is a test for. With T tokens on a rank, k
-slots a token, h features of e bytes, P ranks, and R = T k rows, of which one in P
-goes to each rank, per layer and microbatch:
+Shares no code with the compiler, which it tests. Given T tokens on a rank, k slots per
+token, h features of e bytes, P ranks, and R = T k rows, of which 1/P goes to each rank,
+per layer and microbatch:
 
-rows        to the experts and back, forward, and again backward, whatever a layer
-            computes in between: 4 (P-1)/P R h e
-ids         of each row that leaves: (P-1)/P R 8
-counts      a buffer has places for max_load R / P rows, rounded up, of each rank,
-            at most R. Where that is R, one number for each other rank: 8 (P-1).
-            Otherwise rows can need n = ceil(R / places) rounds (8 at most: buffers
-            are larger instead), and all ranks gather all numbers: 8 (P-1) P n
-overflow    nothing: the first round has room for all
+rows        dispatch and combine, forward and again backward, however many products a
+            layer computes in between: 4 (P-1)/P R h e
+ids         one for each row sent: (P-1)/P R 8
+counts      a buffer has slots for max_load R / P rows (rounded up) from each rank, at
+            most R. If that is R, one count for each other rank is sent: 8 (P-1).
+            Otherwise rows may need n = ceil(R / slots) rounds (at most 8: beyond that,
+            buffers are larger), and all ranks all-gather all counts: 8 (P-1) P n
+overflow    nothing: the first round has room for all rows
 
-Where ranks have different rows R_r (samples that do not divide; buffers are those of
-the largest), rank r sends (P-1)/P R_r to the experts, and brings back as much as
-it was sent: the others' R_o / P.
+If ranks have different row counts R_r (samples that do not divide; buffers are sized
+for the largest), rank r dispatches (P-1)/P R_r, and returns as many rows as it has
+received: R_o / P from each other rank o.
 
-With --node w, ranks of a node w next to each other on the axis, rows go between the
-P / w nodes and then among w ranks: the same sums for P / w ranks, over links of class
-"inter", and for w, over links of class "intra". The second takes rows out of the
-buffers of the first, which have room for P / w times its places, in buffers for
-max_load R / w; the nodes' counts, where there are rounds, are told on: 8 (w-1) n.
+With --node w, where w adjacent ranks of the axis are a node, rows are exchanged between
+the P / w nodes and then among w ranks: the same sums with P / w ranks over links of class
+"inter", and with w ranks over links of class "intra". The second exchange reads the
+buffers of the first, which have P / w times its slots, into buffers for max_load R / w
+rows. If there are rounds, the nodes' counts are also forwarded: 8 (w-1) n.
 
-Gradients of experts are sums over the ranks that share them: all that split
-samples, but for the experts' own; others over all that split samples.
+Gradients of experts are summed over the ranks that share the experts: all axes that split
+samples, except the experts' own. Other gradients are summed over all axes that split
+samples.
 """
 
 import argparse
@@ -53,16 +54,16 @@ class Experts:
     max_load: float = 2.0
     element: int = 4
 
-    node: int = 0  # ranks of a node, where rows go by way of it
-    shares: tuple = ()  # tokens of each rank of the group; none: all have `tokens`
+    node: int = 0  # ranks per node, if rows are exchanged hierarchically
+    shares: tuple = ()  # tokens of each rank of the group; empty: all have `tokens`
 
     @property
     def rows(self):
         return self.tokens * self.slots
 
     def buffers(self, ranks, there):
-        """Rounds, and places in a buffer, of `there` rows, or places that may have one,
-        for so many ranks."""
+        """Rounds, and slots in a buffer, for exchanging `there` rows (or slots that may
+        hold one) among `ranks` ranks."""
         wanted = self.max_load * self.rows / ranks
         places = min(there, max(-int(-wanted // 1), tile(there, MOST_ROUNDS)))
         return tile(there, places), places
@@ -83,7 +84,7 @@ def divided(rows, ranks):
 
 
 def exchanged(experts, ranks, shares, position, rounds):
-    """By one exchange over `ranks` ranks, of which each has one of `shares`."""
+    """Bytes sent in one exchange over `ranks` ranks, which have `shares` rows."""
     own = divided(shares[position], ranks) * (ranks - 1)
     others = sum(divided(rows, ranks) for rows in shares) - divided(shares[position], ranks)
     counts = 8 * (ranks - 1)
@@ -93,7 +94,7 @@ def exchanged(experts, ranks, shares, position, rounds):
 
 
 def sent_by_link(experts, position=0):
-    """Of rank `position` of a group in a step, by class of links."""
+    """Bytes sent in a step by rank `position` of a group, by link class."""
     shares = [tokens * experts.slots for tokens in experts.shares] or [experts.rows] * experts.ranks
     times = experts.layers * experts.microbatches
     if not experts.node:
@@ -103,7 +104,7 @@ def sent_by_link(experts, position=0):
     rounds, places = experts.buffers(nodes, experts.rows)
     among = shares[position % experts.node::experts.node]
     between = exchanged(experts, nodes, among, position // experts.node, rounds)
-    # What has arrived at the ranks of the node: the mean of those with its place.
+    # Rows that arrived at the ranks of the node: the mean over ranks of equal index.
     first = position // experts.node * experts.node
     there = [divided(sum(shares[place::experts.node]), nodes) for place in range(experts.node)]
     told = 8 * (experts.node - 1) * rounds if rounds > 1 else 0
@@ -113,7 +114,7 @@ def sent_by_link(experts, position=0):
 
 
 def sent_bytes(experts, position=0):
-    """Of one rank in a step, by purpose."""
+    """Bytes that one rank sends in a step, by purpose."""
     return {"expert": sum(sent_by_link(experts, position).values()), "overflow": 0}
 
 

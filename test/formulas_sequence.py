@@ -1,27 +1,27 @@
 #!/usr/bin/python3
-"""Bytes sent per training step with the positions split, by Ulysses, by a ring or
-by both, from closed forms alone.
+"""Bytes sent per training step under sequence parallelism: Ulysses, a ring, or both,
+from closed forms alone.
 
     formulas_sequence.py MODEL.onnx --mesh data=2,r=2,u=2 --ring r --ulysses u
                          --batch 8 --sequence 96 [--microbatches 1] [--zero 0|1|2|3] [--json]
 
-Knows transformers by family as formulas.py does. Sequence ranks are ranks like
-those of data: gradients, parameters, the loss and the norm send what formulas.py
-says of data ranks, samples and positions of a rank being their tiles. Attention
-adds, per layer, microbatch and rank, with tiles of s positions, b samples, KV
-heads n and query heads g of each, d features a head; U ranks of Ulysses, R of the
-ring:
+Knows transformers by family as formulas.py does. Sequence ranks act like data ranks:
+gradients, parameters, the loss and the norm send the volumes of formulas.py for data
+ranks, where a rank has its tile of samples and positions. Attention adds, per layer,
+microbatch and rank, with tiles of s positions and b samples, n KV heads with g query
+heads each, d features per head, U Ulysses ranks and R ring ranks:
 
-ulysses     the ranks share n and g in a x b = U ways, so that padding is least,
-            then a largest. Every rank sends (U-1) pieces of [b, s, n/a, g/b, d] of
+ulysses     the ranks divide n and g in a x b = U ways, with the least padding, then
+            the largest a. Every rank sends (U-1) pieces of [b, s, n/a, g/b, d] of
             the queries, and as many of the result; (U-1) pieces of [b, s, n/a, d]
             of keys, and of values. The backward pass sends a cotangent for each.
-            Where everything divides, that is (U-1)/U^2 bS (2h + 2 max(n, U) d)
-            forward of S = U s positions, and again backward.
-ring        inside, s is U tiles. Keys and values make R-1 hops of [b, U s, n/a, d]
-            forward. Backward they make them again, and so do their gradients, a
-            rank's own addend staying where it is: 2 (R-1) forward and 4 (R-1)
-            backward. Gradients travel in the type of the activations.
+            If everything divides, that is (U-1)/U^2 bS (2h + 2 max(n, U) d) forward
+            with S = U s positions, and the same backward.
+ring        inside the ring, a tile has U s positions. Keys and values take R-1 hops of
+            [b, U s, n/a, d] forward. Backward they take them again, and so do their
+            gradients, except for a rank's own partial sum, which stays local:
+            2 (R-1) hops forward and 4 (R-1) backward. Gradients have the activations'
+            type.
 """
 
 import argparse
@@ -49,8 +49,8 @@ class SequencePlan(Plan):
 
 
 def share_heads(kv, group, tensor, ways):
-    """Heads of a rank of Ulysses: (KV heads, query heads of each). `tensor`: ranks
-    that split the heads before."""
+    """Heads on a Ulysses rank: (KV heads, query heads of each). `tensor`: the number of
+    ranks that have split the heads before."""
     split = "kv"
     if tensor > 1:
         split = "kv" if formulas.splits(kv, tensor) else "group"
@@ -71,8 +71,8 @@ def share_heads(kv, group, tensor, ways):
 
 
 def as_data(plan):
-    """The plan in which sequence ranks are data ranks with samples of their own,
-    as short as a rank's tile."""
+    """An equivalent plan in which sequence ranks are data ranks with samples of their
+    own, as short as a rank's tile."""
     ranks = plan.ring * plan.ulysses
     data = plan.size(plan.data_axis)
     outer = plan.size(plan.replicate) if plan.replicate else 1
@@ -88,8 +88,8 @@ def as_data(plan):
 
 
 def attention(architecture, plan):
-    """Terms of attention: an all-to-all's `elements` are one piece, a ring's what one
-    hop carries."""
+    """Attention's collectives: `elements` of an all-to-all are one piece, those of a
+    ring one hop."""
     data = plan.size(plan.data_axis) * (plan.size(plan.replicate) if plan.replicate else 1)
     samples = tile(plan.batch // plan.microbatches, data)
     positions = tile(plan.sequence, plan.ring * plan.ulysses)
@@ -123,12 +123,12 @@ def terms_of(architecture, plan):
 
 
 def memory(architecture, plan):
-    """Bytes of a rank: parameters, gradients, AdamW's moments."""
+    """Bytes on a rank: parameters, gradients, AdamW's moments."""
     return formulas.memory(architecture, as_data(plan))
 
 
 def sent_bytes(architecture, plan):
-    """The sum over all ranks, by purpose."""
+    """Bytes sent by all ranks together, by purpose."""
     sums = dict.fromkeys(formulas.PURPOSES, 0)
     for term in terms_of(architecture, plan):
         groups = plan.ranks // term.group

@@ -6,43 +6,41 @@
                        --batch 8 --sequence 96 [--microbatches 1] [--zero 0|1|2|3] [--json]
     formulas_tensor.py MODEL.onnx --layout sp --mesh tensor=2 --axes tensor ...
 
-Knows transformers by family as formulas.py does, and shares its reading of
-models and its ring volumes. With X the input of a product with a weight W, Y its
-result, q ranks an axis, everything per microbatch:
+Knows transformers by family as formulas.py does, and shares its reader of models and
+its ring volumes. For a product with input X, weight W and result Y, q ranks per axis,
+everything per microbatch:
 
-sp      [b, s, h] of the residual stream lies as s / t. Per layer: 2 gathers of
+sp      the residual stream [b, s, h] is sharded on s over t. Per layer: 2 gathers of
         the inputs and 2 reduce-scatters of the outputs forward; the same for
-        cotangents backward; and 2 gathers again of the inputs (saved_input
-        "shard"): 10 (t-1)/t bsh. Embedding: 1 reduce-scatter forward, 1 gather
-        backward. Head: gather, reduce-scatter, gather again. Gradients of gains
-        and of biases of row-parallel products are summed over t, once a step.
-        Where the query heads of each key are split, keys and values are made of
-        a rank's own positions by whole weights, and gathered; so are the rotary
-        tables that keys were turned by. Where no heads can be split, queries are
-        gathered as well, and attention is computed by all; only tiles of its
-        result are saved.
+        cotangents backward; and 2 more gathers of the inputs (saved_input "shard"):
+        10 (t-1)/t bsh. Embedding: 1 reduce-scatter forward, 1 gather backward. Head:
+        a gather, a reduce-scatter and a second gather. Gradients of gains, and of
+        biases of row-parallel products, are summed over t, once a step.
+        If the query heads of each key are split, every rank computes keys and values
+        of its own positions with whole weights and gathers them, and the rotary tables
+        of the keys as well. If no heads can be split, queries are gathered as well and
+        every rank computes the whole attention; only tiles of its result are saved.
 2d      X [b/q, f/q], W [in/q, out/q]. Forward: gather X over columns, W over
         rows. dX: gather W again, reduce-scatter over columns. dW: gather X
         again, reduce-scatter over rows: 3 (q-1)/q^2 (|X| + |W|). A tied head is
         X W^T: its result is scattered instead and its cotangent gathered.
         Embedding: its table is gathered over rows, its gradient scattered.
-        Gathered tables are shared where readers are near: a tied table is
-        gathered for the embedding, and once for the head and its backward pass.
-2.5d    2d on each of d layers, with the batch split by d too; gradients of W are
+        Readers close to each other share a gathered table: a tied table is gathered
+        for the embedding, and once for the head and its backward pass.
+2.5d    2d on each of d layers, with the batch also split by d; gradients of W are
         summed over d, once a step.
 3d      X [b/(q q), f/q], W [in/(q q), out/q]. Forward: gather X and W, scatter
         Y; backward: gather dY, scatter dX and dW: 2 (q-1)/q^3 (|X| + |W| + |Y|).
-ZeRO    is that of formulas.py on the tiles that the layout leaves a rank: with N
-        data ranks and a tile of T, reduce-scatter and gather are (N-1)/N T each,
-        as often as there. The gathers over rows (2d) and i (3d) follow behind
-        those over data, the scatters of gradients go before, in every
-        microbatch. What 3d keeps for the backward pass ZeRO 3 drops: W is
-        gathered over i once more. Sums over d and over samples that split
-        vectors are of tiles of tiles, once a step.
-all     vectors lie as the features that they meet, their gradients are summed
-        over the axes of the batch once a step. Norms over split features sum
-        their statistics: [b, s] twice forward (RMS: once), and as often
-        backward, in one message. The cross-entropy as in one dimension.
+ZeRO    as in formulas.py, on the layout's tile of a rank: with N data ranks and a
+        tile of T, reduce-scatter and gather are (N-1)/N T each, equally often. In
+        every microbatch the gathers over rows (2d) and i (3d) follow those over data,
+        and the scatters of gradients precede them. ZeRO 3 drops what 3d would save
+        for the backward pass: W is gathered over i once more. Sums over d, and over
+        samples that split vectors, are of tiles of tiles, once a step.
+all     vectors are sharded like the features that they are combined with; their
+        gradients are summed over the axes of the batch once a step. Norms over split
+        features sum their statistics: [b, s] twice forward (RMS: once), and as often
+        backward, in one message. The cross-entropy is as in one dimension.
 """
 
 import argparse
@@ -67,7 +65,7 @@ class TensorPlan(Plan):
 
 @dataclasses.dataclass
 class Weight:
-    """Of a product: sizes of the dimensions on its two sides, the split one first."""
+    """One side of a product: the sizes of its dimensions, the split one first."""
     name: str
     inputs: list
     outputs: list
@@ -77,8 +75,8 @@ class Weight:
 
 
 def layer(architecture):
-    """Products of a layer in groups that share their input, as (weights, whether
-    they lead from the hidden size to heads or width)."""
+    """A layer's products in groups that share their input, as (weights, whether they map
+    the hidden size to heads or width)."""
     h, kv = architecture.hidden, architecture.kv_heads
     group = architecture.heads // kv
     d = h // architecture.heads
@@ -96,8 +94,8 @@ def layer(architecture):
 
 
 def vectors(architecture):
-    """(elements, split dimension, whether it is the hidden size) of what no
-    product reads."""
+    """(elements, split dimension, whether it is the hidden size) of each parameter that
+    no product reads."""
     gpt2 = architecture.family == "gpt2"
     for p in architecture.parameters:
         role = architecture.role(p.name)
@@ -110,7 +108,7 @@ def vectors(architecture):
 
 
 def local(size, split, ways):
-    """Elements of a tile of `size` elements, of which one dimension is split."""
+    """Elements of a rank's tile of a tensor with `size` elements, one dimension split."""
     return size // split * tile(split, ways)
 
 
@@ -143,9 +141,9 @@ class Sum:
         return tile(self.per_microbatch, self.ways(self.batch_axes) * self.ways(axes))
 
     def parameter(self, name, dims, partial, gathered=None, gathers=0, reads=2):
-        """The gradient's way, and the parameter's. `dims`: (size, ways); the
-        rest of the tensor is in the first one's size over its split. `reads`:
-        passes that read it, so that ZeRO 3 gathers it for them."""
+        """Adds the collectives of a gradient and its parameter. `dims`: (size, ways); the
+        first one's size over its split includes the rest of the tensor. `reads`: the
+        passes that read the parameter, for which ZeRO 3 gathers it."""
         plan = self.plan
         elements = math.prod(tile(size, ways) for size, ways in dims)
         if gathered:
@@ -171,12 +169,12 @@ class Sum:
         self.add("parameter", name, "all_gather", data, part, gathers)
 
     def reads(self, name):
-        """Passes that read the value of a parameter."""
+        """The passes that read the value of a parameter."""
         parameter = formulas.Parameter(name, [])
         return 2 if formulas.read_in_backward(self.architecture, parameter) else 1
 
     def drops(self):
-        """Whether what is gathered for the forward pass is gathered again."""
+        """Whether the backward pass gathers again what the forward pass gathered."""
         return self.plan.zero == 3 and self.plan.reshard and self.data > 1
 
     def norms(self, axis, rows):
@@ -254,7 +252,7 @@ class Sum:
         rows, cols = self.plan.size(row), self.plan.size(col)
         b = self.samples([*deep, row])
 
-        def value(sizes):  # of [b, s, sizes], the first split
+        def value(sizes):  # a tensor [b, s, sizes], the first size split
             return b * s * local(math.prod(sizes), sizes[0], cols)
 
         def weight(w, name, gathers):
@@ -300,13 +298,13 @@ class Sum:
         def weight(w, name, from_hidden, reads=2):
             sides = [w.inputs, w.outputs]
             ways = [q[k], q[j]] if from_hidden else [q[j], q[k]]
-            # Gathered along the inputs, unless they do not divide.
+            # Split along the inputs, unless they do not divide.
             for at in (0, 1, 0):
                 size, more = sides[at][0], ways[at] * q[i]
                 if ways[at] == 1 or tile(size, ways[at]) == q[i] * tile(size, more):
                     break
             ways[at] *= q[i]
-            # Gathered for products and kept, unless ZeRO 3 drops what it gathers.
+            # Gathered for products and saved, unless ZeRO 3 frees what it gathers.
             self.parameter(name, [(sides[0][0], ways[0]), (math.prod(sides[0][1:]), 1),
                                   (sides[1][0], ways[1]), (math.prod(sides[1][1:]), 1)],
                            [], i, reads if self.drops() else 1, reads=reads)
@@ -355,12 +353,12 @@ def terms_of(architecture, plan):
 
 
 def memory(architecture, plan):
-    """Bytes of a rank: parameters, gradients, AdamW's moments."""
+    """Bytes on a rank: parameters, gradients, AdamW's moments."""
     return total_of(architecture, plan).memory
 
 
 def sent_bytes(architecture, plan):
-    """The sum over all ranks, by purpose."""
+    """Bytes sent by all ranks together, by purpose."""
     sums = dict.fromkeys(formulas.PURPOSES, 0)
     for term in terms_of(architecture, plan):
         groups = plan.ranks // term.group

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Generates a GPT of any size in the spelling of PyTorch's exporter, without weights.
+"""Generates a GPT of any size as PyTorch's exporter writes it, without weights.
 
     exported_gpt.py OUT.onnx --layers 96 --hidden 12288 --heads 96 --sequence 2048
 
 Opset 18, some 100 nodes per layer: norms, attention and GELU are decomposed,
-linear layers flatten their input and restore its shape, every size is taken
+linear layers flatten their input and restore its shape, every size is read
 from a tensor at run time, every constant is a node of its own. Weights are external
-references to a file that does not exist: whoever reads no weights (import,
-explain, compile) takes models of hundreds of gigabytes. OUT.toml beside the
+references to a file that does not exist: commands that read no weights (import,
+explain, compile) thus handle models of hundreds of gigabytes. OUT.toml next to the
 model binds its dimensions.
 """
 
@@ -47,7 +47,7 @@ class Exported(generate.Generator):
         return self.op("Unsqueeze", size, self.constant([0]))
 
     def reshaped(self, x, like, *dims):
-        """`x` with dimensions from numbers; 'b' and 's' are those of `like`."""
+        """`x` reshaped; dimensions are numbers, or 'b' and 's' from the shape of `like`."""
         parts = [self.size_of(like, "bs".index(d)) if isinstance(d, str) else self.constant([d])
                  for d in dims]
         return self.op("Reshape", x, self.op("Concat", *parts, axis=0))
@@ -103,7 +103,7 @@ class Exported(generate.Generator):
 
 
 def generate_gpt(sizes, location):
-    """The model as an onnxwire.Model; its weights would lie in `location`."""
+    """The model as an onnxwire.Model, with external weights in `location`."""
     generator = Exported(sizes)
     generator.location, generator.offset = location, 0
     ids = generator.input("input_ids", np.int64, ["batch", "sequence"])
@@ -113,7 +113,7 @@ def generate_gpt(sizes, location):
 
 
 def write(path, sizes, batch):
-    """The model and the file that binds its dimensions."""
+    """Writes the model and the file that binds its dimensions."""
     onnxwire.save(generate_gpt(sizes, path.name + ".data"), path)
     path.with_suffix(".toml").write_text(
         f"[dims]\nbatch = {batch}\nsequence = {sizes.positions}\n")

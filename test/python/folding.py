@@ -1,5 +1,5 @@
-"""Random small graphs for test_folding: operators in the types of ONNX, their inputs in the
-file or given at run time, and what NumPy says they compute."""
+"""Random small graphs for test_folding: operators in the types of ONNX, with inputs that are in the
+file or given at run time, and NumPy's results."""
 
 import functools
 import math
@@ -14,8 +14,8 @@ from folding_values import (ALL, CODES, DTYPES, FLOATS, FUSED, INTS, NUMBERS, RU
                             wrap)
 
 
-# One function for each kind of operators: adds a node to a case and gives its value.
-# `first`, where it is given, is the value of another operator.
+# One function for each kind of operators: adds a node to a case and returns its value.
+# `first`, if given, is the output of another operator, used as an operand.
 
 def binary(op, function, types, **attributes):
     def emit(g, case, t, first=None):
@@ -26,7 +26,7 @@ def binary(op, function, types, **attributes):
             b = g.leaf(case, t, make(t, [3]))
         result = "bool" if op in COMPARISONS else t
         return case.apply(op, [a, b], result, each(result, function, a.array, b.array),
-                          # At run time, products and sums may be one operation, rounded once.
+                          # At run time, a product and a sum may be fused and rounded once.
                           FUSED if op == "Mul" and (case.mode != "known" or case.has_parameters) else 0.0, **attributes)
     return op, types, emit
 
@@ -58,7 +58,7 @@ def variadic(op, function, types, error=0.0):
 
 
 def power(g, case, t, first=None):
-    """Exponents of every type. At run time those of integers are known, whole, and at most 64."""
+    """Exponents of every type. At run time integer exponents are constant, and at most 64."""
     shape = g.shape(0)
     other = g.pick(NUMBERS)
     known = case.mode != "known"
@@ -76,7 +76,7 @@ def power(g, case, t, first=None):
         elif known or g.rng.random() < 0.6:
             exponents = g.rng.integers(0, 65, size)
             function = lambda a, b: power_by_float(t, a, b)
-        else:  # of squares, and such that no power is beyond the type
+        else:  # computed from squares, such that no power overflows the type
             exponents = g.rng.choice([0.5, 1.5, 2.5, -0.5, -2.0], size)
             base = make(t, np.array([v ** 2 for v in g.rng.integers(1, 5, shape).ravel()], object), shape)
             function = lambda a, b: power_by_float(t, a, b) if b > 0 else int(float(a) ** b)
@@ -156,12 +156,12 @@ def reduce_elements(op, t, array, axes):
 
 
 def magnitude(op, array, axes, shape):
-    """What an error of one part of the sum's addends is in the result, for each element of it."""
+    """The error of the result, per element, caused by errors in the terms of a cancelling sum."""
     data = np.abs(np.where(np.isfinite(array.astype(np.float64)), array.astype(np.float64), 0))
     if op == "ReduceLogSumExp":
         return np.max(data, axes, initial=0.0).reshape(shape)
     if op not in ("ReduceSum", "ReduceMean", "ReduceLogSum"):
-        return np.zeros(shape)  # no addends of both signs
+        return np.zeros(shape)  # all terms have one sign
     added = data.sum(axes)
     with np.errstate(all="ignore"):
         added = {"ReduceSum": added, "ReduceMean": added / math.prod(array.shape[a] for a in axes),
@@ -174,7 +174,7 @@ def reduction(op, types):
         squares = op in ("ReduceL2", "ReduceSumSquare")
         x = operand(g, case, t, g.shape(1), first, known=op in KNOWN_ONLY,
                     **({"special": 0.0} if squares and t in INTS else {}))
-        if op in ("ReduceL2", "ReduceLogSum") and t in INTS:  # of a sum that is not below zero
+        if op in ("ReduceL2", "ReduceLogSum") and t in INTS:  # the sum must not be negative
             x = g.leaf(case, t, make(t, g.rng.integers(0, 9, g.shape(1))))
         rank = x.array.ndim
         axes = sorted(g.rng.choice(rank, g.rng.integers(0, rank + 1), replace=False).tolist()) if rank else []
@@ -299,7 +299,7 @@ def moved(g, case, t, first=None, kind=None):
     if kind == "Slice":
         start, stop = (int(v) for v in g.rng.integers(-6, 7, 2))
         step = int(g.pick([1, 2, -1, -2]))
-        if step < 0:  # ONNX begins at the first element where NumPy has none
+        if step < 0:  # ONNX starts at the first element where NumPy returns none
             start = max(start, -a.shape[axis])
         index = tuple(slice(start, stop, step) if i == axis else slice(None) for i in range(rank))
         return case.apply(kind, [x] + [ints(g, case, [v]) for v in (start, stop, axis, step)], t, a[index])
@@ -370,7 +370,7 @@ def soft(op):
     def emit(g, case, t, first=None):
         x = operand(g, case, t, g.shape(0), first, special=0.0)
         axis = int(g.rng.integers(max(1, x.array.ndim)))
-        data = np.atleast_1d(x.array.astype(np.float64))  # a scalar is a row of one
+        data = np.atleast_1d(x.array.astype(np.float64))  # a scalar counts as a row of one element
         if not data.size:
             return x
         e = np.exp(data - data.max(axis, keepdims=True))
@@ -383,7 +383,7 @@ def logistic(x):
     return 1 / (1 + np.exp(-x))
 
 
-# Only where all is known when importing.
+# Supported only if all operands are known at import.
 KNOWN_ONLY = {"ReduceProd", "GatherElements", "ScatterND"}
 
 
@@ -433,7 +433,7 @@ def operators():
 
 
 OPERATORS = operators()
-# Values of these types may go on into another operator.
+# Outputs of these operators may be operands of another operator.
 FOLLOWERS = [entry for entry in OPERATORS if entry[0] in (
     "Add", "Sub", "Mul", "Max", "Min", "Neg", "Abs", "Where", "Cast", "Clip", "Less", "Equal", "ReduceMax",
     "ReduceMin", "ReduceSum", "moves", "And", "Or", "Xor", "Not", "Relu")]
@@ -462,7 +462,7 @@ def generate(seed, cases):
 
 
 def compare(case, found):
-    """What is wrong with an output; None: nothing."""
+    """A description of a wrong output; None if it is correct."""
     expected = case.expected
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return f"{found.dtype}{list(found.shape)}, right: {expected.dtype}{list(expected.shape)}"
@@ -471,9 +471,9 @@ def compare(case, found):
     else:
         with np.errstate(all="ignore"):
             a, b = found.astype(np.float64), expected.astype(np.float64)
-            if case.is_half:  # beyond which f16 has infinity alone
+            if case.is_half:  # f16 overflows to infinity
                 a = np.where(np.abs(a) >= 65520, np.copysign(np.inf, a), a)
-            # Next to zero a sum's error is that of what was added.
+            # Next to zero a sum's error is relative to its terms.
             scale = np.maximum(np.max(np.abs(b[np.isfinite(b)]), initial=0.0), case.floor)
             good = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= case.tolerance * np.maximum(np.abs(b), scale))
     if good.all():

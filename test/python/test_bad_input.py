@@ -1,5 +1,5 @@
-"""Bad input to the real commands: one clear message that names the file, node or
-key, the contract's exit code, and nothing half-written."""
+"""Invalid input to the real commands: one clear message that names the file, node or
+key, the documented exit code, and no partial output."""
 
 import json
 import os
@@ -21,7 +21,7 @@ import onnxwire
 
 CLEAVE, RUN = support.CLEAVE, support.RUN
 BATCH, SEQUENCE, VOCABULARY = 4, 16, 257
-# What every command that reads a model needs besides it, on top of MODEL.
+# The arguments that every command needs besides MODEL.
 COMMANDS = {
     "import": ["-o", "new.mlir"],
     "compile": ["-o", "new"],
@@ -49,7 +49,7 @@ def make_model_of_any_size(path):
 
 
 def model_with_inputs(path):
-    """A model with two inputs of no role."""
+    """A model with two inputs without a known role."""
     b = onnxbuild.Builder()
     tokens = b.input("tokens", np.int64, [BATCH, SEQUENCE])
     table = b.parameter("table", np.ones((VOCABULARY, 8), np.float32))
@@ -107,7 +107,7 @@ class BadInput(unittest.TestCase):
                 for path in self.folder.rglob("*")}
 
     def refused(self, pattern, command, code=2, env=None, **options):
-        """The command fails with one message and leaves everything as it was."""
+        """The command fails with one message and changes no file."""
         before = self.listing()
         if options:
             done = subprocess.run(list(map(str, command)), text=True, cwd=self.folder,
@@ -197,7 +197,7 @@ class BadInput(unittest.TestCase):
                     self.assertRegex(said, rf"warning: e.onnx: lacks bytes of weights: .*{pattern}")
             if content is None:
                 data.write_bytes(b"")
-            # A compiled program says it when it runs.
+            # A compiled program reports it at run time.
             self.refused("(is too short|cannot be read)", [RUN, "new", "train", "--data",
                                                            "text.txt", "--out", "out"])
             shutil.rmtree(self.folder / "new")
@@ -226,7 +226,7 @@ class BadInput(unittest.TestCase):
 
     def test_dimensions_and_inputs(self):
         for command, flags in COMMANDS.items():
-            if command != "infer":  # which takes them from its arrays
+            if command != "infer":  # infer gets the sizes from its arrays
                 self.refused("input 'input_ids' has the unbound dimensions 'batch', 'sequence'; "
                              "set dims.batch, dims.sequence",
                              self.command(command, "m.onnx", *flags))
@@ -281,7 +281,7 @@ class BadInput(unittest.TestCase):
                                  self.command(command, *self.model, *flags, *COMMANDS[command]))
 
     def test_keys_that_nothing_reads(self):
-        """Two keys for one thing, or one for what the model does not have."""
+        """Two keys with one meaning, or a key for something that the model lacks."""
         for settings, pattern in (
             (["train.loss=output:logits", "train.logits=logits"],
              'train.logits = "logits" and train.loss = "output:logits" both name the output'),
@@ -331,7 +331,7 @@ class BadInput(unittest.TestCase):
                 self.refused(pattern, self.command("explain", *self.model, "--set", setting))
 
     def test_zero(self):
-        """ZeRO without its axis, and policies of another stage."""
+        """ZeRO without its axis, and options of another ZeRO stage."""
         data = ["mesh.data=2"]
         outer = [*data, "mesh.outer=2", 'mesh.axes=["outer", "data"]']
         for settings, pattern in (
@@ -368,7 +368,7 @@ class BadInput(unittest.TestCase):
             self.refused(f"cleave {command} is not yet supported", [CLEAVE, command, "x"])
         self.refused("has no experts to split over axis 'expert'",
                      self.command("explain", *self.model, "--set", "mesh.expert=2"))
-        # An axis splits one thing.
+        # An axis may be used by only one strategy.
         for mine, theirs, off in (("data", "tensor", "tensor"), ("tensor", "data", "data"),
                                   ("data", "pipeline", "pipeline")):
             twice = ["--set", f"mesh.{theirs}=2", "--set", f"parallel.{mine}.axis={theirs}"]
@@ -394,7 +394,7 @@ class BadInput(unittest.TestCase):
                          self.command(command, *two, *COMMANDS[command]), env={"WORLD_SIZE": "4"})
             self.refused("WORLD_SIZE is 2, but the launcher brings no MPI",
                          self.command(command, *two, *COMMANDS[command]), env={"WORLD_SIZE": "2"})
-        # A host whose others do not come gives them up soon.
+        # A host whose peers do not connect gives up soon.
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
         alone = {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "1", "MASTER_ADDR": "127.0.0.1",
@@ -443,7 +443,7 @@ class BadInput(unittest.TestCase):
                      self.command("train", *self.model, "--steps", 1, "--steps", 2))
 
     def test_bound_values_of_other_types(self):
-        """One line, and exit code 2."""
+        """The failing command prints one line, with exit code 2."""
         b = onnxbuild.Builder()
         x = b.op("Mul", b.input("x", np.float32, ["batch", 3]), b.parameter("w", np.ones(3, np.float32)))
         b.op("Add", x, b.op("Cast", b.input("k", np.int64, [1]), to=1), out="y")
@@ -472,7 +472,7 @@ class BadInput(unittest.TestCase):
         }.items():
             self.refused(pattern, self.command("infer", *self.model, "--inputs", f"{name}.npz",
                                                "--outputs", "new.npz"))
-        # Neither here nor there are sizes of the model's dimensions given.
+        # Neither the configuration nor the data determine the sizes of dimensions.
         make_model_of_any_size(self.folder / "any.onnx")
         self.refused(r"rank.npz, array 'input_ids': has shape \[64\], expected \[\w+, \w+\]",
                      self.command("infer", "any.onnx", "--inputs", "rank.npz", "--outputs", "new.npz"))
@@ -498,7 +498,7 @@ class BadInput(unittest.TestCase):
         self.refused("b/checkpoint-000001/model.safetensors: does not fit the model 'm': not of the model: .*",
                      self.command("infer", *self.model, "--inputs", "in.npz", "--outputs",
                                   "new.npz", "--weights", "b/checkpoint-000001"))
-        # Before anything is said of data, that of a run's folder, and of one with more tensors.
+        # A run folder's data, and other tensors, are reported before errors of the data.
         (self.folder / "else.txt").write_bytes(b"something else " * 100)
         for checkpoint in ("b/checkpoint-000001", "b"):
             message = self.refused("b/checkpoint-000001: is a checkpoint of another model .'other'.: it has a tensor .*"
@@ -508,7 +508,7 @@ class BadInput(unittest.TestCase):
         self.refused("a/checkpoint-000002: is of model 'm', not 'other', and would not go on as the same run: else.txt "
                      "is not the data", self.command("train", "other.onnx", "--config", "m.toml", "--data", "else.txt",
                                                      "--out", "new", "--resume", "a"))
-        # The weights of a run are those of its newest checkpoint.
+        # A run's folder as --weights means its newest checkpoint.
         infer = ["infer", *self.model, "--inputs", "in.npz", "--outputs"]
         said = self.accepted(self.command(*infer, "newest.npz", "--weights", "a"))
         self.assertIn("the weights are those of a/checkpoint-000002/model.safetensors", said)
@@ -546,7 +546,7 @@ class BadInput(unittest.TestCase):
         longer = ("--set", "train.steps=4")
         self.accepted(self.command("train", *self.model, "--data", "text.txt", *longer,
                                    "--out", "c", "--resume", "a/checkpoint-000002"))
-        # Those of earlier versions have no digests.
+        # Checkpoints of earlier versions have no digests.
         state = self.folder / "a" / "checkpoint-000002" / "state.json"
         old = json.loads(state.read_text())
         self.assertEqual(list(old.pop("digests")), ["model.safetensors", "optimizer.safetensors"])
@@ -596,7 +596,7 @@ class BadInput(unittest.TestCase):
                      self.command("train", *self.model, "--data", "text.txt", "--out", "mine"))
         self.refused("mine: the folder exists and is no compiled program",
                      self.command("compile", *self.model, "-o", "mine"))
-        # Other programs have a manifest, too.
+        # Folders of other programs may contain a manifest.json, too.
         (self.folder / "mine" / "manifest.json").write_text("{}")
         self.refused("mine: the folder exists and is no compiled program",
                      self.command("compile", *self.model, "-o", "mine"))
@@ -609,7 +609,7 @@ class BadInput(unittest.TestCase):
                      self.command("import", *self.model, "-o", "no/x.mlir"))
 
     def test_disk_full(self):
-        """A limit on the size of files is a full disk for whoever is not root too."""
+        """A full disk, simulated for non-root users by a limit on file size."""
         def limit(size):
             return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
 
@@ -642,7 +642,7 @@ class BadInput(unittest.TestCase):
                          ["config.toml", "log.jsonl"])
         self.assertTrue(before <= self.listing() | {(pathlib.Path("full"), 0)} | before)
 
-        # Devices are written, never replaced.
+        # Device files are written to, never replaced.
         self.refused("/dev/full: no space left on the device",
                      self.command("import", *self.model, "-o", "/dev/full"), code=3)
         self.refused("/dev/full: no space left on the device",
@@ -653,9 +653,9 @@ class BadInput(unittest.TestCase):
                          self.command("explain", *self.model), code=3, stdout=full)
 
     def test_no_space_left(self):
-        """A small file system of our own, where users may have one."""
+        """A small file system, if users may mount one."""
         def inside(size, command):
-            """The command, and what it left in the folder `small` of that size."""
+            """The command in a `small` folder of that size, and the files it left there."""
             script = (f"mount -t tmpfs -o size={size} tmpfs small && {shlex.join(command)} "
                       ">/dev/null; code=$?; ls -A small small/*; exit $code")
             return subprocess.run(["unshare", "-r", "-m", "sh", "-c", script], text=True,
@@ -685,7 +685,7 @@ class BadInput(unittest.TestCase):
                 names = " ".join(w for w in done.stdout.split() if not w.endswith(":"))
                 self.assertEqual(names, left)
         codes = set()
-        for size in (8, 32, 48, 64, 80, 96, 128, 160, 100_000):  # of temporary files
+        for size in (8, 32, 48, 64, 80, 96, 128, 160, 100_000):  # file system size, for temporary files
             command = ["env", "TMPDIR=small", *self.command("compile", *self.model, "-o", "new")]
             done = inside(f"{size}k", list(map(str, command)))
             codes.add(done.returncode)

@@ -1,4 +1,4 @@
-"""Loads of experts in the log, and the router's bias that follows them, against NumPy."""
+"""Expert loads in the log, and the router bias that balances them, against NumPy."""
 
 import json
 import pathlib
@@ -21,11 +21,11 @@ MESHES = [("", {}), ("data=2", {"train__microbatches": 2}), ("data=3", {}), ("te
           ("data=2,expert=2", {}), ("expert=2,tensor=2", {}), ("data=2", {"parallel__expert__axis": "data"}),
           ("sequence=2", {"parallel__sequence": '[{kind="ring",axis="sequence"}]'}),
           ("pipeline=2", {"train__microbatches": 2}), ("pipeline=2,data=2", {"train__microbatches": 2})]
-STILL = {"train__lr": 0.0, "data__validation": 0.0}  # every step sees the same weights
+STILL = {"train__lr": 0.0, "data__validation": 0.0}  # weights stay the same in every step
 
 
 def choices(ids, sigmoid, bias):
-    """[samples, positions, slots]: the experts of each token, best first."""
+    """The experts of each token, best first: [samples, positions, slots]."""
     tensors = routers.weights()
     logits = tensors["embed"].astype(np.float64)[ids] @ tensors["router"].astype(np.float64)
     scores = 1 / (1 + np.exp(-logits)) + bias if sigmoid else logits
@@ -37,7 +37,7 @@ def counts(chosen):
 
 
 def taken(chosen, capacity):
-    """Slots that are not dropped: in order of positions, then of slots, of each sequence."""
+    """The slots within capacity: in order of positions, then slots, in each sequence."""
     most = int(np.ceil(capacity * LENGTH * SLOTS / EXPERTS))
     return sum(min(most, int((sample == e).sum())) for sample in chosen for e in range(EXPERTS))
 
@@ -59,7 +59,7 @@ class Trained(unittest.TestCase):
         return path
 
     def train(self, model, mesh="", *more, **keys):
-        """The folder of a run on all samples in each step."""
+        """Runs training with all samples in each step; returns the run's folder."""
         self.runs += 1
         out = self.folder / f"run{self.runs}"
         done = support.succeed(CLEAVE, "train", *training.flags(model, mesh, data__labels="labels", **keys),
@@ -107,7 +107,7 @@ class Loads(Trained):
                 self.assertIn(f"  dropped {100 * share:.2g}%", self.printed)
 
     def test_overflow(self):
-        """A buffer for a quarter of the rows has not room for all that go to three of four ranks."""
+        """With buffers for a quarter of the rows, rows for three of four ranks do not fit."""
         shares = []
         for room in (1.0, 4.0):
             out = self.train(self.model(True), "expert=4", "--steps", 1, parallel__expert__max_load=room, **STILL)
@@ -122,7 +122,7 @@ class Loads(Trained):
         self.assertEqual(shares[1], 0)
 
     def test_layers_of_models(self):
-        """Each layer by the name of its router, all slots counted."""
+        """Each layer is logged under the name of its router, with all slots counted."""
         meshes = [("pipeline=2", {"train__microbatches": 2}), ("", {})]
         for model, slots, layers in (("mixtral", 2, 2), ("switch", 1, 2), ("deepseek", 3, 1)):
             for mesh, keys in support.some(meshes, 1):
@@ -138,7 +138,7 @@ class Loads(Trained):
                         self.assertEqual(sum(entry["chosen"]), 4 * 24 * slots)
 
     def test_layouts(self):
-        """Where samples, positions or features of the router lie otherwise, and in schedules."""
+        """Meshes that split samples, positions or router features, and pipeline schedules."""
         megatron, ring, ulysses = (f'[{{kind="{kind}",axis="{axis}"}}]' for kind, axis in
                                    (("megatron", "tensor"), ("ring", "sequence"), ("ulysses", "sequence")))
         axes = {"parallel__tensor__layout": "2.5d", "mesh__axes": '["d","r","c"]', "parallel__tensor__axes": '["d","r","c"]'}

@@ -1,5 +1,5 @@
-"""Samples need not lie in dimension 0: inputs and outputs without a batch
-dimension, or with another one, in inference and in training."""
+"""The batch need not be dimension 0: inputs and outputs without a batch dimension, or with
+another one, in inference and in training."""
 
 import pathlib
 import tempfile
@@ -36,7 +36,7 @@ class Batch(unittest.TestCase):
         return path
 
     def language_model(self, masked=False, named=True, extra=True):
-        """Logits, and outputs with the samples in dimension 1 or in none."""
+        """Logits, and outputs with the batch in dimension 1 or without one."""
         b = onnxbuild.Builder()
         batch = "batch" if named else BATCH
         length = "sequence" if named else SEQUENCE
@@ -111,7 +111,7 @@ class Batch(unittest.TestCase):
         model = self.language_model(masked=True)
         ids, mask = self.tokens(11), self.random(SEQUENCE, SEQUENCE)
         want = mask @ self.table[ids] @ self.head
-        for batch in (BATCH, SEQUENCE):  # also where the sizes cannot tell
+        for batch in (BATCH, SEQUENCE):  # also if the dimensions have equal sizes
             for mesh, flags in MESHES.items():
                 with self.subTest(mesh=mesh, batch=batch):
                     done, out = self.infer(model, *DIMS, *flags, "--set", f"dims.batch={batch}",
@@ -144,7 +144,7 @@ class Batch(unittest.TestCase):
                       "dimension", done.stderr)
 
     def test_a_mask_that_is_given_is_an_input(self):
-        """Though it is made of ones where it is not."""
+        """A given mask input is used, though it defaults to ones."""
         b = onnxbuild.Builder()
         x = b.op("Gather", b.parameter("E", self.table),
                  b.input("input_ids", np.int64, ["batch", "sequence"]))
@@ -169,7 +169,7 @@ class Batch(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
         def loss(*more, **arrays):
-            """That of the first step, and what was printed."""
+            """The loss of the first step, and the printed output."""
             out = self.folder / f"run-{len(list(self.folder.iterdir()))}"
             np.savez(self.folder / "data.npz", input_ids=ids, **arrays)
             said = support.succeed(CLEAVE, "train", model, "--data", self.folder / "data.npz",
@@ -181,7 +181,7 @@ class Batch(unittest.TestCase):
         masked, said = loss(attention_mask=mask)
         self.assertGreater(abs(masked - ones), 1e-3)
         self.assertNotIn("not read", said)
-        # By name, and by a folder of arrays.
+        # Data given by name, and as a folder of arrays.
         self.assertEqual(loss("--set", "data.inputs.attention_mask=m", m=mask)[0], masked)
         folder = self.folder / "arrays"
         folder.mkdir()
@@ -191,7 +191,7 @@ class Batch(unittest.TestCase):
         support.succeed(CLEAVE, "train", model, "--data", folder, "--steps", 1, "--out", out,
                         "--cache", self.folder / "cache", "--set", "data.validation=0", *flags)
         self.assertEqual(support.read_log(out)[0]["loss"], masked)
-        # What is asked for wins, and what is not read is said.
+        # A configured input wins, and unread arrays are reported.
         kept, said = loss("--set", "data.inputs.attention_mask=ones", attention_mask=mask, labels=ids)
         self.assertEqual(kept, ones)
         self.assertIn("not read: 'attention_mask', 'labels'", said)

@@ -1,5 +1,5 @@
-"""Capacity of experts: what is dropped, of a sequence and of a microbatch, against NumPy and
-on meshes."""
+"""Expert capacity: tokens dropped per sequence and per microbatch, against NumPy and on
+meshes."""
 
 import pathlib
 import tempfile
@@ -27,7 +27,7 @@ def weights():
 
 
 def write_model(path, slots):
-    """Experts with biases on embedded tokens, unrolled; one chosen by ArgMax, more by TopK."""
+    """Unrolled experts with biases on embedded tokens; top-1 by ArgMax, more by TopK."""
     b = onnxbuild.Builder()
     ids = b.input("input_ids", np.int64, ["batch", "sequence"])
     parameter = {name: b.parameter(name, tensor) for name, tensor in weights().items()}
@@ -51,8 +51,8 @@ def write_model(path, slots):
 
 
 def kept(choices, capacity, scope, samples=None):
-    """Which slots of [samples, positions, slots] an expert has room for; `samples`: those that
-    the microbatch has room for, if it is not full."""
+    """The slots of [samples, positions, slots] within capacity; `samples`: the number of samples
+    for which the microbatch has room, if it is not full."""
     b, s, k = choices.shape
     count = s * k * ((samples or b) if scope == "microbatch" else 1)
     most = int(np.ceil(capacity * count / EXPERTS))
@@ -74,7 +74,7 @@ def choices_of(ids, slots):
 
 
 def forward(ids, slots, capacity, scope, samples=None):
-    """Logits, and which slots were kept."""
+    """Logits, and which slots were not dropped."""
     w = {name: tensor.astype(np.float64) for name, tensor in weights().items()}
     x, scores, choices = choices_of(ids, slots)
     keep = kept(choices, capacity, scope, samples)
@@ -87,7 +87,7 @@ def forward(ids, slots, capacity, scope, samples=None):
 
 @unittest.skipUnless(training.IS_BUILT, "cleave is not built")
 class Dropped(unittest.TestCase):
-    """Against NumPy, token by token."""
+    """Compares results with NumPy, token by token."""
 
     @classmethod
     def setUpClass(cls):
@@ -120,11 +120,11 @@ class Dropped(unittest.TestCase):
                             found = self.infer(slots, ids, mesh, parallel__expert__capacity=capacity,
                                                parallel__expert__capacity_scope=scope)
                             self.assertLess(np.abs(found - want).max(), 1e-4)
-                # Scopes are different things, here.
+                # In this case the two scopes drop different slots.
                 self.assertTrue((drops["sequence"] != drops["microbatch"]).any())
 
     def test_samples_that_are_missing(self):
-        """What fills up the last microbatch of held-out samples takes no slots."""
+        """Samples that pad the last validation microbatch take no slots."""
         rng = np.random.default_rng(6)
         ids = rng.integers(0, VOCABULARY, (12, LENGTH))
         labels = rng.integers(0, VOCABULARY, (12, LENGTH))
@@ -162,9 +162,9 @@ class Dropped(unittest.TestCase):
 
 @unittest.skipUnless(training.IS_BUILT, "cleave is not built")
 class Meshes(unittest.TestCase):
-    """The same is dropped on every mesh."""
+    """The same slots are dropped on every mesh."""
 
-    # The covering set of the matrix compiles such programs, too.
+    # tools/matrix also compiles such programs, so most cases here are interpreted.
     turns = support.Turns(8)
 
     def check(self, model, mesh, *flags, **keys):
@@ -202,7 +202,7 @@ class Meshes(unittest.TestCase):
             self.check("switch", "data=2,sequence=2", "--interpret", parallel__expert__capacity_scope=scope)
 
     def test_losses_of_routers(self):
-        """They read what the router chose, whatever is dropped."""
+        """Router losses use the router's choice before slots are dropped."""
         losses = {"parallel__expert__aux_loss": 0.1, "parallel__expert__z_loss": 0.01}
         for model in ("switch", "mixtral"):
             for mesh, keys in [("data=2,expert=2", {}), ("sequence=2", {}),
@@ -211,7 +211,7 @@ class Meshes(unittest.TestCase):
                 self.check(model, mesh, **losses, **keys)
 
     def test_zigzag_order(self):
-        """Slots are taken in the order of positions, wherever these lie."""
+        """Slots are taken in the order of positions, however positions are sharded."""
         for model in ("switch", "mixtral"):
             for scope in ("sequence", "microbatch"):
                 with self.subTest(model=model, scope=scope):
@@ -233,8 +233,8 @@ class Meshes(unittest.TestCase):
         self.assertLessEqual(max(flops), 1.02 * sum(flops) / len(flops))
 
     def test_memory(self):
-        """Linear in the slots: what is added is the limited choices, which the backward pass
-        reads."""
+        """The extra memory is linear in the slots: the limited choices, which the backward
+        pass reads."""
         def peak(length, **keys):
             found = training.explain("mixtral", dims__sequence=length, dims__batch=2, **keys)
             return found["per_rank"][0]["memory"]["peak"]
@@ -245,7 +245,7 @@ class Meshes(unittest.TestCase):
                 with self.subTest(length=length, scope=scope):
                     limited = peak(length, parallel__expert__capacity=1,
                                    parallel__expert__capacity_scope=scope)
-                    self.assertLessEqual(limited - free, 2 * choices)  # of two layers
+                    self.assertLessEqual(limited - free, 2 * choices)  # choices of two layers
 
     def test_what_is_refused(self):
         done = support.run(CLEAVE, "check", *training.flags("switch", parallel__expert__capacity=1,

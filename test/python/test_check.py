@@ -1,11 +1,10 @@
-"""`cleave check`: the compiled program of many ranks against the unsharded one,
-on every committed language model and on small ones; meshes that divide and that
-do not; scrambled and resized copies; bad input. Faults are in test_check_faults.py.
+"""`cleave check`: the compiled program of many ranks against the unsharded one, on every
+committed language model and on small ones; on meshes that divide the sizes and that do
+not; scrambled and resized copies; invalid input. test_check_faults.py tests faults.
 
-Committed models run on short sequences but once. Small models have one layer,
-four samples of ten tokens: what is wrong in a layer, or in a split, is wrong
-there, and a check takes seconds. Where many are needed, models are tiny and
-interpreted.
+Committed models run on short sequences, except once. Small models have one layer and four
+samples of ten tokens: an error in a layer or in a split shows there, and a check takes
+seconds. Tests that need many models use tiny ones and interpret them.
 """
 
 import json
@@ -27,13 +26,13 @@ import reference
 FAMILIES = ("gpt2", "llama")
 SPELLINGS = ("ts17", "dynamo18", "dynamo23")
 SHORT = ["--set", "dims.batch=4", "--set", "dims.sequence=24"]
-SHORTEST = ["--set", "dims.batch=2", "--set", "dims.sequence=4"] # where all is interpreted
+SHORTEST = ["--set", "dims.batch=2", "--set", "dims.sequence=4"] # for fully interpreted checks
 FOUR = dict(data=2, tensor=2, zero=1)
 
 
 def mesh(**sizes):
-    """Flags of mesh axes; `zero` is the strategy's key, `replica` the outer axis
-    of hybrid sharding."""
+    """Flags of mesh axes; `zero` is the key of data parallelism, `replica` the outer axis of
+    hybrid sharding."""
     flags = []
     for axis, size in sizes.items():
         key = "parallel.data.zero" if axis == "zero" else f"mesh.{axis}"
@@ -53,7 +52,7 @@ class Check(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         for family in FAMILIES:
             generate(cls.folder / f"{family}.onnx", family=family, layers=1, batch=4, sequence=10)
-        # Where it is about no layer.
+        # For tests that do not depend on layers.
         generate(cls.folder / "tiny.onnx", family="gpt2", layers=1, hidden=8, heads=2, vocab=7,
                  batch=2, sequence=3)
 
@@ -61,7 +60,7 @@ class Check(unittest.TestCase):
         return [self.folder / f"{family}.onnx", "--config", self.folder / f"{family}.toml"]
 
     def check(self, *flags):
-        """The exit code, the report where there is one, and the errors."""
+        """The exit code, the report if there is one, and the errors."""
         done = support.run(support.CLEAVE, "check", "--json", *flags)
         return done.returncode, json.loads(done.stdout or "null"), done.stderr
 
@@ -80,7 +79,7 @@ class Check(unittest.TestCase):
             self.assertLessEqual(tensor["rel_error"], tensor["limit"], tensor["name"])
             if tensor["part"] == "exact":
                 self.assertLessEqual(tensor["limit"], 1e-9 if tensor["steps"] == 1 else 1e-8)
-        # The updates show: no two losses are alike.
+        # Losses of different steps differ, so the updates take effect.
         losses = report["losses"]
         self.assertEqual(len(losses["sharded"]), steps)
         self.assertEqual(len(set(losses["reference"])), steps)
@@ -93,7 +92,7 @@ class Check(unittest.TestCase):
         self.assertEqual(code, 1, errors)
         self.assertFalse(report["pass"])
         wrong = [t for t in report["tensors"] if not t["pass"]]
-        # A replica that differs is wrong, too; null stands for what is not finite.
+        # Differing replicas are a failure, too; null means not finite.
         self.assertTrue(wrong or report["max_replica_difference"] != 0)
         return report
 
@@ -107,23 +106,23 @@ class Check(unittest.TestCase):
         self.passes(*support.model_flags("gpt2"), *mesh(**FOUR))
 
     def test_committed_on_every_mesh(self):
-        # Which divide is the matrix' matter, too.
+        # tools/matrix covers meshes that divide the sizes.
         cases = [(family, sizes) for family in FAMILIES
                  for sizes in [dict(data=3, tensor=2, zero=1), FOUR, dict(data=4, zero=1),
                                dict(tensor=4), dict(data=3), dict(), dict(tensor=3)]
-                 if (family, sizes) != ("gpt2", FOUR)]  # that one as it is
+                 if (family, sizes) != ("gpt2", FOUR)]  # which is tested in full elsewhere
         for family, sizes in support.some(reversed(cases), 1):
             with self.subTest(model=family, mesh=sizes):
                 self.passes(*support.model_flags(family), *SHORT, *mesh(**sizes), steps=2)
 
     def test_committed_spellings(self):
-        """Of other exporters; with one sample a rank, too, and with microbatches."""
+        """Models of other exporters, also with one sample per rank and with microbatches."""
         settings = {"gpt2.ts17": "dims.batch=2", "llama.dynamo18": "dims.batch=2",
                     "gpt2.dynamo18": "train.microbatches=2", "llama.ts17": "train.microbatches=2"}
         for name in [f"{family}.{spelling}" for family in FAMILIES for spelling in SPELLINGS]:
             with self.subTest(model=name):
                 flags = ["--set", settings[name]] if name in settings else []
-                # What differs is the import, and test_gradients.py compiles each of them.
+                # Only their import differs, and test_gradients.py compiles each of them.
                 if support.ALL:
                     self.passes(*support.model_flags(name), *SHORT, *mesh(**FOUR), *flags, steps=2)
                 else:
@@ -134,7 +133,7 @@ class Check(unittest.TestCase):
         self.passes(*self.small("llama"), *mesh(data=4), "--set", "dims.batch=2")
 
     def test_committed_with_zero(self):
-        """Sharded gradients and parameters, hybrid, with microbatches and tensors."""
+        """ZeRO 2 and 3, hybrid sharding, with microbatches and tensor parallelism."""
         two = ["--set", "train.microbatches=2"]
         each = ["--set", "parallel.data.zero2_reduce=per_microbatch"]
         keep = ["--set", "parallel.data.reshard_after_forward=false"]
@@ -154,7 +153,7 @@ class Check(unittest.TestCase):
                                 steps=2, parts=["exact"])
 
     def test_small_with_zero(self):
-        """Every stage against the oracle, and by the oracle alone."""
+        """Every ZeRO stage, compiled against the interpreter and interpreted alone."""
         plans = [dict(data=3, zero=3), dict(data=2, tensor=2, zero=3),
                  dict(replica=2, data=2, zero=2), dict(replica=2, data=2, zero=0)]
         for number, family in enumerate(FAMILIES):
@@ -176,7 +175,7 @@ class Check(unittest.TestCase):
     def test_scrambled(self):
         cases = [(family, plan) for family in FAMILIES
                  for plan in (FOUR, dict(data=2, tensor=2, zero=3))]
-        # The covering set of the matrix has scrambled copies, too.
+        # tools/matrix has scrambled copies, too.
         for family, plan in support.some(reversed(cases), 1):
             with self.subTest(model=family, mesh=plan):
                 self.scrambled(*support.model_flags(family), *SHORT, plan=plan)
@@ -196,7 +195,7 @@ class Check(unittest.TestCase):
                 self.assertEqual(words in errors, says, errors)
 
     def test_nan(self):
-        """NaN equals NaN, so a check of it would say nothing, faults or not."""
+        """A model with NaN is rejected: NaN equals NaN, so the check would be meaningless."""
         raw = (self.folder / "tiny.onnx").read_bytes()
         scale = support.initializers(self.folder / "tiny.onnx")["transformer.ln_f.weight"]
         at = raw.index(scale.tobytes()) + 3 * 4
@@ -207,7 +206,7 @@ class Check(unittest.TestCase):
             self.refused("holds NaN at element 3 of", *flags, *more)
 
     def test_gradients_that_are_not_finite(self):
-        """Nothing can be compared behind them, but a fault that shows is one."""
+        """Nothing after a NaN can be compared, but a fault that shows is still reported."""
         b = onnxbuild.Builder()
         draw = np.random.default_rng(3)
         x = b.input("x", np.float32, [4, 8])
@@ -232,8 +231,8 @@ class Check(unittest.TestCase):
                     steps=2, parts=["exact"])
 
     def cancelling(self, scale=1e6):
-        """A mean over positions is taken off, and with it the bias, whose gradient is zero but
-        for rounding, of addends `scale` times larger than any gradient."""
+        """A model that subtracts a mean over positions, and with it the bias. The bias gradient is
+        zero up to the rounding of terms that are `scale` times larger than any gradient."""
         draw, b = np.random.default_rng(5), onnxbuild.Builder()
         def drawn(*shape):
             return draw.standard_normal(shape).astype(np.float32)
@@ -257,7 +256,7 @@ class Check(unittest.TestCase):
         self.passes(*flags, steps=1)
 
     def test_noise_above_the_cap(self):
-        """Behind an allowance that large an error could hide: none is made, and that is said."""
+        """An allowance this large could hide an error: none is made, and a note says so."""
         report = self.fails(*self.cancelling(1e7), "--interpret")
         self.assertEqual([(t["name"], t["kind"]) for t in report["tensors"]
                           if t.get("above_noise_cap")], [("b", "gradient")])
@@ -267,7 +266,7 @@ class Check(unittest.TestCase):
                          "is more than 1e-08 of the largest gradient: it is compared as one that")
 
     def test_a_millionth_of_the_smallest_gradient(self):
-        """Where it is a gradient at all, and no noise."""
+        """The allowance is not used for gradients that do not cancel."""
         found = self.folder / "smallest.npz"
         for flags in ([*self.small("llama"), *mesh(**FOUR)], self.cancelling()):
             support.succeed(support.CLEAVE, "check", *flags, "--interpret", "--gradients", found)
@@ -281,7 +280,7 @@ class Check(unittest.TestCase):
             self.assertIn("gradient", {t["kind"] for t in report["tensors"] if not t["pass"]})
 
     def test_key_biases_do_not_move(self):
-        """No softmax depends on them. Of a fused bias it is the middle third."""
+        """Key biases do not affect softmax, so their gradient is zero. In a fused bias this is the middle third."""
         found = self.folder / "keys.npz"
         support.succeed(support.CLEAVE, "check", *self.small("gpt2"), *mesh(tensor=2), "--interpret",
                         "--gradients", found)
@@ -293,7 +292,7 @@ class Check(unittest.TestCase):
         self.assertTrue((query != 0).all() and (value != 0).all())
 
     def random_case(self, draw):
-        """A model, a mesh and settings, of any sizes that a model can have."""
+        """A random model, mesh and settings, with any sizes that a model can have."""
         pick = draw.choice
         family, groups, kv_heads = pick(FAMILIES), pick([1, 2, 3]), pick([1, 2, 3])
         heads, batch = groups * kv_heads, pick([1, 2, 3, 4, 6])
@@ -310,7 +309,7 @@ class Check(unittest.TestCase):
                        "--set", f"train.clip_norm={pick([0.0, 1.0])}"]
 
     def test_random_programs(self):
-        """The partitioner by itself, then compiled programs against the oracle."""
+        """First the partitioner alone, then compiled programs against the interpreter."""
         for seed in support.some(range(20), 8):
             sizes, flags = self.random_case(random.Random(seed))
             with self.subTest(seed=seed, sizes=sizes, flags=flags[1::2]):

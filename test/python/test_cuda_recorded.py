@@ -1,6 +1,6 @@
-"""Programs for CUDA devices on the recorder that stands in for the driver, cuBLASLt and
-NCCL: what is enqueued runs on this CPU and is compared; bounds, event edges and the order
-of collectives are checked. Nothing here runs on a device."""
+"""Programs for CUDA devices on the recorder that stands in for the driver, cuBLASLt and NCCL:
+enqueued work runs on this CPU and its results are compared; bounds, event dependencies and the
+order of collectives are checked. Nothing here runs on a device."""
 
 import atexit
 import json
@@ -21,12 +21,12 @@ RECORDER = support.BUILD / "recorder"
 REPLAY = support.BUILD / "bin" / "cleave-replay"
 PREPARE = support.ROOT / "test" / "gpu" / "prepare.py"
 sys.path.append(str(support.ROOT / "test" / "gpu" / "bench"))
-import compare  # noqa: E402 (what test/gpu/run prints)
+import compare  # noqa: E402 (prints the table of test/gpu/run)
 
 
 def toolkit():
-    """A CUDA toolkit whose ptxas assembles nothing, a third of the time of a test: the
-    recorder runs no machine code, and others ask ptxas each day (test_cuda_artifacts)."""
+    """A CUDA toolkit whose ptxas assembles nothing, which saves a third of the test's time: the
+    recorder runs no machine code, and other tests run ptxas (test_cuda_artifacts)."""
     home = pathlib.Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     (home / "nvvm" / "libdevice").mkdir(parents=True)
@@ -44,7 +44,7 @@ TOOLKIT = toolkit() if REPLAY.exists() and not support.ALL else {}
 
 
 def recorded(toolkit=TOOLKIT, **settings):
-    """The environment in which the recorder is the driver."""
+    """An environment in which the recorder replaces the driver."""
     return {"LD_LIBRARY_PATH": str(RECORDER), "CLEAVE_HOST_KERNELS": "1",
             "CLEAVE_RECORDER_SUMMARY": "1", "CLEAVE_RECORDER_CONNECTS": "1", **toolkit,
             **{f"CLEAVE_RECORDER_{key.upper()}": str(value) for key, value in settings.items()}}
@@ -54,7 +54,7 @@ def totals(stderr):
     """The recorder's counts: {"launches": 7, "not run": 0, ...}."""
     line = next(line for line in stderr.splitlines() if line.startswith("recorder: operations"))
     counts = {}
-    for part in re.findall(r"\((.*?)\)", line):  # of launches: "7 emulated, 0 not run"
+    for part in re.findall(r"\((.*?)\)", line):  # details of launches: "7 emulated, 0 not run"
         counts.update({name: int(count) for count, name in re.findall(r"(\d+) ([a-z ]+)", part)})
     for name, count in re.findall(r"([a-z][a-z ]*) (\d+)", re.sub(r" \(.*?\)", "", line)):
         counts[name] = int(count)
@@ -63,8 +63,8 @@ def totals(stderr):
 
 @unittest.skipUnless(REPLAY.exists(), "built without the CUDA toolkit")
 class Replay(unittest.TestCase):
-    """Whole checks of every parallelism, with graphs, as test/gpu/run repeats them; each day
-    a part of its rows."""
+    """Whole checks of every kind of parallelism, with graphs, as test/gpu/run repeats them; by
+    default a part of its rows."""
 
     ROWS = ("one rank", "=tensor 2", "=bf16, tensor 2", "pipeline 2, zb-v", "ulysses 2 in ring 2",
             "expert 4", "bf16, convolutions", "uneven batch")
@@ -120,7 +120,7 @@ class Replay(unittest.TestCase):
                     compare(totals(done.stderr)["cudnn plans"], 0, done.stderr)
 
     def test_gradients_by_cublaslt_or_by_kernels(self):
-        """Where it has no algorithm, kernels do what it would have done behind products."""
+        """If cuBLASLt has no algorithm for an epilogue, kernels do its work after the product."""
         for row in support.some(("one_rank", "bf16-one_rank", "bf16-tensor_2"), 2):
             with self.subTest(row):
                 seen = []
@@ -134,7 +134,7 @@ class Replay(unittest.TestCase):
                 self.assertLess(by_cublaslt["launches"], by_kernels["launches"])
 
     def test_rows_behind_a_failure_are_run(self):
-        """A fault may leave nothing of a device to a process: another one goes on."""
+        """A fault may leave the device unusable for a process: another process continues."""
         row = self.rows / "a_broken"
         shutil.copytree(self.rows / "tensor_2", row)
         self.addCleanup(shutil.rmtree, row)
@@ -147,7 +147,7 @@ class Replay(unittest.TestCase):
         self.assertRegex(lines[2], "^tensor_2 .* pass$")
 
     def test_wrong_values_are_found(self):
-        """The comparison of the replay fails where a weight differs in one program."""
+        """The comparison of the replay fails if a weight differs in one program."""
         row = self.rows / "broken"
         shutil.copytree(self.rows / "tensor_2", row)
         self.addCleanup(shutil.rmtree, row)
@@ -168,8 +168,8 @@ class Replay(unittest.TestCase):
 
 @unittest.skipUnless(REPLAY.exists(), "built without the CUDA toolkit")
 class Convolutions(unittest.TestCase):
-    """Each convolution is one command, by cuDNN or by kernels of the runtime; compared with the
-    interpreter."""
+    """Each convolution is one command, run by cuDNN or by the runtime's kernels, and compared with
+    the interpreter."""
 
     def check(self, model, *settings, env=None):
         done = support.run(
@@ -204,7 +204,7 @@ class Convolutions(unittest.TestCase):
         self.assertEqual(seen["products"], 0)
 
     def test_what_is_one_command(self):
-        """In bf16, but for what reads the images; gradients of filters stay f32."""
+        """In bf16, except operations that read the images; gradients of filters stay f32."""
         with tempfile.TemporaryDirectory() as folder:
             model = self.net(folder)
             counts = {}
@@ -254,12 +254,12 @@ class Train(unittest.TestCase):
                                               env=recorded(devices=2))
                     self.assertLess(np.abs(found - want).max(), 1e-5)
                     seen = totals(done.stderr)
-                    if transport != "local":  # actions are replayed
+                    if transport != "local":  # graphs of actions are replayed
                         self.assertGreater(seen["graph launches"], 0, done.stderr)
                     self.assertEqual(seen["collectives"] > 0, transport == "nccl", done.stderr)
 
     def test_a_trace(self):
-        """Commands are timed by events of the rank's stream, one behind the other."""
+        """Commands are timed by consecutive events of the rank's stream."""
         path = self.folder / "trace.json"
         self.losses("traced", "target.kind=cuda", "mesh.data=2", "target.transport=nccl",
                     env=recorded(devices=2), steps=2, flags=["--trace", path])
@@ -273,11 +273,11 @@ class Train(unittest.TestCase):
                                 if event["cat"] == "gemm" and event["dur"] > 0))
             self.assertTrue(all(event["args"]["GB/s"] > 0 for event in events
                                 if event["cat"] == "launch" and event["dur"] > 0))
-            for before, after in zip(events, events[1:]):  # to the microsecond
+            for before, after in zip(events, events[1:]):  # within a microsecond
                 self.assertLess(before["ts"] + before["dur"], after["ts"] + 1)
 
     def test_tf32(self):
-        """Rounds operands of products, in whole and in parts alike."""
+        """tf32 rounds the operands of products, equally with and without sharding."""
         keys = ["target.kind=cuda", "train.precision=tf32"]
         exact, _ = self.losses("fp32", *keys[:1])
         rounded, _ = self.losses("tf32", *keys)
@@ -289,8 +289,8 @@ class Train(unittest.TestCase):
             env=recorded())
 
     def test_device_bench(self):
-        """The weights, batches and steps that are timed on a device: here only their losses.
-        No other check has logits whose rows are filled up, as they leave a program that is checked."""
+        """The weights, batches and steps that are timed on a device: here only their losses. No
+        other check has padded rows of logits, which only programs that are not checked have."""
         for family in ("gpt2", "mixtral"):
             with self.subTest(family):
                 flags = support.generate(
@@ -316,7 +316,7 @@ class Train(unittest.TestCase):
                     self.assertGreater(flops[-1], 0)
                     self.assertTrue(all(f["ms"] >= 0 for f in families.values()), families)
                     if kind == "cuda":
-                        # AdamW reads the parameter, its gradient and both moments, and writes three.
+                        # AdamW reads the parameter, its gradient and both moments, and writes three of them.
                         size = sum(f["bytes"] for name, f in families.items() if "adamw" in name)
                         manifest = json.loads((out / "manifest.json").read_text())
                         parameters = sum(int(np.prod(tensor["shape"])) for tensor in manifest["tensors"]
@@ -324,11 +324,11 @@ class Train(unittest.TestCase):
                         self.assertGreater(size, 4 * 7 * parameters)
                         self.assertLess(size, 1.2 * 4 * 7 * parameters)
                 if family == "gpt2":
-                    # In each of 3 products 16 tokens, 32 wide, have a class that there is not.
+                    # In each of 3 products, 16 tokens of width 32 have one class of padding.
                     self.assertAlmostEqual(flops[1] - flops[0], 3 * 2 * 16 * 32)
                 self.assertEqual(len(losses[0]), 6)
                 self.assertLess(np.abs(np.subtract(*losses)).max(), 1e-5)
-                self.assertLess(losses[0][4], losses[0][0] - 0.05)  # a batch for the second time
+                self.assertLess(losses[0][4], losses[0][0] - 0.05)  # the first batch again
 
     def refused(self, pattern, *settings, env=None, flags=()):
         done = self.start("refused", "target.kind=cuda", *settings, env=env, flags=flags)
@@ -363,7 +363,7 @@ class Train(unittest.TestCase):
                      env=recorded(toolkit={}, capability=120, refuses_ptx=1))
 
     def test_programs_without_kernels_for_the_host(self):
-        """What is not computed would make false failures."""
+        """Kernels without host versions would cause false failures, so they are rejected."""
         self.refused("the program has no kernels for what stands in for a device; compile it with "
                      "CLEAVE_HOST_KERNELS=1$", env=recorded() | {"CLEAVE_HOST_KERNELS": ""})
 

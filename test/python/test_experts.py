@@ -1,6 +1,5 @@
-"""Layers of experts (test/Inputs/experts.mlir) on meshes that split samples, the
-experts' inner width, and the experts, against one rank; sizes mostly leave
-remainders."""
+"""Expert layers (test/Inputs/experts.mlir) on meshes that split samples, the experts' inner
+width, and the experts, against one rank; sizes mostly leave remainders."""
 
 import json
 import pathlib
@@ -26,7 +25,7 @@ class Experts(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
 
-    # The covering set of the matrix compiles such programs, too.
+    # tools/matrix also compiles such programs, so most cases here are interpreted.
     turns = support.Turns(6)
 
     def passes(self, *flags, model=MODEL):
@@ -53,7 +52,7 @@ class Experts(unittest.TestCase):
         self.passes("--set=mesh.data=2", "--set=parallel.data.zero=3")
 
     def test_experts_by_hand(self):
-        """Experts on an axis of their own, and on that of the samples."""
+        """Experts sharded over an axis of their own, and over the axis of the samples."""
         for axes, flags in [({"data": 2, "x": 2}, []), ({"data": 3}, []),
                             ({"data": 2}, ["--set=parallel.data.zero=2"])]:
             axis = list(axes)[-1]
@@ -95,7 +94,7 @@ dims = [["{axis}"], []]
                     "--set=parallel.pipeline.schedule=zb-h1")
 
     def test_by_way_of_nodes(self):
-        """Rows go between nodes, then within one, in as many rounds of each as there can be."""
+        """Tokens are exchanged between nodes, then within one, with as many rounds of each as possible."""
         twice = "--set=parallel.expert.exchange=hierarchical"
         for ranks, node, *flags in [
                 (4, 2), (4, 2, "max_load=1"), (4, 2, "max_load=1.4"), (4, 2, "capacity=1"),
@@ -122,7 +121,7 @@ dims = [["{axis}"], []]
                                     f"--set=parallel.expert.max_load={load}", *flags, model=eleven)
 
     def test_which_way_is_said(self):
-        """Many small messages between nodes are slower than few and one step more."""
+        """Many small messages between nodes are slower than few messages and one more exchange."""
         def said(*keys):
             return support.succeed(support.CLEAVE, "explain", MODEL, "--remarks",
                                    *[f"--set={key}" for key in keys])
@@ -138,7 +137,7 @@ dims = [["{axis}"], []]
             (self.assertIn if pays else self.assertNotIn)(remark, found)
 
     def test_width(self):
-        """The inner width of experts over an axis of its own, or that of other weights."""
+        """The inner width of experts over its own axis, or over that of other weights."""
         config = self.folder / "width.toml"
         config.write_text('[mesh]\naxes = ["expert", "width", "tensor"]\nwidth = 2\n'
                           '[parallel]\nexpert = { tensor_axis = "width" }\n')
@@ -150,7 +149,7 @@ dims = [["{axis}"], []]
                     "--set=parallel.tensor=false")
 
     def test_rounds(self):
-        """With room for a balanced share alone, rows overflow."""
+        """If buffers have room for a balanced share only, rows overflow."""
         for max_load in (1, 1.4):
             self.spread(dict(expert=2), f"--set=parallel.expert.max_load={max_load}")
         self.spread(dict(expert=4), "--set=parallel.expert.max_load=1")
@@ -192,8 +191,8 @@ dims = [["{axis}"], []]
     ULYSSES = 'parallel.sequence=[{kind="ulysses",axis="sequence"}]'
 
     def test_imported_models(self):
-        """Mixtral's, Switch's (biases, one expert a token) and DeepSeek's (shared experts)
-        layers, as their exporters write them."""
+        """Mixtral's, Switch's (biases, top-1) and DeepSeek's (shared experts) layers, as their
+        exporters write them."""
         for name, sizes, *flags in [
                 ("mixtral", dict(expert=2, sequence=2), self.RING),
                 ("mixtral", dict(sequence=2), self.RING, "parallel.expert.capacity=1"),
@@ -221,14 +220,14 @@ dims = [["{axis}"], []]
         self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr)
 
     def test_five_axes(self):
-        """32 ranks, interpreted; compiled, too, for tools/check --all."""
+        """32 ranks, interpreted; tools/check --all also compiles them."""
         axes = dict.fromkeys(("pipeline", "data", "expert", "sequence", "tensor"), 2)
         for flags in ([], ["--interpret"]) if support.ALL else (["--interpret"],):
             self.model_passes("mixtral", axes, self.RING, "dims.batch=16", "train.microbatches=2",
                               flags=flags)
 
     def test_capacity(self):
-        """What a sequence drops depends on no mesh."""
+        """The tokens that a sequence drops do not depend on the mesh."""
         for sizes in [dict(data=2), dict(expert=2), dict(expert=4), dict(tensor=2)]:
             self.spread(sizes, "--set=parallel.expert.capacity=1")
         done = support.run(support.CLEAVE, "explain", MODEL, "--remarks",
@@ -242,12 +241,12 @@ dims = [["{axis}"], []]
 
 @unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
 class Bytes(unittest.TestCase):
-    """Under balanced routing: what explain says, what the closed forms say, and what a
-    run counts. And what it counts of rows that have no room at once."""
+    """Under balanced routing, `explain`, the closed forms and a run's counters agree. Tests also
+    count rows that overflow."""
     MODEL = support.ROOT / "test" / "Inputs" / "experts_fixed.mlir"
     CASES = [(dict(expert=2), 2), (dict(expert=4), 2), (dict(expert=4), 1), (dict(expert=8), 4),
              (dict(data=2, expert=2), 2)]
-    # By way of nodes of so many ranks.
+    # (ranks, ranks per node, max load) of hierarchical exchanges.
     NODES = [(4, 2, 2), (4, 2, 1), (8, 4, 2), (8, 2, 1.5)]
 
     @classmethod
@@ -280,8 +279,8 @@ class Bytes(unittest.TestCase):
         return [self.sums(rank["traffic"]) for rank in ranks]
 
     def agree(self, name, model, experts, ranks, *flags):
-        """What explain says of each rank, by classes of links, what a run counts, and what
-        `experts(rank)`, and the rank's place in its group, tell the formulas."""
+        """`explain`'s bytes of each rank by link class, and a run's counters, equal the formulas
+        given `experts(rank)` and the rank's position in its group."""
         said = json.loads(support.succeed(support.CLEAVE, "explain", model, "--json", *flags))
         counted = self.counted(name, model, *flags) if training.IS_BUILT else [None] * ranks
         self.assertEqual(len(said["per_rank"]), ranks)
@@ -308,8 +307,8 @@ class Bytes(unittest.TestCase):
                        "--set=parallel.expert.exchange=hierarchical")
 
     def test_padding_is_not_sent(self):
-        """7 samples on 2 and on 4 ranks: 4 and 3, or 2, 2, 2 and 1; and where they go by
-        way of nodes."""
+        """7 samples on 2 ranks (4 and 3) and on 4 ranks (2, 2, 2 and 1), also with a hierarchical
+        exchange."""
         model = self.folder / "seven.mlir"
         model.write_text(self.MODEL.read_text().replace("8x12", "7x12"))
         for ranks, node in ((2, 0), (4, 0), (4, 2)):
@@ -324,8 +323,8 @@ class Bytes(unittest.TestCase):
                            "--set=parallel.expert.exchange=hierarchical"] if node else []))
 
     def test_pipelines_send_no_row_twice(self):
-        """What is kept at the experts is found by the backward actions. A layer for each
-        of two stages, of which each sends what the formulas say of one."""
+        """Residuals saved on the experts' ranks are available to the backward actions. Each of two
+        stages has one layer and sends what the formulas give for one."""
         model = self.folder / "two.mlir"
         head, layer, tail = re.split("(?m)^(?=  %position|  %logits)", self.MODEL.read_text())
         again = re.sub(r"%(?!gate|up|down)(\w+)", lambda found: f"%next_{found[1]}", layer)
@@ -344,7 +343,7 @@ class Bytes(unittest.TestCase):
                     self.assertEqual(self.counted(f"pipeline-{schedule}", model, *own), found)
 
     def test_biases_are_read_at_the_experts(self):
-        """Switch's layers have a bias behind each product: no table of them is gathered."""
+        """Switch's layers have a bias after each product: their bias tables are not gathered."""
         said = json.loads(support.succeed(
             support.CLEAVE, "explain", support.MODELS / "switch.onnx", "--json", "--config",
             support.MODELS / "switch.toml", *self.flags(dict(expert=2), 2)))
@@ -380,7 +379,7 @@ class Bytes(unittest.TestCase):
 
     @unittest.skipUnless(training.IS_BUILT and shutil.which("mpirun"), "mpirun is not installed")
     def test_processes_send_what_threads_do(self):
-        """Bits and bytes, with rounds that some steps need."""
+        """Results and bytes with overflow rounds that only some steps need."""
         flags = ["--data", self.folder / "tokens.npy", "--steps", 3, "--eval-every", 0,
                  *self.flags(dict(expert=4), 1)]
         runs = []
@@ -394,8 +393,8 @@ class Bytes(unittest.TestCase):
 
     @unittest.skipUnless(training.IS_BUILT, "cleave-run is not built")
     def test_overflow_is_counted(self):
-        """Routing that the model learns is not balanced: with room for the balanced
-        share alone, some rows need another round. With room for all, none does."""
+        """Learned routing is not balanced: with room for a balanced share only, some rows need
+        another round. With room for all rows, none does."""
         def overflow(max_load):
             return sum(rank["overflow"] for rank in self.counted(
                 f"overflow{max_load}", MODEL, *self.flags(dict(expert=2), max_load)))
@@ -405,8 +404,8 @@ class Bytes(unittest.TestCase):
 
     @unittest.skipUnless(training.IS_BUILT, "cleave-run is not built")
     def test_rounds_of_a_pipeline(self):
-        """Rows that overflow are not lost where a condition's flag is read first in the
-        forward pass of a stage: one token in a sequence, so that all choose alike."""
+        """Rows that overflow are not lost if a condition's flag is read first in a stage's forward
+        pass. Each sequence has one token, so all rows choose alike."""
         model, data = support.MODELS / "mixtral.onnx", self.folder / "alike.npy"
         np.save(data, np.repeat(np.arange(8) * 29 % 257, 25))
         losses = []
@@ -424,9 +423,9 @@ class Bytes(unittest.TestCase):
 
     @unittest.skipUnless(training.IS_BUILT, "cleave-run is not built")
     def test_shared_experts_are_computed_while_rows_travel(self):
-        """DeepSeek's layer: products of the experts that all tokens share stand between
-        the start of an exchange and its end. Rows travel twice forward and twice
-        backward, and are not brought back for recomputation to wait for them."""
+        """DeepSeek's layer: products of the shared experts overlap an exchange (between its start
+        and its wait). Tokens are exchanged twice forward and twice backward, and are not sent
+        again for a recomputation."""
         model = support.MODELS / "deepseek.onnx"
         trace, out = self.folder / "trace.json", self.folder / "shared"
         support.succeed(support.CLEAVE, "train", model, "--config", model.with_suffix(".toml"),
@@ -436,13 +435,13 @@ class Bytes(unittest.TestCase):
         kinds = [(event["cat"], event["name"]) for event in sorted(
             (event for event in events if event["ph"] == "X" and event["pid"] == 0),
             key=lambda event: event["ts"])]
-        # Numbers of rows have come before; experts compute with the rows.
+        # The counts have arrived before; experts compute on the rows.
         experts = next(i for i, (kind, _) in enumerate(kinds) if kind == "grouped_gemm")
         last = lambda kind, end: max(i for i in range(end) if kinds[i] == (kind, "node_Split_801"))
         end = last("wait", experts)
         between = kinds[last("all_to_all_v", end):end]
         self.assertEqual(sum(kind == "gemm" for kind, _ in between), 2)
-        # The ids, the rows, and what comes of them.
+        # One exchange of ids, two of rows forward, two backward.
         self.assertEqual(sum(kind == "all_to_all_v" for kind, _ in kinds), 5)
 
 

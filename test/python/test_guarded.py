@@ -1,5 +1,5 @@
-"""What stands between files that belong together: a cache that many share, programs that know their weights,
-checkpoints that know their run, a run's folder that one process writes to, data that changes under a run."""
+"""Protection between files that belong together: a cache shared by many processes, programs that record their weights,
+checkpoints that record their run, a run's folder with one writing process, data that changes during a run."""
 
 import fcntl
 import json
@@ -68,7 +68,7 @@ class SharedCache(Guarded):
             where = f"{file.name}, {kind}: {done.stdout}{done.stderr}"
             self.assertEqual(done.returncode, 0, where)
             self.assertEqual((out / "checkpoint-000004" / "model.safetensors").read_bytes(), right, where)
-            # What is in no file that is read may be longer.
+            # Appended bytes in a file that is not read are harmless.
             if not (file.name == "lock" and kind == "longer"):
                 self.assertIn("the model is compiled again", done.stderr, where)
 
@@ -77,7 +77,7 @@ class SharedCache(Guarded):
         for i in (1, 2):
             support.succeed(*self.begin("--out", self.folder / f"limit{i}", "--set", f"train.lr=0.0{i}", cache="limit"),
                             env={"CLEAVE_CACHE_GIB": "0"})
-        # The first went when the second came, which is its own process's.
+        # The first entry was evicted for the second, which its own process uses.
         entry, = (path for path in self.entries("limit") if not path.name.startswith("."))
         shown = support.succeed(CLEAVE, "cache", "show", *cache)
         self.assertIn(entry.name, shown)
@@ -97,7 +97,7 @@ class SharedCache(Guarded):
         self.refused(2, "CLEAVE_CACHE_GIB is 'much'", CLEAVE, "cache", "show", *cache, env={"CLEAVE_CACHE_GIB": "much"})
 
     def test_what_else_is_in_the_folder_stays(self):
-        """Also what looks a little like an entry; what killed processes left goes with the next start."""
+        """Other files are not removed, even if they resemble an entry; the next start removes what killed processes left."""
         cache = self.folder / "shared"
         for name in ("mydb", "model-12", "m-0123456789abcdeg"):
             (cache / name).mkdir(parents=True)
@@ -116,7 +116,7 @@ class SharedCache(Guarded):
         self.assertEqual(sorted(path.name for path in cache.iterdir() if path.name.startswith(".")), [])
         support.succeed(CLEAVE, "cache", "clear", "--cache", cache)
         self.assertEqual(sorted(path.name for path in cache.iterdir()), ["m-0123456789abcdeg", "model-12", "mydb"])
-        # Nor does a program's folder keep what a killed compilation left beside it.
+        # Leftovers of a killed compilation next to a program's folder are removed as well.
         beside = self.folder / f".beside.tmp-{socket.gethostname()}-{gone.pid}"
         beside.mkdir()
         support.succeed(CLEAVE, "compile", self.folder / "m.mlir", "-o", self.folder / "beside",
@@ -124,7 +124,7 @@ class SharedCache(Guarded):
         self.assertFalse(beside.exists())
 
     def test_who_looks_for_a_moment(self):
-        """Who holds an entry's lock alone to look at it keeps nobody from locking it."""
+        """Taking an entry's lock exclusively for inspection does not keep others from locking it."""
         support.succeed(*self.begin("--out", self.folder / "look1", cache="look"))
         entry, = self.entries("look")
         with open(entry / "lock") as held:
@@ -143,7 +143,7 @@ class SharedCache(Guarded):
             running.communicate()
 
     def test_without_a_home(self):
-        """A folder of the user's own, and never one that others may write to."""
+        """The temporary folder is the user's own, never one that others may write to."""
         temporary = self.folder / "temporary"
         temporary.mkdir()
         env = {key: value for key, value in support.environment().items() if key not in ("HOME", "XDG_CACHE_HOME")}
@@ -198,13 +198,13 @@ class Programs(Guarded):
         model.write_bytes(changed)
         self.refused(2, ["weights of '", "m.onnx has changed since the program was compiled", "compile the model again"],
                      *train)
-        # With the time that it had nobody sees it, but who asks for the digest.
+        # With its old time stamp the change is only found by the digest.
         os.utime(model, ns=(status.st_atime_ns, status.st_mtime_ns))
         support.succeed(*train)
         self.refused(2, "has changed since the program was compiled", *train, "--verify")
         model.write_bytes(whole + b"x")
         self.refused(2, "bytes, and had", *train)
-        model.write_bytes(whole)  # at another time
+        model.write_bytes(whole)  # with another time stamp
         support.succeed(*train)
 
 
@@ -226,7 +226,7 @@ class Checkpoints(Guarded):
         del bare["digest"]
         state.write_text(json.dumps(bare))
         self.refused(2, "its digest is missing", *resume)
-        # Earlier versions have none; a position that no step leads to is none.
+        # Earlier versions have no digest; a position that no step reaches is invalid.
         bare["version"] = 1
         for sample, words in ((2 ** 63 - 4, "are no position of a run"), (47, "is not where 12 samples a step lead to")):
             state.write_text(json.dumps(bare | {"next_sample": sample}))
@@ -252,7 +252,7 @@ class RunFolders(Guarded):
         auto = ["--resume", "auto", "--out", out]
         weights = ["--weights", self.folder / "w.safetensors"]
         support.succeed(*self.begin("--out", self.folder / "whole"))
-        # As a supervisor repeats it: killed, killed while it saved, and to the end.
+        # As a supervisor restarts it: killed, killed while saving, then to the end.
         support.succeed(*self.command(*auto, "--set", "train.steps=4", "--save-every", 1, steps=2))
         shutil.copytree(out / "checkpoint-000002", out / "checkpoint-000003")
         os.truncate(out / "checkpoint-000003" / "model.safetensors", 100)
@@ -265,14 +265,14 @@ class RunFolders(Guarded):
         self.assertEqual([line["step"] for line in read_log(out)], [1, 2, 3, 4])
         done = support.succeed(*self.command(*auto, "--set", "train.steps=4"))
         self.assertIn("all 4 steps are done", done)
-        # A folder that holds something else is not written to.
+        # A folder with other contents is not written to.
         other = self.folder / "other"
         other.mkdir()
         (other / "mine").write_text("")
         self.refused(2, "is not the folder of a run alone", *self.command("--resume", "auto", "--out", other))
 
     def test_auto_without_what_it_had(self):
-        """Checkpoints that somebody removed, and folders that were never a run's."""
+        """Run folders whose checkpoints were removed, and folders that were never a run's."""
         out = self.folder / "emptied"
         auto = ["--resume", "auto", "--out", out]
         support.succeed(*self.begin(*auto))
@@ -285,7 +285,7 @@ class RunFolders(Guarded):
         self.assertEqual((out / "log-1.jsonl").read_text(), before)
         self.assertEqual([line["step"] for line in read_log(out)], [1, 2, 3, 4])
         self.assertIn("all 4 steps are done", support.succeed(*self.begin(*auto)))
-        # Killed before the new log was there.
+        # Killed before the new log existed.
         (out / "log.jsonl").unlink()
         self.assertIn("all 4 steps are done", support.succeed(*self.begin(*auto)))
         other = self.folder / "never"
@@ -294,7 +294,7 @@ class RunFolders(Guarded):
         self.refused(2, "is not the folder of a run alone", *self.begin("--resume", "auto", "--out", other))
 
     def test_steps_of_a_file(self):
-        """train.steps of the configuration's file is asked for as other keys are, unless --steps says how far."""
+        """train.steps from the configuration file is compared like other keys, unless --steps overrides it."""
         out, file = self.folder / "steps", self.folder / "steps.toml"
         auto = ["--config", file, "--resume", "auto", "--out", out]
         command = [word for word in self.begin(*auto)]
@@ -308,7 +308,7 @@ class RunFolders(Guarded):
         self.assertIn("all 4 steps are done", support.succeed(*command, "--steps", "4"))
         support.succeed(*command, "--accept", "train.steps")
         self.assertEqual(len(read_log(out)), 6)
-        # The program alone has --accept, not --set.
+        # Only the program has --accept, which replaces --set.
         program = self.folder / "steps_program"
         support.succeed(CLEAVE, "compile", self.folder / "m.mlir", "-o", program, *(w for s in SETS for w in ("--set", s)),
                         "--set", "train.steps=6")
@@ -317,7 +317,7 @@ class RunFolders(Guarded):
         support.succeed(*longer, "--accept", "train.steps", "--out", self.folder / "longer")
 
     def test_auto_begins_over_nothing(self):
-        """Checkpoints of which none is whole, or that cannot be read, are no reason to begin anew."""
+        """If no checkpoint is complete or readable, the run does not start anew."""
         out = self.folder / "none_whole"
         auto = self.command("--resume", "auto", "--out", out, "--set", "train.steps=4", "--save-every", 2,
                             "--weights", self.folder / "w.safetensors")
@@ -333,7 +333,7 @@ class RunFolders(Guarded):
         for path, text in zip(states, right):
             path.write_text(text)
         self.assertIn("all 4 steps are done", support.succeed(*auto))
-        # What a launcher or a killed process has put there is no matter, in a folder that has nothing else, too.
+        # Files of a launcher or a killed process do not matter, even in an otherwise empty folder.
         for name in (f".log.jsonl.tmp-{socket.gethostname()}-1", "slurm-7.out"):
             (out / name).write_text("")
         self.assertIn("all 4 steps are done", support.succeed(*auto))
@@ -353,7 +353,7 @@ class RunFolders(Guarded):
             self.assertIn(b"r\\xFF1", done.stdout)
 
     def test_a_folder_that_goes_away(self):
-        """Who makes another of its name must not find checkpoints of this run in it."""
+        """A run stops if its folder is moved or replaced: a new folder of its name must not get its checkpoints."""
         out = self.folder / "moves"
         program = self.folder / "moves_program"
         flags = [word for value in SETS + ["train.steps=100000000"] for word in ("--set", value)]
@@ -370,7 +370,7 @@ class RunFolders(Guarded):
             self.assertIn("is not the folder any more in which this run began", said)
 
     def test_outputs_that_would_replace_inputs(self):
-        """Of another kind than what is written: weights, data, a model."""
+        """Outputs must not replace files of another kind: weights, data, a model."""
         flags = ["--out", self.folder / "kept"]
         for name in ("w.safetensors", "data.npz", "m.mlir"):
             right = (self.folder / name).read_bytes()
@@ -382,7 +382,7 @@ class RunFolders(Guarded):
                      self.folder / "w.safetensors", "--cache", self.folder / "cache")
         self.assertEqual((self.folder / "w.safetensors").read_bytes(), right)
         trace = self.folder / "trace.json"
-        for out in ("traced1", "traced2"):  # a trace may be replaced by another
+        for out in ("traced1", "traced2"):  # a trace may replace a trace
             support.succeed(*self.begin("--out", self.folder / out, "--trace", trace))
 
     def test_words_that_nobody_means(self):
@@ -406,13 +406,13 @@ class RunFolders(Guarded):
         self.assertTrue((out / "checkpoint-000004").exists())
 
     def test_files_that_cannot_grow(self):
-        """A trace ends where it cannot be written, a run where its log cannot, and saves its step."""
+        """If a trace cannot be written, only the trace ends. If the log cannot, the run ends and saves its step."""
         program = self.folder / "growing_program"
         sets = [word for value in SETS + ["train.steps=100"] for word in ("--set", value)]
         support.succeed(CLEAVE, "compile", self.folder / "m.mlir", *sets, "-o", program)
 
         def train(out, *flags):
-            limit = 9000  # a checkpoint's files are smaller, a hundred lines of a log are more
+            limit = 9000  # more than a checkpoint's files, less than a hundred lines of a log
             return subprocess.run(list(map(str, [RUN, program, "train", "--data", self.folder / "data.npz", "--weights",
                                                  self.folder / "w.safetensors", "--out", self.folder / out, *flags])),
                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
@@ -443,13 +443,13 @@ class RunFolders(Guarded):
         try:
             while "writing to" not in first.stdout.readline():
                 self.assertIsNone(first.poll())
-            # Before it trains a signal ends it at once.
+            # Before training starts, a signal ends the process at once.
             log = out / "log.jsonl"
             while not (log.exists() and '"loss"' in log.read_text()):
                 self.assertIsNone(first.poll())
                 time.sleep(0.02)
             self.refused(2, f"process {first.pid} on {socket.gethostname()} trains there", *train)
-            # SIGHUP ends it as SIGTERM does.
+            # SIGHUP ends the run as SIGTERM does.
             first.send_signal(signal.SIGHUP)
             self.assertIn("stopped by a signal after step", first.communicate(timeout=60)[0])
             self.assertEqual(first.returncode, 0)
@@ -457,7 +457,7 @@ class RunFolders(Guarded):
             first.kill()
             first.communicate()
         self.assertFalse((out / ".lock").exists())
-        # What a killed process leaves is gone after the next start; another machine's stays.
+        # Leftovers of a killed process are removed at the next start; those of another machine stay.
         gone = subprocess.Popen(["true"])
         gone.wait()
         left = [out / f".checkpoint-000009.tmp-{socket.gethostname()}-{gone.pid}", out / ".checkpoint-000009.tmp-elsewhere-1"]
@@ -505,7 +505,7 @@ class Data(Guarded):
         self.refused(2, ["b1", "element 3 is 1e+39, which does not fit into f32"], *command)
 
     def test_what_is_no_regular_file(self):
-        """A FIFO that nobody writes to, in place of each file that is read."""
+        """A FIFO without a writer, in place of each input file."""
         def fifo(name):
             os.mkfifo(self.folder / name)
             return self.folder / name
@@ -531,7 +531,7 @@ class Data(Guarded):
 
     def test_arrays_that_share_bytes(self):
         data = bytearray((self.folder / "data.npz").read_bytes())
-        # The second entry of the directory at the place of the first.
+        # The archive directory's second entry points to the data of the first.
         at = data.rindex(b"PK\x01\x02")
         data[at + 42:at + 46] = b"\0\0\0\0"
         (self.folder / "overlap.npz").write_bytes(data)

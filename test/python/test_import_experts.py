@@ -1,4 +1,4 @@
-"""Layers of experts in files: what they compute, and the tensors that they are stored as."""
+"""Expert layers in files: their results, and the tensors that store them."""
 
 import json
 import pathlib
@@ -47,7 +47,7 @@ class Experts(unittest.TestCase):
         self.assertLess(error, 2e-5 * np.abs(reference["y"]).max())
 
     def test_check(self):
-        """Sharded and pipelined like any other model."""
+        """Expert models are sharded and pipelined like any other model."""
         meshes = [("data=2", {"parallel__data__zero": zero}) for zero in range(4)]
         meshes += [("tensor=2", {}), ("pipeline=2", {"train__microbatches": 2}),
                    ("data=2,tensor=2,pipeline=2", {"train__microbatches": 2, "parallel__data__zero": 3})]
@@ -74,7 +74,7 @@ class Experts(unittest.TestCase):
                 state = support.read_safetensors(out / "checkpoint-000004" / "optimizer.safetensors")
                 self.assertEqual(state[name + ".m"].shape, saved[name].shape)
 
-                # Resumed from the middle: the same bits, and on a mesh that splits stacks the same numbers.
+                # Resumed from the middle: bit-identical results, and equal ones on a mesh that splits stacked tensors.
                 again = self.folder / (model + ".again")
                 support.succeed(*training.command(again, model, "", "--steps", 4, "--resume",
                                                   out / "checkpoint-000002"))
@@ -88,8 +88,8 @@ class Experts(unittest.TestCase):
                     self.assertLess(np.abs(other[key] - value).max(), 1e-4, key)
 
     def test_trained_weights_go_back_into_the_file(self):
-        """Each tensor of a checkpoint has the place of one of the file's: written there, the file computes
-        what the checkpoint does."""
+        """Each tensor of a checkpoint corresponds to one of the file: written back, the file computes the
+        checkpoint's results."""
         for model in ("switch", "deepseek"):
             with self.subTest(model):
                 out = self.folder / model
@@ -111,7 +111,7 @@ class Experts(unittest.TestCase):
                 self.assertGreater(np.abs(written - original).max(), 0.01)
 
     def test_gradients_have_the_names_of_the_file(self):
-        """Those of experts that lie in a tensor each, too."""
+        """Weights with one tensor per expert can be loaded, too."""
         before = support.initializers(MODELS / "switch.onnx")
         out = self.folder / "g.npz"
         support.succeed(CLEAVE, "check", *support.model_flags("switch"), "--gradients", out)
@@ -123,13 +123,13 @@ class Experts(unittest.TestCase):
         self.assertEqual(set(experts), {key for key in before if ".experts." in key})
 
     def test_missing_part_of_a_checkpoint(self):
-        """The file says so before anything is compiled, a compiled program when it loads it."""
+        """Wrong weights are reported before compilation, by a compiled program when it loads them."""
         out = self.folder / "run"
         model, name = UNROLLED[0]
         support.succeed(*training.command(out, model, "", "--steps", 1, "--save-every", 1, train__schedule="constant"))
         file = out / "checkpoint-000001" / "model.safetensors"
         file.write_bytes(file.read_bytes().replace(name.encode(), name.encode()[:-2] + b"xx"))
-        state = file.with_name("state.json")  # as one without digests, which would see it first
+        state = file.with_name("state.json")  # without digests, which would be checked first
         said = json.loads(state.read_text())
         del said["digests"]
         support.write_old_state(state, said)
@@ -161,7 +161,7 @@ class Experts(unittest.TestCase):
             self.assertEqual(same, "experts" in key, key)
 
     def test_biases_of_experts_do_not_decay(self):
-        """In a file of one tensor each they have one dimension: stacking changes nothing."""
+        """Vectors of experts have one dimension in the file: after stacking they still get no weight decay."""
         saved = {}
         for decay in (0.0, 0.5):
             out = self.folder / str(decay)

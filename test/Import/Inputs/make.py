@@ -36,7 +36,7 @@ def unsupported():
 
 
 def windows():
-    """Convolutions, pools and the largest elements, as exporters spell them."""
+    """Convolutions, pools and top-k, as exporters write them."""
     b = onnxbuild.Builder()
     x = b.input("x", F32, [1, 4, 9, 8])
     w, bias = b.parameter("w", np.sin(ramp(6, 2, 3, 2))), b.parameter("b", ramp(6))
@@ -70,8 +70,8 @@ def external(location, length=None, offset="0"):
 
 
 def functions():
-    """scale(x; alpha = 2) = x * alpha calls through an outer function; the alpha
-    of the inner call is a reference to the outer's, or its default."""
+    """scale(x; alpha = 2) = x * alpha calls through an outer function; the inner call's
+    alpha refers to the outer function's attribute, or has its default."""
     b = onnxbuild.Builder()
     x = b.input("x", F32, [2, 3])
     y = b.op("outer", x, domain="test", beta=5.0)
@@ -151,7 +151,7 @@ def ties():
 
 
 def mask():
-    """A key mask as data, a causal mask, and attention, in the plainest form."""
+    """A key mask as an input, a causal mask, and attention, in the plainest form."""
     b = onnxbuild.Builder()
     x = b.input("x", F32, ["batch", "sequence", 6])
     m = b.input("m", I64, ["batch", "sequence"])
@@ -170,7 +170,7 @@ def mask():
 
 
 def buffers():
-    """Attention with masks that lie in the file as floats, as module buffers do:
+    """Attention with masks that the file stores as floats, like module buffers:
     causal as -inf and as ones compared with 0, blocks of -1e9; and with a bias
     and a matrix of zeros and ones that are parameters."""
     b = onnxbuild.Builder()
@@ -202,8 +202,8 @@ def buffers():
 
 
 def constants():
-    """Tables of positions that modules keep as buffers, tables that are learned,
-    and numbers of which two are called like parameters."""
+    """Position tables that modules hold as buffers, tables that are learned, and
+    constants of which two have names of parameters."""
     b = onnxbuild.Builder()
     size, width, tokens = 40, 8, 9
     ids = b.input("ids", I64, ["batch", "sequence"])
@@ -246,8 +246,8 @@ def gain():
 
 
 def rows():
-    """GatherElements as torch.gather with an expanded index spells reading rows:
-    by positions, and by data."""
+    """GatherElements that reads rows, as torch.gather with an expanded index is
+    exported: by positions, and by input data."""
     b = onnxbuild.Builder()
     at = b.input("at", I64, ["batch", "sequence"])
     n = b.op("Gather", b.op("Shape", at), b.constant([1]))
@@ -268,8 +268,8 @@ def rows():
 
 
 def narrow():
-    """Tokens of 32 bits, whose ids are cast before they are looked up, and three
-    tables of 8 positions: one gathered, one sliced, one cut by the model itself."""
+    """Tokens of 32 bits, whose ids are cast before the lookup, and three tables of 8
+    positions: one gathered, one sliced, one sliced by the model itself."""
     b = onnxbuild.Builder()
     ids = b.input("ids", np.int32, ["batch", "sequence"])
     n = b.op("Gather", b.op("Shape", ids), b.constant([1]))
@@ -296,7 +296,7 @@ def both():
 
 
 def hidden():
-    """A sliding window, told by what it hides."""
+    """A sliding window, given as a mask of hidden positions."""
     b = onnxbuild.Builder()
     x = b.input("x", F32, ["batch", "sequence", 6])
     count = b.op("Squeeze", b.op("Gather", b.op("Shape", x), b.constant([1])))
@@ -312,7 +312,7 @@ def hidden():
 
 
 def bidirectional():
-    """A language model whose attention hides nothing."""
+    """A language model whose attention has no mask."""
     b = onnxbuild.Builder()
     ids = b.input("ids", I64, ["batch", "sequence"])
     x = b.op("Gather", b.parameter("embed", np.sin(ramp(9, 6) ** 2)), ids)
@@ -324,7 +324,7 @@ def bidirectional():
 
 
 def pooled():
-    """A classifier of texts: attention hides nothing, one answer for each."""
+    """A text classifier: unmasked attention, one answer per text."""
     b = onnxbuild.Builder()
     ids = b.input("ids", I64, ["batch", "sequence"])
     x = b.op("Gather", b.parameter("embed", np.sin(ramp(9, 6) ** 2)), ids)
@@ -337,7 +337,7 @@ def pooled():
 
 
 def routed(b, x, tokens=6, hidden=4, experts=3):
-    """Scores of a router, the best two of each token, and each expert's matrix."""
+    """A router's scores, the top two experts of each token, and each expert's matrix."""
     scores = b.op("Softmax", b.op("MatMul", x, b.parameter("router", np.sin(ramp(hidden, experts) ** 2))), axis=-1)
     best, ids = b.op("TopK", scores, b.constant([2]), outputs=2, axis=-1)
     matrices = [b.parameter(f"expert.{e}", np.cos(ramp(hidden, hidden) * (e + 1))) for e in range(experts)]
@@ -345,8 +345,8 @@ def routed(b, x, tokens=6, hidden=4, experts=3):
 
 
 def frozen(kind):
-    """Experts whose tokens are those of a sample: added at them, assigned to them in a
-    run, read and masked by them; and a loop over the experts that a sample hit."""
+    """Experts whose tokens were frozen by tracing a sample: added at fixed tokens, assigned to
+    fixed ranges, read and masked by them; and a loop over the experts that the sample hit."""
     b = onnxbuild.Builder()
     x = b.input("x", F32, [6, 4])
     best, ids, matrices = routed(b, x)
@@ -374,8 +374,8 @@ def frozen(kind):
 
 
 def fused():
-    """com.microsoft.MoE with one mistake each, an operator beside it, and a router that
-    takes more experts than there are."""
+    """com.microsoft.MoE with one error each, an unsupported operator, and a router that
+    chooses more experts than there are."""
     b = onnxbuild.Builder()
     x, scores = b.input("x", F32, [6, 4]), b.input("scores", F32, [6, 3])
     first, second = b.parameter("first", ramp(3, 5, 4)), b.parameter("second", ramp(3, 4, 5))
@@ -413,7 +413,7 @@ def merged():
 
 
 def held(b, name, array, kind="", folded=""):
-    """An initializer with what PyTorch's exporter notes of it."""
+    """An initializer with the metadata of PyTorch's exporter."""
     b.parameter(name, array)
     info = onnxbuild.value_info(name, F32, array.shape)
     key = "pkg.torch.export.graph_signature.InputSpec.kind"
@@ -427,7 +427,7 @@ def held(b, name, array, kind="", folded=""):
 
 
 def scoped(b, scope, reads, *op, **attributes):
-    """A node with the module that made it and the tensors that it read."""
+    """A node with metadata: its module and the tensors that it read."""
     out = b.op(*op, **attributes)
     for key, value in (("name_scopes", f"['', '{scope}', 'op']"),
                        ("fx_node", "%op : call_function[target=op](args = (%x, "
@@ -444,7 +444,7 @@ def noted(b):
 
 
 def single():
-    """Tensors of one element as weights, as what adds or scales, and as numbers."""
+    """Tensors of one element as weights, as added or scaling parameters, and as constants."""
     b = onnxbuild.Builder()
     x = b.input("x", F32, ["batch", 4])
     x = b.op("Mul", x, b.parameter("raw", np.array([0.5], F32)))
@@ -460,7 +460,7 @@ def single():
 
 
 def number_nodes():
-    """The file has its numbers in nodes: an initializer without dimensions is none."""
+    """The file has its constants in nodes: a rank-0 initializer is not a constant."""
     b = onnxbuild.Builder()
     x = b.op("MatMul", b.input("x", F32, ["batch", 4]), b.parameter("w", ramp(4, 3)))
     x = b.op("Mul", x, b.op("Constant", value=np.array(2, F32)))
@@ -470,7 +470,7 @@ def number_nodes():
 
 
 def noted_buffers():
-    """What the file says of its tensors: a buffer, parameters, a number."""
+    """Tensors with metadata: a buffer, parameters, a constant."""
     b = onnxbuild.Builder()
     b.infos = []
     x = b.input("x", F32, ["batch", 4])
@@ -485,7 +485,7 @@ def noted_buffers():
 
 
 def noted_merged():
-    """A gain that stands for two, and one that the file says is shared."""
+    """A gain that the exporter merged from two, and one that the file says is shared."""
     b = onnxbuild.Builder()
     b.infos = []
     x = b.input("x", F32, ["batch", 4])
@@ -501,7 +501,7 @@ def noted_merged():
 
 
 def channels():
-    """Gains of channels, a product with a column, and positions."""
+    """Per-channel gains, a product with a column, and positions."""
     b = onnxbuild.Builder()
     x = b.input("x", F32, ["batch", 3, 4])
     x = b.op("MatMul", x, b.parameter("square", ramp(4, 4)))
@@ -514,7 +514,7 @@ def channels():
 
 
 def copies():
-    """Equal tensors that are no ties: experts, a frozen copy, an identity."""
+    """Equal tensors that are not tied: experts, a frozen copy, an identity."""
     b = onnxbuild.Builder()
     ids = b.input("ids", I64, ["batch", "sequence"])
     x = b.op("Gather", b.parameter("table", ramp(6, 4)), ids)
@@ -523,7 +523,7 @@ def copies():
     x = b.op("Add", b.op("Tanh", first), second)
     for name in ("i.0", "i.1"):
         x = b.op("MatMul", x, b.parameter(name, np.eye(4, dtype=F32)))
-    # A table of the same elements, whose lookups no product with its like reads.
+    # A table with the same elements, but no product with an equal matrix reads its lookups.
     b.op("MatMul", x, b.parameter("head", np.ascontiguousarray(ramp(4, 6))), out="y")
     other = b.op("Gather", b.parameter("copy", ramp(6, 4)), ids)
     b.op("Tanh", other, out="z")
@@ -533,7 +533,7 @@ def copies():
 
 
 def tables():
-    """Two equal tables, and a head that depends on both."""
+    """Two equal tables, and a head that depends on lookups in both."""
     b = onnxbuild.Builder()
     ids = b.input("ids", I64, ["batch", "sequence"])
     table = np.sin(ramp(7, 4) ** 2).astype(F32)
@@ -545,7 +545,7 @@ def tables():
 
 
 def spread():
-    """Tensors that follow from positions: waves in a product, differences."""
+    """Tensors computed from positions: waves in a product, differences."""
     b = onnxbuild.Builder()
     x = b.input("x", F32, ["batch", 12])
     at = np.arange(12)

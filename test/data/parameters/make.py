@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Makes the models of this folder and what PyTorch computes when it trains them.
+"""Makes the models of this folder and PyTorch's results of training them.
 
     python3 -m venv venv && venv/bin/pip install torch onnx onnxscript
     venv/bin/python test/data/parameters/make.py
 
-NAME.onnx is as PyTorch's exporter writes it with optimize=False, without metadata. Some files keep it:
-`buffers_noted`, so that it tells buffers from parameters, and `experts_merged`, whose equal tensors the
-exporter has merged (optimize=True); `learned_noted` is `learned` with it, and `scalars_noted` and `scalars_merged` are `scalars` in both ways. NAME.npz:
+NAME.onnx is what PyTorch's exporter writes with optimize=False, without metadata. Some files have metadata:
+`buffers_noted`, which tells buffers from parameters, `experts_merged`, whose equal tensors the exporter has
+merged (optimize=True), `learned_noted`, `scalars_noted`, and (merged) `scalars_merged`. NAME.npz:
 
     x, y or input_ids, y     the data, one batch
     OPTIMIZER/loss           the losses of the first steps, computed in float64
-    OPTIMIZER/w/TENSOR       a parameter or buffer after them
+    OPTIMIZER/w/TENSOR       a parameter or buffer after these steps
 
-bf16_gpt.npz has the losses and the distance that the weights travel in 200 steps of AdamW
-instead, of float32 and of bf16 without masters. Made with torch 2.15.0, onnx 1.23.2, onnxscript 0.7.2.
+bf16_gpt.npz instead has the losses of 200 AdamW steps and the distance that the weights travel in them, in
+float32 and in bf16 without master weights. Made with torch 2.15.0, onnx 1.23.2, onnxscript 0.7.2.
 """
 
 import copy
@@ -30,7 +30,7 @@ STEPS = 6
 
 
 class FrozenCopy(nn.Module):
-    """A policy and its reference, equal at the start."""
+    """A policy and its reference model, equal at the start."""
 
     def __init__(self):
         super().__init__()
@@ -42,7 +42,7 @@ class FrozenCopy(nn.Module):
 
 
 class Experts(nn.Module):
-    """Upcycled experts: copies of one layer behind a router."""
+    """Upcycled experts: copies of one layer with a router before them."""
 
     def __init__(self):
         super().__init__()
@@ -61,7 +61,7 @@ class Experts(nn.Module):
 
 
 class Regression(nn.Module):
-    """A head of one output and a learned temperature."""
+    """A head with one output and a learned temperature."""
 
     def __init__(self):
         super().__init__()
@@ -74,7 +74,7 @@ class Regression(nn.Module):
 
 
 class Scalars(nn.Module):
-    """A temperature without dimensions, a head of one output, and a GELU that is spelled with numbers."""
+    """A rank-0 temperature, a head with one output, and a GELU written with constants."""
 
     def __init__(self):
         super().__init__()
@@ -89,7 +89,7 @@ class Scalars(nn.Module):
 
 
 class Buffers(nn.Module):
-    """Images that are normalised by buffers."""
+    """Images normalised by buffers."""
 
     def __init__(self):
         super().__init__()
@@ -104,8 +104,8 @@ class Buffers(nn.Module):
 
 
 class Learned(nn.Module):
-    """Parameters that begin as what others keep in buffers: sinusoids and a line of positions, rotary
-    frequencies, ALiBi's slopes, a causal mask, an identity; and the net of a bias of relative positions."""
+    """Parameters initialized with values that other models have in buffers: sinusoids, a linear range, rotary
+    frequencies, ALiBi slopes, a causal mask, an identity; and a network for a relative position bias."""
 
     def __init__(self, vocabulary=13, width=16, length=10, heads=4):
         super().__init__()
@@ -186,7 +186,7 @@ def optimizer_of(kind, model, lr):
 
 
 def strip(model, noted):
-    """Other metadata quotes paths of the machine."""
+    """Drops metadata that contains paths of the machine."""
     kept = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.fx_node") if noted else ()
     del model.metadata_props[:]
     del model.graph.metadata_props[:]
