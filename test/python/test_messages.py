@@ -1,5 +1,5 @@
-"""What was typed, and what is said: one line that says what was found, what was expected, where,
-and what to do. One model and one cache for all."""
+"""Messages for mistyped commands and other errors: one line that names what was found, what was
+expected, where, and how to fix it. One model and one cache for all tests."""
 
 import pathlib
 import re
@@ -20,7 +20,7 @@ SEQUENCE, VOCABULARY = 16, 257
 
 
 def classifier(path, **inputs):
-    """x [s77, 4] times w [4, 3]; further inputs are added to it, or read by nothing if None."""
+    """x [s77, 4] times w [4, 3]; further inputs are added to the product, or unread if None."""
     b = onnxbuild.Builder()
     y = b.op("MatMul", b.input("x", np.float32, ["s77", 4]),
              b.parameter("w", np.arange(12, dtype=np.float32).reshape(4, 3)))
@@ -37,8 +37,8 @@ def classifier(path, **inputs):
 
 
 def refused(path, opset=18, types=()):
-    """63 nodes of an operator that there is not, one of another, and behind it one whose attribute
-    is refused. `types`: the value_info that the file has."""
+    """63 nodes with an unknown operator, one with another, and after it one with an invalid
+    attribute. `types`: the value_info of the file."""
     b = onnxbuild.Builder()
     x = b.input("x", np.float32, ["N", 4])
     for i in range(63):
@@ -74,7 +74,7 @@ class Messages(unittest.TestCase):
         cls.count = 0
 
     def says(self, code, *command):
-        """What the command says on stderr, which is errors and warnings and nothing else."""
+        """The command's stderr, which must contain only errors and warnings."""
         name = command[0]
         cache = ["--cache", "cache"] if name in ("train", "infer") else []
         done = support.run(CLEAVE, *command, *cache, cwd=self.folder)
@@ -101,7 +101,7 @@ class Messages(unittest.TestCase):
     # Usage
 
     def test_arrays_of_other_kinds(self):
-        """The message says what to write in NumPy."""
+        """The message says how to convert the array in NumPy."""
         rng = np.random.default_rng(1)
         x, label = rng.normal(size=(20, 4)).astype(np.float32), rng.integers(0, 3, 20)
         keys = self.keys(dims__batch=4, data__labels="label")
@@ -111,7 +111,7 @@ class Messages(unittest.TestCase):
                        *self.train("c.onnx", "--data", "kind.npz", *keys))
 
     def test_resume_of_a_run(self):
-        """A run's folder stands for its newest checkpoint."""
+        """A run's folder as --weights means its newest checkpoint."""
         keys = self.keys(dims__batch=4, data__labels="label", train__schedule="constant")
         done = support.run(CLEAVE, "train", "c.onnx", "--data", "label.npz", *keys, "--steps", 2, "--out", "whole",
                            cwd=self.folder)
@@ -179,7 +179,7 @@ class Messages(unittest.TestCase):
                 self.error(pattern, name, "m.onnx")
 
     def test_patterns(self):
-        """One dialect wherever names are matched: \\d and (?:...) too."""
+        """All keys that match names use one pattern dialect, which includes \\d and (?:...)."""
         for pattern, said in {
             "*.weight": r"at character 1, `\*` repeats nothing; write '\.\*\\\.weight'",
             "h.(0": r"at character 3, `\(` is not closed; write `\\\(`",
@@ -222,7 +222,7 @@ class Messages(unittest.TestCase):
         self.says(0, "import", "odd.onnx", "--config", "odd.toml", "-o", "o")
         (self.folder / "odd.toml").write_text("[dims]\np2o.Dyn.0 = 2\n")
         self.error('a name that has dots is quoted: "p2o.x" = ', "import", "odd.onnx", "--config", "odd.toml")
-        b = onnxbuild.Builder()  # of which no short name speaks
+        b = onnxbuild.Builder()  # a dimension that no short key names
         b.op("MatMul", b.input("x", np.float32, [2, "k.0"]), b.parameter("w", np.ones((4, 3), np.float32)),
              out="y")
         b.output("y", np.float32, [2, 3])
@@ -234,7 +234,7 @@ class Messages(unittest.TestCase):
 
     def test_batch_binds_the_first_dimension(self):
         classifier(self.folder / "two.onnx", t=(np.float32, ["s5", 3]))
-        for model, samples in (("c.onnx", 2), ("two.onnx", 3)):  # inputs and outputs that hold them
+        for model, samples in (("c.onnx", 2), ("two.onnx", 3)):  # batch sizes fixed by inputs and outputs
             text = support.succeed(CLEAVE, "import", model, "--set", "dims.batch=6", cwd=self.folder)
             self.assertIn("tensor<6x4xf32>", text)
             self.assertEqual(text.count("nn.batch_dim = 0"), samples)
@@ -243,7 +243,7 @@ class Messages(unittest.TestCase):
         self.assertIn("tensor<6x4xf32>", text)
         self.error("c.onnx: has two sizes for dimension 0 of input 'x', dims.batch = 6 and dims.s77 = 5; "
                    "leave one of them out", "import", "c.onnx", "--set", "dims.batch=6", "--set", "dims.s77=5")
-        # The whole batch, of which a microbatch is a part.
+        # dims.batch is the whole batch, of which a microbatch is a part.
         self.says(0, "explain", "c.onnx", *self.keys(dims__batch=6, dims__s77=6, train__microbatches=2,
                                                      data__labels="label"))
 
@@ -254,7 +254,7 @@ class Messages(unittest.TestCase):
         self.assertRegex(said, r"\Acleave: warning: m.onnx: 4 heads over 3 ranks are padded to 6: 33 % of it "
                                r"is wasted \(2 layers\)\n\Z")
 
-        # Four heads over seven ranks: attention is repeated, not padded to twice.
+        # Four heads over seven ranks: attention is replicated, not padded to nearly twice the size.
         said = self.says(0, "explain", *self.model, "--set", "mesh.tensor=7")
         self.assertRegex(said, r"(?m)^cleave: warning: m.onnx: \d+ parameters, '.*', '.*', '.*', \.\.\. stay whole on "
                                r"the 7 ranks of axis 'tensor'; 4 heads of keys \(2 layers\) do not divide by them$")
@@ -304,7 +304,7 @@ class Messages(unittest.TestCase):
         self.error(r"float.npz, array 'goal': holds f32 of shape \[20, 3\], but labels of "
                    r'train.loss = "cross_entropy" are integers; to fit values: train.loss = "mse"\?',
                    *self.train("c.onnx", "--data", "float.npz", *batch, "--set", "data.labels=goal"))
-        # Labels as one-hot rows, and as one column; a name in other letters.
+        # Labels as one-hot rows, and as one column; an array name with other capitalization.
         arrays = dict(np.load(self.folder / "label.npz"))
         samples, labels = arrays["x"], arrays["label"]
         for name, given, said in (
@@ -349,7 +349,7 @@ class Messages(unittest.TestCase):
         self.assertNotIn("all 20 labels", self.says(0, *self.train("c.onnx", "--data", "one.npz", *batch)))
 
     def test_outputs_that_there_are_not(self):
-        """Said before labels, which would be read for the output."""
+        """Reported before labels that would be needed to read the output."""
         for key in ("train.loss=output:foo", "train.logits=foo"):
             for labels in ([], ["--set", "data.labels=label"]):
                 self.error(rf"has no output 'foo' \({key[:key.index('=')]}\); its outputs are y\n",
@@ -362,7 +362,7 @@ class Messages(unittest.TestCase):
         refused(self.folder / "r.onnx")
         nodes = (r"63 nodes \(Loop9, opset 18\): the operator is not supported; .*: 'n0', 'n1', 'n2', \.\.\.",
                  r"node 'n63' \(Det, opset 18\): the operator is not supported")
-        # Dimensions unbound, bound, and as a summary.
+        # With dimensions unbound, with dimensions bound, and as a summary.
         said = self.error(r"r.onnx: cannot be imported \(65 places\):", "import", "r.onnx", lines=5)
         for line in (*nodes, "input 'x' has the unbound dimension 'N'; set dims.batch",
                      "1 node that depends on these was not looked at"):
@@ -373,11 +373,11 @@ class Messages(unittest.TestCase):
             self.assertIn("  x  f32[N, 4]", done.stdout)
             for line in nodes:
                 self.assertRegex(done.stderr, rf"(?m)^  {line}")
-        # What the file tells of types lets others be looked at.
+        # With the file's value_info, other nodes can be checked as well.
         refused(self.folder / "t.onnx", types=[[4, 4]])
         said = self.error(r"\(65 places\)", "import", "t.onnx", "--set", "dims.batch=4", lines=4)
         self.assertRegex(said, r"node 'n64' \(Pad, opset 18\): mode 'reflect' is not supported")
-        # Another version of the operators hides nothing else, and is no reason by itself for each node.
+        # An old opset is reported once, hides no other error, and is not repeated for each node.
         refused(self.folder / "old.onnx", opset=9)
         said = self.error(r"old.onnx: cannot be imported \(65 places\)", "import", "old.onnx", "--set",
                           "dims.batch=4", lines=4)
@@ -386,7 +386,7 @@ class Messages(unittest.TestCase):
         self.assertRegex(said, r"63 nodes \(Loop9, opset 9\)")
 
     def test_tensors_that_cannot_be_used(self):
-        """They hide neither each other nor anything else."""
+        """Such errors hide neither each other nor anything else."""
         b = onnxbuild.Builder()
         y = b.input("x", np.float32, [2, 3])
         for i in range(5):
@@ -403,7 +403,7 @@ class Messages(unittest.TestCase):
                               "import", "complex.onnx", *flags, lines=4)
 
     def test_losses_that_are_not_supported(self):
-        """What says the same is named."""
+        """Settings with the same meaning are named in the error."""
         b = onnxbuild.Builder()
         y, label = b.input("y", np.float32, ["batch", 5]), b.input("label", np.int64, ["batch"])
         b.op("SoftmaxCrossEntropyLoss", y, label, out="loss", reduction="mean")
@@ -447,8 +447,8 @@ class Messages(unittest.TestCase):
                                    @ np.ones((1, 3)) + 1, rtol=1e-5, atol=1e-5)
 
     def test_a_cache_is_no_table_of_positions(self):
-        """A mask of past and present positions beside scores of the present alone: no word of
-        dims.sequence, which is right."""
+        """A mask over past and present positions added to scores of the present only: the error
+        does not blame dims.sequence, which is right."""
         b = onnxbuild.Builder()
         ids = b.input("ids", np.int64, ["B", "S"])
         table = b.parameter("wpe", np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32))
@@ -472,12 +472,12 @@ class Messages(unittest.TestCase):
         np.savez(self.folder / "extra.npz", x=samples, extra=np.ones((20, 3), np.float32))
         said = "warning: unread.onnx: input 'extra' is read by no node, so that what is given for it " \
                "changes nothing"
-        # The second time it comes from the cache.
+        # The second run uses the cached program.
         for flags in ([], [], ["--set", "data.inputs.extra=extra"]):
             self.assertIn(said, self.says(0, *self.infer("unread.onnx", "extra.npz", *flags)))
             np.testing.assert_allclose(np.load(self.folder / "out.npz")["y"],
                                        samples @ np.arange(12).reshape(4, 3), rtol=1e-5, atol=1e-5)
-        # A check takes it, too, in any shape; with random values it is none.
+        # check accepts the unread array in any shape; with random values there is none.
         flags = ["--set", "train.loss=mse", "--against", "interpreter"]
         np.savez(self.folder / "extra.npz", x=samples, extra=np.ones((20, 3), np.float32), labels=samples[:, :3])
         self.assertIn(said, self.says(0, "check", "unread.onnx", "--inputs", "extra.npz", *flags))

@@ -1,5 +1,5 @@
-"""bf16 computation with f32 sums and master weights (train.precision = "bf16"): curves of losses,
-cleave check under every parallelism, and what is sent."""
+"""bf16 computation with f32 accumulation and master weights (train.precision = "bf16"): loss curves,
+`cleave check` under every kind of parallelism, and bytes sent."""
 
 import json
 import tempfile
@@ -12,7 +12,7 @@ import support
 import training
 from support import CLEAVE
 
-# Everything that splits a model, by what of it crosses ranks in which type.
+# Every strategy, because each sends other values between ranks in bf16 or f32.
 MESHES = {
     "gpt2": [
         ("", {}),
@@ -60,13 +60,13 @@ class MixedPrecision(unittest.TestCase):
             with self.subTest(model=model):
                 self.assertEqual(len(single), steps)
                 self.assertLess(single[-1], 0.7 * single[0]) # it learns
-                self.assertFalse((single == mixed).all())    # and is not fp32
+                self.assertFalse((single == mixed).all())    # and differs from fp32
                 self.assertLess((abs(mixed - single) / single).max(), 0.01)
 
     def test_check(self):
-        """The exact part in f64; rounding within 4 times that of the unsharded program."""
+        """The exact part in f64; rounding errors within 4 times those of the unsharded program."""
         for model, meshes in MESHES.items():
-            # The covering set of the matrix has others in bf16.
+            # tools/matrix tests other combinations in bf16.
             if not support.ALL and model == "t5":
                 continue
             for mesh, keys in support.some(meshes[::-1], 1):
@@ -79,11 +79,11 @@ class MixedPrecision(unittest.TestCase):
                              for part in ("exact", "rounding")}
                     self.assertLess(max(t["rel_error"] for t in parts["exact"]), 1e-9)
                     gradients = [t["rel_error"] for t in parts["rounding"] if t["kind"] == "gradient"]
-                    # That of bf16, not of f32.
+                    # The error of bf16, not that of f32.
                     self.assertGreater(max(gradients), 1e-4)
 
     def test_bytes_sent(self):
-        """Half of those of fp32, but for gradients and statistics; as the runtime counts them."""
+        """Half the bytes of fp32, except for gradients and statistics; the runtime's counters agree."""
         for mesh, keys in support.some((
                 ("data=2", {"parallel__data__zero": 3}), ("data=2", {"parallel__data__zero": 1}),
                 ("tensor=2", {}),
@@ -109,13 +109,13 @@ class MixedPrecision(unittest.TestCase):
                     whole = sent["fp32"].get((purpose, "f32"), 0)
                     self.assertEqual(2 * sent["bf16"].get((purpose, "bf16"), 0)
                                      + sent["bf16"].get((purpose, "f32"), 0), whole, sent)
-                    # Statistics of rows that lie split.
+                    # Statistics of split rows stay f32.
                     self.assertLess(sent["bf16"].get((purpose, "f32"), 0), 0.05 * whole + 1)
                 for key in (("gradient", "f32"), ("loss", "f32"), ("norm", "f32")):
                     self.assertEqual(sent["bf16"].get(key), sent["fp32"].get(key))
 
     def test_checkpoints_hold_the_master_weights(self):
-        """In f32, and a run goes on from them with the same bits; or in the other precision."""
+        """Checkpoints are in f32; a run resumes from them bit-identically, or in the other precision."""
         keys = dict(mesh="data=2", train__precision="bf16", parallel__data__zero=1)
         self.train("whole", "gpt2", keys["mesh"], "--steps", 6, **{k: v for k, v in keys.items()
                                                                  if k != "mesh"})
@@ -125,7 +125,7 @@ class MixedPrecision(unittest.TestCase):
         weights = support.read_safetensors(first / "model.safetensors")
         for name, array in weights.items():
             self.assertEqual(array.dtype, np.float32, name)
-        # Not rounded: the low half of the bits is in use.
+        # Weights are not rounded: the low half of their bits is used.
         self.assertTrue(any((a.view(np.uint32) & 0xffff).any() for a in weights.values()))
         state = support.read_safetensors(first / "optimizer.safetensors")
         self.assertFalse([name for name in state if name.endswith(".master")])

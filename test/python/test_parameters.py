@@ -1,6 +1,6 @@
-"""What of a file trains: tensors of one element, buffers, ties and copies, merged tensors, and
-weights that are stored in bf16 or f16. Random nets against training in NumPy (numpy_training.py),
-and models that PyTorch exported against PyTorch (test/data/parameters/make.py)."""
+"""Which tensors of a file are trained: tensors of one element, buffers, ties and copies, merged
+tensors, and weights stored in bf16 or f16. Random nets against training in NumPy
+(numpy_training.py), and models exported by PyTorch against PyTorch (test/data/parameters/make.py)."""
 
 import pathlib
 import re
@@ -36,13 +36,13 @@ def error(found, right, largest=0.0):
 
 
 class Case:
-    """A net that is drawn from a seed, and what is said of it."""
+    """A net drawn from a seed, and the expected warnings."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
         self.net = Net(stored=("f32", "bf16", "f32", "f16")[seed % 4])
         self.frozen, self.untied, self.count = [], [], 0
-        # Each is a line of warning that must be there, or must not.
+        # Parts of warnings that must appear, or must not.
         self.said = {"to keep": [], "are tied, one parameter": [], "by several nodes": []}
         self.batch = 2 * int(self.rng.integers(3, 6))
         h, self.width = self.tokens() if seed % 2 else self.dense()
@@ -58,7 +58,7 @@ class Case:
         return self.net.weight(f"{name}.{self.count}", self.draw(*shape))
 
     def dense(self):
-        """Normalised by what may be frozen, or shift and scale that train."""
+        """Normalises by buffers that may be frozen, or by shift and scale parameters."""
         n, k = self.rng.integers(3, 7, 2)
         self.data = {"x": self.draw(self.batch, n)}
         x = self.net.input("x", self.data["x"], ["batch", int(n)])
@@ -75,7 +75,7 @@ class Case:
                                                self.weight(k))), int(k)
 
     def tokens(self):
-        """A table that a head may score, tied or not; beside a frozen copy of both, maybe."""
+        """An embedding table with a head, tied or not; possibly next to a frozen copy of both."""
         vocabulary, k = self.rng.integers(5, 9), self.rng.integers(3, 6)
         self.table = self.draw(vocabulary, k)
         self.data = {"ids": self.rng.integers(0, vocabulary, (self.batch, 4))}
@@ -85,7 +85,7 @@ class Case:
         return self.net.op("Gather", "table", self.ids), int(k)
 
     def experts(self, h):
-        """Copies of one layer, of which a router takes different amounts."""
+        """Copies of one layer, weighted by a router."""
         start = self.draw(self.width, self.width)
         self.count += 1
         total = h
@@ -103,7 +103,7 @@ class Case:
         return self.net.op("Sub", policy, self.net.op("Mul", reference, self.net.number(0.3)))
 
     def single(self, h):
-        """A temperature and a shift; and a number."""
+        """A temperature and a shift parameter; and a constant."""
         scale = self.net.weight("temperature", np.full((1,) * int(self.rng.integers(1, 3)), 1.3))
         h = self.net.op(self.rng.choice(["Mul", "Div"]), h, scale)
         h = self.net.op("Mul", h, self.net.number(0.9))
@@ -115,7 +115,7 @@ class Case:
         return h
 
     def merged(self, h):
-        """One tensor for two gains, which train apart if they are to."""
+        """One tensor for two gains, which are trained separately if untied."""
         gain = self.net.weight("gain", np.ones(self.width))
         apart = self.rng.random() < 0.5
         if apart:
@@ -133,7 +133,7 @@ class Case:
             size = 1 if self.loss == "mse" else 3
             return self.net.op("Gemm", h, self.weight(self.width, size), self.weight(size, name="bias")), size
         self.loss, size = "cross_entropy", len(self.table)
-        if self.rng.random() < 0.3:  # of its own, though equal at the start
+        if self.rng.random() < 0.3:  # a separate parameter, though equal at the start
             self.untied.append("head")
             self.net.weight("head", np.ascontiguousarray(self.net.weights["table"].T))
         else:
@@ -168,7 +168,7 @@ class Parameters(unittest.TestCase):
         cls.temporary.cleanup()
 
     def train(self, name, model, data, steps, sets, *more):
-        """The losses, the weights after them, and what was said."""
+        """The losses, the weights after training, and the messages."""
         out = self.folder / name
         done = support.run(CLEAVE, "train", model, "--data", data, "--steps", steps, "--out", out, "--cache",
                            self.folder / "cache", *flags_of(PLAIN | sets), *more)
@@ -202,7 +202,7 @@ class Parameters(unittest.TestCase):
             sets |= {"mesh.data": 2}
         losses, weights, said = self.train(f"run{seed}", model, data, 4, sets)
         right, after = case.net.train(output, labels, case.loss, 4, lr, optimizer, case.frozen)
-        # Of numbers that cancel, rounding leaves less: what NumPy has in float32 says how much.
+        # Cancellation amplifies rounding errors: NumPy in float32 shows by how much.
         single, rounded = case.net.train(output, labels, case.loss, 4, lr, optimizer, case.frozen,
                                          dtype=np.float32)
         bound = 1e-6 if optimizer == "sgd" else 5e-6
@@ -217,7 +217,7 @@ class Parameters(unittest.TestCase):
                 self.assertIn(f"'{name}'", " ".join(lines))
 
     def exported(self, name, optimizer, right, **sets):
-        """A model that PyTorch exported, and what PyTorch made of it."""
+        """Trains a model that PyTorch exported, and compares with PyTorch's results."""
         stored = np.load(DATA / f"{right}.npz")
         data = self.folder / f"{right}-data.npz"
         np.savez(data, x=stored["x"], labels=stored["y"])
@@ -252,7 +252,7 @@ class Parameters(unittest.TestCase):
             self.assertNotIn("buffer", said)
 
     def test_scalars_as_pytorch(self):
-        """A temperature, a head of one output and GELU's numbers, as the exporter writes them in three ways."""
+        """A temperature, a head with one output and GELU's constants, exported in three ways."""
         for name in ("scalars", "scalars_noted", "scalars_merged"):
             for optimizer in ("sgd", "adamw"):
                 said = self.exported(name, optimizer, "scalars", **{
@@ -265,24 +265,24 @@ class Parameters(unittest.TestCase):
             self.assertEqual(names, {n.removeprefix("sgd/w/") for n in stored if n.startswith("sgd/w/")})
 
     def learned(self, name, **sets):
-        """The net whose parameters begin as tables and masks, and what is said of it."""
+        """Trains the net whose parameters start as tables and masks; returns the messages."""
         said = self.exported(name, "sgd", "learned", **{"train.lr": 0.2} | sets)
         out = next(self.folder.glob(f"{name}-sgd-{len(sets) + 1}/checkpoint-*/model.safetensors"))
         after, stored = support.read_safetensors(out), np.load(DATA / "learned.npz")
         self.assertEqual(set(after), {n.removeprefix("sgd/w/") for n in stored.files if n.startswith("sgd/w/")})
-        # Beside -1000 the part that moves is small.
+        # The entries of -1000 are excluded: next to them the changes are small.
         self.assertLess(error(np.tril(after["mask"]), np.tril(stored["sgd/w/mask"]), 1.0), 1e-6)
         return said
 
     def test_learned_tables_as_pytorch(self):
-        """The file says PARAMETER: sinusoids, lines, frequencies, slopes, masks and identities train."""
+        """Metadata marks them as PARAMETER, so sinusoids, ranges, frequencies, slopes, masks and identities train."""
         said = self.learned("learned_noted")
         self.assertNotIn("taken for constants", said)
         self.assertRegex(said, "'line', 'mask' and 'sinusoids' are parameters, as the file says.*train.frozen = ")
         self.learned("learned_noted", **{"mesh.data": 2, "mesh.tensor": 2})
 
     def test_rules_are_said(self):
-        """Without metadata, one line names what rules took for constants, and the key that it gives is right."""
+        """Without metadata, one line lists tensors that rules treat as constants; the key it suggests works."""
         done = support.run(CLEAVE, "import", DATA / "learned.onnx", "--set", "dims.batch=8")
         lines = [line for line in done.stderr.splitlines() if "taken for constants" in line]
         self.assertEqual(len(lines), 1, done.stderr)
@@ -298,7 +298,7 @@ class Parameters(unittest.TestCase):
         self.assertNotIn("taken for constants", done.stderr)
 
     def test_read_by_the_loss_alone(self):
-        """A parameter that a penalty reads, and nothing else."""
+        """A parameter that only a penalty in the loss reads."""
         rng = np.random.default_rng(3)
         x, w, g = (rng.standard_normal(shape).astype(np.float32) for shape in ((6, 4), (4, 3), (5, 2)))
         b = onnxbuild.Builder()
@@ -327,7 +327,7 @@ class Parameters(unittest.TestCase):
         self.assertLess(error(weights["g"], g), 1e-6)
 
     def imported(self, net, name, *sets):
-        """The parameters, and what is said, of a file and keys."""
+        """The parameters, and the messages, for a file and keys."""
         model = self.folder / f"{name}.onnx"
         if not model.exists():
             net.save(model, net.list[-1][2], ["batch", net.width])
@@ -337,7 +337,7 @@ class Parameters(unittest.TestCase):
         return set(re.findall(r'nn.name = "([^"]*)", nn.role = #nn.role<parameter>', done.stdout)), done.stderr
 
     def test_numbers(self):
-        """A Constant node of a shape says nothing of numbers; what is open is said, and advice can be pasted."""
+        """A Constant node with a shape does not classify numbers; doubtful ones are listed, with usable advice."""
         net = Net()
         net.width = 3
         x = net.op("MatMul", net.input("x", np.ones((2, 4)), ["batch", 4]), net.weight("w", np.ones((4, 3))))
@@ -355,7 +355,7 @@ class Parameters(unittest.TestCase):
         self.assertNotIn("taken for", said)
 
     def test_numbered_names(self):
-        """A tensor of several elements that rules take for a constant is said, whatever it is called."""
+        """A tensor of several elements that rules treat as a constant is listed, whatever its name."""
         for name in ("q", "val_12", "onnx::Mul_33", "7", "const_fold_opt__3", "/layer/Constant_output_0"):
             with self.subTest(name=name):
                 net = Net()
@@ -370,7 +370,7 @@ class Parameters(unittest.TestCase):
                 names, said = self.imported(net, kind, advice.replace(" = ", "=", 1))
                 self.assertEqual(names, {"w", name})
                 self.assertNotIn("taken for", said)
-        # One element is what exporters number.
+        # Names that exporters number are not listed if they have one element.
         net = Net()
         net.width = 8
         x = net.op("MatMul", net.input("x", np.ones((2, 8)), ["batch", 8]), net.weight("w", np.ones((8, 8))))
@@ -380,7 +380,7 @@ class Parameters(unittest.TestCase):
         self.assertNotIn("taken for", said)
 
     def test_pasted_advice(self):
-        """Names with the characters of patterns: merged tensors, and numbers that are frozen."""
+        """Names with pattern characters: merged tensors, and frozen constants."""
         net = Net()
         net.width = 4
         x = net.input("x", np.ones((2, 4)), ["batch", 4])
@@ -397,7 +397,7 @@ class Parameters(unittest.TestCase):
         self.assertNotIn("warning", said)
 
     def test_parts_and_lookups(self):
-        """Slices of a tensor stay parts of it; a table that two inputs index is one parameter."""
+        """Slices of a tensor stay views of it; a table that two inputs index is one parameter."""
         net = Net()
         net.width = 3
         x = net.input("x", np.ones((2, 4)), ["batch", 4])
@@ -414,7 +414,7 @@ class Parameters(unittest.TestCase):
         self.assertRegex(said, "warning: [^ ]*parts.onnx: train.untie parts nothing of 'fused': its 2 uses are slices")
 
     def test_folded_parameters(self):
-        """What an exporter computed from a parameter trains apart from it, which is said."""
+        """A tensor that the exporter computed from a parameter trains separately, and a warning says so."""
         b = onnxbuild.Builder()
         x = b.input("x", np.float32, ["batch", 4])
         weight = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
@@ -440,7 +440,7 @@ class Parameters(unittest.TestCase):
                 self.assertIn(words or "", done.stderr)
 
     def test_identity_starts(self):
-        """Neither an identity that layers begin as, nor ones, are the copy of a table of the same."""
+        """Layers initialized as an identity, or as ones, are not taken for copies of an equal table."""
         net = Net()
         net.width = 4
         net.weight("table", np.eye(4))
@@ -452,7 +452,7 @@ class Parameters(unittest.TestCase):
         self.assertNotIn("tied", said)
 
     def test_said_each_time(self):
-        """Also where the program comes from the cache."""
+        """Warnings also appear if the program comes from the cache."""
         for name, words in (("buffers", '"image_mean", "image_std"'), ("experts_merged", "train.untie = [")):
             data = self.folder / f"{name}-each.npz"
             stored = np.load(DATA / f"{name}.npz")
@@ -465,7 +465,7 @@ class Parameters(unittest.TestCase):
                 self.assertTrue(lines[0].startswith("cleave: warning: "), said)
 
     def gpt(self, name, steps, **sets):
-        """The losses of a GPT whose file has bf16 weights, and how far it travels."""
+        """The losses of a GPT whose file has bf16 weights, and the distance that its weights travel."""
         stored = np.load(DATA / "bf16_gpt.npz")
         data = self.folder / "gpt.npz"
         np.savez(data, input_ids=stored["input_ids"], labels=stored["labels"])
@@ -478,7 +478,7 @@ class Parameters(unittest.TestCase):
         return losses, far, stored
 
     def test_bf16_weights_have_f32_masters(self):
-        """200 steps within a percent of f32, and at a rate of 1e-5 they travel as far."""
+        """200 steps are within one percent of f32, and with a rate of 1e-5 the weights travel as far."""
         steps = 200
         single, _, stored = self.gpt("single", steps)
         mixed = self.gpt("mixed", steps, **{"train.precision": "bf16"})[0]
@@ -490,11 +490,11 @@ class Parameters(unittest.TestCase):
             far = self.gpt(f"slow-{precision}", steps,
                            **{"train.precision": precision, "train.lr": 1e-5})[1]
             self.assertLess(abs(far / right - 1), 0.02, precision)
-        # As it would be without masters.
+        # Without master weights they would travel much less.
         self.assertLess(float(stored["no_masters_slow/distance"]), 0.2 * right)
 
     def test_commands_on_half_weights(self):
-        """infer, check and explain; the f16 model computes what its numbers are in f32."""
+        """infer, check and explain; the f16 model computes with its weights converted to f32."""
         rng = np.random.default_rng(0)
         a, b, x = (rng.standard_normal(shape).astype(np.float32) for shape in ((6, 5), (5, 3), (4, 6)))
         np.savez(self.folder / "x.npz", x=x)

@@ -1,9 +1,8 @@
-"""Pipelines: `cleave check` of every schedule on models that are cut into stages,
-with data and tensor parallelism, tied embeddings and layers that do not divide;
-bad input.
+"""Pipelines: `cleave check` of every schedule on models cut into stages, with data and tensor
+parallelism, tied embeddings and layer counts that do not divide; invalid input.
 
-Models have few layers and small dimensions: what is wrong with a schedule or a
-stage is wrong there, too.
+Models have few layers and small dimensions: an error in a schedule or a stage shows there
+as well.
 """
 
 import json
@@ -15,7 +14,7 @@ import support
 import trace_format
 from support import generate
 
-# Name, microbatches on 2 and on 4 ranks.
+# Schedule name, number of microbatches on 2 and on 4 ranks.
 SCHEDULES = [("gpipe", 2, 4), ("1f1b", 2, 4), ("interleaved", 2, 4), ("looped-bfs", 2, 4),
              ("zb-h1", 2, 4), ("zb-h2", 3, 7), ("zb-v", 4, 8), ("v-half", 4, 8),
              ("dualpipe-v", 4, 8), ("chimera", 2, 4)]
@@ -49,7 +48,7 @@ class Pipeline(unittest.TestCase):
         self.assertEqual(report["max_replica_difference"], 0)
         return report
 
-    # The matrix has every schedule on these ranks, too, and its covering set most.
+    # tools/matrix tests every schedule on these ranks, too, and its covering set most of them.
     def test_schedules_on_two_ranks(self):
         for number, (name, microbatches, _) in support.some(enumerate(SCHEDULES), 2):
             with self.subTest(schedule=name):
@@ -76,8 +75,8 @@ class Pipeline(unittest.TestCase):
                            "--set", f"parallel.data.zero={zero}", batch=2 * microbatches)
 
     def test_stages_on_two_ranks(self):
-        """Chimera: both models, microbatches that do not divide evenly, dropout; the update
-        of both replicas is the same to the bit (see `check`)."""
+        """Chimera: both models, microbatches that do not divide evenly, dropout; the updates of both
+        replicas are bit-identical (see `check`)."""
         if support.ALL:
             self.check(self.models["gpt2", 2], "chimera", 2, 3)
             self.check(self.models["llama", 4], "chimera", 4, 4)
@@ -93,7 +92,7 @@ class Pipeline(unittest.TestCase):
                    'parallel.sequence=[{kind="megatron",axis="tensor"}]', batch=4)
 
     def test_tiles_over_slow_links(self):
-        """Stages on different nodes: what tensor ranks have alike crosses in tiles."""
+        """Stages on different nodes: a value replicated over tensor ranks is sent in tiles."""
         cluster = self.folder / "cluster.toml"
         cluster.write_text("[links.intra]\nlatency_us = 0.0\n[links.inter]\nlatency_us = 0.0\n")
         axes = ["--set", "mesh.data=2", "--set", "mesh.tensor=2", "--set", "mesh.ranks_per_node=4",
@@ -103,7 +102,7 @@ class Pipeline(unittest.TestCase):
             with self.subTest(schedule=schedule, zero=zero):
                 self.check(self.models[family, 2], schedule, 2, 4, *axes, "--set",
                            f"parallel.data.zero={zero}", batch=8)
-        # Of an encoder's result, that all stages of the decoder read.
+        # The encoder's result, which all stages of the decoder read.
         support.succeed(support.CLEAVE, "check", *support.model_flags("t5"), "--steps", 1,
                         "--set", "mesh.pipeline=4", "--set", "mesh.tensor=2", "--set",
                         "mesh.ranks_per_node=2", "--set", f"target.cluster={cluster}",
@@ -111,8 +110,8 @@ class Pipeline(unittest.TestCase):
                         "parallel.pipeline.schedule=1f1b")
 
     def test_with_grids_of_tensor_ranks(self):
-        """A tied table lies as on its first stage, where the last would lay it otherwise."""
-        if support.ALL:  # the matrix has both
+        """A tied table has the sharding of its first stage, even if the last would choose another one."""
+        if support.ALL:  # tools/matrix tests both
             self.check(self.models["llama", 2], "zb-h1", 2, 2, "--set", "mesh.data=2", "--set",
                        "mesh.tensor=2", "--set", "parallel.data.zero=3", "--set",
                        'parallel.sequence=[{kind="megatron",axis="tensor"}]', batch=4)
@@ -133,13 +132,13 @@ class Pipeline(unittest.TestCase):
 
     def test_tables_of_ones_own(self):
         table = self.folder / "own.csv"
-        # The second: rank 1 has a share of stage 0, but owns nothing on its own.
+        # In the second table, rank 1 shares stage 0, but has no stage of its own.
         for rows in ("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
                      "0F0,1F0,1B0,0B0,1F1,1B1\n0F1,0B1\n"):
             table.write_text(rows)
             self.check(self.models["gpt2", 2], "custom", 2, 2,
                        "--set", f"parallel.pipeline.table={table}")
-        # Ranks that share a stage add up its gradients before data ranks do.
+        # Ranks that share a stage sum its gradients before the sum over data ranks.
         reduced = "0REDUCE_GRAD,1REDUCE_GRAD\n"
         table.write_text(f"0F0,1F1,1B1,0B0,{reduced}0F1,1F0,1B0,0B1,{reduced}")
         self.check(self.models["gpt2", 2], "custom", 2, 2, "--set",
@@ -147,7 +146,7 @@ class Pipeline(unittest.TestCase):
                    "parallel.data.zero=1", batch=4)
 
     def test_tables_that_gather_and_reduce(self):
-        """UNSHARD, RESHARD and REDUCE_GRAD where a table has them, and ZeRO 3 without."""
+        """UNSHARD, RESHARD and REDUCE_GRAD in hand-written tables, and ZeRO 3 tables without them."""
         table = self.folder / "shards.csv"
         axes = ["--set", "mesh.data=2", "--set", f"parallel.pipeline.table={table}"]
         for zero, rows in (
@@ -155,7 +154,7 @@ class Pipeline(unittest.TestCase):
                     "1F0,1I0,1F1,1I1,1W0,1W1\n"),
                 (1, "0F0,0F1,0I0,0I1,0W0,0W1,0REDUCE_GRAD\n"
                     "1F0,1I0,1W0,1F1,1I1,1W1,1REDUCE_GRAD\n"),
-                # Both ranks have a share of both stages: they add up first.
+                # Both ranks share both stages, so their gradients are summed first.
                 (1, "0F0,1F1,1B1,0B0,0REDUCE_GRAD,1REDUCE_GRAD\n"
                     "1F0,0F1,1B0,0B1,0REDUCE_GRAD,1REDUCE_GRAD\n")):
             with self.subTest(zero=zero):
@@ -168,7 +167,7 @@ class Pipeline(unittest.TestCase):
         other = "1F0,1I0,1W0,1F1,1I1,1W1"
         for zero, row, words in (
                 (3, "0UNSHARD,0F0,0RESHARD,0F1,0I0,0I1,0W0,0W1", ["0F1", "UNSHARD"]),
-                # Nothing leaves the first stage backward: all of it is W.
+                # The first stage sends nothing backward, so all of its backward pass is W.
                 (3, "0UNSHARD,0F0,0F1,0I0,0I1,0RESHARD,0W0,0W1",
                  ["0W0", "UNSHARD"]),
                 (1, "0F0,0F1,0I0,0I1,0W0,0REDUCE_GRAD,0W1", ["0W1", "0REDUCE_GRAD"]),
@@ -189,7 +188,7 @@ class Pipeline(unittest.TestCase):
                     self.assertIn(word, done.stderr)
 
     def test_training(self):
-        """The same losses as one rank; checkpoints of a pipeline resume elsewhere."""
+        """The losses equal those of one rank; a pipeline's checkpoint resumes on other meshes."""
         model = generate(self.folder / "train.onnx", family="gpt2", layers=2, hidden=16, heads=4,
                          vocab=256, positions=16)
         data = self.folder / "data.txt"
@@ -226,14 +225,14 @@ class Pipeline(unittest.TestCase):
         threads, arrows = trace_format.check(self, self.folder / "t.json", ranks=2)
         names = {event["name"] for event in sum(threads.values(), [])}
         self.assertLessEqual({"0F0", "1F3", "0B3", "1B0"}, names)
-        # From a send to its receive: of each microbatch one and back, in each step.
+        # Arrows from sends to receives: per microbatch one forward and one backward, in each step.
         joined = [(send["name"], receive["name"]) for send, receive in arrows
                   if "SEND" in send["name"]]
         self.assertEqual(sorted(joined), sorted(
             pair for k in range(4) for pair in (
                 (f"0SEND_F{k}", f"1WAIT_RECV_F{k}"), (f"1SEND_B{k}", f"0WAIT_RECV_B{k}"))
             for _ in range(2)))
-        # Both ends have the same samples: ranks are (pipeline, data).
+        # Both ends belong to the same data rank: ranks are (pipeline, data).
         _, arrows = trace_format.check(self, self.folder / "grid.json", ranks=4)
         self.assertEqual({(send["pid"], receive["pid"]) for send, receive in arrows},
                          {(0, 2), (2, 0), (1, 3), (3, 1)})

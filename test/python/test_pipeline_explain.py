@@ -1,5 +1,5 @@
-"""`cleave explain` of pipelines: what it says of bytes and memory is what a run
-counts, and what closed forms give."""
+"""`cleave explain` of pipelines: its bytes and memory equal a run's counters, and the closed
+forms."""
 
 import json
 import math
@@ -10,12 +10,12 @@ import unittest
 import support
 import training
 
-# Layers weigh more than the head, so that the cuts lie between layers.
+# Layers take more time than the head, so that cuts are between layers.
 LAYERS, HIDDEN, SEQUENCE = 4, 32, 16
 
 
 def sums(entries, count, *keys):
-    """By purpose, the sum of each key; the last under the name of a count."""
+    """By purpose, the sum of each key; the last key is summed under the name `count`."""
     total = {}
     for entry in entries:
         own = total.setdefault(entry["purpose"], dict.fromkeys((*keys, "count"), 0))
@@ -42,7 +42,7 @@ class PipelineExplain(unittest.TestCase):
                 "dims__sequence": SEQUENCE, "parallel__pipeline__schedule": schedule, **more}
 
     def compare(self, mesh, schedule, microbatches, samples, **more):
-        """What explain says, once a run has counted the same."""
+        """explain's output, after checking that a run counts the same."""
         keys = self.keys(schedule, microbatches, samples, **more)
         said = training.explain(self.model, mesh, **keys)
         out = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / "run"
@@ -71,7 +71,7 @@ class PipelineExplain(unittest.TestCase):
                 for entry in said["per_rank"]]
 
     def test_one_stage_on_each_rank(self):
-        """The first sends forward only, the last backward only, others both."""
+        """The first rank sends forward only, the last backward only, the others both."""
         m, message = 4, 1 * SEQUENCE * HIDDEN * 4
         said = self.compare("pipeline=2", "1f1b", m, 1)
         self.assertEqual(self.pipeline_bytes(said), [m * message] * 2)
@@ -85,12 +85,12 @@ class PipelineExplain(unittest.TestCase):
         self.assertAlmostEqual(four["pipeline"]["bubble_fraction"], 3 / (m + 3))
         self.assertAlmostEqual(four["pipeline"]["bubble_of_ideal"], 3 / m)
         self.assertEqual(four["pipeline"]["norm_fraction"], 0)
-        # The last stage has the head, too.
+        # The last stage also has the head.
         self.assertGreater(four["pipeline"]["bubble_by_flops"], 3 / (m + 3))
         self.assertLess(four["pipeline"]["bubble_by_flops"], 1)
 
     def test_the_norm_costs_the_skew(self):
-        """The norm joins all ranks: those that begin later end later, (p-1) F."""
+        """The norm synchronizes all ranks: ranks that begin later end later, by (p-1) F."""
         for schedule, p, m, passes in (("zb-h2", 4, 8, 3), ("zb-v", 2, 4, 6)):
             with self.subTest(schedule=schedule):
                 said = training.explain(self.model, f"pipeline={p}", **self.keys(schedule, m, 1))
@@ -99,8 +99,8 @@ class PipelineExplain(unittest.TestCase):
                 self.assertAlmostEqual(said["pipeline"]["bubble_fraction"], share)
 
     def test_two_stages_on_each_rank(self):
-        """Stages 0 and 3 lie on rank 0, 1 and 2 on rank 1: rank 0 sends 0 -> 1
-        forward and 3 -> 2 backward, rank 1 2 -> 3 forward and 1 -> 0 backward."""
+        """Stages 0 and 3 are on rank 0, 1 and 2 on rank 1: rank 0 sends 0 -> 1
+        forward and 3 -> 2 backward, rank 1 sends 2 -> 3 forward and 1 -> 0 backward."""
         m, message = 4, 1 * SEQUENCE * HIDDEN * 4
         said = self.compare("pipeline=2", "zb-v", m, 1)
         self.assertEqual(self.pipeline_bytes(said), [2 * m * message] * 2)
@@ -108,7 +108,7 @@ class PipelineExplain(unittest.TestCase):
         self.assertEqual(said["pipeline"]["stages"], 4)
 
     def test_with_data_and_tensor(self):
-        """A rank sends what it has of the samples; tensor parallelism repeats it."""
+        """A data rank sends its own samples; every tensor rank sends the same activations."""
         m, message = 4, 1 * SEQUENCE * HIDDEN * 4
         for schedule, boundaries in (("1f1b", 1), ("zb-v", 2)):
             said = self.compare("pipeline=2,data=2,tensor=2", schedule, m, 2,
@@ -119,9 +119,9 @@ class PipelineExplain(unittest.TestCase):
             self.assertLessEqual({"pipeline", "gradient", "activation"}, purposes)
 
     def test_tiles_over_slow_links(self):
-        """Between nodes a rank sends a tile of what tensor ranks have alike. What
-        leaves is scattered where it was summed, which pays for one gather on the
-        first stage; the last gathers what comes on top of its sums."""
+        """Between nodes each tensor rank sends a tile of the replicated value. An outgoing sum is
+        reduce-scattered instead of all-reduced, which compensates for one gather on the first
+        stage; the last stage gathers in addition to its sums."""
         m, message, ways = 4, 1 * SEQUENCE * HIDDEN * 4, 2
         cluster = self.folder / "cluster.toml"
         cluster.write_text("".join(f"[links.{name}]\nlatency_us = 0.0\nmessage_us = 0.0\n"
@@ -144,10 +144,10 @@ class PipelineExplain(unittest.TestCase):
             self.assertLessEqual(one["memory"]["peak"], other["memory"]["peak"])
         self.assertTrue(any("in tiles over axes \"tensor\"" in text
                             for text in tiles["remarks"]))
-        # Of three hand-overs one is a copy on a rank.
+        # One of the three transfers between stages is a local copy.
         vshape = self.compare(mesh, "zb-v", m, 2, **more, **nodes)
         self.assertEqual(self.pipeline_bytes(vshape), [2 * m * message // ways] * 8)
-        # Sequence parallelism has split it already.
+        # Sequence parallelism has already split the value.
         split = training.explain(
             self.model, mesh, **self.keys("1f1b", m, 2, **more, **nodes),
             parallel__sequence='[{kind="megatron",axis="tensor"}]')
@@ -155,7 +155,7 @@ class PipelineExplain(unittest.TestCase):
         self.assertFalse(any("neighbouring stage" in text for text in split["remarks"]))
 
     def cluster(self, name, latency_us, gbytes, gflops):
-        """One class of links, products of one rate, and memory that costs nothing."""
+        """A cluster with one link class, a constant rate for products, and free memory traffic."""
         path = self.folder / f"{name}.toml"
         path.write_text(f"[links.intra]\nlatency_us = {latency_us}\nmessage_us = 0.0\n"
                         f"gbytes_per_s = {gbytes}\n[matmul]\nflops = [1e3]\n"
@@ -164,8 +164,8 @@ class PipelineExplain(unittest.TestCase):
 
     @staticmethod
     def waits(p, m, message):
-        """Of 1F1B whose stages compute in no time: the seconds that each rank waits for
-        messages under way, and those of the step."""
+        """For 1F1B with free compute: the seconds for which each rank waits for messages in flight,
+        and the seconds of the step."""
         lists = []
         for rank in range(p):
             ahead = min(p - 1 - rank, m)
@@ -189,7 +189,7 @@ class PipelineExplain(unittest.TestCase):
         return waited, max(free)
 
     def test_overlap_of_messages(self):
-        """Slow links and free computing: who waits for whom is a matter of the order."""
+        """With slow links and free compute, the waits only depend on the order of the actions."""
         message = 1 * SEQUENCE * HIDDEN * 4
         seconds = 2e-3 + message / 0.1e9
         for p, m in ((2, 4), (4, 6)):
@@ -204,7 +204,7 @@ class PipelineExplain(unittest.TestCase):
                     self.assertAlmostEqual(x["message_seconds"], neighbours * m * seconds, 9)
                     self.assertAlmostEqual(x["message_exposed_seconds"], waited[rank], 7)
                     self.assertAlmostEqual(x["idle_seconds"], span - waited[rank], 7)
-                    # Tied weights and norms, over ranks that have nothing else to do.
+                    # Tied weights and norms are waited for in full by idle ranks.
                     others = sum(c["exposed_ms"] for c in entry["collectives"]
                                  if c["purpose"] != "pipeline") / 1e3
                     self.assertGreater(others, 0)
@@ -220,8 +220,8 @@ class PipelineExplain(unittest.TestCase):
                     self.assertLess(x["compute_seconds"], 1e-9)
 
     def test_overlap_of_computing(self):
-        """Free links: what ranks compute is in proportion to the products, each action as often
-        as it runs, and all ranks are busy or idle for as long."""
+        """With free links, a rank's compute time is proportional to its products and to how often
+        each action runs, and compute plus idle time is equal on all ranks."""
         said = {m: training.explain(self.model, "pipeline=2", **self.keys("zb-v", m, 1),
                                     target__cluster=self.cluster("fast", 0.0, 1e9, 1.0))
                 for m in (4, 5)}
@@ -229,7 +229,7 @@ class PipelineExplain(unittest.TestCase):
         for four, five in zip(said[4]["per_rank"], said[5]["per_rank"]):
             x, more = four["overlap"], five["overlap"]
             self.assertLess(x["message_exposed_seconds"], 1e-9)
-            # F, I and W of both stages, of one microbatch.
+            # F, I and W of both stages, for one microbatch.
             passes = more["compute_seconds"] - x["compute_seconds"]
             self.assertGreater(4 * passes, 0.9 * x["compute_seconds"])
             spans.append(x["idle_seconds"] + 4 * passes)
@@ -247,7 +247,7 @@ class PipelineExplain(unittest.TestCase):
         self.assertNotIn("overlap", plain["per_rank"][0])
 
     def test_some_ranks_of_the_pipeline(self):
-        """The first and the last add up the gradient of what they tie."""
+        """The first and the last stage sum the gradient of their tied table."""
         said = self.compare("pipeline=4", "zb-h1", 4, 1)
         tied = 256 * HIDDEN * 4
         for rank, entry in enumerate(said["per_rank"]):
@@ -256,8 +256,8 @@ class PipelineExplain(unittest.TestCase):
                              [(2, tied)] if rank in (0, 3) else [])
 
     def test_stages_on_two_ranks(self):
-        """Chimera: as many messages as 1F1B, and the gradients of stages i and p-1-i, those
-        of a tied table once."""
+        """Chimera: as many messages as 1F1B, plus the gradients of stages i and p-1-i, with those of
+        a tied table counted once."""
         m, message, tied = 4, 1 * SEQUENCE * HIDDEN * 4, 256 * HIDDEN * 4
         for mesh, sent in (("pipeline=2", [1, 1]), ("pipeline=4", [1, 2, 2, 1])):
             said = self.compare(mesh, "chimera", m, 1)
@@ -274,27 +274,27 @@ class PipelineExplain(unittest.TestCase):
         self.compare("pipeline=2,data=2", "chimera", 2, 2, parallel__data__zero=2)
 
     def stage_bytes(self, stages):
-        """Of the parameters of each stage, cut for two samples."""
+        """The bytes of each stage's parameters, sharded over two data ranks."""
         said = training.explain(self.model, f"pipeline={stages}", **self.keys("1f1b", stages, 2))
         return [entry["memory"]["parameters"] for entry in said["per_rank"]]
 
     def rows(self, schedule, stages, microbatches):
-        """Stage and kind of what each rank of a table computes."""
+        """Stage and kind of the passes of each rank in a table."""
         text = support.succeed(support.CLEAVE, "schedule", "--name", schedule, "--stages", stages,
                                "--microbatches", microbatches, "--csv", "-")
         return [[(int(cell[0]), cell[1]) for cell in row.split(",") if cell]
                 for row in text.split()]
 
     def parameter_bytes(self, said):
-        """Of one replica: by place on the pipeline."""
+        """Bytes that one replica sends, by its stages in the pipeline."""
         sent = {tuple(entry["stages"]): sum(c["sent_bytes"] for c in entry["collectives"]
                                             if c["purpose"] == "parameter")
                 for entry in said["per_rank"]}
         return [sent[key] for key in sorted(sent)]
 
     def test_gathered_once(self):
-        """ZeRO 3 with a stage on each rank: UNSHARD gathers once for all microbatches, half of
-        what two ranks have; the whole lies in a place of its own."""
+        """ZeRO 3 with one stage per rank: UNSHARD gathers once for all microbatches, half of the
+        parameters over two ranks; the gathered parameters have a buffer of their own."""
         for schedule, m in (("1f1b", 4), ("zb-h1", 3)):
             said = self.compare("pipeline=2,data=2", schedule, m, 2, parallel__data__zero=3)
             whole = self.stage_bytes(2)
@@ -306,8 +306,8 @@ class PipelineExplain(unittest.TestCase):
                               [(e["tensor"], e["bytes"]) for e in entry["at_peak"]])
 
     def test_gathered_for_each_run(self):
-        """With two stages on a rank one is gathered at a time: once for each run of actions
-        of a stage; or both for the whole step, in two places."""
+        """With two stages on a rank, one is gathered at a time: once for each sequence of actions
+        of a stage. Or both are gathered for the whole step, into two buffers."""
         whole, m = self.stage_bytes(4), 4
         said = self.compare("pipeline=2,data=2", "interleaved", m, 2, parallel__data__zero=3)
         expected = []
@@ -328,7 +328,7 @@ class PipelineExplain(unittest.TestCase):
             self.assertEqual(entry["memory"]["parameters"], own // 2 + own)
 
     def test_gathered_where_a_table_says(self):
-        """Twice where it says so; in each action where it says nothing: F and B."""
+        """A table with two UNSHARDs gathers twice; without any, each action (F and B) gathers."""
         whole, table = self.stage_bytes(2), self.folder / "gathered.csv"
         keys = {"parallel__data__zero": 3, "parallel__pipeline__table": table}
         table.write_text("0UNSHARD,0F0,0F1,0RESHARD,0UNSHARD,0B0,0B1,0RESHARD\n"
@@ -342,8 +342,8 @@ class PipelineExplain(unittest.TestCase):
             self.assertLessEqual(sent, 2 * size)
 
     def test_reduced_in_the_step(self):
-        """REDUCE_GRAD takes the sums over data ranks out of the update: where a table lacks
-        it, the bytes are the same."""
+        """REDUCE_GRAD moves the sums over data ranks out of the update: the bytes are the same as
+        for a table without it."""
         table = self.folder / "reduced.csv"
         rows = "0F0,0F1,0B0,0B1{}\n1F0,1B0,1F1,1B1{}\n"
         sent = []
@@ -357,7 +357,7 @@ class PipelineExplain(unittest.TestCase):
         self.assertEqual(sent[:3], sent[3:])
 
     def test_bf16_is_booked(self):
-        """What moves between stages, too: half the bytes, and less memory."""
+        """bf16 also halves the bytes sent between stages, and needs less memory."""
         keys = self.keys("1f1b", 4, 1)
         full = training.explain(self.model, "pipeline=2", **keys)
         half = training.explain(self.model, "pipeline=2", train__precision="bf16", **keys)
@@ -373,12 +373,12 @@ class PipelineExplain(unittest.TestCase):
         members = [entry["members"] for entry in said["per_rank"]]
         self.assertEqual(sorted(sum(members, [])), list(range(32)))
         self.assertLess(len(members), 32)
-        for entry in said["per_rank"]: # the pipeline is the slowest axis
+        for entry in said["per_rank"]: # the pipeline is the major axis
             self.assertEqual({member // 8 for member in entry["members"]},
                              set(entry["stages"]))
 
     def test_stages_add_up_to_the_model(self):
-        """What lasts is that of one rank, once more where weights are tied."""
+        """Persistent memory of all ranks together equals one rank's, plus a copy of tied weights."""
         one = training.explain(self.model, **self.keys("1f1b", 4, 1))["per_rank"][0]
         stages = training.explain(self.model, "pipeline=2", **self.keys("1f1b", 4, 1))["per_rank"]
         tied = 256 * HIDDEN * 4

@@ -1,6 +1,5 @@
-"""Pipelines on the reference interpreter: every rank of every stage in the order
-of the schedule, without compiling anything; and which operation a fault is
-found in.
+"""Pipelines on the reference interpreter: every rank of every stage runs in the order of the
+schedule, without compilation. Also tests in which operation a fault is found.
 """
 
 import json
@@ -11,7 +10,7 @@ import unittest
 import support
 from support import generate
 
-# Name, microbatches on 2 and on 4 ranks; not always a multiple of the stages.
+# Schedule name, microbatches on 2 and on 4 ranks; not always a multiple of the stages.
 SCHEDULES = [("gpipe", 3, 4), ("1f1b", 3, 5), ("interleaved", 3, 4), ("looped-bfs", 2, 4),
              ("chimera", 4, 4), ("zb-h1", 3, 4), ("zb-h2", 3, 7), ("zb-v", 3, 4),
              ("v-half", 3, 4), ("dualpipe-v", 4, 8)]
@@ -77,7 +76,7 @@ class Interpreted(unittest.TestCase):
         self.passes(self.models["gpt2", 2], "1f1b", 2, 2, axes=[
             'mesh.axes=["pipeline","row","col"]', "mesh.row=2", "mesh.col=2",
             "parallel.tensor.layout=2d", 'parallel.tensor.axes=["row","col"]'])
-        # The axis of the pipeline in the middle of the mesh.
+        # The pipeline axis is in the middle of the mesh.
         self.passes(self.models["gpt2", 2], "zb-v", 2, 2, samples=2, axes=[
             'mesh.axes=["data","pipeline","tensor"]', "mesh.data=2", "mesh.tensor=2"])
 
@@ -94,7 +93,7 @@ class Interpreted(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_against_the_interpreter(self):
-        """The compiled pipeline beside the interpreted program of one rank."""
+        """The compiled pipeline is compared with the interpreted program of one rank."""
         sets = ["dims.batch=3", "dims.sequence=4", "train.microbatches=3", "mesh.pipeline=2",
                 "parallel.pipeline.schedule=zb-h1"]
         support.succeed(support.CLEAVE, "check", *self.models["gpt2", 2], "--against",
@@ -102,8 +101,8 @@ class Interpreted(unittest.TestCase):
                         *(word for entry in sets for word in ("--set", entry)))
 
     def found(self, done):
-        """Where a fault was made, and the first difference: function, stage, text. Values that
-        are kept are further places, so it may be another fault than the check's."""
+        """Where a fault was injected, and the first difference: function, stage, text. Tapped values
+        are additional places, so the fault may be another one than in `check`."""
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         report = json.loads(done.stdout)
         fault, difference = report["fault"], report["first_difference"]
@@ -117,7 +116,7 @@ class Interpreted(unittest.TestCase):
         return where, difference
 
     def test_bisect(self):
-        """Stage, action, operation and node of the first value that differs."""
+        """The report gives stage, action, operation and node of the first different value."""
         grid = ["mesh.data=2", "mesh.tensor=2"]
         places = set()
         for index in range(0, 60, 3):
@@ -129,10 +128,10 @@ class Interpreted(unittest.TestCase):
                 break
             with self.subTest(index=index):
                 (action, stage), difference = self.found(done)
-                if action.startswith("update"): # what is added up there is not tapped before
+                if action.startswith("update"): # partial sums there are not tapped
                     self.assertIn(" in @update.", difference)
                     continue
-                # In the function of the stage that was broken.
+                # The difference is in the function of the stage with the fault.
                 self.assertIn(f" in @{action} of stage {stage}", difference)
                 places.add((action, stage))
         self.assertGreater(len(places), 4)
@@ -147,7 +146,7 @@ class Interpreted(unittest.TestCase):
         self.assertRegex(difference, rf"^nn.dropout in @{action} of stage {stage}, microbatch \d")
 
     def test_faults_of_command_lists(self):
-        """They are not in what is interpreted."""
+        """Faults in command lists do not exist in interpreted programs."""
         done = self.run_check(self.models["gpt2", 2], "1f1b", 2, 2, "--inject", "slot-reused")
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
         self.assertIn("leave --interpret out", done.stderr)

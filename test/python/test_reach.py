@@ -1,11 +1,11 @@
-"""What tools/check --changed runs: what a change can reach, on a small tree."""
+"""tools/check --changed runs the tests that a change can affect: tested on a small tree."""
 
 import pathlib
 import tempfile
 import types
 import unittest
 
-import support  # noqa: F401 (puts tools/lib on the path)
+import support  # noqa: F401 (adds tools/lib to sys.path)
 import reach
 
 FILES = {
@@ -24,7 +24,7 @@ FILES = {
     "tools/matrix": "import matrix_cells",
     "test/models/reference.py": "import onnxwire",
 }
-# What programs are made from.
+# The sources of each program.
 MADE = {"cleave": ["lib/Partition/Reshard.cpp", "runtime/src/rank.cpp"],
         "cleave-opt": ["lib/Partition/Reshard.cpp"],
         "cleave-run": ["runtime/src/rank.cpp"],

@@ -1,4 +1,4 @@
-"""`.mlir` programs with shardings of their own, given to `cleave check` and `cleave explain`."""
+"""`.mlir` programs with sharding annotations, as input of `cleave check` and `cleave explain`."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ import support
 import test_mpi
 from support import CLEAVE, run
 
-# The last but one of each row's logarithms is NaN, the one before it the largest.
+# In each row, the last logarithm but one is NaN, and the one before it is the largest.
 NOT_A_NUMBER = """
 dist.mesh @m <["x"=%d]>
 func.func @main(%%x: tensor<2x10xf32>) -> (tensor<2xi64>, tensor<2x2xf32>, tensor<2x2xi64>) {
@@ -45,7 +45,7 @@ func.func @main(%a: tensor<4x8xf32>)
 }
 """
 
-# The last rank of y has no element; backwards, its tile would lie before the tensor.
+# The last rank of y has no element; its reversed tile would begin before the tensor.
 MORE_RANKS_THAN_ELEMENTS = """
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @main(%a: tensor<7x7x1xi64>)

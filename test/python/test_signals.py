@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM in the midst of work: nothing temporary is left behind."""
+"""SIGINT and SIGTERM during work: no temporary file remains."""
 
 import pathlib
 import signal
@@ -25,7 +25,7 @@ class Signals(unittest.TestCase):
 
     @staticmethod
     def listen():
-        """Whoever runs the tests in the background ignores some."""
+        """Resets signals, which are ignored if the tests run in the background."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
 
@@ -39,8 +39,8 @@ class Signals(unittest.TestCase):
         return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*")}
 
     def interrupted(self, number, place, *command, delay=0.0):
-        """Sends the signal some time after there is something to match `place`,
-        and expects everything to be as before."""
+        """Sends the signal some time after a file matches `place`, and expects all files to be
+        as before."""
         before = self.everything()
         for _ in range(20):
             process = self.start(*command)
@@ -51,7 +51,7 @@ class Signals(unittest.TestCase):
             _, said = process.communicate(timeout=60)
             if process.returncode:
                 break
-            # It was done before the signal came, on a machine that is busy.
+            # On a busy machine the work may end before the signal arrives.
             for path in sorted(self.everything() - before, reverse=True):
                 path = self.folder / path
                 path.rmdir() if path.is_dir() else path.unlink()
@@ -83,8 +83,8 @@ class Signals(unittest.TestCase):
                                  "check", MODEL, *FLAGS, "--set", "mesh.data=2", delay=delay)
 
     def test_an_executable_as_it_starts(self):
-        """It executes itself anew once it has unpacked its files: at no moment
-        is the folder nobody's."""
+        """The executable re-executes itself after it has unpacked its files: at every moment some
+        process is responsible for the folder."""
         support.succeed(support.CLEAVE, "compile", MODEL, *FLAGS, "--emit", "exe",
                         "-o", self.folder / "model")
         rows = np.zeros([4, 32], np.int64)
@@ -104,7 +104,7 @@ class Signals(unittest.TestCase):
             self.assertEqual(self.everything(), before, step)
 
     def test_training_saves(self):
-        """At each signal that ends a run, unless it was ignored when the run began."""
+        """A run saves a checkpoint at every signal that ends it, unless the signal was ignored at the start."""
         program = self.folder / "program"
         support.succeed(support.CLEAVE, "compile", MODEL, *FLAGS, "--set", "train.steps=1000000", "-o", program)
 
@@ -121,7 +121,7 @@ class Signals(unittest.TestCase):
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGXCPU):
             with self.subTest(number):
                 process = train(number.name)
-                # The system sends SIGXCPU every second.
+                # The system repeats SIGXCPU every second.
                 for _ in range(3 if number == signal.SIGXCPU else 1):
                     process.send_signal(number)
                     time.sleep(0.002)
@@ -137,7 +137,7 @@ class Signals(unittest.TestCase):
         self.assertIn("stopped by a signal", process.communicate(timeout=60)[0])
 
     def test_ignored_signals_stay_so(self):
-        """As of what a shell starts in the background."""
+        """Signals ignored at the start stay ignored, as for background jobs of a shell."""
         process = subprocess.Popen(
             ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *map(str, [
                 support.CLEAVE, "compile", MODEL, *FLAGS, "-o", self.folder / "whole"])],

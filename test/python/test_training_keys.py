@@ -1,4 +1,4 @@
-"""What the keys of [train] and [data] promise, through `cleave train` on ONNX models."""
+"""The documented effects of the keys of [train] and [data], through `cleave train` on ONNX models."""
 
 import pathlib
 import tempfile
@@ -29,7 +29,7 @@ class Training(unittest.TestCase):
                         "--layers", 2, "--hidden", 24, "--heads", 4, "--positions", SEQUENCE,
                         "--batch", BATCH)
         cls.tokens = np.random.default_rng(0).integers(0, 256, BATCH * SEQUENCE + 1)
-        # All of the data is one batch, so that the order of samples says nothing.
+        # One batch contains all data, so that the order of samples does not matter.
         cls.data = cls.folder / "one.txt"
         cls.data.write_bytes(cls.tokens.astype(np.uint8).tobytes())
 
@@ -108,7 +108,7 @@ class Training(unittest.TestCase):
                     for name, gradient in gradients.items()})
 
     def test_adamw_first_step(self):
-        # m / (1 - b1) = g and v / (1 - b2) = g^2; matrices decay, vectors do not.
+        # m / (1 - b1) = g and v / (1 - b2) = g^2; only matrices have weight decay.
         gradients = self.gradients()
         sets = ["train.lr=0.1", "train.weight_decay=0.5", "train.eps=0.001",
                 "train.clip_norm=0.0", "train.schedule=constant"]
@@ -132,7 +132,7 @@ class Training(unittest.TestCase):
         sets = [*PLAIN_SGD, f"train.lr={rate}"]
         plain = self.parameters(self.train(sets=sets, steps=2)[1], 2)
         for mesh in ([], FOUR):
-            # The second step has the first's gradient once more, times the momentum.
+            # The second step adds the first's gradient again, times the momentum.
             found = self.parameters(self.train(*mesh, sets=[*sets, "train.momentum=0.9"],
                                                steps=2)[1], 2)
             self.assert_close(found, {name: plain[name] - rate * 0.9 * gradients[name]
@@ -163,8 +163,8 @@ class Training(unittest.TestCase):
             self.assertGreater(np.abs(np.subtract(want, other)).max(), 1e-4)
 
     def test_dropout_of_samples_behind_positions(self):
-        """As many samples as positions: which is which is known by what they come from. Merged
-        weights and frozen ones are weights, whatever their sizes are."""
+        """As many samples as positions: the dimensions are told apart by their origin. Merged
+        weights and frozen ones count as weights, whatever their sizes."""
         size, width = 4, 8
         draw = np.random.default_rng(5)
         b = onnxbuild.Builder()
@@ -213,7 +213,7 @@ class Training(unittest.TestCase):
         (self.folder / "arrays").mkdir()
         np.save(self.folder / "arrays" / "input_ids.npy", text)
         self.assertEqual(self.losses(data=self.folder / "arrays", steps=3), want)
-        # data.path of the configuration is the same as --data.
+        # data.path in the configuration equals --data.
         self.assertNotEqual(self.losses(sets=["data.seed=5"], data=self.folder / "t.txt",
                                         steps=3), want)
 
@@ -230,7 +230,7 @@ class Training(unittest.TestCase):
             log, _ = self.train(*mesh, sets=[*still, "data.validation=0.5"],
                                 data=self.folder / "both.npy")
             self.assertAlmostEqual(log[0]["val_loss"], want, places=5)
-            # Dropout is off where the model is only judged.
+            # Dropout is off in validation.
             log, _ = self.train(*mesh, sets=[*still, "data.validation=0.5", "train.dropout=0.3"],
                                 data=self.folder / "both.npy")
             self.assertAlmostEqual(log[0]["val_loss"], want, places=5)
@@ -258,7 +258,7 @@ class Training(unittest.TestCase):
                         out / "checkpoint-000002" / "optimizer.safetensors")
                     for name in before:
                         self.assertEqual(any(name in key for key in state), moves(name), name)
-                    # Whoever reads it need not know what was frozen.
+                    # The checkpoint can be read without knowing what was frozen.
                     inputs, outputs = self.folder / "ids.npz", self.folder / "logits.npz"
                     np.savez(inputs, input_ids=self.tokens[:-1].reshape(BATCH, SEQUENCE))
                     support.succeed(support.CLEAVE, "infer", self.model, "--config",
@@ -309,12 +309,12 @@ class Training(unittest.TestCase):
                     head = weights["table"].T if tied else weights["head"]
                     np.testing.assert_allclose(logits(model, out, *flags, *mesh),
                                                model_of(weights, head), rtol=1e-4, atol=1e-4)
-        # What was found is said, what was not is not.
+        # Ties that were found are reported.
         for model, said in ((same, self.assertIn), (apart, self.assertNotIn)):
             done = support.run(support.CLEAVE, "check", model, "--steps", 1)
             self.assertEqual(done.returncode, 0, done.stderr)
             said("'head' holds the elements of the table 'table', transposed, and scores its rows: they are tied", done.stderr)
-        # Two tensors of other shapes cannot be one.
+        # Two tensors of different shapes cannot be tied.
         done = support.run(support.CLEAVE, "train", same, "--data", self.data, "--cache",
                            self.folder / "cache", "--set", 'train.tie=[["table", "w"]]')
         self.assertEqual(done.returncode, 2)

@@ -1,7 +1,7 @@
-"""What Perfetto needs of a trace, by the Trace Event Format: named processes and
-threads, slices that nest, and arrows whose two ends lie in slices.
+"""Perfetto's requirements on traces in the Trace Event Format: named processes and threads, nested
+slices, and arrows whose ends are inside slices.
 
-Perfetto drops in silence what breaks a rule, so each is checked here.
+Perfetto silently drops events that break a rule, so each rule is checked here.
 """
 
 import json
@@ -29,9 +29,9 @@ def read(test, path):
 
 
 def check(test, path, ranks):
-    """Slices by thread, and arrows as pairs of the slices that they join."""
+    """Slices by thread, and arrows as pairs of the slices that they connect."""
     phases = read(test, path)
-    # Names: a process for each rank, with two threads that no other has.
+    # Names: a process for each rank, with two threads of its own.
     names = {"process_name": {}, "thread_name": {}}
     for event in phases["M"]:
         key = (event["pid"], event["tid"])[:1 + (event["name"] == "thread_name")]
@@ -45,7 +45,7 @@ def check(test, path, ranks):
         test.assertEqual([names["thread_name"][rank, 2 * rank + i] for i in range(2)],
                          ["compute", "send/recv"])
 
-    # Slices of a thread follow each other, or lie one in the other.
+    # Slices of a thread are disjoint or nested.
     threads = {key: [] for key in names["thread_name"]}
     for event in phases["X"]:
         test.assertIn((event["pid"], event["tid"]), threads, event)
@@ -64,7 +64,7 @@ def check(test, path, ranks):
                 test.assertLessEqual(end, opened[-1], event)
             opened.append(end)
 
-    # Arrows: one beginning and one end of a number, later, each within a slice.
+    # Arrows: each id has one start and one later end, both inside a slice.
     def around(event):
         at = nanoseconds(event["ts"])
         found = [e for e in threads[event["pid"], event["tid"]]
@@ -78,7 +78,7 @@ def check(test, path, ranks):
         ends[event["id"]] = event
     arrows = []
     for event in phases["s"]:
-        test.assertIsInstance(event["id"], int) # Perfetto takes no other text
+        test.assertIsInstance(event["id"], int) # Perfetto accepts no strings
         end = ends.pop(event["id"])
         test.assertEqual((event["name"], event["cat"]), (end["name"], end["cat"]))
         test.assertLessEqual(event["ts"], end["ts"])
