@@ -15,8 +15,8 @@ using namespace cleave::test;
 
 namespace {
 
-/// Runs a kernel of two blocks of 64 threads on 128 numbers, initially 0 to 127.
-/// `shared` is 64 numbers of workgroup memory.
+/// Runs a kernel of two blocks of 64 threads on 128 numbers, initially 0 to
+/// 127. `shared` is 64 numbers of workgroup memory.
 std::string run(const std::string &body, std::vector<float> *data = nullptr,
                 ThreadOrder order = ThreadOrder::Ascending) {
   context()

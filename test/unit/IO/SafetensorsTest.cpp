@@ -136,7 +136,8 @@ TEST(OutputFile, AFullDiskIsNamed) {
             folder.path("y") + ": no space left on the device");
   setWriteLimitForTests(-1);
   EXPECT_FALSE(std::filesystem::exists(folder.path("y")));
-  EXPECT_EQ(folder.list().size(), 1u); // only x, which is not written atomically
+  EXPECT_EQ(folder.list().size(),
+            1u); // only x, which is not written atomically
 }
 
 } // namespace

@@ -15,11 +15,11 @@ namespace cleave::random {
 struct Outcome {
   enum Kind {
     Passed,
-    BadProgram,  // invalid or not interpretable: a bug of the generator
-    Refused,     // a pass of the pipeline failed
-    Unproven,    // dist-verify-variance refused the local program
-    NotHonoured, // a requested sharding is missing
-    RunFailed,   // the local program cannot be interpreted
+    BadProgram,     // invalid or not interpretable: a bug of the generator
+    Refused,        // a pass of the pipeline failed
+    Unproven,       // dist-verify-variance refused the local program
+    NotHonoured,    // a requested sharding is missing
+    RunFailed,      // the local program cannot be interpreted
     ReplicaDiffers, // replicas are not equal bit by bit
     WrongResult,
     // Of compiled programs:
