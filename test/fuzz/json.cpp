@@ -1,5 +1,5 @@
-// manifest.json and state.json behind their digests, which are made right: who
-// changes such a file on purpose can do so, too. The first byte chooses.
+// manifest.json and state.json with their digests corrected, as an attacker
+// could do, too. The first byte selects the format.
 #include "Fuzz.h"
 
 #include "cleave/io/Digest.h"
@@ -14,7 +14,7 @@
 
 using namespace cleave;
 
-/// The object without the digest that it has.
+/// The JSON object without its digest.
 static std::string withoutDigest(std::string_view text) {
   size_t at = text.rfind(",\n \"digest\"");
   return at == std::string_view::npos
@@ -33,7 +33,7 @@ static void readProgram(const std::string &text) {
                 "a manifest that is written again is read or refused");
 }
 
-/// A checkpoint's folder that goes with the process.
+/// A checkpoint's folder, removed when the process exits.
 class Folder {
 public:
   Folder() {

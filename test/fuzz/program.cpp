@@ -1,5 +1,5 @@
-// program.bin: what is taken has commands whose buffers lie in their arenas, so
-// that the runtime need not look again.
+// program.bin: the loader accepts only programs whose buffers are within their
+// arenas, so the runtime does not check again.
 #include "Fuzz.h"
 
 #include "error.h"

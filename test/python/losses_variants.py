@@ -6,7 +6,7 @@ import numpy as np
 
 import onnxbuild
 
-# Batch and microbatch sizes coincide with other sizes and factors on purpose.
+# Batch and microbatch sizes deliberately coincide with other sizes and factors.
 BATCH, WIDTH, HIDDEN = 6, 4, 5
 STEP = 1e-30
 # How the losses of the samples are combined.

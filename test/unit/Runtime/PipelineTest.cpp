@@ -400,7 +400,7 @@ TEST(Pipeline, CollectivesInCalls) {
       program.get, "check",
       [](const cleave_ctx *ctx, void *const *, int64_t, int64_t) {
         if (ctx->rank == failing)
-          throw std::runtime_error("on purpose");
+          throw std::runtime_error("injected");
       });
   SessionHandle session(program.get, 1, 20, true);
   ASSERT_EQ(session.status, CLEAVE_OK) << session.error;
@@ -421,7 +421,7 @@ TEST(Pipeline, CollectivesInCalls) {
   EXPECT_EQ(failure.command, 0);
   EXPECT_STREQ(failure.source, "check");
   EXPECT_STREQ(failure.message,
-               "in command 1 of \".sum\" (0F0): on purpose; the others wait "
+               "in command 1 of \".sum\" (0F0): injected; the others wait "
                "for it in all_reduce \"activation\" (node)");
 }
 

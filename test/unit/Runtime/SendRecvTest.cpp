@@ -226,7 +226,7 @@ TEST_P(Conformance, AbortWakesWhoWaitsForAMessage) {
       3, 60,
       [&](int rank, Endpoint &endpoint, Counters &) {
         if (rank == 0)
-          throw RuntimeError(CLEAVE_RANK_FAILED, "on purpose");
+          throw RuntimeError(CLEAVE_RANK_FAILED, "injected");
         // Each rank waits for a message that the other sends only afterwards.
         float value = 0;
         auto receive = [&] {

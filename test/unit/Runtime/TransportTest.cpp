@@ -359,7 +359,7 @@ TEST_P(Conformance, AbortWakesAllWaiters) {
       4, 60,
       [&](int rank, Endpoint &endpoint, Counters &) {
         if (rank == 3)
-          throw RuntimeError(CLEAVE_RANK_FAILED, "on purpose");
+          throw RuntimeError(CLEAVE_RANK_FAILED, "injected");
         float value = 0;
         CollectiveCall call = makeCall(CollectiveKind::AllReduce, 4, rank);
         call.parts = {makePart(&value, &value, 1)};

@@ -21,7 +21,7 @@ func.func @missing_expert(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.role
 
 // -----
 
-// The scores behind the router's choice are gathered for the rows of one sample.
+// The largest scores of the router are gathered at fixed rows, those of one sample.
 func.func @read_at_fixed_rows(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #nn.role<parameter>}, %x: tensor<3x5xf32>) -> tensor<2x5xf32> {
   %rows = arith.constant dense<[2, 0]> : tensor<2xi64>
   %scores = nn.einsum "ab,bc->ac" %x, %router : tensor<3x5xf32>, tensor<5x4xf32> -> tensor<3x4xf32>
