@@ -64,7 +64,6 @@ TEST(Verify, GoodTablesPass) {
         }
 }
 
-// 1
 TEST(Verify, CrossedReceives) {
   EXPECT_EQ(
       verdict(
@@ -79,7 +78,6 @@ TEST(Verify, CrossedReceives) {
       "crossed\n");
 }
 
-// 2
 TEST(Verify, MissingSend) {
   EXPECT_EQ(verdict("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n"),
             "transfer: rank 0, action 0: 0F0 has no send of what it computes: "
@@ -87,7 +85,6 @@ TEST(Verify, MissingSend) {
             "missing on rank 0\n");
 }
 
-// 3
 TEST(Verify, WeightsAfterTheirReduction) {
   EXPECT_EQ(verdict("0F0,0SEND_F0,0RECV_B0,0I0,0REDUCE_GRAD,0W0\n"
                     "1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\n"),
@@ -96,7 +93,6 @@ TEST(Verify, WeightsAfterTheirReduction) {
             "0, action 4) has reduced them\n");
 }
 
-// 4
 TEST(Verify, CollectiveBeforeSendAgainstReceiveBeforeCollective) {
   Program program = parse(plain);
   program.communicators = {{"world", {0, 1}}};
@@ -114,7 +110,6 @@ TEST(Verify, CollectiveBeforeSendAgainstReceiveBeforeCollective) {
   EXPECT_EQ(verdict(program), "");
 }
 
-// 5
 TEST(Verify, TwoCommunicatorsInOppositeOrder) {
   Program program = parse(plain);
   program.communicators = {{"data", {0, 1}}, {"tensor", {0, 1}}};
@@ -130,7 +125,6 @@ TEST(Verify, TwoCommunicatorsInOppositeOrder) {
             "comes before action 1: gather, for which the first waits\n");
 }
 
-// 6
 TEST(Verify, ReplicasWithDifferentTables) {
   Program program =
       parse("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
@@ -153,7 +147,6 @@ TEST(Verify, ReplicasWithDifferentTables) {
             "0): replicas of rank 1 of the pipeline must have equal lists\n");
 }
 
-// 7
 TEST(Verify, SendsAgainstSends) {
   // Rank 0 holds stages 0 and 2, rank 1 stage 1. Both send first; neither is
   // at its receive.
@@ -172,7 +165,6 @@ TEST(Verify, SendsAgainstSends) {
       "1SEND_F0 comes before action 3: 1RECV_F1, for which the first waits\n");
 }
 
-// 8
 TEST(Verify, WaitBeforeItsStart) {
   EXPECT_EQ(
       verdict("0F0,0WAIT_SEND_F0,0SEND_F0,0RECV_B0,0B0\n"
@@ -181,7 +173,6 @@ TEST(Verify, WaitBeforeItsStart) {
       "wait: rank 0, action 2: 0SEND_F0 is started and never waited for\n");
 }
 
-// 9
 TEST(Verify, ReadBeforeItIsThere) {
   EXPECT_EQ(verdict("0F0,0SEND_F0,0RECV_B0,0B0\n"
                     "1RECV_F0,1F0,1WAIT_RECV_F0,1B0,1SEND_B0\n"),
@@ -190,7 +181,6 @@ TEST(Verify, ReadBeforeItIsThere) {
             "action 1) has read it\n");
 }
 
-// 10
 TEST(Verify, SentBeforeItIsComputed) {
   EXPECT_EQ(verdict("0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n"),
             "transfer: rank 0, action 0: 0SEND_F0 sends before 0F0 (rank 0, "
@@ -198,7 +188,6 @@ TEST(Verify, SentBeforeItIsComputed) {
             "computes it\n");
 }
 
-// 11
 TEST(Verify, MissingAndRepeatedPasses) {
   EXPECT_EQ(verdict("0F0,0SEND_F0,0RECV_B0,0I0\n1RECV_F0,1F0,1B0,1SEND_B0\n"),
             "once: stage 0: 0W0 is missing\n");
@@ -207,7 +196,6 @@ TEST(Verify, MissingAndRepeatedPasses) {
       "once: rank 0, action 4: 0W0 repeats 0W0 of 0B0 (rank 0, action 3)\n");
 }
 
-// 12
 TEST(Verify, CollectiveThatAMemberMisses) {
   Program program = parse(plain);
   program.communicators = {{"data", {0, 1}}};
@@ -224,7 +212,6 @@ TEST(Verify, CollectiveThatAMemberMisses) {
       "collectives in the same order\n");
 }
 
-// 13
 TEST(Verify, BackwardBeforeForward) {
   EXPECT_EQ(verdict("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1B0,1SEND_B0,1F0\n"),
             "order: rank 1, action 3: 1F0 stands after 1B0 (rank 1, action 1), "
@@ -232,7 +219,6 @@ TEST(Verify, BackwardBeforeForward) {
             "what this computes\n");
 }
 
-// 14
 TEST(Verify, SlotsOfSendsThatAreReusedTooEarly) {
   // Rank 1 computes F1 first and waits for its send before it receives F0.
   std::string found = verdict(
@@ -250,7 +236,6 @@ TEST(Verify, SlotsOfSendsThatAreReusedTooEarly) {
       "the first waits\n");
 }
 
-// 15
 TEST(Verify, ParametersThatAreNotGathered) {
   EXPECT_EQ(
       verdict("0UNSHARD,0F0,0SEND_F0,0RESHARD,0RECV_B0,0B0\n"
@@ -319,7 +304,6 @@ TEST(Verify, ShardActionsOfOtherRanks) {
             "does not compute\n");
 }
 
-// 16
 TEST(Verify, PeakOfActivations) {
   Program program = parse(plain);
   program.ranks[0].peak = 1;
@@ -337,7 +321,6 @@ TEST(Verify, PeakOfActivations) {
       "1\n");
 }
 
-// 17
 TEST(Verify, NumbersBeyondTheProgram) {
   Program program = parse(plain);
   program.microbatches = 1;
