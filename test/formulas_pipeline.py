@@ -1,38 +1,38 @@
-"""Bytes that each rank of a pipeline sends per training step, and what it stores,
+"""Bytes that each rank of a pipeline sends per training step, and bytes that it stores,
 from closed forms alone. Like formulas.py, whose sums hold within each stage, it
-shares no code with the compiler, which it is a test for.
+shares no code with the compiler, which it tests.
 
 With p ranks, S stages of given numbers of layers, m microbatches of b samples on
-a data rank, sequences of s, hidden size h, e bytes an element, t tensor ranks:
+a data rank, sequence length s, hidden size h, e bytes per element, t tensor ranks:
 
-stage S on rank     S % p; in V placements (zb-v, v-half, dualpipe-v) S, or 2p-1-S
-                    from p on
-point to point      pipeline: b s h e for each microbatch over a boundary between
+placement           stage S is on rank S % p; in V placements (zb-v, v-half,
+                    dualpipe-v) on rank S, or 2p-1-S for S >= p
+point to point      pipeline: b s h e for each microbatch and each boundary between
                     stages on two ranks, forward from the first, backward from the
                     second; ceil(s / t) in place of s with sequence parallelism.
-                    1F1B: 2 m b s h e inside, half of it on the first and the last
-                    rank; S = v p stages dealt round: about v times as much
+                    1F1B: 2 m b s h e on inner ranks, half of that on the first and
+                    the last rank; interleaved S = v p stages: about v times as much
 sums over stages    norm: three numbers (squares, loss, its weight), one message
-                    each, over all p ranks. gradient: the table of GPT-2 that is
-                    both embedding and head, or with ZeRO its tile, over the ranks
-                    of the first and the last stage, if these are two
-ZeRO 3              parameter: each stage is gathered once in a step, where it is
-                    alone on its rank, or all stages of a rank stay gathered
-                    (reshard_after_forward = false). Else it depends on the table
+                    each, over all p ranks. gradient: GPT-2's table, which is both
+                    embedding and head, or its ZeRO tile, over the ranks of the first
+                    and the last stage, if these differ
+ZeRO 3              parameter: each stage is gathered once per step, if it is alone
+                    on its rank or all stages of a rank stay gathered
+                    (reshard_after_forward = false). Otherwise it depends on the table
 memory              parameters, gradients and moments of a rank are those of its
-                    stages; the tied table counts on both. With ZeRO 3 beside the
-                    tiles of parameters what is gathered of them, whole
-stored              what each microbatch under way keeps from F to B, times their
-                    number: m (GPipe), min(m, p - rank) (1F1B). In elements for
-                    each position, H heads, kv features of keys, M of the MLP:
+                    stages; the tied table counts on both. With ZeRO 3 the gathered
+                    parameters count in addition to the tiles
+stored              the residuals of each microbatch in flight (from F to B), times
+                    their number: m (GPipe), min(m, p - rank) (1F1B). In elements per
+                    position, with H heads, kv features of keys, MLP width M:
                       layer, GPT-2   16 h + H + 4: inputs and outputs of two norms,
                                      q, k, v, attention and its result, 2 x 4 h of
                                      the MLP; a number per head; two per norm
                       layer, Llama   6 h + 2 kv + 5 M + H + 2
-                      last stage     h + v + 3 (GPT-2), h + v + 2 beside what is h
-                                     more of a norm: logits over v, one number of
-                                     the cross entropy
-                    less h where the first layer's input was received; 8 bytes for
+                      last stage     h + v + 3 (GPT-2), h + v + 2 (Llama) beside
+                                     another h of the norm: logits over v classes, one
+                                     number of the cross entropy
+                    less h if the first layer's input was received; 8 bytes for
                     each token or label; Llama's rotary table on each stage, s h / H
                     numbers
 """
@@ -50,8 +50,8 @@ PURPOSES = formulas.PURPOSES + ["pipeline"]
 @dataclasses.dataclass
 class Pipeline:
     architecture: formulas.Architecture
-    plan: formulas.Plan  # its mesh has an axis `pipeline`
-    layers: list  # of each stage
+    plan: formulas.Plan  # with the mesh axis `pipeline`
+    layers: list  # number of layers of each stage
     schedule: str = "1f1b"
     sequence_parallel: bool = False
 
@@ -72,7 +72,7 @@ class Pipeline:
         return [stage for stage in range(self.stages) if self.rank_of(stage) == rank]
 
     def part(self, stage):
-        """The model of one stage."""
+        """The architecture restricted to one stage."""
         begin = sum(self.layers[:stage])
         own = range(begin, begin + self.layers[stage])
 
@@ -90,7 +90,7 @@ class Pipeline:
 
     @property
     def samples(self):
-        """Of a microbatch, on one rank."""
+        """Samples of a microbatch on one rank."""
         return tile(self.plan.batch // self.plan.microbatches, self.plan.size(self.plan.data_axis))
 
     def message(self):
@@ -102,7 +102,7 @@ class Pipeline:
 
 
 def point_to_point(pipeline):
-    """Bytes that each rank of the pipeline sends to its neighbours."""
+    """Bytes that each rank of the pipeline sends to its neighbours, per step."""
     sent = [0] * pipeline.ranks
     for stage in range(pipeline.stages - 1):
         one, other = pipeline.rank_of(stage), pipeline.rank_of(stage + 1)
@@ -113,8 +113,8 @@ def point_to_point(pipeline):
 
 
 def tied_elements(pipeline):
-    """Of the gradient that the first and the last stage add up, on one rank: with
-    ZeRO its tile."""
+    """Elements of the tied gradient that the first and the last stage sum, on one rank:
+    with ZeRO those of its tile."""
     plan = pipeline.plan
     data, tensor = plan.size(plan.data_axis), plan.size(plan.tensor_axis)
     for parameter in pipeline.architecture.parameters:
@@ -126,7 +126,7 @@ def tied_elements(pipeline):
 
 
 def sent_bytes(pipeline):
-    """By rank of the mesh, by purpose."""
+    """Bytes sent, by rank of the mesh and by purpose."""
     plan, last = pipeline.plan, pipeline.stages - 1
     if plan.zero == 3 and plan.reshard and pipeline.stages > pipeline.ranks:
         raise ValueError("how often stages are gathered depends on the table")
@@ -156,7 +156,7 @@ def sent_bytes(pipeline):
 
 
 def memory(pipeline):
-    """By rank of the pipeline: bytes of parameters, gradients, moments."""
+    """Bytes of parameters, gradients and moments, by rank of the pipeline."""
     result = []
     for rank in range(pipeline.ranks):
         total = dict.fromkeys(("parameters", "gradients", "optimizer"), 0)
@@ -172,14 +172,14 @@ def memory(pipeline):
 
 
 def in_flight(pipeline, rank):
-    """Microbatches that a rank of one stage keeps at once."""
+    """Microbatches in flight at once on a rank with one stage."""
     m = pipeline.plan.microbatches
     return {"gpipe": m, "1f1b": min(m, pipeline.ranks - rank)}[pipeline.schedule]
 
 
 def kept(pipeline, stage):
-    """Bytes that one microbatch keeps on a stage from F to B, without tensor
-    parallelism. Every tensor a multiple of 64 bytes."""
+    """Bytes that one microbatch saves on a stage from F to B, without tensor
+    parallelism. Every tensor is rounded up to a multiple of 64 bytes."""
     model, sequence = pipeline.architecture, pipeline.plan.sequence
     h, heads = model.hidden, model.heads
     shapes = {p.name: p.shape for p in model.parameters}
@@ -199,5 +199,5 @@ def kept(pipeline, stage):
 
 
 def stored(pipeline):
-    """By rank of the pipeline, each with one stage."""
+    """Saved bytes by rank of the pipeline, each with one stage."""
     return [in_flight(pipeline, rank) * kept(pipeline, rank) for rank in range(pipeline.ranks)]

@@ -1,5 +1,5 @@
-# The lit suite: folders mirror lib/. Tests that other runners own (GoogleTest,
-# Python, GPU) and data are left out.
+# The lit suite: folders mirror lib/. Tests of other runners (GoogleTest, Python,
+# GPU) and data are excluded.
 #
 #   --param roundtrip=1   run cleave-opt with --verify-roundtrip everywhere,
 #                         which checks every printer and parser on the way
@@ -22,7 +22,7 @@ config.environment["PATH"] = os.pathsep.join(
 )
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope"
 
-# A run must not depend on what launched it or on the user's cache.
+# A run must depend neither on its launcher nor on the user's cache.
 for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"):
     config.environment.pop(name, None)
 config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
@@ -36,7 +36,7 @@ config.substitutions.append(("%models", os.path.join(config.test_source_root, "m
 config.substitutions.append(("%source", config.cleave_source_dir))
 
 if lit_config.params.get("roundtrip"):
-    # Only the tool's name as a word of its own, not as a part of a path.
+    # Only the tool's name as a separate word, not as a part of a path.
     config.substitutions.append(
         (r"(?<![\w./-])cleave-opt(?![\w./-])", "cleave-opt --verify-roundtrip")
     )

@@ -1,6 +1,6 @@
 #!/bin/sh
-# mpirun.sh N PROGRAM ARGUMENTS...: starts N processes on this machine, however
-# few cores it has and whoever runs the tests. 77, a skip, without mpirun.
+# mpirun.sh N PROGRAM ARGUMENTS...: starts N processes on this machine, with any
+# number of cores, also as root. Exits with 77 (skipped) without mpirun.
 if ! command -v mpirun >/dev/null; then
   echo "skipped: mpirun is not installed (openmpi-bin)"
   exit 77

@@ -1,7 +1,7 @@
 #!/bin/sh
 # processes.sh N PROGRAM ARGUMENTS...: starts N processes as torchrun does, with
-# what they need to find each other in the environment. The code of the first
-# that fails.
+# the environment variables they need to find each other. Exits with the code of
+# the first process that fails.
 count=$1
 shift
 : "${MASTER_PORT:=$((20000 + $$ % 12000))}"

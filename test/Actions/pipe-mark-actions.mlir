@@ -1,7 +1,7 @@
 // RUN: cleave-opt --pipe-mark-actions %s | FileCheck %s
 // RUN: cleave-opt --pipe-mark-actions=weights-apart=false %s | FileCheck %s --check-prefix=TWO
 
-// What leaves forward, what the outgoing cotangent needs, the rest.
+// F computes the activations sent forward, I (or B) the outgoing cotangent, W the rest.
 
 dist.mesh @m <["t"=2]>
 
@@ -21,7 +21,7 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parame
   // TWO: dist.all_reduce {{.*}}pipe.action = "B"
   %s = dist.all_reduce sum %dy over @m {"t"} purpose activation : tensor<4xf32>
   %dx = arith.mulf %s, %w : tensor<4xf32>
-  // What is saved belongs to F, though only W reads it.
+  // Computing a saved residual belongs to F, though only W reads it.
   // CHECK: dist.all_reduce {{.*}}pipe.action = "F"
   // TWO: dist.all_reduce {{.*}}pipe.action = "F"
   %z = dist.all_reduce sum %x over @m {"t"} purpose activation : tensor<4xf32>

@@ -1,7 +1,8 @@
 // RUN: cleave-opt --pipe-split-actions %s | FileCheck %s
 // RUN: cleave-opt --pipe-split-actions=chained %s | FileCheck %s --check-prefix=CHAIN
 
-// The gradient of a tied parameter is added up first, then the squares.
+// The update is split at each sum over stages: first the tied parameter's
+// gradient is summed, then the squares of the norm.
 
 // CHECK-LABEL: func.func @update.0
 // CHECK-SAME: (%[[G:.*]]: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
@@ -15,7 +16,7 @@
 // CHECK: arith.mulf %[[ALL]], %[[ALL]]
 // CHECK: nn.reduce
 
-// What nobody needs before stands in the last part.
+// An operation that no earlier part needs is placed in the last part.
 // CHECK-LABEL: func.func @update.2
 // CHECK-SAME: nn.name = "w", nn.role = #nn.role<parameter>}
 // CHECK-SAME: nn.name = "sum.0.0.all", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"update">}

@@ -3,9 +3,9 @@
 
 dist.mesh @m <["data"=2, "tensor"=2]>
 
-// Gathered once, read by F and I, which keep nothing of it: a gather of what
-// depends on the parameter alone, through what is computed from it, too. Not a
-// gather over other axes, nor one that waits for the backward pass.
+// A parameter (or a value computed from parameters alone) is gathered once, in
+// @unshard. F and I read the gathered value and save nothing of it. Gathers over
+// other axes, and gathers of values that the backward pass computes, stay.
 // CHECK-LABEL: func.func @unshard(
 // CHECK-SAME:    %[[W:.+]]: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %[[S:.+]]: tensor<4xf32> {nn.name = "s"
 // CHECK-SAME:    -> (tensor<8xf32> {nn.name = "gathered0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"unshard">},
@@ -53,9 +53,9 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parame
 
 dist.mesh @m <["data"=2]>
 
-// The reduction of gradients, with those of a tied parameter, which stages add
-// up from where it has put them. What is reduced of the loss and of the norm
-// stays.
+// Gradient reductions move into @reduce, including those of a tied parameter,
+// whose sum over stages reads the reduced gradient. Reductions of the loss and
+// of the norm stay where they are.
 // CHECK-LABEL: func.func @reduce_grad(
 // CHECK-SAME:    -> (tensor<4xf32> {nn.name = "reduced0", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"reduced">},
 // CHECK-SAME:        tensor<4xf32> {nn.name = "reduced1", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"reduced">})

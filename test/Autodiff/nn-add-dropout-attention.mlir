@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s "--nn-add-dropout=p=0.1" --split-input-file | FileCheck %s
 // RUN: cleave-opt %s "--nn-add-dropout=p=0.1" --nn-differentiate --split-input-file | FileCheck %s --check-prefix=GRAD
 
-// Weights of attention are dropped by keys of the sample and the head; numbers follow those of
-// the residual stream. @loss stays as it was.
+// Attention weights are dropped by keys derived from sample and head. Their dropout operations are
+// numbered after those of the residual stream. @loss stays as it was.
 // CHECK-LABEL: func @loss(
 // CHECK-NOT:     dropout
 // CHECK-LABEL: func @loss_train(
@@ -12,7 +12,7 @@
 // CHECK:         arith.xori %{{.*}}, %[[SEED]]
 // CHECK:         arith.xori %{{.*}}, %[[STEP]]
 // CHECK:         arith.xori %{{.*}}, %[[IDS]]
-// Head n of group g is 2 n + g, of attention 1: 2^32.
+// Head n of group g has index 2 n + g; the attention with number 1 adds 2^32.
 // CHECK:         %[[N:.+]] = nn.iota dim = 1 : tensor<2x3x2xi64>
 // CHECK-NEXT:    %[[GROUP:.+]] = arith.constant dense<2> : tensor<2x3x2xi64>
 // CHECK-NEXT:    %[[FIRST:.+]] = arith.muli %[[N]], %[[GROUP]]
@@ -30,7 +30,7 @@
 // CHECK:         nn.attention {{.*}} dropout(%[[KEYS]], %[[QI]], %[[KI]]) p = 1.000000e-01 scale = 5.000000e-01
 // CHECK:         nn.dropout {{.*}} op_id = 0
 
-// The derivative drops the same.
+// The derivative applies the same dropout mask.
 // GRAD-LABEL:  func @loss_grad
 // GRAD:          nn.attention {{.*}} dropout(
 // GRAD:          nn.attention_grad {{.*}} dropout(
@@ -53,7 +53,7 @@ func.func @loss(%w: tensor<12x12xf32> {nn.name = "w", nn.role = #nn.role<paramet
 
 // -----
 
-// Attention is a place by itself; windows of a sample have keys of their own.
+// Attention gets dropout even without a residual branch; each window of a sample has its own key.
 // CHECK-LABEL: func @loss_train(
 // CHECK:         %[[WINDOW:.+]] = nn.iota dim = 1 : tensor<2x3xi64>
 // CHECK:         arith.xori %{{.*}}, %[[WINDOW]]

@@ -2,7 +2,7 @@
 // RUN: cleave-opt %s "--nn-add-dropout=p=0.1" --nn-differentiate | FileCheck %s --check-prefix=GRAD
 // RUN: cleave-opt %s "--nn-add-dropout=p=0" | FileCheck %s --check-prefix=NONE
 
-// The branch gets dropout, the bias and the inner contraction do not; @loss stays as it was.
+// The residual branch gets dropout, its bias and its inner contraction do not; @loss stays as it was.
 // CHECK-LABEL: func @loss(
 // CHECK-NOT:     nn.dropout
 // CHECK-LABEL: func @loss_train(

@@ -1,6 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics "--nn-add-loss=loss=output:loss microbatches=3" | FileCheck %s
 
-// 0.5 times a mean over a count of the inputs: count and sum add up.
+// 0.5 times a mean whose count is a sum over an input: the sum and the count
+// both accumulate over microbatches.
 // CHECK-LABEL: func @loss
 // CHECK-SAME:    %[[MASK:arg1]]: tensor<2xf32>
 // CHECK-NOT:     nn.whole_step
@@ -40,8 +41,8 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 
 // -----
 
-// A mean over samples, and one over a bounded count: what they divide by is the
-// whole step's, six samples and their mask.
+// A mean over samples, and a mean over a count bounded below by 1: each
+// microbatch divides by the count of the whole step (six samples, or their mask).
 // CHECK-LABEL: func @loss
 // CHECK-SAME:    %[[MASK:arg1]]: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "mask", nn.role = #nn.role<input>}
 // CHECK-SAME:    %[[STEP:arg3]]: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "mask.step", nn.role = #nn.role<input>, nn.whole_step = "mask"}
@@ -94,7 +95,8 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 
 // -----
 
-// Each sample over the count of the step: it is repeated for the two samples.
+// Each sample is divided by the count of the whole step, which is broadcast to
+// the microbatch's two samples.
 // CHECK-LABEL: func @loss
 // CHECK-SAME:    %[[STEP:arg3]]: tensor<6xf32> {{.*}}nn.whole_step = "mask"
 // CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[STEP]]
@@ -127,7 +129,7 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 
 // -----
 
-// A number of samples by which each is divided is that of the step.
+// Dividing each sample by the batch size uses the batch size of the whole step.
 // CHECK-LABEL: func @loss
 // CHECK:         %[[SIX:.+]] = arith.constant dense<6.000000e+00> : tensor<2xf32>
 // CHECK:         arith.divf %{{.+}}, %[[SIX]] : tensor<2xf32>
@@ -154,7 +156,7 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 
 // -----
 
-// A root of a sum of what is trained adds up to nothing.
+// The square root of a sum over samples does not accumulate over microbatches.
 func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
                    %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
@@ -168,7 +170,7 @@ func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.
 
 // -----
 
-// Samples beside each other.
+// Samples are compared with each other.
 func.func @forward(%x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
                    %w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
@@ -183,7 +185,7 @@ func.func @forward(%x: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x", n
 
 // -----
 
-// The largest of all samples.
+// A maximum over all samples.
 func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
                    %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
@@ -196,7 +198,7 @@ func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.
 
 // -----
 
-// By its place in the batch.
+// A sample is weighted by its index in the batch.
 func.func @forward(%x: tensor<2xi64> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
                    %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
@@ -223,7 +225,7 @@ func.func @forward_step(%x: tensor<6xi64> {nn.batch_dim = 0 : i64, nn.name = "x"
 
 // -----
 
-// A sample that inputs choose: the others are not added to it.
+// An input selects one sample: the others are not summed with it.
 func.func @forward(%x: tensor<2xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
                    %at: tensor<1xi64> {nn.batch_dim = -1 : i64, nn.name = "at", nn.role = #nn.role<input>},
                    %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
@@ -248,7 +250,8 @@ func.func @forward_step(%x: tensor<6xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 
 // -----
 
-// Rows of several samples' elements, though each of the step begins with one.
+// Each row of the reshape mixes elements of several samples, though in the batch
+// of the step each row begins with a new sample.
 func.func @forward(%x: tensor<2x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
                    %w: tensor<f32> {nn.name = "w", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
@@ -277,7 +280,7 @@ func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "
 
 // -----
 
-// Weights that no sample is part of, but their number is.
+// Weights computed without any sample, but from the number of samples.
 func.func @forward(%x: tensor<2x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
                    %w: tensor<8xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {
@@ -304,7 +307,7 @@ func.func @forward_step(%x: tensor<6x8xf32> {nn.batch_dim = 0 : i64, nn.name = "
 
 // -----
 
-// A dimension of the samples', chosen by their number.
+// The number of samples decides which dimension is transposed.
 func.func @forward(%x: tensor<2x3x3xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},
                    %w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>})
     -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<output>}) {

@@ -15,7 +15,7 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<paramete
 
 // -----
 
-// What counts may follow from the inputs.
+// The count may depend on inputs.
 // CHECK-LABEL: func @loss
 // CHECK-SAME:    %[[W:[a-z0-9]+]]: tensor<4xf32> {{.*}}, %[[MASK:[a-z0-9]+]]: tensor<4xf32>
 // CHECK:         %[[SUM:.+]] = nn.reduce sum %{{.*}}
@@ -33,7 +33,7 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<paramete
 
 // -----
 
-// A quotient of trained values is no mean.
+// A quotient whose divisor depends on parameters is not a mean.
 // CHECK-LABEL: func @loss
 // CHECK:         %[[VALUE:.+]] = arith.divf
 // CHECK:         %[[ONE:.+]] = arith.constant dense<1.000000e+00>
@@ -48,7 +48,7 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<paramete
 
 // -----
 
-// A weight is positive: - sum / -4, signs cancel.
+// The weight is made positive: in -(sum / -4) the signs cancel.
 // CHECK-LABEL: func @loss
 // CHECK:         %[[SUM:.+]] = nn.reduce sum
 // CHECK:         %[[COUNT:.+]] = arith.constant dense<4.000000e+00>
@@ -79,7 +79,7 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<paramete
 
 // -----
 
-// sum / -count.
+// sum / -count: the sign moves to the sum.
 // CHECK-LABEL: func @loss
 // CHECK:         %[[COUNT:.+]] = nn.reduce sum %[[MASK:arg1]]
 // CHECK:         arith.negf %[[COUNT]]
@@ -97,7 +97,7 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<paramete
 
 // -----
 
-// A sum of one value, with its sign.
+// A sum without a count has weight 1 and keeps its sign.
 // CHECK-LABEL: func @loss
 // CHECK:         %[[VALUE:.+]] = nn.reduce
 // CHECK:         arith.negf
@@ -113,7 +113,7 @@ func.func @forward(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<paramete
 
 // -----
 
-// What the loss does not reach through floats stays as it is, as what is frozen.
+// A parameter that the loss does not depend on through floats stays unchanged, like a frozen one.
 // CHECK-LABEL: func @loss
 // CHECK-SAME:    {nn.name = "w", nn.role = #nn.role<parameter>}
 // CHECK-SAME:    {nn.frozen, nn.name = "v", nn.role = #nn.role<constant>}

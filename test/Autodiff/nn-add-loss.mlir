@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -split-input-file --nn-add-loss | FileCheck %s
 // RUN: cleave-opt %s -split-input-file "--nn-add-loss=frozen=w.*" | FileCheck %s --check-prefix=FROZEN
 
-// Rows of logits are counted where the label is not ignored; @forward stays.
+// The weight counts rows of logits whose label is not ignored; @forward stays.
 // CHECK-LABEL: func @forward
 // CHECK-LABEL: func @loss
 // CHECK-SAME:    nn.role = #nn.role<parameter>

@@ -8,8 +8,8 @@
 
 // IDLE: error: pattern 'v' of train.no_decay matches none of the {{.*}} parameters
 
-// Old parameters, state and count where loss or norm are not below the largest
-// number. Decay is for the matrix: w has two dimensions in the file, three in its view.
+// If the loss or the norm is not finite, parameters, state and step count keep their old values.
+// Weight decay applies to matrices: w has two dimensions in the file, three in its view.
 // CHECK-LABEL: func @update
 // CHECK-SAME:    %[[W:[a-z0-9]+]]: tensor<3x2x2xf32>
 // CHECK-SAME:    %[[M:[a-z0-9]+]]: tensor<3x2x2xf32> {nn.count = "count.0", nn.name = "w.m", nn.role = #nn.role<state>}
@@ -39,7 +39,7 @@
 // CHECK-LABEL: func @init_state() -> (tensor<3x2x2xf32> {nn.count = "count.0", nn.name = "w.m", nn.role = #nn.role<state>}
 // CHECK-SAME:    tensor<i64> {nn.name = "count.0", nn.role = #nn.role<count>})
 
-// Each set has a count of its own.
+// Each parameter group has its own step count.
 // BEGAN-LABEL: func @update
 // BEGAN-SAME:    {nn.count = "count.0", nn.name = "w.m"
 // BEGAN-SAME:    {nn.count = "count.1", nn.name = "b.m"
@@ -56,7 +56,7 @@
 // SGD:         nn.sgd
 // SGD-SAME:      weight_decay = 0.000000e+00
 
-// Each update counts, and none is left out.
+// Every update counts; none is skipped.
 // APART-LABEL: func @update
 // APART-SAME:    %[[OLD:[a-z0-9]+]]: tensor<i64> {nn.name = "count.0", nn.role = #nn.role<count>}
 // APART-NOT:     nn.role = #nn.role<metric>

@@ -20,7 +20,7 @@ func.func @loss(%e: tensor<4x5x7xf32> {nn.name = "e", nn.role = #nn.role<paramet
 
 // -----
 
-// Experts of an encoder: the labels say nothing of its tokens.
+// The experts are in an encoder, whose tokens the labels do not cover.
 func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},
                 %e: tensor<4x5x7xf32> {nn.name = "e", nn.role = #nn.role<parameter>}, %x: tensor<2x3x5xf32> {nn.name = "x", nn.role = #nn.role<input>},
                 %labels: tensor<2x9xi64> {nn.name = "labels", nn.role = #nn.role<labels>})

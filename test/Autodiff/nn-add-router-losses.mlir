@@ -2,8 +2,8 @@
 // RUN: cleave-opt %s "--nn-add-router-losses=balance=0.5 scope=microbatch" -split-input-file -verify-diagnostics | FileCheck %s --check-prefix=ALL
 // RUN: cleave-opt %s --nn-add-router-losses -split-input-file | FileCheck %s --check-prefix=NONE
 
-// Two slots of four experts; a bias moves choices and is no part of the shares.
-// @loss stays.
+// Top-2 of four experts. A router bias changes the choice and does not enter the
+// router probabilities. @loss stays.
 // CHECK-LABEL: func @loss(
 // CHECK-NOT:     nn.iota
 // CHECK-LABEL: func @loss_train(

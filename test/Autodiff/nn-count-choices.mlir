@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --nn-count-choices -split-input-file | FileCheck %s
 // RUN: cleave-opt %s "--nn-count-choices=update-biases" -split-input-file | FileCheck %s --check-prefix=BIAS
 
-// Two slots of four experts, and a bias that moves choices alone. @loss stays.
+// Top-2 of four experts, and a bias that changes the choice only. @loss stays.
 // CHECK-LABEL: func @loss(
 // CHECK-SAME:    %arg1: tensor<4xf32> {nn.name = "bias", nn.role = #nn.role<parameter>}
 // CHECK-NOT:     nn.iota

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s "--nn-update-router-biases=rate=0.5" -split-input-file | FileCheck %s
 // RUN: cleave-opt %s --nn-update-router-biases -split-input-file | FileCheck %s --check-prefix=OFF
 
-// Compared as integers; a step that was left out leaves the bias.
+// Loads are compared as integers; a skipped step leaves the bias unchanged.
 // CHECK-LABEL: func @update(
 // CHECK-SAME:    %[[F:.+]]: tensor<f32> {nn.name = "f"
 // CHECK-SAME:    %[[B:.+]]: tensor<4xf32> {nn.data = #nn.data<file = "w", offset = 0, length = 16, dtype = "f32">, nn.name = "b", nn.role = #nn.role<buffer>}

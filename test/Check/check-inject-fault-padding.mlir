@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s --check-inject-fault=kind=pad-identity | FileCheck %s
 // RUN: cleave-opt %s "--check-inject-fault=kind=pad-identity index=2" | FileCheck %s --check-prefix=MAX
 
-// All masks that one product reads are broken together: each would hide the
-// other. The maximum keeps its own.
+// The fault breaks all masks that one product reads: with one left intact, zero
+// times the padding would hide the other. The maximum keeps its own mask.
 // CHECK-LABEL: func @loss_grad
 // CHECK-DAG:     %[[MINUS:.+]] = arith.constant dense<0xFF800000>
 // CHECK-DAG:     %[[ONE:.+]] = arith.constant dense<1.000000e+00> : tensor<2x3xf32>
@@ -11,7 +11,7 @@
 // CHECK-DAG:     arith.select %{{.+}}, %{{.+}}, %[[ONEW]] {dist.pad_mask}
 // CHECK-DAG:     arith.select %{{.+}}, %{{.+}}, %[[MINUS]] {dist.pad_mask}
 
-// A value that wins.
+// The fault fills the padding with a value that wins the maximum.
 // MAX:           %[[WINS:.+]] = arith.constant dense<1.000000e+03> : tensor<2x3xf32>
 // MAX:           arith.select %{{.+}}, %{{.+}}, %[[WINS]] {dist.pad_mask}
 func.func @loss_grad(%x: tensor<2x3xf32>, %w: tensor<3x4xf32>) -> (tensor<3xf32>, tensor<2x4xf32>, tensor<2xf32>) {

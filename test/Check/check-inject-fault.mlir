@@ -47,7 +47,7 @@ func.func @loss_grad(%x: tensor<2x3xf32>, %b: tensor<2x3xf32>, %w: tensor<3x4xf3
 // STALE: func @update(%[[OLD:[^:]+]]: tensor<3xf32>
 func.func @update(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, %g: tensor<3xf32>, %part: tensor<f32>)
     -> (tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parameter>}, tensor<f32>) {
-  // The first rank of the group gives its share twice.
+  // The first rank of the group contributes its share twice.
   // NORM: %[[PLACE:.+]] = dist.axis_index over @m {"x"}
   // NORM: %[[ISFIRST:.+]] = arith.cmpi eq, %[[PLACE]]
   // NORM: %[[TIMES:.+]] = arith.select %[[ISFIRST]]

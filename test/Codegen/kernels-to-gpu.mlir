@@ -2,7 +2,7 @@
 // RUN: cleave-opt "-kernels-to-gpu=expand" -split-input-file %s | FileCheck %s --check-prefix=EXPAND
 // RUN: cleave-opt "-kernels-to-gpu=arch=sm_90" -split-input-file %s | FileCheck %s --check-prefix=PTX
 
-// A vector of 16 bytes a thread; what is left of it one by one. Calls stay.
+// Each thread handles a 16-byte vector; the remainder is scalar. Calls stay.
 // CHECK-LABEL: func.func @host
 // CHECK:         call @flat
 // CHECK:       gpu.func @flat(%[[X:.+]]: !llvm.ptr<1> {llvm.align = 16 : i64}, %[[R:.+]]: !llvm.ptr<1> {llvm.align = 16 : i64}, %{{.+}}: !llvm.ptr<1> {llvm.align = 8 : i64})
@@ -29,7 +29,7 @@ func.func private @flat(%x: tensor<1030xf32>) -> tensor<1030xf32> attributes {nn
 
 // -----
 
-// A warp a row: no barrier, no workgroup memory, and the row is read once.
+// One warp per row: no barrier, no workgroup memory, and the row is read once.
 // CHECK-LABEL: gpu.func @rows
 // CHECK-SAME:    known_block_size = array<i32: 256, 1, 1>, known_grid_size = array<i32: 1000, 1, 1>
 // CHECK-COUNT-2: llvm.load {{.+}} -> vector<4xf32>
@@ -44,7 +44,7 @@ func.func private @rows(%x: tensor<8000x256xf32>) -> tensor<8000x256xf32> attrib
 
 // -----
 
-// A block a row: warps meet in workgroup memory.
+// One block per row: warps combine their results in workgroup memory.
 // CHECK-LABEL: gpu.func @longer_rows
 // CHECK-SAME:    workgroup(%[[W:.+]] : memref<32xf32, #gpu.address_space<workgroup>>
 // CHECK-SAME:    known_block_size = array<i32: 1024, 1, 1>, known_grid_size = array<i32: 8, 1, 1>
@@ -61,7 +61,7 @@ func.func private @longer_rows(%x: tensor<8x4096xf32>) -> tensor<8xf32> attribut
 
 // -----
 
-// Column sums: 8 threads along the columns, 128 share what is summed.
+// Column sums: 8 threads span the columns, 128 share the summed dimension.
 // CHECK-LABEL: gpu.func @column_sums
 // CHECK-SAME:    known_block_size = array<i32: 1024, 1, 1>, known_grid_size = array<i32: 96, 1, 1>
 // CHECK:         gpu.barrier
@@ -73,7 +73,7 @@ func.func private @column_sums(%x: tensor<4096x768xf32>) -> tensor<768xf32> attr
 
 // -----
 
-// A warp owns rows of the table and takes its updates in order.
+// Each warp owns rows of the table and applies their updates in order.
 // CHECK-LABEL: gpu.func @scatter
 // CHECK:         %[[VOTES:.+]] = nvvm.vote.sync  ballot
 // CHECK:         scf.while (%{{.+}} = %[[VOTES]])
@@ -87,7 +87,7 @@ func.func private @scatter(%i: tensor<64xi64>, %u: tensor<64x128xf32>) -> tensor
 
 // -----
 
-// A vector is loaded in as many pieces as its address asks for.
+// A vector is loaded in as many pieces as its alignment requires.
 // CHECK-LABEL: gpu.func @unaligned
 // CHECK:         llvm.load {{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK:         llvm.store {{.+}} {alignment = 8 : i64} : vector<4xf32>
@@ -98,7 +98,7 @@ func.func private @unaligned(%x: tensor<1024xf32>) -> tensor<1024xf32> attribute
 
 // -----
 
-// Read along rows: 8 rows of 4 threads are a warp, so that 8 neighbours are read.
+// The operand is read along its rows: a warp is 8 rows of 4 threads, so that 8 neighbours are read.
 // CHECK-LABEL: gpu.func @transpose
 // CHECK-DAG:     %[[FOUR:.+]] = arith.constant 4 : i32
 // CHECK:         %[[THREAD:.+]] = gpu.thread_id  x
@@ -111,7 +111,7 @@ func.func private @transpose(%x: tensor<4096x1024xf32>) -> tensor<1024x4096xf32>
 
 // -----
 
-// A table is read 16 bytes at a time, so PTX puts it at a multiple of that.
+// A table is read 16 bytes at a time, so PTX aligns it to 16 bytes.
 // PTX:         nn.ptx = "{{.+}}.global .align 16 .b8 table_$_table0[128]{{.+}}.visible .entry table({{.+}}ld.global.nc.v4.b32
 func.func private @table(%x: tensor<64x32xf32>) -> tensor<64x32xf32> attributes {nn.kernel} {
   %t = arith.constant dense<[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 26.0, 27.0, 28.0, 29.0, 30.0, 31.0]> : tensor<32xf32>
@@ -122,7 +122,7 @@ func.func private @table(%x: tensor<64x32xf32>) -> tensor<64x32xf32> attributes 
 
 // -----
 
-// Another function of the module is left alone.
+// Other functions of the module are not converted.
 // CHECK-LABEL: func.func @negative_no_kernel
 // CHECK-NEXT:    arith.negf
 func.func @negative_no_kernel(%x: tensor<4xf32>) -> tensor<4xf32> {

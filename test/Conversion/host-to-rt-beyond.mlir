@@ -1,7 +1,7 @@
 // RUN: cleave-opt --nn-host-to-rt %s | FileCheck %s
 
-// One row is cut into tiles of one row for two ranks: the second reads (and
-// masks) a row past the end, in a kernel, too.
+// One row is cut into tiles of one row for two ranks: the second rank reads (and
+// masks) a row past the end, also inside a kernel.
 
 dist.mesh @m <["d"=2]>
 dist.mesh @mn <["d"=2, "e"=2]>
@@ -20,7 +20,7 @@ func.func @f(%x: tensor<1x4xf32> {nn.name = "x", nn.role = #nn.role<input>},
   return %0 : tensor<1x4xf32>
 }
 
-// A tile of a tile: what both read past the end is added.
+// A tile of a tile: the two overruns past the end add up.
 func.func private @twice(%x: tensor<5x5xf32>, %y: tensor<3x3xf32>) -> tensor<3x3xf32>
     attributes {nn.kernel, nn.extent = 1 : i64, nn.grain = 1 : i64} {
   %0 = dist.slice %x dim 0 over @mn {"d"} : tensor<5x5xf32> -> tensor<3x5xf32>

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -nn-form-kernels -nn-dedupe-kernels | FileCheck %s
 
-// The same work under other names, and on other values, is one kernel; another
-// constant is another kernel.
+// The same computation under other names and on other values is one kernel; a
+// different constant makes a different kernel.
 // CHECK-LABEL: func.func @f
 // CHECK-NEXT:    %[[A:.+]] = call @add_mul_0
 // CHECK-NEXT:    %[[B:.+]] = nn.einsum

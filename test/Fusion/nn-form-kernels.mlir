@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -nn-form-kernels | FileCheck %s
 
-// A chain with a broadcast is one kernel.
+// A chain of elementwise operations with a broadcast is fused into one kernel.
 // CHECK-LABEL: func.func @chain
 // CHECK-SAME:    (%[[X:.+]]: tensor<4x6xf32>, %[[B:.+]]: tensor<6xf32>)
 // CHECK-NEXT:    %[[R:.+]] = call @add_neg_0(%[[B]], %[[X]])
@@ -18,7 +18,7 @@ func.func @chain(%x: tensor<4x6xf32>, %b: tensor<6xf32>) -> tensor<4x6xf32> {
 
 // -----
 
-// Residual and norm share a kernel with four results; library calls stay.
+// Residual addition and norm are fused into a kernel with four results; library calls stay.
 // CHECK-LABEL: func.func @norm
 // CHECK-NEXT:    call @add_layer_norm_0
 // CHECK-SAME:      -> (tensor<4x6xf32>, tensor<4xf32>, tensor<4x6xf32>)
@@ -36,8 +36,8 @@ func.func @norm(%x: tensor<4x6xf32>, %y: tensor<4x6xf32>, %g: tensor<6xf32>, %w:
 
 // -----
 
-// A producer on one side of a library call and a consumer on the other are
-// not merged: that would be a cycle.
+// A producer before a library call and a consumer after it are not fused: that
+// would create a cycle.
 // CHECK-LABEL: func.func @negative_cycle
 // CHECK-NEXT:    call @neg_
 // CHECK-NEXT:    nn.einsum
@@ -52,7 +52,7 @@ func.func @negative_cycle(%x: tensor<6x6xf32>) -> tensor<6x6xf32> {
 
 // -----
 
-// A mask is computed by both of its readers and never stored.
+// Both readers of a mask recompute it; the mask is never stored.
 // CHECK-LABEL: func.func @mask
 // CHECK-NEXT:    call @select_
 // CHECK-NEXT:    nn.einsum
@@ -71,8 +71,8 @@ func.func @mask(%x: tensor<6x6xf32>) -> tensor<6x6xf32> {
 
 // -----
 
-// Free placements and splat constants stay; a transpose for a library becomes
-// a kernel.
+// Views (reshape, slice) and splat constants are not fused into kernels; a
+// transpose that a library call reads becomes a kernel.
 // CHECK-LABEL: func.func @placements
 // CHECK-DAG:     nn.reshape
 // CHECK-DAG:     nn.slice

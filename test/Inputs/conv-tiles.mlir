@@ -1,4 +1,4 @@
-// Convolutions whose images are cut along both dimensions: halos, strides, dilations, groups, and the two gradients.
+// Convolutions of images split along both dimensions (halo exchange): strides, dilations, groups, and both gradients.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @main(%a: tensor<2x3x9x10xf32> {dist.sharding = #dist.sharding<@m, [{}, {}, {"x"}, {"y"}]>},
                 %w: tensor<4x3x3x3xf32>, %v: tensor<4x1x5x3xf32>)

@@ -1,4 +1,4 @@
-"""exits.py CODE COMMAND...: runs the command and fails unless it ends with
+"""exits.py CODE COMMAND...: runs the command and fails unless its exit code is
 CODE. `not` only tells zero from non-zero."""
 
 import subprocess

@@ -1,6 +1,6 @@
-// A layer of 5 experts of which each token takes 2: router with normalised
-// weights, gated experts with a bias each, combination, residual. Sizes that
-// few axes divide.
+// A layer of 5 experts with top-2 routing: a router with normalised weights,
+// gated experts with one bias each, combine, residual. The sizes divide by few
+// axes.
 func.func @forward(
     %embed: tensor<17x6xf32> {nn.name = "embed", nn.role = #nn.role<parameter>},
     %router: tensor<6x5xf32> {nn.name = "router", nn.role = #nn.role<parameter>},

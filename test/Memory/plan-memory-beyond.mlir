@@ -1,6 +1,6 @@
 // RUN: cleave-opt --rt-plan-memory --split-input-file %s | FileCheck %s
 
-// What a launch reads past the end of an operand belongs to no other value.
+// The bytes that a launch reads past the end of an operand overlap no other value.
 
 // CHECK: rt.arenas = array<i64: 192, 0>
 module {
@@ -16,7 +16,7 @@ module {
 // -----
 
 // A tile of a tile, each along another axis, both past the end: the last rank's
-// begins 14 + 2 * 7 elements in and has 7.
+// tile starts at element 14 + 2 * 7 and has 7 elements.
 
 // CHECK: rt.arenas = array<i64: 256, 0>
 // CHECK-LABEL: func @tile_of_tile

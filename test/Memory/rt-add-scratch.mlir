@@ -21,7 +21,7 @@ func.func @f(%do: tensor<2x5x3x4xf32>, %qkv: tensor<2x5x3x3x4xf32>, %o: tensor<2
   return %d : tensor<2x5x3x3x4xf32>
 }
 
-// A device sorts the rows into tables, whatever their number of threads.
+// A CUDA device sorts the rows into tables, so it needs scratch for any thread count.
 
 // CUDA-LABEL: func @rows
 // CUDA:         rt.grouped_gemm {{.+}} -> (tensor<5x8xf32>, tensor<{{[0-9]+}}xi8>)
@@ -31,8 +31,8 @@ func.func @rows(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor<5xi64>)
   return %0 : tensor<5x8xf32>
 }
 
-// Engines of cuDNN may keep all arrays with channels innermost. A CPU has no such
-// command.
+// cuDNN engines may need copies of all arrays in channels-last layout. CPUs have
+// no such command.
 
 // RUN: not cleave-opt %s --rt-add-scratch --split-input-file 2>&1 | FileCheck %s --check-prefix=CPU
 // CPU: error: 'rt.conv' op is not supported by the runtime's library: only CUDA devices have it

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s --rt-align-kernels --split-input-file | FileCheck %s
 
-// All addresses are multiples of 16: nothing to say.
+// All addresses are multiples of 16: the kernel needs no alignment attribute.
 
 // CHECK: func.func private @wide(tensor<8xf32>) -> tensor<8xf32>{{$}}
 func.func private @wide(tensor<8xf32>) -> tensor<8xf32>
@@ -12,7 +12,7 @@ func.func @f(%x: tensor<16xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.bu
 
 // -----
 
-// One launch on a view that begins anywhere: the kernel is told.
+// The only launch reads an unaligned view: the alignment is set on the kernel itself.
 
 // CHECK: func.func private @narrow(tensor<8xf32>) -> tensor<8xf32> attributes {nn.align = array<i64: 8, 16>}
 func.func private @narrow(tensor<8xf32>) -> tensor<8xf32>
@@ -25,8 +25,9 @@ func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.bu
 
 // -----
 
-// Other launches keep the wide accesses; those that do not have one kernel,
-// which knows the least of them. What counts is the sum of a view's offsets.
+// Aligned launches keep the kernel with wide accesses. The unaligned launches
+// share a second kernel with the smallest of their alignments. The alignment of
+// nested views follows from the sum of their offsets.
 
 // CHECK: func.func private @both(tensor<8xf32>) -> tensor<8xf32> attributes {nn.extent = 8 : i64}
 // CHECK: func.func private @both_unaligned(tensor<8xf32>) -> tensor<8xf32> attributes {nn.align = array<i64: 4, 16>, nn.extent = 8 : i64}
@@ -47,7 +48,7 @@ func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.bu
 
 // -----
 
-// Where a tile begins depends on the rank.
+// The start of a tile depends on the rank.
 
 // CHECK: func.func private @tile(tensor<5xf32>) -> tensor<5xf32> attributes {nn.align = array<i64: 4, 16>}
 func.func private @tile(tensor<5xf32>) -> tensor<5xf32>
@@ -59,7 +60,7 @@ func.func @f(%x: tensor<20xf32> {nn.name = "x", nn.role = #nn.role<input>, rt.bu
 
 // -----
 
-// No access to four bytes is wider than those: no second kernel.
+// A 4-byte value is never read with a wider access: no second kernel.
 
 // CHECK: func.func private @scalar(tensor<1xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {nn.align = array<i64: 4, 16, 16>}
 // CHECK-NOT: _unaligned

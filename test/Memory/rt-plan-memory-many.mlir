@@ -1,7 +1,7 @@
 // RUN: env MALLOC_PERTURB_=165 cleave-opt %s --rt-plan-memory | FileCheck %s
 
-// Many values, each in the place of the one before: the tables of the analysis
-// grow while they are filled. (Freed memory is filled with a pattern.)
+// Many values, each reusing the memory of the one before: the tables of the
+// analysis grow while they are filled. (Freed memory is filled with a pattern.)
 
 // CHECK:           rt.arenas = array<i64: 128, 0>
 // CHECK-COUNT-100: rt.copy {{.*}} {rt.buffers = [#rt.address<0, 64>]}

@@ -17,7 +17,7 @@ func.func @bucket(%a: tensor<4xf32>, %b: tensor<6xf32>, %c: tensor<8xf32>) -> (t
 
 // -----
 
-// The second needs the first; another purpose and another kind stay apart.
+// The second reduction depends on the first; reductions with another purpose or kind are not merged.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @negative
 // CHECK-COUNT-4: dist.all_reduce

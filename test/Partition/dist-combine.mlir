@@ -25,7 +25,7 @@ func.func @equal(%a: tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
 
 // -----
 
-// A rank's own tile of what it gathers is what it had.
+// A rank's own tile of a gathered value is the rank's operand of the gather.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @gathered_for_nothing
 // CHECK-SAME:    (%[[A:.+]]: tensor<4xf32>)
@@ -38,7 +38,7 @@ func.func @gathered_for_nothing(%a: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Of another dimension, it is another tile.
+// A slice along another dimension is a different tile.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @other_dimension
 // CHECK:         dist.all_gather
@@ -51,8 +51,8 @@ func.func @other_dimension(%a: tensor<4x4xf32>) -> tensor<8x2xf32> {
 
 // -----
 
-// Tiles of a sum, gathered again, are the sum; of a value that may differ from
-// rank to rank they need not be.
+// Slicing an all-reduce result and gathering the tiles gives the same result
+// again. For a value that may differ between ranks this does not hold.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @cut_and_gathered
 // CHECK:         %[[SUM:.+]] = dist.all_reduce
@@ -71,8 +71,8 @@ func.func @cut_and_gathered(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
 
 // -----
 
-// In loops and branches, too; a tile that is cut in a loop out of what is
-// gathered before it, is the one that was there.
+// The same in loops and branches. A tile sliced in a loop from a value that was
+// gathered before the loop is the gather's operand.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @regions
 // CHECK-SAME:    (%[[A:.+]]: tensor<4xf32>, %{{.+}}: i1)

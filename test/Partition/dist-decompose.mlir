@@ -4,7 +4,7 @@
 // RUN: %exits 1 cleave-opt %s -split-input-file -dist-decompose=plan=round 2>&1 | FileCheck %s --check-prefix=PLAN
 // PLAN: error: unknown plan 'round'; expected auto, ring or gather
 
-// Two tiles; each rank begins with its own and passes it on before it computes.
+// Ring attention on two ranks: each rank sends its tile on, then computes with it.
 dist.mesh @m <["r"=2]>
 // CHECK-LABEL: func @forward(
 // CHECK-SAME:    %[[Q:[a-z0-9]+]]: tensor<1x4x1x1x2xf32>, %[[K:[a-z0-9]+]]: tensor<1x4x1x2xf32>, %[[V:[a-z0-9]+]]: tensor<1x4x1x2xf32>
@@ -24,8 +24,8 @@ func.func @forward(%q: tensor<1x4x1x1x2xf32>, %k: tensor<1x4x1x2xf32>, %v: tenso
 
 // -----
 
-// The cotangents of keys and values go round, too: the first part of each rank
-// stays where it is. Another part of the gather, which something else reads, stays.
+// The cotangents of keys and values also go around the ring: each rank's first
+// part stays local. A gather that another operation reads stays.
 dist.mesh @m <["r"=3]>
 // CHECK-LABEL: func @backward(
 // CHECK:         dist.all_gather %{{.+}} dims [0] over @m {"r"} purpose activation : (tensor<2xf32>) -> tensor<6xf32>
@@ -53,7 +53,7 @@ func.func @backward(%do: tensor<1x4x1x1x2xf32>, %q: tensor<1x4x1x1x2xf32>, %k: t
 // -----
 
 // Seven keys on four ranks: the last tile ends in padding, which is cleared and
-// masked. Of the positions each round reads those of the tile's owner.
+// masked. Each round reads the positions of the tile's owner.
 dist.mesh @m <["r"=4]>
 // CHECK-LABEL: func @padded(
 // CHECK-SAME:    %[[P:[a-z0-9]+]]: tensor<7xi64>
@@ -73,7 +73,7 @@ func.func @padded(%q: tensor<1x2x1x1x2xf32>, %k: tensor<1x2x1x2xf32>, %v: tensor
 
 // -----
 
-// A window of three positions reaches into the tile before, no farther.
+// A window of three positions reaches into the previous tile and no farther.
 dist.mesh @m <["r"=8]>
 // CHECK-LABEL: func @window(
 // CHECK-COUNT-2: nn.attention
@@ -92,7 +92,7 @@ func.func @window(%q: tensor<1x2x1x1x2xf32>, %k: tensor<1x2x1x2xf32>, %v: tensor
 
 // -----
 
-// Keys that are gathered along another dimension stay gathered.
+// Keys gathered along another dimension stay gathered.
 dist.mesh @m <["r"=2]>
 // CHECK-LABEL: func @heads(
 // CHECK:         dist.all_gather
@@ -106,8 +106,9 @@ func.func @heads(%q: tensor<1x4x2x1x2xf32>, %k: tensor<1x4x1x2xf32>, %v: tensor<
 
 // -----
 
-// What `auto` takes: with many heads to a KV head, keys and values of few ranks
-// are small, and latency counts; with a KV head for every head they are not.
+// The choice of `auto`: with many query heads per KV head, keys and values of few
+// ranks are small, so latency dominates and they are gathered. With one KV head
+// per query head the ring is used.
 dist.mesh @m <["r"=8]>
 // AUTO-LABEL: func @few_keys(
 // AUTO:         dist.all_gather

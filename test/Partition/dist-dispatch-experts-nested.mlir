@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s -dist-dispatch-experts="axis=x exchange=hierarchical max-load=1" | FileCheck %s
 
-// With room for a balanced share alone, rows between nodes have a second round, on
-// which ranks of a node agree; within a node each of the two has a second one, which
-// is needed if both are.
+// Capacity for a balanced share only. The exchange between nodes has a second round,
+// whose condition the ranks of a node share. Within a node each of the two rounds has
+// a second round, which needs both conditions.
 dist.mesh @m <["x"=4]> links ["inter"] within [2]
 // CHECK-LABEL: func @rounds(
 // CHECK:         dist.plan_rows %{{.+}} tile 4 : tensor<6xi64> -> tensor<2x2x3xi64>

@@ -5,8 +5,8 @@
 // ONE: a hierarchical exchange needs two or more nodes that have the same number of ranks each, two or more; the 3 ranks of axis 'y' are not placed so
 // NAME: exchange is 'both'; expected auto, direct or hierarchical
 
-// 2 nodes of 2 ranks: rows go between nodes by ids of 4 matrices each, and within a
-// node by ids of 2.
+// 2 nodes of 2 ranks: tokens are exchanged between nodes by expert id / 4, and within
+// a node by expert id / 2 (the experts per node and per rank).
 dist.mesh @m <["x"=4, "y"=3]> links ["inter", "intra"] within [2, 3]
 // CHECK-LABEL: func @one(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<6x5xf32>, %[[W:[a-z0-9]+]]: tensor<2x5x7xf32>
@@ -28,7 +28,7 @@ func.func @one(%x: tensor<6x5xf32>, %w: tensor<2x5x7xf32>, %ids: tensor<6xi64>) 
   return %1 : tensor<6x7xf32>
 }
 
-// A gradient is scattered between nodes, of each round, and within.
+// Weight gradients are computed on the experts' own ranks: no reduce-scatter remains.
 // CHECK-LABEL: func @gradient(
 // CHECK-NOT:     dist.reduce_scatter
 // CHECK:         nn.grouped_outer %{{.+}} -> tensor<2x5x7xf32>

@@ -2,8 +2,8 @@
 // RUN: not cleave-opt %s -split-input-file -dist-dispatch-experts="axis=x max-load=0.5" 2>&1 | FileCheck %s --check-prefix=LESS
 // LESS: max-load is 5.{{.*}}; expected at least 1
 
-// 5 rows, and places for 3 of each rank: a second round, under a condition that all
-// ranks know alike; the result takes each row from its round.
+// 5 tokens, and slots for 3 from each rank: a second round runs under a condition on
+// which all ranks agree. The result takes each token from its round.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: func @two_rounds(
 // CHECK:         dist.plan_rows %{{.+}} tile 3 : tensor<5xi64> -> tensor<2x2x3xi64>, tensor<5xi64>, tensor<2x2x3xi64>, tensor<2x2xi64>
@@ -25,8 +25,8 @@ func.func @two_rounds(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %ids: tensor<5
 
 // -----
 
-// What the backward pass reads of the first round is kept; of the second, rows
-// are sent and multiplied again. A sum of a round that is not needed is not added.
+// Residuals of the first round are saved; the second round dispatches its tokens and
+// recomputes its products. The gradient of a skipped round is not added.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: func @backward(
 // CHECK:         %[[HERE:.+]] = dist.all_to_all_v %{{.+}} purpose expert : tensor<2x3x6xf32>

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -dist-dispatch-experts=axis=x | FileCheck %s
 
-// Counts first, then ids and rows; nothing is gathered.
+// Counts are exchanged first, then ids and tokens; matrices are not gathered.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: func @one(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<5x6xf32>, %[[W:[a-z0-9]+]]: tensor<3x6x8xf32>, %[[IDS:[a-z0-9]+]]: tensor<5xi64>
@@ -24,8 +24,8 @@ func.func @one(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %ids: tensor<5xi64>) 
 
 // -----
 
-// Between products rows stay where they are: a gated layer, forward and backward,
-// exchanges them four times. The gradients of matrices need no sum over the axis.
+// Tokens stay with their experts between products: a gated layer exchanges them four
+// times in forward and backward. The weight gradients need no sum over the axis.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: func @layer(
 // CHECK-NOT:     dist.all_gather
@@ -79,7 +79,7 @@ func.func @layer(%x: tensor<5x6xf32>, %g: tensor<3x6x8xf32>, %u: tensor<3x6x8xf3
 
 // -----
 
-// 5 matrices on 2 ranks: ids of the padding go nowhere.
+// 5 matrices on 2 ranks: ids that point to the padding are sent nowhere.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: func @padded(
 // CHECK:         %[[FIVE:.+]] = arith.constant dense<5>
@@ -95,7 +95,7 @@ func.func @padded(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %ids: tensor<5xi64
 
 // -----
 
-// Matrices that are gathered over another axis, or along another dimension, stay.
+// Matrices gathered over another axis, or along another dimension, stay gathered.
 dist.mesh @m <["x"=2, "y"=2]>
 // CHECK-LABEL: func @negative_other(
 // CHECK-NOT:     dist.plan_rows
@@ -109,8 +109,7 @@ func.func @negative_other(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %v: tensor
 
 // -----
 
-// A bias of the experts that rows have chosen is read there, and its gradient is
-// complete there.
+// A bias per expert is read on the expert's rank, where its gradient is complete.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: func @bias(
 // CHECK-SAME:    %[[B:[a-z0-9]+]]: tensor<3x8xf32>
@@ -137,8 +136,8 @@ func.func @bias(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %b: tensor<3x8xf32>,
 
 // -----
 
-// 7 samples on 2 ranks: what masks of their padding hide is not sent, and a bias of
-// the experts is added to the last product there.
+// 7 samples on 2 ranks: rows masked as padding are not sent, and the bias per expert
+// is added to the last product on the expert's rank.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: func @samples(
 // CHECK:         dist.plan_rows

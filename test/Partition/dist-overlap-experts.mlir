@@ -2,7 +2,7 @@
 
 dist.mesh @m <["x"=2]>
 
-// What all tokens share is computed while rows travel, with what it needs.
+// A branch that all tokens share is computed during the exchange, with its operands.
 // CHECK-LABEL: func @shared
 // CHECK:         %[[ROWS:.+]] = dist.all_to_all_v
 // CHECK-NEXT:    %[[HALF:.+]] = nn.sigmoid %arg0
@@ -18,8 +18,8 @@ func.func @shared(%x: tensor<2x5x6xf32>, %n: tensor<2xi64>, %w: tensor<6x6xf32>)
   return %4 : tensor<2x5x6xf32>
 }
 
-// What needs the rows stays, as do collectives and what comes of them; numbers of rows
-// and further rounds are not waited for.
+// Operations that depend on the exchanged tokens stay after it, as do collectives and
+// their readers. The exchange of counts, and further rounds, are not overlapped.
 // CHECK-LABEL: func @fixed
 // CHECK:         %[[IDS:.+]] = dist.all_to_all_v
 // CHECK-NEXT:    nn.reduce max %[[IDS]]

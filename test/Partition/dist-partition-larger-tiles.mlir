@@ -1,9 +1,9 @@
 // RUN: cleave-opt %s -dist-partition | FileCheck %s
 // RUN: cleave-opt %s "-dist-partition=larger-tiles=true" -dist-verify-variance | FileCheck %s --check-prefix=LARGER
 
-// A transposition of small tiles. No rank ever has more than the larger of source
-// and target, unless asked: one all-reduce of the whole has fewer messages than an
-// exchange among all ranks.
+// A transposition of small tiles. By default no rank holds more than the larger of
+// the source and the target tile. With the option, one all-reduce of the whole
+// tensor replaces the exchange among all ranks, because it has fewer messages.
 dist.mesh @m <["x"=8, "y"=2]>
 // CHECK-LABEL: func @transpose
 // CHECK: dist.exchange {{.*}} : (tensor<2x8xf32>) -> tensor<8x2xf32>

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -dist-propagate "-dist-plan-ops=remarks=true" -verify-diagnostics
 
-// What was not weighed is said, once for each kind of operation.
+// Plans that were not weighed are reported once for each kind of operation.
 dist.mesh @m <["a"=2, "b"=2, "c"=2, "d"=2, "e"=2, "f"=2]>
 func.func @main(%x: tensor<2x2x2x2x2x2xf32> {dist.sharding = #dist.sharding<@m, [{"a"}, {"b"}, {"c"}, {"d"}, {"e"}, {"f"}]>},
                 %y: tensor<2x2x2x2x2x2xf32> {dist.sharding = #dist.sharding<@m, [{"b"}, {"c"}, {"d"}, {"e"}, {"f"}, {"a"}]>})
@@ -13,7 +13,7 @@ func.func @main(%x: tensor<2x2x2x2x2x2xf32> {dist.sharding = #dist.sharding<@m, 
 
 // -----
 
-// Of what is left partial it is said which factor makes it so, and where it is reduced.
+// A remark on a partial value says which factor makes it partial, and where it is reduced.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @main(%a: tensor<8x6xf32> {dist.sharding = #dist.sharding<@m, [{"x"}, {"y"}]>},
                 %w: tensor<6x4xf32> {dist.sharding = #dist.sharding<@m, [{"y"}, {}]>},

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -dist-sort-rows | FileCheck %s
 
-// A gated layer: rows are sorted once, results come back once.
+// A gated layer: rows are sorted once, and results are returned to token order once.
 // CHECK-LABEL: func @gated
 // CHECK-SAME:    %[[X:.+]]: tensor<5x6xf32>
 // CHECK:         %[[ORDER:.+]], %[[PLACES:.+]], %[[IDS:.+]] = dist.sort_rows %{{.+}} groups 3
@@ -29,8 +29,8 @@ func.func @gated(%x: tensor<5x6xf32>, %gate: tensor<3x6x8xf32>, %up: tensor<3x6x
   return %7 : tensor<5x2x6xf32>
 }
 
-// The gradients of matrices and biases read sorted rows; weights of slots are spread
-// over the width of a row after they are sorted.
+// The gradients of matrices and biases read sorted rows. Combine weights are sorted
+// first and then broadcast over the width of a row.
 // CHECK-LABEL: func @gradients
 // CHECK-SAME:    %[[DY:.+]]: tensor<5x6xf32>, %[[W:.+]]: tensor<5x2xf32>
 // CHECK-DAG:     %[[ROWS:.+]] = nn.gather %[[DY]], %{{.+}} dim = 0 : tensor<5x6xf32>, tensor<10xi64> -> tensor<10x6xf32>
@@ -52,7 +52,7 @@ func.func @gradients(%dy: tensor<5x6xf32>, %w: tensor<5x2xf32>, %z: tensor<5x2x8
   return %3, %5 : tensor<3x8x6xf32>, tensor<3x8xf32>
 }
 
-// Under a condition nothing moves that is not under the same one.
+// Operations under a condition only move together with operations under the same condition.
 // CHECK-LABEL: func @conditions
 // CHECK:         dist.sort_rows %{{.+}} groups 3 {nn.when = 4 : i64}
 // CHECK:         %[[Y:.+]] = nn.grouped_dot {{.*}}nn.when = 4 : i64
@@ -67,7 +67,7 @@ func.func @conditions(%x: tensor<5x6xf32>, %w: tensor<3x6x8xf32>, %v: tensor<3x8
   return %2 : tensor<5x6xf32>
 }
 
-// The same in bf16: widening and rounding are of one element each.
+// The same in bf16: casts are elementwise, so they apply to sorted rows as well.
 // CHECK-LABEL: func @rounded
 // CHECK:         %[[GATE:.+]] = nn.grouped_dot {{.*}} -> tensor<10x8xbf16>
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[GATE]] : tensor<10x8xbf16> to tensor<10x8xf32>

@@ -5,9 +5,9 @@
 #whole = #dist.sharding<@m, [{}, {}]>
 #columns = #dist.sharding<@m, [{}, {"t"}]>
 
-// Tiles cross; one gather serves all products that read the argument, and what
-// leaves is computed in tiles with the sum that it is added to. On links as fast
-// as those between tensor ranks nothing changes.
+// The stages exchange tiles. One gather serves all products that read the argument.
+// The outgoing value is computed in tiles, together with the residual addition. If
+// links between stages are as fast as those between tensor ranks, nothing changes.
 dist.mesh @m <["t"=2]>
 
 // CHECK-LABEL: func @layer
@@ -44,7 +44,7 @@ func.func @layer(%x: tensor<512x512xf32> {nn.name = "cut.0.0", nn.role = #nn.rol
 
 // -----
 
-// A sum over tensor ranks that leaves is scattered, not reduced and cut.
+// An outgoing sum over tensor ranks is reduce-scattered, not reduced and sliced.
 #whole = #dist.sharding<@m, [{}, {}]>
 dist.mesh @m <["t"=2]>
 
@@ -59,8 +59,8 @@ func.func @scatter(%x: tensor<512x512xf32> {dist.sharding = #dist.sharding<@m, [
 
 // -----
 
-// What passes through is neither gathered nor cut: forward, and backward with
-// the stage's own part.
+// A value that the stage only relays is neither gathered nor sliced: the activation,
+// and the cotangent to which the stage adds its own part.
 #whole = #dist.sharding<@m, [{}, {}]>
 dist.mesh @m <["t"=2]>
 
@@ -81,7 +81,7 @@ func.func @relay(%x: tensor<512x512xf32> {nn.name = "cut.0.0", nn.role = #nn.rol
 
 // -----
 
-// The outermost dimension that divides without padding; none: nothing.
+// The outermost dimension that divides without padding is split; if there is none, nothing is.
 #whole = #dist.sharding<@m, [{}, {}]>
 #samples = #dist.sharding<@m, [{"d"}, {}]>
 dist.mesh @m <["d"=2, "t"=2]> links ["inter", "intra"]

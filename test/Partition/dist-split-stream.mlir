@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -dist-split-stream=always | FileCheck %s
 // RUN: cleave-opt %s -split-input-file -dist-split-stream | FileCheck %s --check-prefix=AUTO
 
-// Each rank meets its own keys, and results are weighed by their sums.
+// Each rank attends to its own keys; results are combined with their log-sum-exps.
 dist.mesh @m <["r"=2]>
 // CHECK-LABEL: func @forward(
 // CHECK-SAME:    %[[Q:[a-z0-9]+]]: tensor<1x4x1x1x2xf32>, %[[K:[a-z0-9]+]]: tensor<1x4x1x2xf32>
@@ -11,7 +11,7 @@ dist.mesh @m <["r"=2]>
 // CHECK:         %[[SUMS:.+]]:2 = dist.all_reduce sum %{{.+}}, %{{.+}} over @m {"r"}
 // CHECK:         %[[WHOLE:.+]] = arith.divf %[[SUMS]]#0
 // CHECK:         return %[[WHOLE]]
-// Four queries and eight keys of one head: the second message makes it slower.
+// Four queries and eight keys of one head: the second message makes this slower, so keys are gathered.
 // AUTO-LABEL: func @forward(
 // AUTO:         dist.all_gather
 func.func @forward(%q: tensor<1x4x1x1x2xf32>,
@@ -23,7 +23,7 @@ func.func @forward(%q: tensor<1x4x1x1x2xf32>,
 
 // -----
 
-// One query and many keys are split in any case.
+// With one query and many keys, keys stay split even in auto mode.
 dist.mesh @m <["r"=2]>
 // AUTO-LABEL: func @decode(
 // AUTO-NOT:     dist.all_gather
@@ -37,7 +37,7 @@ func.func @decode(%q: tensor<1x1x8x1x64xf32>,
 
 // -----
 
-// Queries of each rank are its own: all keys must come.
+// Each rank has its own queries, so it needs all keys.
 dist.mesh @m <["r"=2]>
 // CHECK-LABEL: func @own_queries(
 // CHECK:         dist.all_gather
@@ -52,7 +52,7 @@ func.func @own_queries(%q: tensor<1x4x1x1x2xf32> {dist.sharding = #dist.sharding
 
 // -----
 
-// Cotangents of keys and values are the rank's own; those of queries are added up.
+// Cotangents of keys and values stay local; those of queries are summed over ranks.
 dist.mesh @m <["r"=2]>
 // CHECK-LABEL: func @backward(
 // CHECK:         %[[DQ:.+]], %[[DK:.+]], %[[DV:.+]] = nn.attention_grad

@@ -27,7 +27,7 @@ func.func @regions(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// An operation without a rule.
+// An operation without a sharding rule.
 dist.mesh @m <["t"=2]>
 func.func @unknown(%x: tensor<4xi32>) -> tensor<4xi32> {
   // expected-remark @below {{has no sharding rule: its operands are gathered and it runs whole on every rank}}

@@ -1,8 +1,8 @@
-// Loops and branches: one sharding for what they carry.
+// Loops and branches: each carried value has one sharding.
 // RUN: cleave-opt %s -split-input-file -dist-propagate -dist-plan-ops -dist-partition -dist-verify-variance | FileCheck %s
 
 dist.mesh @m <["t"=2]>
-// The argument is split once, the carried value stays split; each step has one sum.
+// The argument is split once and the carried value stays split; each iteration has one all-reduce.
 // CHECK-LABEL: func.func @loop
 // CHECK-SAME:    %[[X:.*]]: tensor<4x3xf32>
 func.func @loop(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@m, [{}, {"t"}]>},

@@ -2,8 +2,8 @@
 // RUN: cleave-opt %s -split-input-file -nn-choose-residuals=keep-parameters=d | FileCheck %s --check-prefix=KEEP
 // RUN: cleave-opt %s -split-input-file -nn-choose-residuals=keep-activations=t | FileCheck %s --check-prefix=SAVED
 
-// A weight that both passes read is gathered for each, the bias for one, and all
-// right before they are read.
+// A weight that both passes read is gathered once per pass, the bias once in all,
+// each directly before its first reader.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    (%[[W:.+]]: tensor<3x8xf32> {{.+}}, %[[B:.+]]: tensor<4xf32> {{.+}}, %[[X:.+]]: tensor<4x6xf32>
@@ -41,8 +41,8 @@ func.func @loss_grad(%w: tensor<3x8xf32> {nn.name = "w", nn.role = #nn.role<para
 
 // -----
 
-// A table at both ends of the model: the last readers of the forward pass stand
-// next to the first of the backward pass, and share a gather with them.
+// A table tied at both ends of the model: the last readers of the forward pass are
+// next to the first readers of the backward pass, and share a gather with them.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @tied
 // CHECK:         dist.all_gather %{{.+}} dims [0]
@@ -69,7 +69,7 @@ func.func @tied(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter>}
 
 // -----
 
-// What is left of padding is cut again, too.
+// The slice that removes padding after the gather is also recomputed.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func @padded
 // CHECK:         %[[W1:.+]] = dist.all_gather
@@ -92,7 +92,7 @@ func.func @padded(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parameter
 
 // -----
 
-// The tile of an activation is saved, or what was gathered from it.
+// Depending on the options, the activation's tile or the gathered activation is saved.
 dist.mesh @m <["t"=2]>
 // CHECK-LABEL: func @activation
 // CHECK:         %[[TILE:.+]] = nn.save %{{.+}} : tensor<4xf32>
@@ -115,8 +115,8 @@ func.func @activation(%x: tensor<4xf32> {nn.name = "x", nn.role = #nn.role<input
 
 // -----
 
-// Gathered over two axes, one of which is kept: only the other gather is done
-// again, from what is kept.
+// Gathered over two axes: the value gathered over "d" is saved, and only the
+// gather over "t" is recomputed from it.
 dist.mesh @m <["d"=2, "t"=2]>
 // CHECK-LABEL: func @two_axes
 // CHECK-COUNT-4: dist.all_gather
@@ -144,7 +144,7 @@ func.func @two_axes(%w: tensor<2x8xf32> {nn.name = "w", nn.role = #nn.role<param
 
 // -----
 
-// A reader in a loop: the parameter is gathered once before it, for all trips.
+// A reader inside a loop: the parameter is gathered once before the loop.
 dist.mesh @m <["d"=2]>
 // CHECK-LABEL: func.func @in_a_loop
 // CHECK:         dist.all_gather

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -dist-verify-variance -verify-diagnostics
 
-// What is carried is padded, and masked in each trip.
+// The carried value is padded, and masked in each iteration.
 dist.mesh @m <["x"=4]>
 func.func @carried(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) -> tensor<f32> {
   %first = arith.constant 0 : index
@@ -26,7 +26,7 @@ func.func @carried(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sh
 
 // -----
 
-// No mask.
+// The mask is missing.
 dist.mesh @m <["x"=4]>
 func.func @carried_unmasked(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) -> tensor<f32> {
   %first = arith.constant 0 : index
@@ -45,7 +45,7 @@ func.func @carried_unmasked(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>
 
 // -----
 
-// A constant first, tiles that end in padding from the second trip on.
+// The carried value is a constant first, and has padded tiles from the second iteration on.
 dist.mesh @m <["x"=4]>
 func.func @constant_first(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) -> tensor<f32> {
   %first = arith.constant 0 : index
@@ -72,7 +72,7 @@ func.func @constant_first(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, 
 
 // -----
 
-// No mask.
+// The mask is missing.
 dist.mesh @m <["x"=4]>
 func.func @constant_first_unmasked(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) -> tensor<f32> {
   %first = arith.constant 0 : index
@@ -92,7 +92,7 @@ func.func @constant_first_unmasked(%a: tensor<3xf32> {dist.global_type = tensor<
 
 // -----
 
-// Tiles of 8 elements first, then of 7.
+// The carried tiles are of 8 elements on entry, and of 7 after an iteration.
 dist.mesh @m <["x"=4]>
 func.func @other_size(%a: tensor<2xf32> {dist.global_type = tensor<8xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>},
  %b: tensor<2xf32> {dist.global_type = tensor<7xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>},

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -dist-verify-variance -verify-diagnostics
 
-// What dist-partition emits: the largest of 10 elements on 4 ranks.
+// The code that dist-partition emits for the maximum of 10 elements on 4 ranks.
 dist.mesh @m <["x"=4]>
 func.func @masked(%a: tensor<3x6xf32> {dist.global_type = tensor<10x6xf32>, dist.sharding = #dist.sharding<@m, [{"x"}, {}]>})
     -> (tensor<2xf32> {dist.global_type = tensor<6xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
@@ -20,7 +20,7 @@ func.func @masked(%a: tensor<3x6xf32> {dist.global_type = tensor<10x6xf32>, dist
 
 // -----
 
-// No mask.
+// The mask is missing.
 dist.mesh @m <["x"=4]>
 func.func @unmasked(%a: tensor<3x6xf32> {dist.global_type = tensor<10x6xf32>, dist.sharding = #dist.sharding<@m, [{"x"}, {}]>})
     -> (tensor<6xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) {
@@ -32,7 +32,7 @@ func.func @unmasked(%a: tensor<3x6xf32> {dist.global_type = tensor<10x6xf32>, di
 
 // -----
 
-// The identity of a sum before a maximum.
+// Padding is masked with the identity of a sum, but read by a maximum.
 dist.mesh @m <["x"=4]>
 func.func @identity(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = max{"x"}>}) {
@@ -51,7 +51,7 @@ func.func @identity(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.s
 
 // -----
 
-// A mask of 11 elements where there are 10.
+// The mask is for 11 elements, but there are 10.
 dist.mesh @m <["x"=4]>
 func.func @size(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x"}>}) {
@@ -70,7 +70,7 @@ func.func @size(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.shard
 
 // -----
 
-// The offset of another tile.
+// The mask uses the offset of another tile size.
 dist.mesh @m <["x"=4]>
 func.func @tile(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x"}>}) {
@@ -89,7 +89,7 @@ func.func @tile(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.shard
 
 // -----
 
-// Tiles counted in another order.
+// The mask uses another order of axes.
 dist.mesh @m <["x"=2, "y"=2]>
 func.func @order(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x", "y"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x", "y"}>}) {
@@ -108,7 +108,7 @@ func.func @order(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.shar
 
 // -----
 
-// Along a dimension that has no padding.
+// The mask is for a dimension without padding.
 dist.mesh @m <["x"=4]>
 func.func @dimension(%a: tensor<3x3xf32> {dist.global_type = tensor<10x3xf32>, dist.sharding = #dist.sharding<@m, [{"x"}, {}]>})
     -> (tensor<3xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) {
@@ -127,7 +127,7 @@ func.func @dimension(%a: tensor<3x3xf32> {dist.global_type = tensor<10x3xf32>, d
 
 // -----
 
-// One element of the padding stays.
+// The mask leaves one element of the padding.
 dist.mesh @m <["x"=4]>
 func.func @not_below(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
     -> (tensor<f32> {dist.sharding = #dist.sharding<@m, [], partial = sum{"x"}>}) {
@@ -146,7 +146,7 @@ func.func @not_below(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.
 
 // -----
 
-// Of a product both factors are masked: padding may be no number.
+// Both factors of a product must be masked: padding may contain NaN.
 dist.mesh @m <["x"=4]>
 func.func @product(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dist.sharding = #dist.sharding<@m, [{}, {"x"}]>},
                    %b: tensor<3x6xf32> {dist.global_type = tensor<10x6xf32>, dist.sharding = #dist.sharding<@m, [{"x"}, {}]>})
@@ -166,7 +166,7 @@ func.func @product(%a: tensor<5x3xf32> {dist.global_type = tensor<5x10xf32>, dis
 
 // -----
 
-// A result of another size.
+// The result has another size than declared.
 dist.mesh @m <["x"=4]>
 // expected-error @below {{result 0 of @result has a dimension 0 of 10 elements split by axis "x"; expected 11 elements split by axis "x", as its dist.global_type and sharding say}}
 func.func @result(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>})
@@ -176,7 +176,7 @@ func.func @result(%a: tensor<3xf32> {dist.global_type = tensor<10xf32>, dist.sha
 
 // -----
 
-// A tile that is not of the whole.
+// The argument's type is not the tile of its global type.
 dist.mesh @m <["x"=4]>
 // expected-error @below {{argument 0 of @tile_of_whole is 'tensor<4xf32>', but the tile that its sharding cuts of its dist.global_type is 'tensor<3xf32>'}}
 func.func @tile_of_whole(%a: tensor<4xf32> {dist.global_type = tensor<10xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
@@ -185,7 +185,7 @@ func.func @tile_of_whole(%a: tensor<4xf32> {dist.global_type = tensor<10xf32>, d
 
 // -----
 
-// Another number is put beside the masked padding.
+// An unmasked number is concatenated with the masked padding.
 dist.mesh @m <["x"=4]>
 func.func @beside(%a: tensor<3x6xf32> {dist.global_type = tensor<10x6xf32>, dist.sharding = #dist.sharding<@m, [{"x"}, {}]>}) -> (tensor<7xf32> {dist.sharding = #dist.sharding<@m, [{}], partial = sum{"x"}>}) {
   %size = arith.constant dense<10> : tensor<i64>
@@ -204,7 +204,7 @@ func.func @beside(%a: tensor<3x6xf32> {dist.global_type = tensor<10x6xf32>, dist
 
 // -----
 
-// Tiles of two elements, of 8 and of 7.
+// Two tiles of equal size belong to dimensions of 8 and of 7 elements.
 dist.mesh @m <["x"=4]>
 func.func @two_sizes(%a: tensor<2xf32> {dist.global_type = tensor<8xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>},
   %b: tensor<2xf32> {dist.global_type = tensor<7xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) -> (tensor<2xf32> {dist.global_type = tensor<7xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
@@ -215,7 +215,7 @@ func.func @two_sizes(%a: tensor<2xf32> {dist.global_type = tensor<8xf32>, dist.s
 
 // -----
 
-// A result that has elements where its type has padding.
+// The result has elements where its declared type has padding.
 dist.mesh @m <["x"=4]>
 func.func @whole_result(%a: tensor<2xf32> {dist.global_type = tensor<8xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) -> (tensor<2xf32> {dist.global_type = tensor<7xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
   // expected-error @below {{result 0 of @whole_result has a dimension 0 of 8 elements split by axis "x"; expected 7 elements split by axis "x", as its dist.global_type and sharding say}}
@@ -225,7 +225,7 @@ func.func @whole_result(%a: tensor<2xf32> {dist.global_type = tensor<8xf32>, dis
 
 // -----
 
-// Sizes that are not known.
+// Dynamic sizes.
 dist.mesh @m <["x"=4]>
 // expected-error @below {{argument 0 of @dynamic is of type 'tensor<?xf32>'; expected sizes that are known before the program runs}}
 func.func @dynamic(%a: tensor<?xf32> {dist.global_type = tensor<?xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {

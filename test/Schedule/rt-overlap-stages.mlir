@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s -rt-overlap | FileCheck %s
 
-// A pipeline's stages wait for each other even where nothing overlaps within
-// them, so each says how long it takes: by the default cluster 6.4 MB of memory
-// in 0.64 ms.
+// Pipeline stages wait for each other even if nothing overlaps within them, so
+// each stage records its modelled time: in the default cluster's cost model
+// 6.4 MB of memory traffic take 0.64 ms.
 dist.mesh @mesh <["pipeline"=2]>
 func.func private @k(tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.kernel}
 

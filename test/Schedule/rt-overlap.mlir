@@ -2,14 +2,14 @@
 // RUN: cleave-opt %s -rt-overlap=limit=100 -rt-verify-order | FileCheck %s --check-prefix=TIGHT
 // RUN: cleave-opt %s -rt-overlap=buffers=0 -rt-verify-order | FileCheck %s --check-prefix=TIGHT
 
-// By the default cluster @k, which reads and writes 6.4 MB, takes 0.64 ms, a gather
-// of 3.2 MB 0.17 ms.
+// In the default cluster's cost model @k, which reads and writes 6.4 MB, takes
+// 0.64 ms, and an all-gather of 3.2 MB 0.17 ms.
 dist.mesh @mesh <["data"=2]>
 func.func private @k(tensor<800000xf32>) -> tensor<800000xf32> attributes {nn.kernel}
 func.func private @both(tensor<400000xf32>, tensor<800000xf32>) -> (tensor<800000xf32>, tensor<400000xf32>) attributes {nn.kernel}
 
-// The second gather goes on while the first product is computed; the sum of a
-// gradient while the next one is. Without more memory for it the sum ends first.
+// The second gather overlaps the first product, the gradient's reduce-scatter the
+// next one. Without memory for the longer lifetime, the reduce-scatter is synchronous.
 // CHECK-LABEL: func @ahead(
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<800000xf32>
 // CHECK-SAME:    %[[W:[^:]+]]: tensor<400000xf32>
@@ -37,7 +37,7 @@ func.func @ahead(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<input
   return %3, %g : tensor<800000xf32>, tensor<400000xf32>
 }
 
-// Under a condition nothing starts early; tiles of a ring stay where they are.
+// Collectives under a condition are not started early; permutes of a ring stay where they are.
 // CHECK-LABEL: func @stays(
 // CHECK-NOT:     !rt.token
 // CHECK:         return
@@ -53,7 +53,7 @@ func.func @stays(%x: tensor<800000xf32> {nn.name = "x", nn.role = #nn.role<input
   return %2, %3 : tensor<800000xf32>, tensor<800000xf32>
 }
 
-// What a sum gives is gathered, and read, too: it ends once, before both.
+// The result of a reduce-scatter is gathered and also read: its wait precedes both readers.
 // CHECK-LABEL: func @chain(
 // CHECK-COUNT-1: rt.collective reduce_scatter
 // CHECK:         rt.collective all_gather

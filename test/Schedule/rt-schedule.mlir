@@ -13,7 +13,7 @@ func.func @late(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   return %1, %2 : tensor<8xf32>, tensor<8xf32>
 }
 
-// A copy of a value would keep it alive.
+// Delaying a copy of a value would keep the value alive longer.
 // CHECK-LABEL: func @negative_copy_of_a_value
 // CHECK-NEXT:    rt.launch
 // CHECK-NEXT:    rt.copy

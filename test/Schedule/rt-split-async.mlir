@@ -2,7 +2,7 @@
 
 func.func private @k(tensor<8xf32>) -> tensor<8xf32>
 
-// The transfer goes on while @k is computed.
+// The transfer overlaps @k.
 // CHECK-LABEL: func @ahead(
 // CHECK:         %[[GO:.+]]:2 = rt.collective permute(%[[X:.+]]) {{.*}} -> (tensor<8xf32>, !rt.token)
 // CHECK-NEXT:    rt.launch @k(%[[X]])
@@ -16,7 +16,7 @@ func.func @ahead(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   return %1, %2 : tensor<8xf32>, tensor<8xf32>
 }
 
-// Read at once: nothing to do meanwhile.
+// The result is read immediately: there is nothing to overlap.
 // CHECK-LABEL: func @at_once(
 // CHECK-NOT:     rt.wait
 // CHECK:         return
@@ -27,7 +27,7 @@ func.func @at_once(%x: tensor<8xf32>) -> tensor<8xf32> {
   return %1 : tensor<8xf32>
 }
 
-// Rows travel with their numbers.
+// An all-to-all of rows with their counts is also asynchronous.
 // CHECK-LABEL: func @rows(
 // CHECK-SAME:    %[[X:.+]]: tensor<2x4xf32>, %[[N:.+]]: tensor<2xi64>, %[[K:.+]]: tensor<8xf32>
 // CHECK:         %[[GO:.+]]:2 = rt.collective all_to_all_v(%[[X]]) counts(%[[N]], %[[N]]{{.*}} -> (tensor<2x4xf32>, !rt.token)
@@ -40,7 +40,7 @@ func.func @rows(%x: tensor<2x4xf32>, %n: tensor<2xi64>, %k: tensor<8xf32>) -> (t
   return %0, %1 : tensor<2x4xf32>, tensor<8xf32>
 }
 
-// Under a condition nothing starts that might not end.
+// A collective under a condition is not split, because its wait might not be executed.
 // CHECK-LABEL: func @condition(
 // CHECK-NOT:     rt.wait
 // CHECK:         return
@@ -52,7 +52,7 @@ func.func @condition(%x: tensor<2x4xf32>, %n: tensor<2xi64>, %k: tensor<8xf32>, 
   return %0, %1 : tensor<2x4xf32>, tensor<8xf32>
 }
 
-// Other collectives end where they begin.
+// Other collectives stay synchronous.
 // CHECK-LABEL: func @sum(
 // CHECK-NOT:     rt.wait
 // CHECK:         return

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -pass-pipeline="builtin.module(pipe-cut-stages,builtin.module(nn-differentiate{accumulate=true},nn-add-optimizer{optimizer=sgd no-decay=elsewhere},canonicalize,cse))" 2>&1 | FileCheck %s
 
-// The derivative and the update of each stage. No stage warns of a pattern that
-// another may need.
+// Each stage gets its own derivative and update. No stage warns about a pattern
+// that matches a parameter of another stage only.
 // CHECK-NOT: warning
 // CHECK: module @stage0
 // CHECK: func.func @loss_grad(%{{[^:]*}}: tensor<4x4xf32> {nn.name = "w", {{.*}}}, %{{[^:]*}}: tensor<4xf32> {nn.name = "unread", {{.*}}}, {{.*}} {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>}, %{{.*}}: tensor<2x4xf32> {nn.batch_dim = 0 : i64, nn.name = "cut.0.0.grad", nn.role = #nn.role<cotangent>}, %{{.*}}: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>}, %{{.*}}: tensor<4xf32> {nn.name = "unread", nn.role = #nn.role<gradient>})
@@ -27,7 +27,7 @@
 // CHECK: func.func @loss_grad(
 // CHECK-SAME: %{{[^:]*}}: tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, %{{[^:]*}}: tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}, %{{[^:]*}}: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
 // CHECK-SAME: -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}, tensor<2x4xf32> {{{.*}}"cut.1.0.grad"{{.*}}}, tensor<2x4xf32> {{{.*}}"cut.1.2.grad"{{.*}}}, tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
-// Its squares of w count in stage 0.
+// The squares of the tied gradient of w are counted in stage 0 only.
 // CHECK: func.func @update(
 // CHECK-SAME: [[LOSS:%[^:]*]]: tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}, [[WEIGHT:%[^:]*]]: tensor<f32> {nn.name = "weight", nn.role = #nn.role<weight>}
 // CHECK-DAG: [[NONE:%.*]] = arith.constant dense<0.000000e+00> : tensor<f32>

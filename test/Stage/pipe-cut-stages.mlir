@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s -split-input-file -pipe-cut-stages | FileCheck %s
 // RUN: cleave-opt %s -split-input-file -pipe-cut-stages | FileCheck %s --check-prefix=POSITIONS
 
-// %0 is read two stages on, so the stage between hands it on; %i is no float.
-// The transpose of w belongs to no stage: both that read it have it.
+// %0 is read two stages later, so the stage between relays it; %i is an integer.
+// The transpose of w belongs to no stage: both stages that read it recompute it.
 // CHECK: module attributes {pipe.stages = 3 : i64}
 // CHECK: module @stage0 attributes {pipe.scalar = tensor<f32>, pipe.stage = 0 : i64, pipe.stages = 3 : i64}
 // CHECK: func.func @forward(%{{.*}}: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>, pipe.stages = array<i64: 0, 2>}, %{{.*}} {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
@@ -59,8 +59,8 @@ module attributes {pipe.stages = 3 : i64} {
 
 // -----
 
-// Positions are followed across the cut, also where the batch is one sample and
-// its dimension is folded away.
+// The position dimension is propagated across the cut, even if the batch dimension
+// of one sample has been folded away.
 // POSITIONS: -> (tensor<3x4xf32> {nn.name = "cut.0.0", nn.position_dim = 0 : i64, nn.role = #nn.role<activation>
 module attributes {pipe.stages = 2 : i64} {
   func.func @loss(%w: tensor<4x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},

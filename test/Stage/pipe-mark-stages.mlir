@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -pipe-mark-stages=stages=2 | FileCheck %s
 
-// Each product is as long as the other; what inputs alone and parameters alone
-// make has no stage, and what nothing reads is gone.
+// Both products take the same time. Operations on inputs alone or parameters alone
+// get no stage, and operations without readers are removed.
 // CHECK: module attributes {pipe.stages = 2 : i64}
 // CHECK-LABEL: @loss
 // CHECK: nn.einsum "bi,io->bo" %{{.*}}, %{{.*}} {pipe.stage = 0 : i64}
@@ -26,9 +26,9 @@ func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = #nn.role<param
 
 // -----
 
-// In the middle of the time, but not where four values cross instead of one;
-// the head takes longer than a layer. The other function follows the
-// parameters.
+// The cut is near half of the modelled time, but not where four values cross
+// instead of one; the head takes longer than a layer. @forward gets the stages of
+// the parameters in @loss.
 // CHECK-LABEL: @forward
 // CHECK: "bi,io->bo" %{{.*}}, %{{.*}} {pipe.stage = 0 : i64}
 // CHECK: "bi,io->bo" %{{.*}}, %{{.*}} {pipe.stage = 1 : i64}
@@ -64,8 +64,8 @@ func.func @loss(%w0: tensor<64x64xf32> {nn.name = "w0", nn.role = #nn.role<param
 
 // -----
 
-// Nothing flows back below the first trained parameter, so the four frozen
-// layers take less than the two trained ones.
+// No gradient flows below the first trained parameter, so the four frozen
+// layers take less time than the two trained ones.
 // CHECK-LABEL: @loss
 // CHECK-COUNT-4: nn.einsum {{.*}} {pipe.stage = 0 : i64}
 // CHECK-COUNT-2: nn.einsum {{.*}} {pipe.stage = 1 : i64}

@@ -2,8 +2,8 @@
 // RUN: cleave-opt %s -split-input-file "-strategy-tensor=sequence=true" -strategy-data | FileCheck %s --check-prefix=SEQUENCE
 // RUN: cleave-opt %s -split-input-file "-strategy-data=sequence-axes=data" | FileCheck %s --check-prefix=POSITIONS
 
-// A stage without inputs splits the samples of what it receives; what another
-// stage has decided stays.
+// A stage without inputs splits the batch of the activations that it receives;
+// shardings chosen by another stage stay.
 // CHECK-LABEL: @loss_grad
 // CHECK-SAME: {dist.sharding = #dist.sharding<@mesh, [{"data", ?}, {?}, {?}]>, nn.batch_dim = 0 : i64, nn.name = "cut.0.0"
 // CHECK-SAME: {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"}, {}]>, nn.batch_dim = 0 : i64, nn.name = "cut.0.1"
@@ -13,7 +13,7 @@
 // POSITIONS-LABEL: @loss_grad
 // POSITIONS-SAME: {dist.sharding = #dist.sharding<@mesh, [{?}, {"data", ?}, {?}]>, nn.batch_dim = 0 : i64, nn.name = "cut.0.0"
 // POSITIONS-SAME: {dist.sharding = #dist.sharding<@mesh, [{?}, {"data", ?}, {?}]>, nn.batch_dim = 0 : i64, nn.name = "cut.1.0.grad"
-// Positions are those of what comes in.
+// Positions are taken from the received activations.
 // SEQUENCE-LABEL: @loss_grad
 // SEQUENCE: dist.constrain
 dist.mesh @mesh <["data"=2, "tensor"=2]>

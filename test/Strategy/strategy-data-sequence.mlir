@@ -3,9 +3,9 @@
 // RUN: cleave-opt %s --strategy-data="batch-axes=d sequence-axes=r,u zero=1 replicate=d" | FileCheck %s --check-prefix=HYBRID
 // RUN: cleave-opt %s --strategy-data="batch-axes=d sequence-axes=r,u" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// Tokens have positions beside the batch, labels those that the loss connects;
-// an input of another length has none. Sequence ranks share sums, and what ZeRO
-// splits, with data ranks.
+// Tokens have a position dimension after the batch; labels get theirs through the
+// loss; an input of another length has none. Sums, and the dimensions that ZeRO
+// splits, use the axes of sequence and data parallelism together.
 // REMARK: a sequence of 6 does not divide by the 4 ranks of axes 'r' and 'u': it is padded to 8 with positions of weight 0
 dist.mesh @mesh <["d"=2, "r"=2, "u"=2]>
 

@@ -3,7 +3,7 @@
 
 dist.mesh @mesh <["data"=2, "tensor"=2]>
 
-// Samples are split; sums stay partial until @update.
+// The batch is split; sums stay partial until @update.
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    tensor<8x5xi64> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>
 // CHECK-SAME:    -> (tensor<f32> {dist.sharding = #dist.sharding<@mesh, [], partial = sum{"data"}>
@@ -14,9 +14,9 @@ func.func @loss_grad(%w: tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, 
   return %0 : tensor<f32>
 }
 
-// Without ZeRO the state is the parameter's; with it, the dimension that pads
-// least is split further: 3 would pad, 6 over both axes would pad as well, so
-// the first of the two.
+// Without ZeRO the state is sharded like the parameter. With ZeRO the dimension with
+// the least padding is split further: 3 needs padding, 6 over both axes as well, so
+// the first of the two is taken.
 // CHECK-LABEL: func @update
 // CHECK-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>, nn.name = "w.m"
 // CHECK-SAME:    tensor<3x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}], partial = sum{"data"}>, nn.name = "w", nn.role = #nn.role<gradient>}
@@ -50,8 +50,8 @@ func.func @update(%b: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"te
 
 // -----
 
-// The batch need not be the first dimension; what has none is not split,
-// whatever its size.
+// The batch need not be the first dimension; a tensor without a batch dimension
+// is not split, whatever its size.
 dist.mesh @mesh <["data"=2]>
 
 // CHECK-LABEL: func @forward
@@ -71,7 +71,7 @@ func.func @forward(%mask: tensor<8x8xf32> {nn.name = "mask", nn.role = #nn.role<
 
 dist.mesh @mesh <["data"=2]>
 
-// One microbatch: a gradient is reduced where it is complete.
+// With one microbatch a gradient is reduced as soon as it is computed.
 // CHECK-LABEL: func @loss_grad
 // CHECK-SAME:    -> (tensor<f32> {dist.sharding = #dist.sharding<@mesh, [], partial = sum{"data"}>
 // CHECK-SAME:    tensor<3xf32> {dist.sharding = #dist.sharding<@mesh, [{}]>, nn.name = "w", nn.role = #nn.role<gradient>}

@@ -56,7 +56,7 @@ module attributes {nn.shard = [#nn.shard<match = "head", dims = [#dist.axes<{"x"
 
 // -----
 
-// Experts of one layer are one tensor.
+// The experts of one layer are one stacked tensor.
 module attributes {nn.shard = [#nn.shard<match = "experts.1.w", dims = [#dist.axes<{"x"}>, #dist.axes<{}>]>]} {
   dist.mesh @mesh <["x"=2]>
   // expected-error@+1 {{[[shard]] match = 'experts.1.w' matches 'experts.1.w' and not 'experts.0.w', which are experts of one layer and laid out as one tensor [2, 6, 4]; match all of its experts, or none}}

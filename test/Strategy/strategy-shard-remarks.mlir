@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s --strategy-shard -verify-diagnostics -o /dev/null
 // RUN: cleave-opt %s --strategy-tensor=axis=tensor --strategy-shard -verify-diagnostics -o /dev/null
 
-// What is padded is said of the sharding that was asked for, not of the one that
-// tensor parallelism would have given.
+// The padding remark is about the requested sharding, not about the one that tensor
+// parallelism would choose.
 module attributes {nn.shard = [
     #nn.shard<match = "w", dims = [#dist.axes<{"tensor":(2)2}>, #dist.axes<{"data", "tensor":(1)2}>]>]} {
   dist.mesh @mesh <["data"=3, "tensor"=4]>

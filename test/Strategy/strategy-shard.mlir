@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --strategy-shard -split-input-file | FileCheck %s
 
-// The first dimension is the file's 12, which the program sees as 3 x 4; the
-// second entry speaks of a view; what is given wins over what was there.
+// The first dimension has size 12 in the file, viewed as 3 x 4 in the program. The
+// second entry refers to a view. A given sharding replaces an earlier one.
 module attributes {nn.shard = [
     #nn.shard<match = "head.*", dims = [#dist.axes<{}>, #dist.axes<{"tensor"}>]>,
     #nn.shard<match = "fused", dims = [#dist.axes<{}>, #dist.axes<{"tensor":(1)2}>, #dist.axes<{}>], view = [3, 4, 5]>]} {
@@ -22,7 +22,7 @@ module attributes {nn.shard = [
 
 // -----
 
-// Experts of one layer: the entry speaks of their stack.
+// Experts of one layer: the entry refers to their stacked tensor.
 module attributes {nn.shard = [
     #nn.shard<match = "experts.*.w", dims = [#dist.axes<{"tensor"}>, #dist.axes<{}>, #dist.axes<{}>]>]} {
   dist.mesh @mesh <["tensor"=2]>

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --strategy-tensor | FileCheck %s
 
-// A program for inference only: the head's outputs are split without any
-// reduction. That it is free makes the width of the MLP no worse.
+// An inference-only program: the head's outputs are split without a reduction.
+// This must not make splitting the MLP's width look worse.
 dist.mesh @mesh <["tensor"=2]>
 
 // CHECK-LABEL: func @forward

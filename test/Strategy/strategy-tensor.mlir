@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --strategy-tensor | FileCheck %s
 
-// The width of the MLP is split; the hidden size, which would make every
-// contraction partial, is not. State and gradients follow their parameter.
+// The width of the MLP is split. The hidden size, which would make every
+// contraction partial, is not. State and gradients are sharded like their parameter.
 dist.mesh @mesh <["data"=2, "tensor"=2]>
 
 // CHECK-LABEL: func @loss_grad

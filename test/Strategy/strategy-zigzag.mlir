@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -strategy-zigzag=ranks=2 -canonicalize -cse -verify-diagnostics | FileCheck %s
 
-// Two runs in each tile of four: 2 3 4 5 | 0 1 6 7.
+// Each tile of four positions is two runs: 2 3 4 5 | 0 1 6 7.
 // CHECK-LABEL: func @causal(
 // CHECK-SAME:    %[[Q:[a-z0-9]+]]: tensor<1x8x1x1x2xf32>, %[[K:[a-z0-9]+]]: tensor<1x8x1x2xf32>
 // CHECK:         %[[ORDER:.+]] = arith.select
@@ -17,7 +17,7 @@ func.func @causal(%q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor<
 
 // -----
 
-// Without a causal mask there is nothing to balance, and windows have their own.
+// Without a causal mask the load is balanced already; windows are left unchanged too.
 // CHECK-LABEL: func @others(
 // CHECK-NOT:     nn.gather
 // CHECK:         return
@@ -29,7 +29,7 @@ func.func @others(%q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> (tensor
 
 // -----
 
-// A difference of neighbours depends on the order.
+// A difference of neighbouring positions depends on their order.
 // CHECK-LABEL: func @ordered(
 // CHECK-NOT:     nn.gather
 // CHECK:         return
@@ -42,7 +42,7 @@ func.func @ordered(%q: tensor<1x8x1x1x2xf32>, %k: tensor<1x8x1x2xf32>) -> tensor
 
 // -----
 
-// Rows of a longer table, in the order; their gradient goes where they were.
+// Rows of a longer position table are reordered; their gradient is scattered back to the original rows.
 // CHECK-LABEL: func @table(
 // CHECK-SAME:    %[[W:[a-z0-9]+]]: tensor<12x2xf32>
 // CHECK:         %[[ROWS:.+]] = nn.slice %[[W]] [2, 0] [8, 2] [1, 1]
@@ -67,7 +67,7 @@ func.func @table(%w: tensor<12x2xf32> {nn.name = "w", nn.role = #nn.role<paramet
 
 // -----
 
-// Positions beside features in one dimension, which a parameter has, too.
+// Positions are merged with features into a dimension that a parameter also has.
 // CHECK-LABEL: func @joined(
 // CHECK-NOT:     nn.gather
 // CHECK:         return
@@ -81,7 +81,7 @@ func.func @joined(%w: tensor<16x3xf32> {nn.name = "w", nn.role = #nn.role<parame
 
 // -----
 
-// Positions beside samples, which nothing tells apart.
+// Positions are merged with samples; no later operation depends on their order.
 // CHECK-LABEL: func @flattened(
 // CHECK:         nn.gather %{{.+}} dim = 1 {nn.reorder}
 // CHECK:         return
@@ -95,7 +95,7 @@ func.func @flattened(%w: tensor<2x3xf32> {nn.name = "w", nn.role = #nn.role<para
 
 // -----
 
-// Experts take slots in the order of positions, which they are told.
+// Experts with limited capacity take slots in the order of positions, so they read the original positions.
 // CHECK-LABEL: func @capacity(
 // CHECK-SAME:    %[[Q:[a-z0-9]+]]: tensor<2x8x1x1x2xf32>, %[[K:[a-z0-9]+]]: tensor<2x8x1x2xf32>, %[[SCORES:[a-z0-9]+]]: tensor<2x8x3xf32>
 // CHECK:         %[[ORDERED:.+]] = nn.gather %[[SCORES]], %[[ORDER:.+]] dim = 1 {nn.reorder}

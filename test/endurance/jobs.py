@@ -1,4 +1,4 @@
-"""The job that the endurance scripts disturb: a perceptron on two ranks, with optimizer state split over them."""
+"""The job that the endurance scripts disturb: a perceptron on two ranks with sharded optimizer state."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
-import support  # finds the others
+import support  # extends sys.path
 from support import CLEAVE, RUN
 
 import left_out
@@ -38,19 +38,19 @@ class Job:
         return [word for value in self.sets for word in ("--set", value)]
 
     def train(self, out, *more):
-        """The compiled program, as a supervisor starts it."""
+        """The command that starts the compiled program."""
         return list(map(str, [RUN, self.program, "train", "--data", self.folder / "data.npz", "--weights",
                               self.folder / "w.safetensors", "--out", out, "--save-every", self.save_every,
                               "--resume", "auto", *more]))
 
     def train_model(self, out, cache, *more):
-        """The model, which is compiled first unless the cache has it."""
+        """The command that trains the model, compiling it first unless it is cached."""
         return list(map(str, [CLEAVE, "train", self.folder / "m.mlir", "--data", self.folder / "data.npz", "--weights",
                               self.folder / "w.safetensors", "--out", out, "--save-every", self.save_every,
                               "--resume", "auto", "--cache", cache, *self.flags(), *more]))
 
     def result(self, out):
-        """All bytes that a finished run leaves, but times."""
+        """All bytes that a finished run writes, except times."""
         log = [{key: line[key] for key in ("step", "loss", "lr", "grad_norm")} for line in support.read_log(out)]
         files = {}
         for path in sorted(out.glob("checkpoint-*/*")):
@@ -65,7 +65,7 @@ class Job:
 
 
 class LargeJob(Job):
-    """Weights of 64 MB, so that much of the time is spent in saving them."""
+    """A model with 64 MB of weights, so that saving takes much of the time."""
 
     def write(self):
         width, layers = 2000, 4
@@ -93,7 +93,7 @@ def start(command, log):
 
 
 def leftovers(*folders):
-    """What stands in these folders under a temporary name of a process of this machine."""
+    """Files in these folders with temporary names of processes of this machine."""
     host = socket.gethostname()
     return [str(path) for folder in folders if folder.exists() for path in folder.rglob(".*")
             if f"-{host}-" in path.name or path.name.endswith(".lock")]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""kill -9 at random instants: what goes on afterwards ends with the bits of a run that nobody killed, and nothing of the
-killed process is left after the next start.
+"""kill -9 at random instants: a run that is resumed afterwards has bit-identical results to one that was never killed,
+and the next start leaves no files of the killed process.
 
 usage: kills.py [--count N] [--saving N] [--compiling N] [--seed N]
 
---count kills that come before the run's end (default 100), of which --saving (default 40) hit a process while it writes
-a checkpoint and --compiling (default 20) one that may still compile, on an empty cache."""
+--count: kills before the run's end (default 100), of which --saving (default 40) hit a process while it writes a
+checkpoint, and --compiling (default 20) one that may still compile, with an empty cache."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ from jobs import Job, leftovers, start, support
 
 
 def waited(process, out, draw, kind, duration):
-    """Until the instant of the kill; whether the process still ran then."""
+    """Waits until the instant of the kill; returns whether the process still ran then."""
     begin, until = time.monotonic(), draw.uniform(0, duration)
     while time.monotonic() - begin < (60 if kind == "saving" else until):
         if process.poll() is not None:
@@ -32,7 +32,7 @@ def waited(process, out, draw, kind, duration):
 
 
 def attempt(job, folder, kind, seed, duration, right):
-    """What is wrong with a run that was killed once; None: nothing. And whether the kill hit."""
+    """An error of a run that was killed once (None: no error), and whether the kill hit."""
     draw = random.Random(f"{kind} {seed}")
     out, cache = folder / f"{kind}{seed}", folder / f"cache-{kind}{seed}"
     command = job.train_model(out, cache) if kind == "compiling" else job.train(out)
@@ -65,7 +65,7 @@ def main():
         folder = pathlib.Path(folder)
         job = Job(folder, steps=2000, save_every=50)
         durations = []
-        for name in ("whole", "again", "warm"):  # the first reads everything from the disk
+        for name in ("whole", "again", "warm"):  # the first run reads everything from the disk
             begin = time.monotonic()
             support.succeed(*job.train(folder / name))
             durations.append(time.monotonic() - begin)
@@ -77,7 +77,7 @@ def main():
         tried = 0
         for kind, count in wanted.items():
             found = 0
-            # A kill that comes too late counts for nothing.
+            # A kill that comes too late is not counted.
             for seed in range(args.seed, args.seed + 4 * count):
                 hit, fault = attempt(job, folder, kind, seed, 1.0 if kind == "compiling" else 0.9 * duration, right)
                 found += hit

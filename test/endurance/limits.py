@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs where something ends: the disk, the size of files, memory, the right to write; and 64 ranks. Each ends with one
-message and code 2 or 3, checkpoints that were there stay whole, and a run goes on from them where there is room again.
+"""Runs that hit a limit: disk space, file size, memory, write permission; and 64 ranks. Each ends with one
+message and code 2 or 3, earlier checkpoints stay intact, and a run resumes from them once there is space again.
 
 usage: limits.py    (as root, or where user namespaces may mount)"""
 
@@ -22,7 +22,7 @@ def limited(what, amount):
 
 
 def refused(done, words=""):
-    """What is wrong with an end; None: nothing."""
+    """An error in how a command ended; None: no error."""
     errors = [line for line in done.stderr.splitlines() if ": error: " in line]
     if done.returncode not in CODES or len(errors) != 1 or words not in errors[0]:
         return f"ended with {done.returncode}: {done.stdout[-300:]}{done.stderr[-700:]}"
@@ -37,12 +37,12 @@ def run(command, prepare=None, mounts=""):
 
 
 def whole(out):
-    """The steps of the checkpoints that can be read."""
+    """The steps of the readable checkpoints."""
     return [path.name for path in sorted(out.glob("checkpoint-*")) if (path / "state.json").exists()]
 
 
 def disk(job, folder):
-    """At each of many sizes the disk is full at another place."""
+    """Tries many disk sizes, so that the disk is full at different points."""
     for kib in (4, 8, 12, 20, 28, 36, 44, 52, 60, 400):
         out = folder / f"full{kib}"
         out.mkdir()
@@ -64,7 +64,7 @@ def memory(job, folder):
     for mib in (16, 64, 128, 192, 256, 320, 400):
         out = folder / f"memory{mib}"
         done = run(job.train(out), limited(resource.RLIMIT_AS, mib << 20))
-        # The loader itself ends below some size, with 127.
+        # Below some size the dynamic loader itself fails, with code 127.
         yield f"{mib} MiB of address space", (None if done.returncode == 0 or
                                               (done.returncode == 127 and "error while loading" in done.stderr)
                                               else refused(done))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A run that lasts, with a checkpoint and a validation every second: its memory and its open files stay what they were
+"""A long run with a checkpoint and a validation every second: its memory and its number of open files do not grow
 after the first tenth.
 
 usage: soak.py [--minutes N]    (default 20)"""

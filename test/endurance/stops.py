@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Processes of a run under mpirun that are killed, stopped, or stopped and continued, each rank in turn, and ranks that
-fail or fall silent on threads: the others end within the watchdog's time and five seconds, with code 3 and a reason;
-who continues in time is no matter.
+"""Processes of a run under mpirun that are killed, stopped, or stopped and continued, each rank in turn, and ranks as
+threads that fail or fall silent. The other ranks end within the watchdog's timeout plus five seconds, with code 3 and a
+reason; a rank that is continued in time does no harm.
 
-usage: stops.py [--times N]    (default 3: with each rank, at other instants)"""
+usage: stops.py [--times N]    (default 3: for each rank, at different instants)"""
 
 import argparse
 import os
@@ -40,7 +40,7 @@ def alive(pid):
 
 
 def attempt(job, out, rank, kind, draw):
-    """What is wrong; None: nothing."""
+    """An error in how the run ended; None: no error."""
     log = open(out.with_suffix(".log"), "w+")
     process = start([str(MPIRUN), str(RANKS), *job.train(out, "--watchdog", WATCHDOG)], log)
     pids = {}

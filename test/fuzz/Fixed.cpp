@@ -1,9 +1,9 @@
-// Runs a fuzz target without a fuzzer: the seeds, and a number of changes of
-// each, always the same ones. What fails here fails everywhere.
+// Runs a fuzz target without a fuzzer: on the seeds, and on a number of
+// deterministic mutations of each, so that failures are reproducible.
 //
 //   cleave-fuzz-NAME RUNS FOUND SEEDS...
 //
-// FOUND: where an input that fails is kept.
+// FOUND: the file to which a failing input is written.
 
 #include <algorithm>
 #include <csignal>
@@ -36,7 +36,7 @@ static long number = 0;
 
 static uint64_t below(uint64_t end) { return end ? chance() % end : 0; }
 
-/// One change of bytes; the length that it has then.
+/// Mutates some bytes; returns the new length.
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) {
   static constexpr int64_t numbers[] = {
       0,   1,     -1,        127,       128,       255,
@@ -50,27 +50,27 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) {
   case 1:
     data[at] = static_cast<uint8_t>(chance());
     break;
-  case 2: { // a number
+  case 2: { // overwrite with a special number
     int64_t value = numbers[below(std::size(numbers))];
     std::memcpy(data + at, &value, std::min<size_t>(1 << below(4), size - at));
     break;
   }
-  case 3: // less
+  case 3: // remove bytes
     std::memmove(data + at, data + at + part, size - at - part);
     return size - part;
-  case 4: // the same elsewhere
+  case 4: // copy bytes to another offset
     std::memmove(data + below(size - part + 1), data + at, part);
     break;
-  case 5: { // digits, where there are any
+  case 5: { // change a digit, if there is one
     uint8_t *digit = std::find_if(
         data + at, data + size, [](uint8_t c) { return c >= '0' && c <= '9'; });
     if (digit != data + size)
       *digit = static_cast<uint8_t>('0' + below(10));
     break;
   }
-  case 6: // the end
+  case 6: // truncate
     return at;
-  default: // more
+  default: // insert bytes
     if (part = std::min(part, room); !part)
       return size;
     std::memmove(data + at + part, data + at, size - at);
@@ -93,7 +93,7 @@ static void keep(int signal) {
 }
 
 static void run() {
-  ::alarm(30); // a machine that is slow and busy; most take a millisecond
+  ::alarm(30); // for slow and busy machines; most inputs take a millisecond
   LLVMFuzzerTestOneInput(input.data(), input.size());
   ++number;
 }
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
     return 2;
   const long runs = std::atol(argv[1]);
   found = argv[2];
-  if (const char *other = std::getenv("CLEAVE_FUZZ_SEED")) // of a longer run
+  if (const char *other = std::getenv("CLEAVE_FUZZ_SEED")) // for longer runs
     chance.seed(std::strtoull(other, nullptr, 10));
   for (int number : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGALRM})
     std::signal(number, keep);

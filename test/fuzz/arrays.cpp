@@ -1,5 +1,5 @@
-// .npy, .npz and safetensors: whatever the bytes begin with, all readers see
-// them.
+// .npy, .npz and safetensors: every input is given to all readers, whatever it
+// begins with.
 #include "Fuzz.h"
 
 #include "cleave/io/Error.h"

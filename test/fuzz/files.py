@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Changes the files that a run depends on, one at a time, and starts the run: each change is refused in one line,
-with exit code 2 or 3, before anything is trained. Prints what was silent, hung, crashed or said more.
+"""Changes the files that a run depends on, one at a time, and starts the run: each change is rejected in one line,
+with exit code 2 or 3, before training starts. Prints changes that were accepted, hung, crashed or gave other output.
 
 usage: files.py [--count N] [--digits N] [--seed N] [KIND...]
 
-KIND: manifest, state, program, kernels, weights, checkpoint. --count changes of any form of each (default 1000), and
---digits in which one digit differs (default 300)."""
+KIND: manifest, state, program, kernels, weights, checkpoint. --count: arbitrary changes of each kind (default 1000);
+--digits: changes in which only one digit differs (default 300)."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
-import support  # finds the others
+import support  # extends sys.path
 from support import CLEAVE, RUN
 
 import left_out
@@ -32,7 +32,7 @@ SETS = ["data.labels=y", "data.validation=0", "train.optimizer=adamw", "train.st
 
 
 def mutated(draw, right, digit):
-    """Other bytes than `right`."""
+    """A changed copy of `right`."""
     data = bytearray(right)
     if digit:
         at = draw.choice([i for i, byte in enumerate(data) if 48 <= byte <= 57])
@@ -58,7 +58,7 @@ def mutated(draw, right, digit):
 
 
 class Subjects:
-    """A program with weights beside it and a checkpoint of it; each worker has its own."""
+    """A program with its weights and a checkpoint; each worker has its own."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -101,7 +101,7 @@ KINDS = ["manifest", "state", "program", "kernels", "weights", "checkpoint"]
 
 
 def fault(command):
-    """What is wrong with how a command refuses; None: nothing."""
+    """An error in how a command rejects a file; None: no error."""
     try:
         done = subprocess.run(list(map(str, command)), capture_output=True, timeout=LIMIT, env=support.environment())
     except subprocess.TimeoutExpired:
@@ -138,7 +138,7 @@ def attempt(subjects, kind, seed, digit):
 
 
 def campaign(kinds, count, digits, seed=0, workers=os.cpu_count()):
-    """The faults that were found, and how many changes were tried."""
+    """The faults that were found, and the number of changes that were tried."""
     tasks = [(kind, seed + i, digit) for kind in kinds
              for digit, n in ((False, count), (True, digits)) for i in range(n)]
 

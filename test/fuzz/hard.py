@@ -1,4 +1,4 @@
-"""Models that ask for too much or make no sense, ten of each kind."""
+"""Models that need too many resources or are malformed, ten of each kind."""
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def repeated_letters(i):
 
 
 def nested(i):
-    """Subgraphs in subgraphs."""
+    """Nested subgraphs."""
     b, x = start()
     inner = onnxwire.Graph().add(1, call("Identity", [x], ["o"])).add(2, "g").add(12, onnxbuild.value_info("o", np.float32, [4, 4])).bytes()
     for level in range([3, 20, 30, 32, 33, 40, 50, 60, 99, 400][i]):
@@ -68,7 +68,7 @@ def nested(i):
 
 
 def large_values(i):
-    """A constant of more elements than there is memory, which something must look at."""
+    """A constant with more elements than fit into memory, whose values are needed at import."""
     b, x = start()
     shape = b.constant([LARGE[i] >> 20, 2 ** 20] if i % 2 else [LARGE[i]])
     fill = b.op("ConstantOfShape", shape, value=np.ones(1, np.int64))
@@ -83,7 +83,7 @@ def large_values(i):
 
 
 def calls_of_calls(i):
-    """Functions that call functions several times; one that calls nothing but is called as often; one that calls itself."""
+    """Functions that call functions several times; one that is called as often but is empty; one that calls itself."""
     b, x = start()
     ways, levels = [(2, 30), (3, 20), (10, 20), (10, 60), (64, 10), (1, 63), (1, 70), (2, 18), (10, 20), (2, 5)][i]
     b.nodes.append(call(f"f{levels - 1}", [x], ["z"], "own"))
@@ -91,7 +91,7 @@ def calls_of_calls(i):
     for level in range(levels):
         function = onnxwire.Function().add(1, f"f{level}").add(4, "a").add(5, "c")
         if i == 8 and level == 0:
-            nodes = []  # nothing in them
+            nodes = []  # an empty function
         elif level == 0:
             nodes = [call("Relu", ["a"], ["c"])]
         else:
@@ -104,7 +104,7 @@ def calls_of_calls(i):
 
 
 def doubled(i):
-    """What doubles again and again."""
+    """Tensors that are doubled repeatedly."""
     b, x = start()
     op = ["Concat", "Tile", "Expand", "Add", "Pad", "Gather", "Where", "Concat", "Tile", "Concat"][i]
     value, size = b.constant([1, 2] if i < 7 else [1.5, 2.5], np.int64 if i < 7 else np.float32), 2
@@ -141,7 +141,7 @@ def many_copies(i):
 
 
 def long_work(i):
-    """As many elements as may be evaluated, sorted or added up, again and again."""
+    """The largest number of elements that import evaluates, sorted or summed repeatedly."""
     b, x = start()
     value = b.op("Range", b.constant(0), b.constant(2 ** 24 - i), b.constant(1))
     value = b.op("Mod", b.op("Mul", value, b.constant(7919)), b.constant(2 ** 24 - 3))
@@ -174,7 +174,7 @@ KINDS = [without_outputs, negative_splits, repeated_letters, nested, large_value
 
 
 def names():
-    """Kinds and numbers."""
+    """All (kind, index) pairs."""
     return [(kind, i) for i in range(10) for kind in KINDS]
 
 

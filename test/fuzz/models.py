@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Changes ONNX files, their bytes or fields of their tree, and imports them: each is taken, or refused with code 2 in
-lines of cleave's own, in at most 2 s and 1 GiB. What is taken is explained on two ranks, too, without those limits.
+"""Changes ONNX files (bytes, or fields of the message tree) and imports them: each is accepted, or rejected with code 2
+and messages of cleave, in at most 2 s and 1 GiB. Accepted models are also explained on two ranks, without these limits.
 
 usage: models.py [--count N] [--seed N] [FILE...]    (default: 3000 changes of small models)"""
 
@@ -16,16 +16,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
-import support  # finds the others
+import support  # extends sys.path
 from support import CLEAVE
 
 import onnxwire
 import seeds
 
 SECONDS, BYTES = 2, 1 << 30
-LONGER = 120  # seconds that explaining may take
+LONGER = 120  # time limit of explain in seconds
 
-# Fields that are messages, of each message (onnx.proto).
+# The fields of each message that are messages themselves (onnx.proto).
 GRAPH = {1: "node", 5: "tensor", 11: "value", 12: "value", 13: "value", 15: "sparse"}
 FIELDS = {"model": {7: "graph", 8: "opset", 14: "entry", 25: "function"}, "graph": GRAPH, "node": {5: "attribute", 9: "entry"},
           "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 14: "type"}, "tensor": {13: "entry"},
@@ -47,12 +47,12 @@ def messages(message, kind, depth=0):
             try:
                 field[2] = onnxwire.Message(field[2])
             except (onnxwire.WireError, IndexError):
-                continue  # changed before
+                continue  # already changed
         yield from messages(field[2], kinds[field[0]], depth + 1)
 
 
 def copied(field):
-    """Of a message its bytes: a message must not come to hold itself."""
+    """A message field as bytes, so that a message cannot come to contain itself."""
     number, wire, value = field
     return [number, wire, value.bytes() if isinstance(value, onnxwire.Message) else value]
 
@@ -104,7 +104,7 @@ def mutated(draw, data):
 
 
 def ended(command, limit):
-    """Exit code, what was said on stderr, seconds, bytes."""
+    """Exit code, stderr, seconds, bytes."""
     with tempfile.TemporaryFile("w+b") as said:
         begin = time.monotonic()
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=said, env=support.environment())
@@ -118,13 +118,13 @@ def ended(command, limit):
             _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
-        # Its own time: others run beside it.
+        # CPU time of this process, because others run in parallel.
         own = usage.ru_utime + usage.ru_stime
         return process.returncode, said.read().decode("utf-8", "replace"), own, usage.ru_maxrss * 1024
 
 
 def fault(command, limit, sized):
-    """What is wrong with how a command ended (None: nothing), and whether it took the model."""
+    """An error in how a command ended (None: no error), and whether it accepted the model."""
     code, said, seconds, size = ended(command, 10 * limit)
     if code not in (0, 2):
         return f"ended with {code}: {said[-300:]}", False

@@ -1,5 +1,5 @@
 // ONNX files. Half of the mutations change bytes, the others a field of the
-// tree: a number, a name, an element of a list, a whole message.
+// message tree: a number, a name, an element of a list, or a whole message.
 #include "Fuzz.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -161,15 +161,15 @@ private:
         reflection.RemoveLast(&message, field);
       }
       break;
-    case 1: // another order
+    case 1: // reorder
       if (size > 1)
         reflection.SwapElements(&message, field, static_cast<int>(below(size)),
                                 static_cast<int>(below(size)));
       break;
-    case 2: // none
+    case 2: // clear
       reflection.ClearField(&message, field);
       break;
-    case 3: // one more
+    case 3: // add an element
       add(message, field);
       break;
     default:
@@ -295,7 +295,8 @@ static void readModel(const std::string &path, const ImportOptions &options,
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz::MemoryFile file(fuzz::textOf(data, size));
-  // Types and attributes live as long as their context.
+  // The context is recreated at times, because it never frees types and
+  // attributes.
   static std::unique_ptr<mlir::MLIRContext> context;
   static int uses = 0;
   if (!context || ++uses % 256 == 0) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what the fuzzers begin with into FOLDER/<fuzzer>/: small files of every kind that
+"""Writes the fuzzers' seed corpora into FOLDER/<fuzzer>/: small files of every kind that
 cleave reads, made by cleave itself, by NumPy and by the generator of the folding test.
 
 usage: seeds.py FOLDER"""
@@ -12,7 +12,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
-import support  # finds the others
+import support  # extends sys.path
 from support import CLEAVE
 
 import folding

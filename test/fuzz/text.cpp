@@ -1,5 +1,5 @@
-// What users write: the configuration, the description of a cluster, the table
-// of a schedule. The first byte chooses.
+// User-written text: the configuration, a cluster file, a schedule table. The
+// first byte selects the format.
 #include "Fuzz.h"
 
 #include "cleave/Config/Cluster.h"
@@ -14,7 +14,7 @@ static void readConfig(const std::string &text) {
   auto loaded = loadConfigText(text, "c.toml");
   if (!loaded)
     return fuzz::requireMessage(loaded.error());
-  // What is written is read as the same.
+  // The written configuration reads back the same.
   std::string json = writeConfigJson(loaded->config);
   if (auto mesh = resolveMesh(loaded->config, std::nullopt); !mesh)
     fuzz::requireMessage(mesh.error());

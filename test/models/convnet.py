@@ -3,9 +3,9 @@
 
     convnet.py OUT.onnx [--batch N] [--size N]
 
-Images of 3 channels to 5 classes: convolutions with a bias, strides, dilations,
-groups (one for each channel, too), padding that is not the same on both sides,
-of 1 x 1 and over one dimension. OUT.toml beside it binds the dimensions.
+Images with 3 channels, 5 classes: convolutions with bias, strides, dilations,
+groups (including depthwise), asymmetric padding, 1 x 1 filters, and over one
+dimension. OUT.toml next to the model binds the dimensions.
 """
 
 import argparse

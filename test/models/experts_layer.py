@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 """Writes a language model of one or more layers as MLIR: gated experts, or, with --dense, one
-gated layer as large as the experts that a token takes.
+gated layer as large as the experts of one token together.
 
     experts_layer.py OUT.mlir [--dense] [--hidden 512] [--experts 8] [--chosen 2]
                      [--intermediate 1024] [--vocab 64] [--batch 4] [--sequence 1024]
                      [--layers 1]
 
-embedding -> x + layer(x), ... -> head. The router is a softmax, of which the weights of the
-chosen are normalised, as Mixtral has it."""
+embedding -> x + layer(x), ... -> head. The router is a softmax, and the weights of the chosen
+experts are normalised, as in Mixtral."""
 
 import argparse
 import pathlib
@@ -28,20 +28,20 @@ class Writer:
         return f"%p{name}", tensor(*sizes)
 
     def op(self, text, operands, result):
-        """Operands and results are (name, type)."""
+        """Emits an operation; operands and results are (name, type)."""
         name = f"%v{len(self.lines)}"
         types = ", ".join(type for _, type in operands)
         self.lines.append(f"  {name} = {text.format(*(n for n, _ in operands))} : {types} -> {result}")
         return name, result
 
     def same(self, text, *operands):
-        """An operation whose operands and result have one type."""
+        """Emits an operation whose operands and result have one type."""
         name = f"%v{len(self.lines)}"
         self.lines.append(f"  {name} = {text} {', '.join(n for n, _ in operands)} : {operands[0][1]}")
         return name, operands[0][1]
 
     def gated(self, gate, up, down):
-        """down(silu(gate) * up), of functions that emit the products."""
+        """down(silu(gate) * up), where the arguments are functions that emit the products."""
         inner = gate()
         inner = self.same("arith.mulf", inner, self.same("nn.sigmoid", inner))
         return down(self.same("arith.mulf", inner, up()))

@@ -33,8 +33,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Everything else in the exporters' node metadata (stack traces, class
-# hierarchies) is larger than the graph itself and says nothing to a compiler.
+# All other node metadata of the exporters (stack traces, class hierarchies) is
+# larger than the graph itself and of no use to a compiler.
 KEPT_METADATA = {"pkg.torch.onnx.name_scopes"}
 
 
@@ -58,10 +58,10 @@ class Variant:
     exporter: str  # dynamo | torchscript
     opset: int
     reference: str  # stem of the .npz, "" for none
-    fresh: bool = False  # weights as before training instead of random ones
+    fresh: bool = False  # weights as before training, instead of random ones
     batch: int = 8
     sequence: int = 96
-    train: str = ""  # further lines of the .toml
+    train: str = ""  # additional lines of the .toml
 
 
 GPT2 = Sizes("gpt2")
@@ -114,10 +114,10 @@ def build(sizes):
 def initialise(model, sizes, fresh):
     """Fills every parameter from NumPy's generator: the same bits everywhere.
 
-    `fresh` follows GPT-2: one deviation for matrices, less for the projections
-    that write to the residual stream; 0.05 where GPT-2 has 0.02, because at a
-    width of 192 it learns in two thirds of the steps. Its gains are 1 and its biases 0 only up to
-    noise of 1e-3, so that no two initializers have equal contents.
+    `fresh` follows GPT-2: one standard deviation for matrices, a smaller one for the
+    projections that write to the residual stream; 0.05 where GPT-2 has 0.02, because with a
+    width of 192 training needs a third fewer steps. Gains are 1 and biases 0, up to noise of
+    1e-3, so that no two initializers have equal contents.
     """
     rng = np.random.default_rng(sizes.seed)
     with torch.no_grad():
@@ -136,7 +136,7 @@ def initialise(model, sizes, fresh):
 
 
 class TupleOutput(torch.nn.Module):
-    """The tracer takes positional arguments and tensors, not an output class."""
+    """Takes positional arguments and returns tensors, as the tracer requires."""
 
     def __init__(self, lm):
         super().__init__()
@@ -147,9 +147,9 @@ class TupleOutput(torch.nn.Module):
 
 
 def run_exporter(model, variant, path):
-    """Writes what torch.onnx.export writes, all weights inside the file."""
+    """Exports with torch.onnx.export, all weights inside the file."""
     generator = torch.Generator().manual_seed(1)
-    # Sizes that occur nowhere else in the model, so that nothing is specialised.
+    # Sizes that occur nowhere else in the model, so that no dimension is specialised.
     ids = torch.randint(0, variant.sizes.vocab, (3, 13), generator=generator)
     if variant.exporter == "torchscript":
         # Without a mask the tracer meets aten::diff (packed-sequence
@@ -186,12 +186,12 @@ def strip_metadata(proto):
 
 
 def trainable_state(model):
-    """Parameters by name, a tied one once (under the name it was first given)."""
+    """Parameters by name, a tied one once (under its first name)."""
     return dict(model.named_parameters())
 
 
 def map_names(proto, model):
-    """Initializer -> parameter, found by content; exporters rename and transpose.
+    """Maps initializers to parameters by content; exporters rename and transpose.
 
     Returns (parameters, constants): every float initializer with at least one
     dimension either equals a parameter (or its transpose) or is listed as a
@@ -243,7 +243,7 @@ def write_toml(variant, path):
 
 
 class DoubleRMSNorm(torch.nn.Module):
-    """LlamaRMSNorm without its rounding to float32."""
+    """LlamaRMSNorm without its cast to float32."""
 
     def __init__(self, norm):
         super().__init__()
@@ -285,7 +285,7 @@ def reference_inputs(variant):
     tokens = rng.integers(0, variant.sizes.vocab, shape, dtype=np.int64)
     labels = tokens[:, 1:].copy()
     labels[rng.random(labels.shape) < 0.1] = -100
-    labels[2, variant.sequence // 2:] = -100  # a sample that is mostly padding
+    labels[2, variant.sequence // 2:] = -100  # the second half of this sample is padding
     return tokens[:, :-1].copy(), labels
 
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Makes losses.onnx and losses.npz with PyTorch: losses that a model computes itself, in the
-spellings that people write, and what training by them gives.
+"""Makes losses.onnx and losses.npz with PyTorch: losses that are part of the model, in common
+spellings, and the results of training with them.
 
     export_losses.py
 
 Needs torch, onnx, onnxscript (versions in README.md). losses.onnx has an output for each spelling,
-and some that no split of the batch adds up to. losses.npz has the data (six samples, whose counted
-labels are uneven, so that a batch of all of them is every step's) and, of each spelling and
+and some losses that do not accumulate over parts of the batch. losses.npz has the data (six samples
+with uneven numbers of counted labels; each step uses all of them) and, for each spelling and
 optimizer, the losses of four steps and the weights after them, computed in double:
 
-    ids, y, target                   [6, 5] and [6, 5], of -100 where not counted; [6, 3]
+    ids, y, target                   [6, 5]; [6, 5], -100 where not counted; [6, 3]
     OPTIMIZER/SPELLING/losses        [4]
     OPTIMIZER/SPELLING/PARAMETER
 """
@@ -91,7 +91,7 @@ def export(model, arrays):
 
 
 def train(model, arrays, spelling, make):
-    """Losses of four steps, and the weights after them, in double."""
+    """The losses of four steps, and the weights after them, in double."""
     model = copy.deepcopy(model).double()
     ids, y, target = map(torch.tensor, arrays)
     optimizer, losses = make(model.parameters()), []

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Makes the models with experts, with PyTorch (versions in README.md).
 
-    export_moe.py [--out DIR] [NAME ...]        without names also experts.npz, by ONNX Runtime
+    export_moe.py [--out DIR] [NAME ...]        without names also writes experts.npz, by ONNX Runtime
 
-Decoders of two layers: Mixtral's (softmax, top 2, weights that sum to one) and
-DeepSeek-V3's (sigmoid, a bias that only chooses, groups of experts of which the
-best two take part, a shared expert, the first layer dense, latent attention), both
-those of transformers; and Mixtral's with Switch's experts (top 1, the weight is
-the probability). `mixtral.SHAPE` hold the weights of one Mixtral-type layer in the
-shapes in which experts occur in files.
+Decoders with two layers: Mixtral (softmax, top 2, weights that sum to one) and
+DeepSeek-V3 (sigmoid, a bias that only affects the choice, the best two expert groups,
+a shared expert, the first layer dense, latent attention), both from transformers; and
+Mixtral with Switch's experts (top 1, the weight is the probability). `mixtral.SHAPE`
+hold the weights of one Mixtral-type layer in the forms in which files store experts.
 """
 
 import argparse
@@ -34,7 +33,7 @@ BATCH, SEQUENCE = 4, 24
 
 
 class Router(nn.Module):
-    """Softmax over all experts, the best two, weights that sum to one."""
+    """Softmax over all experts, top 2, weights that sum to one."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +58,7 @@ class Expert(nn.Module):
 
 
 class Layer(nn.Module):
-    """A router and a list of experts on tokens [n, hidden]."""
+    """A router and a list of experts, on tokens [n, hidden]."""
 
     def __init__(self):
         super().__init__()
@@ -73,7 +72,7 @@ class Layer(nn.Module):
 
 
 class Gathered(Layer):
-    """Each expert takes the tokens that chose it."""
+    """Each expert runs on the tokens that chose it."""
 
     def combine(self, x, weights, ids):
         out = torch.zeros_like(x)
@@ -86,7 +85,7 @@ class Gathered(Layer):
 
 
 class Dense(Layer):
-    """Each expert takes all tokens; those that did not choose it count as 0."""
+    """Each expert runs on all tokens; the weight of tokens that did not choose it is 0."""
 
     def combine(self, x, weights, ids):
         out = torch.zeros_like(x)
@@ -97,7 +96,7 @@ class Dense(Layer):
 
 
 class Stacked(nn.Module):
-    """Matrices [experts, ., .]."""
+    """Stacked matrices [experts, ., .]."""
 
     def __init__(self):
         super().__init__()
@@ -110,7 +109,7 @@ class Stacked(nn.Module):
 
 
 class Tiled(Stacked):
-    """All tokens for all experts, in batched products."""
+    """All experts run on all tokens, in batched products."""
 
     def combine(self, x, weights, ids):
         dense = torch.zeros(x.shape[0], EXPERTS, dtype=x.dtype).scatter(1, ids, weights)
@@ -121,7 +120,7 @@ class Tiled(Stacked):
 
 
 class Slices(Stacked):
-    """Each slot takes its expert's matrices, in batched products."""
+    """Each slot gathers its expert's matrices, in batched products."""
 
     def combine(self, x, weights, ids):
         rows = x.repeat_interleave(ids.shape[1], dim=0)[:, None, :]
@@ -132,7 +131,7 @@ class Slices(Stacked):
 
 
 class Contrib(Stacked):
-    """The operator of ONNX Runtime, which has its own router."""
+    """ONNX Runtime's operator, which includes the router."""
 
     def forward(self, hidden):
         x = hidden.reshape(-1, HIDDEN)
@@ -154,7 +153,7 @@ class SwitchExpert(nn.Module):
 
 
 class Switch(nn.Module):
-    """One expert a token, weighted by its probability."""
+    """Top-1 routing, weighted by the probability."""
 
     def __init__(self):
         super().__init__()
@@ -182,7 +181,7 @@ def deepseek():
 
 
 def decoder(mlps):
-    """Mixtral's, with other MLPs; None: that of transformers."""
+    """Mixtral with other MLPs; None: those of transformers."""
     config = MixtralConfig(
         vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=INTERMEDIATE, num_hidden_layers=len(mlps),
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, num_local_experts=EXPERTS,
@@ -210,7 +209,7 @@ SHAPES = [name for name in MODELS if name.startswith("mixtral.")]
 
 
 def initialise(model):
-    """By name and expert, so that stacks and lists of one shape get the same numbers."""
+    """Random weights by name and expert, so that stacks and lists of one shape get the same numbers."""
     with torch.no_grad():
         for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
             if "inv_freq" in name:
@@ -252,7 +251,7 @@ def make(name, folder):
 
 
 def make_layer(folder):
-    """The layer alone, by TorchScript, which adds rows up as an assignment to zeros."""
+    """The layer alone, by TorchScript, which accumulates rows by assigning into zeros."""
     layer = MODELS["mixtral.gathered"]().model
     initialise(layer)
     x = torch.randn((3, 13, HIDDEN), generator=torch.Generator().manual_seed(1))
@@ -271,8 +270,8 @@ def make_layer(folder):
 
 
 def write_references(folder):
-    """What ONNX Runtime computes: logits of every eighth position, for fixed tokens;
-    and of the layer alone."""
+    """The results of ONNX Runtime: logits of every eighth position for fixed tokens, and
+    outputs of the layer alone."""
     import onnxruntime
 
     ids = np.random.default_rng(5).integers(0, VOCABULARY, (BATCH, SEQUENCE))

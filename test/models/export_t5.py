@@ -3,9 +3,9 @@
 
     export_t5.py [--out DIR]
 
-T5 with two layers on either side, its table of tokens read by encoder,
-decoder and head, and a table of relative positions that all layers of a
-side share. Weights are random, from a fixed seed.
+T5 with two layers on either side; encoder, decoder and head read one token
+table, and all layers of a side share a relative position table. Weights are
+random, from a fixed seed.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def main():
     targets = torch.randint(0, 257, (3, 11), generator=generator)
     with tempfile.TemporaryDirectory() as scratch:
         raw = os.path.join(scratch, "model.onnx")
-        # By tracing: the other exporter refuses a reshape of T5's attention when
+        # By tracing: the other exporter rejects a reshape in T5's attention if
         # both lengths are symbolic.
         torch.onnx.export(
             Logits(model), (ids, targets), raw, dynamo=False, opset_version=OPSET,

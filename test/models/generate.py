@@ -5,12 +5,12 @@
     generate.py OUT.onnx --family gpt2 --external --functions
     generate.py OUT.onnx --family llama --no-weights --layers 32 --hidden 4096
 
-The graphs say what PyTorch's exporters say, in one plain spelling at opset 18:
-shapes taken from the input at run time, a causal mask from index grids,
-attention as MatMul, Add, Softmax, MatMul, RMS norm and rotary embedding
-decomposed, grouped heads by Expand. Weights are random, from a fixed seed.
-OUT.toml beside the model binds its dimensions. For tests that need a size that
-no committed file has; the committed files are what exporters write.
+The graphs correspond to those of PyTorch's exporters, in one plain spelling at opset 18:
+shapes read from the input at run time, a causal mask from index grids, attention as
+MatMul, Add, Softmax, MatMul, RMS norm and rotary embedding decomposed, grouped heads by
+Expand. Weights are random, from a fixed seed. OUT.toml next to the model binds its
+dimensions. For tests that need sizes that no committed file has; the committed files
+are written by exporters.
 """
 
 import argparse
@@ -42,14 +42,14 @@ class Sizes:
     hidden: int = 96
     heads: int = 6
     kv_heads: int = 2  # llama and mixtral only
-    intermediate: int = 344  # likewise; GPT-2 has 4 * hidden
-    experts: int = 4  # mixtral only: in each layer, of which a token takes top_k
+    intermediate: int = 344  # llama and mixtral only; GPT-2 has 4 * hidden
+    experts: int = 4  # mixtral only: per layer; a token chooses top_k of them
     top_k: int = 2
     positions: int = 96  # gpt2 only: rows of the position table
-    window: int = 0  # keys that a query sees; 0: all before it
-    documents: bool = False  # input document_ids: tokens see their own document
-    bidirectional: bool = False  # input attention_mask says which tokens all see
-    alibi: bool = False  # scores fall with the distance, in each head by a slope of its own
+    window: int = 0  # number of keys that a query attends to; 0: all earlier ones
+    documents: bool = False  # input document_ids: tokens attend to their own document
+    bidirectional: bool = False  # input attention_mask: tokens to which all attend
+    alibi: bool = False  # scores decrease with distance, with a slope for each head
     softcap: int = 0  # scores x become softcap * tanh(x / softcap)
     functions: bool = False
     weights: bool = True
@@ -75,7 +75,7 @@ class Generator(onnxbuild.Builder):
         self.sizes = sizes.check()
         self.rng = np.random.default_rng(sizes.seed)
         self.functions = {}
-        self.missing = 0  # bytes of weights in a file that is not there
+        self.missing = 0  # bytes of external weights in the missing file
         self.batch = self.sequence = None
 
     # Weights -----------------------------------------------------------------
@@ -87,7 +87,7 @@ class Generator(onnxbuild.Builder):
         return self.parameter(name, value.astype(np.float32))
 
     def missing_weight(self, name, shape):
-        """A reference into a file that does not exist: enough to compile."""
+        """A weight in a file that does not exist: enough to compile."""
         tensor = onnxbuild.tensor(name, np.zeros(0, np.float32))
         tensor.drop(1)
         tensor.drop(9)
@@ -107,7 +107,7 @@ class Generator(onnxbuild.Builder):
     # Shapes ------------------------------------------------------------------
 
     def target(self, *dims):
-        """A reshape target from sizes; 'b' and 's' are taken at run time."""
+        """A reshape target from sizes; 'b' and 's' are read at run time."""
         parts = [{"b": self.batch, "s": self.sequence}[d] if isinstance(d, str)
                  else self.constant([d]) for d in dims]
         return self.op("Concat", *parts, axis=0)
@@ -166,7 +166,7 @@ class Generator(onnxbuild.Builder):
         return self.op("Reshape", out, self.target("b", "s", self.sizes.hidden))
 
     def call(self, name, body, *inputs):
-        """The ops of `body`, in place or as a call of a model-local function."""
+        """The operations of `body`, inline or as a call of a model-local function."""
         if not self.sizes.functions:
             return body(self, *inputs)
         if name not in self.functions:
@@ -246,7 +246,7 @@ class Generator(onnxbuild.Builder):
         self.op("MatMul", x, self.op("Transpose", table, perm=[1, 0]), out="logits")
 
     def gated(self, x, name):
-        """Llama's dense layer."""
+        """Llama's MLP."""
         hidden, inner = self.sizes.hidden, self.sizes.intermediate
         gate = self.linear(x, name + "gate_proj", hidden, inner, bias=False)
         gate = self.op("Mul", gate, self.op("Sigmoid", gate))
@@ -254,7 +254,7 @@ class Generator(onnxbuild.Builder):
         return self.linear(self.op("Mul", gate, up), name + "down_proj", inner, hidden, bias=False)
 
     def routed(self, x, name):
-        """Mixtral's experts: each slot of a token takes the matrices of its expert."""
+        """Mixtral's experts: each slot of a token gathers its expert's matrices."""
         hidden, inner, top_k = self.sizes.hidden, self.sizes.intermediate, self.sizes.top_k
         tokens = self.op("Reshape", x, self.constant([-1, hidden]))
         scores = self.linear(tokens, name + "gate", hidden, self.sizes.experts, bias=False)
@@ -286,7 +286,7 @@ class Generator(onnxbuild.Builder):
         self.decoder(ids, self.gated)
 
     def decoder(self, ids, feed_forward):
-        """Llama's, whose layers end in `feed_forward`."""
+        """A Llama model whose layers end in `feed_forward`."""
         sizes, hidden = self.sizes, self.sizes.hidden
         head_size = hidden // sizes.heads
         group = sizes.heads // sizes.kv_heads
@@ -342,7 +342,7 @@ def generate(sizes):
 
 
 def resized(model, seed):
-    """A model of the same family with widths and head counts drawn from `seed`."""
+    """A model of the same family, with widths and head counts drawn from `seed`."""
     text = model.metadata.get(METADATA_KEY)
     if not text:
         raise ValueError("--resize needs a file made by test/models/generate.py: other files do "
@@ -361,7 +361,7 @@ def resized(model, seed):
 
 
 def externalise(model, location, file):
-    """Moves the contents of all initializers into `file`, as exporters do."""
+    """Moves the data of all initializers into `file`, as exporters do."""
     offset = 0
     for tensor in model.graph.initializers:
         raw = tensor.all(9)

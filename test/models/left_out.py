@@ -1,10 +1,10 @@
-"""A perceptron whose steps are partly left out, frozen, or go on with a longer schedule: its data,
-and what PyTorch computes with it.
+"""A perceptron training with skipped steps, frozen parameters, or a longer schedule after a resume: its data,
+and PyTorch's results.
 
 usage: left_out.py > left_out.json      (with torch installed)
 
-Samples of step 1 hold NaN, those of step 3 give a finite loss whose gradient norm overflows f32, and those of
-step 6 have no label that is counted. The numbers are in float64; test/python/test_left_out.py reads them."""
+Samples of step 1 contain NaN, those of step 3 give a finite loss whose gradient norm overflows f32, and those of
+step 6 have no counted label. The results are in float64; test/python/test_left_out.py reads them."""
 
 import json
 
@@ -26,7 +26,7 @@ def mix(x):
 
 
 def sample(number, samples, seed=0):
-    """The row that training sample `number` is (docs/manifest.md, "Samples")."""
+    """The data row of training sample `number` (docs/manifest.md, "Samples")."""
     epoch, index = divmod(number, samples)
     key, bits = mix(mix(seed) ^ epoch), 1
     while 1 << 2 * bits < samples:
@@ -42,7 +42,7 @@ def sample(number, samples, seed=0):
 
 
 def rows(step, samples):
-    """Those of a step, from 1."""
+    """The samples of a step; steps count from 1."""
     return [sample((step - 1) * BATCH + i, samples) for i in range(BATCH)]
 
 
@@ -54,7 +54,7 @@ def weights():
 
 
 def clean(steps):
-    """x [n, 6], y [n] for so many steps without a repetition."""
+    """x [n, 6], y [n]: enough samples for the steps without repetition."""
     draw = np.random.default_rng(7)
     x = draw.normal(size=(BATCH * steps, IN)).astype(np.float32)
     return x, (x[:, :OUT] @ draw.normal(size=(OUT, OUT))).argmax(1).astype(np.int64)
@@ -65,7 +65,7 @@ def data(steps=STEPS, nan=NAN_STEP, huge=HUGE_STEP, unlabelled=UNLABELLED_STEP):
     if nan:
         x[rows(nan, len(x))[5], 2] = np.nan
     if huge:
-        # The largest logit is not that of the label, so that the loss is large and its gradient times x is, too.
+        # The largest logit differs from the label's, so the loss is large, and so is its gradient times x.
         row = rows(huge, len(x))[4]
         x[row] = 1e22
         logits = (np.maximum(x[row].astype(float) @ weights()["w1"], 0) @ weights()["w2"])
@@ -76,7 +76,7 @@ def data(steps=STEPS, nan=NAN_STEP, huge=HUGE_STEP, unlabelled=UNLABELLED_STEP):
 
 
 def model(batch):
-    """The perceptron in nn IR, for so many samples a call."""
+    """The perceptron in nn IR, for `batch` samples per call."""
     return f"""
 func.func @forward(%w1: tensor<{IN}x{HIDDEN}xf32> {{nn.name = "w1", nn.role = #nn.role<parameter>}},
                    %b1: tensor<{HIDDEN}xf32> {{nn.name = "b1", nn.role = #nn.role<parameter>}},
@@ -98,7 +98,7 @@ func.func @forward(%w1: tensor<{IN}x{HIDDEN}xf32> {{nn.name = "w1", nn.role = #n
 
 
 def train(optimizer, x, y, steps, skipped=(), frozen_until=0, rate=None, keep=()):
-    """Losses (None where a step is skipped), and weights after each step of `keep` and the last."""
+    """Losses (None for a skipped step), and the weights after each step of `keep` and after the last."""
     import torch
     values = {name: torch.tensor(value, dtype=torch.float64, requires_grad=True)
               for name, value in weights().items()}

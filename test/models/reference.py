@@ -33,7 +33,7 @@ def load(name):
 
 
 def relative_error(a, b, largest):
-    """max|a-b| / max(max|b|, floor), the floor 1e-3 of the largest of its kind."""
+    """max|a-b| / max(max|b|, floor), where the floor is 1e-3 of the largest of its kind."""
     return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-3 * largest))
 
 

@@ -1,5 +1,5 @@
-"""What README.md shows first works as it stands: its Python exports a model, and its
-command trains it on 2 x 2 ranks, from the loss that PyTorch has for it."""
+"""The example of README.md works unchanged: its Python exports a model, and its command
+trains it on 2 x 2 ranks, starting from PyTorch's loss."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class Readme(unittest.TestCase):
             folder = pathlib.Path(name)
             corpus = bytes(range(32, 127)) * 40
             (folder / "corpus.txt").write_bytes(corpus)
-            # Its weights, too, so that there is a loss to compare with.
+            # Also saves the weights, so that the loss can be compared.
             (folder / "export.py").write_text(
                 script + '\ntorch.save(model, "model.pt")\n')
             subprocess.run([sys.executable, "export.py"], cwd=folder, check=True,
@@ -43,7 +43,7 @@ class Readme(unittest.TestCase):
                    (folder / "runs" / "model-1" / "log.jsonl").read_text().splitlines()]
             losses = [row["loss"] for row in log if "loss" in row]
             self.assertEqual(len(losses), STEPS)
-            # Any sample has nearly the loss of all: the text repeats.
+            # The loss of any sample is nearly that of all: the text repeats.
             model = torch.load(folder / "model.pt", weights_only=False)
             tokens = torch.from_numpy(np.frombuffer(corpus, np.uint8)[:65 * 32].astype(np.int64))
             tokens = tokens.reshape(32, 65)

@@ -1,4 +1,4 @@
-"""The committed reference results are what PyTorch and ONNX Runtime compute."""
+"""The committed reference results equal those of PyTorch and ONNX Runtime."""
 
 import unittest
 

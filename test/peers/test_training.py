@@ -1,5 +1,5 @@
-"""`cleave train` takes the steps that torch.optim.AdamW takes, and `cleave infer`
-gives the outputs of ONNX Runtime, on one rank and on four."""
+"""`cleave train` takes the same steps as torch.optim.AdamW, and `cleave infer` gives
+the outputs of ONNX Runtime, on one rank and on four."""
 
 import json
 import os
@@ -29,8 +29,8 @@ def cleave(*arguments):
 
 
 def torch_losses(name, tokens):
-    """20 steps on one batch, which is all of the data: the order of samples says
-    nothing."""
+    """20 steps on one batch that contains all data, so the order of samples does not
+    matter."""
     samples = np.stack([tokens[i * SEQUENCE : (i + 1) * SEQUENCE + 1] for i in range(BATCH)])
     parameters = torch_models.load_parameters(name, torch.float32)
     matrices = [p for p in parameters.values() if p.dim() >= 2]

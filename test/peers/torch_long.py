@@ -2,11 +2,11 @@
 
 usage: torch_long.py SPEC.json RANK
 
-SPEC has the model's sizes (as test/models/generate.py calls them), `sequence`, `ranks`,
+SPEC has the model's sizes (named as in test/models/generate.py), `sequence`, `ranks`,
 `threads`, `steps`, `warmup`, `mode`, and `rendezvous`, a file that does not exist yet.
-Modes: "sdpa", one rank; "all-gather", positions in zig-zag order, keys and values of all
-ranks gathered for every layer, as Llama 3 does it; "context_parallel", PyTorch's own.
-Prints the median of milliseconds of a step."""
+Modes: "sdpa", one rank; "all-gather", positions in zig-zag order, keys and values
+all-gathered in every layer, as in Llama 3; "context_parallel", PyTorch's own.
+Prints the median time of a step in milliseconds."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ import torch_models
 
 
 def parameters(sizes):
-    """Of torch_models.llama, random."""
+    """Random parameters of torch_models.llama."""
     hidden, inner = sizes["hidden"], sizes["intermediate"]
     kv = hidden // sizes["heads"] * sizes["kv_heads"]
     shapes = {"model.embed_tokens.weight": (sizes["vocab"], hidden), "model.norm.weight": (hidden,),
@@ -43,7 +43,7 @@ def parameters(sizes):
 
 
 def chunks_of(x, dim):
-    """The parts of a whole sequence, two for each rank."""
+    """The parts of a whole sequence, two per rank."""
     return x.chunk(2 * dist.get_world_size(), dim)
 
 
@@ -53,7 +53,7 @@ def own_part(x, dim):
 
 
 class GatherKeys(torch.autograd.Function):
-    """[batch, heads, positions, size] of all ranks, in the order of positions."""
+    """All-gathers [batch, heads, positions, size], in the order of positions."""
 
     @staticmethod
     def forward(ctx, x):

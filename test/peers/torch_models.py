@@ -1,5 +1,5 @@
-"""GPT-2 and Llama in plain PyTorch, on parameters by name: an implementation of
-its own, beside the exporter's and the compiler's."""
+"""GPT-2 and Llama in plain PyTorch, on parameters by name: an implementation independent
+of the exporter's and the compiler's."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def load_parameters(name, dtype):
 
 
 def attention(q, k, v):
-    """[batch, heads, sequence, size], causal; fewer key heads are shared."""
+    """Causal attention on [batch, heads, sequence, size]; fewer key heads are shared."""
     groups = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])

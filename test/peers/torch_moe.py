@@ -2,8 +2,8 @@
 
 usage: torch_moe.py SPEC.json
 
-SPEC has the sizes as test/models/experts_layer.py calls them, `threads`, `steps` and `warmup`.
-Prints the median of milliseconds of a step (AdamW, clipping)."""
+SPEC has the sizes (named as in test/models/experts_layer.py), `threads`, `steps` and `warmup`.
+Prints the median time of a step in milliseconds (AdamW, clipping)."""
 
 import json
 import statistics

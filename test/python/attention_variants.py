@@ -1,5 +1,5 @@
-"""Attention as modules spell it, drawn by seed: fused projections in four layouts, few heads of
-keys and values, rotary positions in five spellings. One file has several, side by side; NumPy
+"""Attention in the spellings of common modules, drawn by seed: fused projections in four layouts,
+few KV heads, rotary embeddings in five spellings. One file has several of them side by side; NumPy
 computes each as it is written."""
 
 import numpy as np
@@ -18,7 +18,7 @@ class Value:
 
 
 class Eager:
-    """Adds nodes to a file, and computes them."""
+    """Adds nodes to a model, and computes their values."""
 
     def __init__(self, rng):
         self.rng, self.b, self.count = rng, onnxbuild.Builder(), 0
@@ -64,14 +64,14 @@ class Eager:
         return self.node("Unsqueeze", [x, self.ints([axis])], np.expand_dims(x.array, axis))
 
     def repeat(self, x, axis, count):
-        """A new dimension along which x repeats."""
+        """Adds a dimension along which x repeats."""
         shape = list(x.array.shape)
         shape.insert(axis, count)
         wide = self.unsqueeze(x, axis)
         return self.node("Expand", [wide, self.ints(shape)], np.broadcast_to(wide.array, shape))
 
     def angles(self, size):
-        """Cosines and sines [sequence, size / 2] of rotary positions."""
+        """Rotary cosines and sines [sequence, size / 2]."""
         positions = np.arange(SEQUENCE, dtype=np.float32)[:, None]
         speeds = (10.0 ** -np.linspace(0, 2, size // 2)).astype(np.float32)
         b = self.b
@@ -101,7 +101,7 @@ def split_heads(e, x, heads, groups, d, layout):
         fused = e.reshape(fused, b, s, groups, each + 2, d)
         q = e.reshape(e.slice(fused, 0, each, 3), b, s, heads, d)
         return [q] + [e.reshape(e.slice(fused, each + i, each + i + 1, 3), b, s, groups, d) for i in range(2)]
-    # As CodeGen: blocks of features for so many devices, each with queries, values and keys.
+    # As in CodeGen: blocks of features for a number of devices, each with queries, values and keys.
     blocks = 2
     local = heads * d // blocks
     fused = e.reshape(fused, b, s, blocks, 3 * local)
@@ -110,7 +110,7 @@ def split_heads(e, x, heads, groups, d, layout):
 
 
 def rotate(e, x, kind):
-    """x [b, s, heads, d] with the positions' angles."""
+    """Applies the rotary embedding to x [b, s, heads, d]."""
     d = x.array.shape[3]
     if kind == "none":
         return x
@@ -124,13 +124,13 @@ def rotate(e, x, kind):
         turned = e.concat([e.negative(e.slice(x, half, d, 3)), e.slice(x, 0, half, 3)], 3)
         return e.add(e.mul(x, wide[0]), e.mul(turned, wide[1]))
     cos, sin = e.unsqueeze(cos, 1), e.unsqueeze(sin, 1)
-    if kind == "pairs":  # GPT-J: every second element, put beside its partner again
+    if kind == "pairs":  # GPT-J: adjacent elements are a pair
         shape = (BATCH, SEQUENCE, x.array.shape[2], d)
         wide = [e.reshape(e.repeat(t, 3, 2), SEQUENCE, 1, d) for t in (cos, sin)]
         even, odd = e.slice(x, 0, d, 3, 2), e.slice(x, 1, d, 3, 2)
         turned = e.concat([e.unsqueeze(e.negative(odd), 4), e.unsqueeze(even, 4)], 4)
         return e.add(e.mul(x, wide[0]), e.mul(e.reshape(turned, *shape), wide[1]))
-    # Real and imaginary parts: the last of two dimensions, or the first.
+    # Real and imaginary parts are along the last of two feature dimensions, or the first.
     heads = x.array.shape[2]
     axis = 4 if kind == "stacked" else 3
     pairs = e.reshape(x, BATCH, SEQUENCE, heads, *((half, 2) if axis == 4 else (2, half)))
@@ -143,7 +143,7 @@ def rotate(e, x, kind):
 
 
 def attention(e, x, heads, groups, d, layout, rotary, shared):
-    """One layer of it on x [b, s, width]."""
+    """One attention layer on x [b, s, width]."""
     b, s = BATCH, SEQUENCE
     q, k, v = split_heads(e, x, heads, groups, d, layout)
     q, k = rotate(e, q, rotary), rotate(e, k, rotary)

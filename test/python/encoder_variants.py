@@ -1,5 +1,4 @@
-"""Models of an encoder and a decoder that reads it, drawn by seed, for meshes that split the
-decoder's positions."""
+"""Encoder-decoder models, drawn by seed, for meshes that split the decoder's positions."""
 
 import numpy as np
 
@@ -52,14 +51,14 @@ class Layers:
 
 
 def generate(seed, target=6, source=5):
-    """(model, what it has): `encoders` layers, then `decoders` that read the last of them."""
+    """(model, description): `encoders` layers, then `decoders` that read the last of them."""
     rng = np.random.default_rng(seed)
     e = Layers(rng)
     b = e.b
     encoders, decoders = (int(n) for n in rng.integers(1, 4, 2))
     of_features = bool(rng.integers(2))
     tokens = b.input("tokens", np.int64, ["batch", "sequence"])
-    if of_features:  # as images or sounds come: an input of three dimensions
+    if of_features:  # features of three dimensions, like images or sounds
         memory = e.linear(b.input("source", np.float32, ["batch", source, 3]), 3, WIDTH)
     else:
         ids = b.input("source", np.int64, ["batch", source])

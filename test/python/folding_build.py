@@ -1,4 +1,4 @@
-"""Models of many small cases for test_folding: each an output, its nodes, and what it must be."""
+"""Models with many small cases for test_folding: each has an output, its nodes and its expected value."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ import onnxwire
 from folding_values import CODES, DTYPES, EPS, FLOATS, FUSED, INTS, RUNTIME, bits, exact, limits, make
 
 
-# Operators whose results are among the elements of their operands, or numbers that any type has.
+# Operators whose results are elements of their operands, or numbers that every type has.
 ROUNDS_NOTHING = {"Abs", "Ceil", "Clip", "Concat", "ConstantOfShape", "Expand", "EyeLike", "Flatten", "Floor", "Gather",
                   "GatherElements", "GatherND", "Identity", "Max", "Min", "Neg", "OneHot", "Pad", "ReduceMax",
                   "ReduceMin", "Relu", "Reshape", "ScatterND", "Slice", "Split", "Squeeze", "Tile", "TopK",
@@ -15,24 +15,24 @@ ROUNDS_NOTHING = {"Abs", "Ceil", "Clip", "Concat", "ConstantOfShape", "Expand", 
 
 
 class Case:
-    """One output: the nodes that compute it, and what it must be."""
+    """One output: the nodes that compute it, and its expected value."""
 
     def __init__(self, build, name, mode):
         self.build, self.name, self.mode = build, name, mode
         self.tolerance, self.floor, self.inexact, self.trace = 0.0, 0.0, False, []
         self.is_half = False
-        self.has_parameters = False  # which are known, and read at run time
+        self.has_parameters = False  # initializers, which are known but read at run time
 
     def apply(self, op, operands, t, expected, error=0.0, **attributes):
-        """Adds a node; its value is the NumPy reference's."""
+        """Adds a node; its value is given by the NumPy reference."""
         out = self.build.b.op(op, *[o if isinstance(o, str) else o.name for o in operands],
                               **attributes)
         self.trace.append(f"{op} {attributes or ''} of " + ", ".join(
             f"{o.t}{list(o.array.shape)}" for o in operands if not isinstance(o, str)))
-        # What is not evaluated at import is f32, and not rounded to these types.
+        # Operators that are not evaluated at import run in f32 without rounding to these types.
         if t in ("f16", "bf16") and op not in ROUNDS_NOTHING:
             error = max(error, 1.0)
-            for operand in operands:  # of sums that cancel, what was added counts
+            for operand in operands:  # the error of a cancelling sum is relative to its terms
                 if op in ("Add", "Sub", "Sum", "Mean"):
                     array = np.abs(operand.array.astype(np.float64))
                     self.floor = np.maximum(self.floor, np.max(array[np.isfinite(array)], initial=0.0))
@@ -48,7 +48,7 @@ class Value:
 
 
 class Build:
-    """A model of many cases, the arrays that it is given, and the results."""
+    """A model of many cases, its input arrays, and the results."""
 
     def __init__(self, rng):
         self.rng, self.b = rng, onnxbuild.Builder()
@@ -89,7 +89,7 @@ class Build:
         return Value(name, t, array)
 
     def finish(self, case, value):
-        """Makes a value an output, in a type that leaves the program."""
+        """Makes a value an output, cast to a type that programs support."""
         t, name, expected = value.t, value.name, value.array
         if t in INTS and t not in RUNTIME:
             name, t = self.b.op("Cast", name, to=CODES["i64"]), "i64"
@@ -97,7 +97,7 @@ class Build:
         elif t in ("f16", "bf16"):
             name, t = self.b.op("Cast", name, to=CODES["f32"]), "f32"
             expected = expected.astype(np.float32)
-        if not expected.size:  # outputs have elements
+        if not expected.size:  # outputs must not be empty
             name, t, expected = self.b.op("Shape", name), "i64", np.array(expected.shape, np.int64)
         self.b.op("Identity", name, out=case.name)
         self.b.output(case.name, DTYPES[t], list(expected.shape))

@@ -8,7 +8,7 @@ import numpy as np
 from folding_build import Value, ints, operand
 from folding_values import (ALL, CODES, DTYPES, FLOATS, INTS, RUNTIME, each, limits, make)
 
-# What is computed in f32 where the file says f16 may overflow there and not here.
+# f16 operators run in f32, so they may overflow in the file but not in the program.
 LAYERS = [t for t in FLOATS if t != "f16"]
 
 
@@ -24,7 +24,7 @@ def cast_elements(t, to, array):
 
 
 def cast(g, case, t, first=None, like=False):
-    # What a float cannot be as an integer is not defined.
+    # Converting a float outside an integer type's range is undefined.
     to = g.pick(ALL)
     if first is not None and t in FLOATS and to in INTS:
         to = "f64"
@@ -39,7 +39,7 @@ def cast(g, case, t, first=None, like=False):
         x = g.leaf(case, t, array, known=case.mode == "known")
     else:
         x = operand(g, case, t, shape, first, known=case.mode == "known")
-    error = 1.0 if to == "bf16" else 0.0  # rounded twice, where an integer goes through f32
+    error = 1.0 if to == "bf16" else 0.0  # rounded twice if an integer is converted via f32
     expected = cast_elements(t, to, x.array)
     if like:
         return case.apply("CastLike", [x, g.leaf(case, to, g.array(to, (1,)))], to, expected, error)
@@ -62,7 +62,7 @@ def shape(g, case, t, first=None):
 
 
 def dropout(g, case, t, first=None):
-    """In evaluation mode it changes nothing."""
+    """An operator that is the identity in evaluation mode."""
     x = operand(g, case, t, g.shape(1), first)
     extra = [g.leaf(case, "f32", np.float32(0.5), known=True), g.leaf(case, "bool", np.array(False), known=True)]
     extra = extra[:g.rng.integers(0, 3)]
@@ -86,7 +86,7 @@ def norm(op):
         if op == "LayerNormalization" and g.rng.random() < 0.5:
             y = y + shift.array
             operands.append(shift)
-        # Where the mean is taken away, what is left has its error.
+        # Subtracting the mean cancels, so the error is relative to the operands.
         case.floor = max(4 * np.abs(x.array).max() * np.abs(scale.array).max(), np.abs(shift.array).max())
         return case.apply(op, operands, t, make(t, y), 16.0, axis=axis, epsilon=epsilon)
     return op, LAYERS, emit
@@ -119,7 +119,7 @@ def einsum(g, case, t, first=None):
 
 
 def windows(data, kernel, strides, pads, filler):
-    """[n, c, y, x, ky, kx] of an array [n, c, h, w]."""
+    """The windows [n, c, y, x, ky, kx] of an array [n, c, h, w]."""
     wide = np.pad(data, [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])], constant_values=filler)
     view = np.lib.stride_tricks.sliding_window_view(wide, kernel, (2, 3))
     return view[:, :, ::strides[0], ::strides[1]]
@@ -173,7 +173,7 @@ def convolution(g, case, t, first=None):
 
 
 def rotary(g, case, t, first=None):
-    """Pairs of features turned by the angles of their positions."""
+    """Rotates pairs of features by the angles of their positions."""
     n, heads, length, half = (int(v) for v in g.rng.integers(1, 4, 4))
     interleaved, looked_up = (int(v) for v in g.rng.integers(0, 2, 2))
     x = g.leaf(case, t, g.array(t, (n, heads, length, 2 * half), special=0.0))
@@ -193,7 +193,7 @@ def rotary(g, case, t, first=None):
 
 
 def sequence(g, case, t, first=None, kind="SequenceAt"):
-    """A tensor that is taken apart and put together."""
+    """A tensor that is split and concatenated again."""
     x = operand(g, case, t, g.shape(1, empty=False), first)
     axis = int(g.rng.integers(x.array.ndim))
     n = x.array.shape[axis]

@@ -1,7 +1,7 @@
-"""Numbers in the types of ONNX for test_folding, exactly.
+"""Exact numbers in the types of ONNX for test_folding.
 
-Integers are Python's, wrapped to the type, so that nothing is lost; floats are computed in
-double and rounded once. bfloat16, which NumPy lacks, is kept in float32.
+Integers are Python integers wrapped to the type, so nothing is lost. Floats are computed in
+double and rounded once. bfloat16, which NumPy lacks, is stored as float32.
 """
 
 import numpy as np
@@ -11,15 +11,15 @@ INTS, FLOATS = SIGNED + UNSIGNED, ["f16", "bf16", "f32", "f64"]
 WIDE = ["i32", "i64", "u32", "u64"]
 NUMBERS = INTS + FLOATS
 ALL = NUMBERS + ["bool"]
-# What a graph may be given at run time.
+# The types of run-time inputs.
 RUNTIME = ["i32", "i64", "f32", "f64", "bool"]
 CODES = {"f32": 1, "u8": 2, "i8": 3, "u16": 4, "i16": 5, "i32": 6, "i64": 7, "bool": 9, "f16": 10,
          "f64": 11, "u32": 12, "u64": 13, "bf16": 16}
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": np.float32,
           "bool": np.bool_, **{f"{k}{n}": np.dtype(f"{name}{n}") for k, name in
                                (("i", "int"), ("u", "uint")) for n in (8, 16, 32, 64)}}
-# The relative error of one operation: of its rounding, or at run time of functions, which are
-# polynomials there.
+# The relative error of one operation: rounding, or the polynomials that approximate functions
+# at run time.
 EPS = {"f16": 2.0 ** -10, "bf16": 2.0 ** -7, "f32": 4e-6, "f64": 1e-12}
 FUSED = 0.2
 
@@ -101,14 +101,14 @@ def smaller(a, b):
 
 
 def whole_power(t, a, b):
-    """Wraps; below zero, the whole part."""
+    """Integer power that wraps; for negative exponents, the integer part."""
     if b < 0:
         return {1: 1, -1: -1 if b % 2 else 1}.get(a, 0)
     return pow(a, b, 2 ** bits(t))
 
 
 def power_by_float(t, a, b):
-    """NumPy's, through doubles; what does not fit wraps."""
+    """NumPy's power through doubles; results that do not fit wrap."""
     exact_power = wrap(t, int(a) ** int(b)) if b == int(b) else None
     if exact_power is None:
         return int(np.float64(a) ** b)

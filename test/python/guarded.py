@@ -1,4 +1,4 @@
-"""A perceptron, its data and its weights, for tests of what stands between the files of a run."""
+"""A perceptron, its data and its weights, for tests of the checks between a run's files."""
 
 import pathlib
 import tempfile
@@ -6,7 +6,7 @@ import unittest
 
 import numpy as np
 
-import support  # finds the others
+import support  # extends sys.path
 from support import CLEAVE, write_safetensors
 
 import left_out

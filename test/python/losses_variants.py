@@ -1,15 +1,15 @@
-"""Losses inside a model, drawn by seed: spellings of means and sums of them, by counts, weights
-and labels that are uneven among the samples. NumPy computes each in double; its gradient is the
-imaginary part of the loss at a parameter that is moved by a tiny imaginary step."""
+"""Losses inside a model, drawn by seed: spellings of means and sums, with counts, weights and
+labels that are uneven among the samples. NumPy computes each in double; its gradient is the
+imaginary part of the loss at a parameter with a tiny imaginary step (complex-step method)."""
 
 import numpy as np
 
 import onnxbuild
 
-# Numbers of samples, of a batch or a microbatch, are also other sizes and factors.
+# Batch and microbatch sizes deliberately coincide with other sizes and factors.
 BATCH, WIDTH, HIDDEN = 6, 4, 5
 STEP = 1e-30
-# How the values of samples become one number.
+# How the losses of the samples are combined.
 GATHERINGS = ["mean", "sum", "by size", "by mask", "by clamped mask", "by class weights", "root of mean", "of squares"]
 VALUES = ["squares", "distances", "entropy", "smoothed", "elements"]
 
@@ -24,7 +24,7 @@ def log_softmax(y):
 
 
 class Model:
-    """Adds nodes to a file, and keeps what NumPy does for each."""
+    """Adds nodes to a model, and records the NumPy function of each."""
 
     def __init__(self, rng):
         self.rng, self.b = rng, onnxbuild.Builder()
@@ -41,12 +41,12 @@ class Model:
 
     def number(self, value):
         array = np.asarray(value, np.float32)
-        name = self.b.op("Constant", value=array)  # an initializer may be a parameter
+        name = self.b.op("Constant", value=array)  # an initializer could become a parameter
         self.data[name] = array
         return name
 
     def op(self, kind, function, *inputs, extra=(), **attributes):
-        """`extra`: operands that the function does not take."""
+        """`extra`: operands of the node that the NumPy function does not take."""
         out = self.b.op(kind, *inputs, *extra, **attributes)
         self.list.append((function, inputs, out))
         return out
@@ -65,7 +65,7 @@ class Model:
         return self.op("Div", lambda x, y: x / y, a, b)
 
     def total(self, a, kind="ReduceSum"):
-        """Over all dimensions, with or without them; a number in the end."""
+        """Reduces over all dimensions, with or without keeping them, to a scalar."""
         function = (lambda x: x.sum()) if kind == "ReduceSum" else (lambda x: x.mean())
         if self.rng.random() < 0.7:
             return self.op(kind, function, a, keepdims=0)
@@ -87,7 +87,7 @@ class Model:
 
 
 def value(m, kind, y):
-    """Of each sample [batch], or of each element of it."""
+    """The loss of each sample [batch], or of each element of a sample."""
     if kind in ("entropy", "smoothed"):
         logs = m.op("LogSoftmax", log_softmax, y, axis=-1)
         target = m.op("OneHot", lambda i: np.eye(m.classes)[i], "label",
@@ -131,14 +131,14 @@ def gather(m, kind, v, is_wide):
 
 
 def generate(seed):
-    """(the Model, the spelling in words); its output `loss` is the loss."""
+    """(model, description of the spelling); its output `loss` is the loss."""
     rng = np.random.default_rng(seed)
     m = Model(rng)
     x = m.input("x", rng.normal(size=(BATCH, WIDTH)).astype(np.float32), WIDTH)
     m.input("target", rng.normal(size=(BATCH, m.classes)).astype(np.float32), m.classes)
     m.input("label", rng.integers(0, m.classes, BATCH))
     mask = (rng.random(BATCH) < 0.5).astype(np.float32)
-    mask[rng.integers(BATCH)] = 1  # without any, there is no mean
+    mask[rng.integers(BATCH)] = 1  # an empty mask has no mean
     m.input("mask", mask)
     h = m.op("Tanh", np.tanh, m.op("MatMul", lambda a, b: a @ b, x, m.weight("first", WIDTH, HIDDEN)))
     y = m.op("MatMul", lambda a, b: a @ b, h, m.weight("second", HIDDEN, m.classes))
@@ -151,7 +151,7 @@ def generate(seed):
         factor = float(rng.choice([0.5, 0.3, 2.0, 3.0, 6.0, 12.0]))
         if scale != "none":
             term = (m.mul if scale == "times" else m.div)(term, m.number(factor))
-        if seed % 4 == 3:  # added up in doubles
+        if seed % 4 == 3:  # accumulated in double
             term = m.op("Cast", lambda a: a, term, to=11)
         words.append(f"{kind} {way}" + (f" {scale} {factor}" if scale != "none" else ""))
         loss = term if loss is None else (m.add if rng.random() < 0.7 else m.sub)(loss, term)
@@ -165,8 +165,8 @@ def generate(seed):
 
 
 def train(m, steps):
-    """(losses, how far each may move where every parameter is rounded to float32, the parameters
-    after as many steps of gradient descent, the learning rate): one by which the first step moves
+    """(losses, tolerance of each for rounding all parameters to float32, the parameters after
+    as many steps of gradient descent, the learning rate). With this rate the first step changes
     some element by about 0.1."""
     rate, weights = None, {name: array.astype(np.float64) for name, array in m.weights.items()}
     losses, moves = [], []

@@ -1,7 +1,7 @@
-"""Training in NumPy, in float64: what cleave's runs are compared with.
+"""Training in NumPy, in float64: the reference for cleave's runs.
 
-A Net is built operation by operation, once as an ONNX model and once as a list that can be
-differentiated, so that a test draws a model and has its right values at the same time:
+A Net is built operation by operation, both as an ONNX model and as a differentiable list, so
+that a test draws a model and gets its expected values at the same time:
 
     net = Net()
     x = net.input("x", data, ["batch", 5])
@@ -12,13 +12,13 @@ differentiated, so that a test draws a model and has its right values at the sam
 
 import numpy as np
 
-import support  # the path of what follows
+import support  # extends sys.path
 import onnxbuild
 import onnxwire
 
 
 def bf16(array):
-    """The nearest numbers that bfloat16 has, ties to even, as float32."""
+    """Rounds to bfloat16, ties to even, returned as float32."""
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
     bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
     return bits.view(np.float32).reshape(np.shape(array))
@@ -30,7 +30,7 @@ CODES = {"f32": 1, "f16": 10, "bf16": 16}
 
 
 def tensor_of(name, array, kind):
-    """An initializer; NumPy has no bfloat16."""
+    """An initializer, also in bfloat16, which NumPy lacks."""
     if kind == "bf16":
         out = onnxbuild.tensor(name, (bf16(array).view(np.uint32) >> 16).astype(np.uint16))
         out.drop(2)
@@ -39,19 +39,19 @@ def tensor_of(name, array, kind):
 
 
 def bf16_initializers(path):
-    """Those of a file, as float32."""
+    """The bfloat16 initializers of a file, as float32."""
     return {t.name: (np.frombuffer(bytes(t.all(9)[-1]), np.uint16).astype(np.uint32) << 16).view(np.float32)
             .reshape(t.dims) for t in onnxwire.load(path).graph.initializers if t.data_type == 16}
 
 
 def reduced(gradient, shape):
-    """Of a value that was broadcast."""
+    """Sums the gradient of a value that was broadcast to that value's shape."""
     gradient = gradient.sum(tuple(range(gradient.ndim - len(shape))))
     wide = tuple(i for i, size in enumerate(shape) if size == 1 and gradient.shape[i] != 1)
     return gradient.sum(wide, keepdims=True) if wide else gradient
 
 
-# Each gives the result and, for the gradient of it, those of its operands.
+# Each returns the result, and a function that maps its gradient to those of the operands.
 OPS = {
     "Add": lambda a, b: (a + b, lambda g: (g, g)),
     "Sub": lambda a, b: (a - b, lambda g: (g, -g)),
@@ -105,7 +105,7 @@ class Net:
         return name
 
     def tie(self, name, to):
-        """The file holds the transpose of `to` a second time."""
+        """Adds a tied weight: the file holds the transpose of `to` a second time."""
         self.weight(name, np.ascontiguousarray(self.weights[to].T))
         del self.weights[name]
         self.tied[name] = to
@@ -117,8 +117,8 @@ class Net:
         return name
 
     def op(self, kind, *inputs, out=None, reads=None):
-        """`reads`: the parameters that stand for the inputs in the reference, where the file
-        has merged them with others."""
+        """`reads`: the parameters that replace the inputs in the reference, if the file has
+        merged them with others."""
         name = self.b.op(kind, *inputs, out=out)
         self.list.append((kind, reads or inputs, name))
         return name

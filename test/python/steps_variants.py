@@ -1,14 +1,14 @@
-"""Random training jobs whose steps do not all count, and which are resumed with other settings; and what NumPy
-computes for them in float64.
+"""Random training jobs with skipped steps and resumes with other settings, and their results as
+computed by NumPy in float64.
 
-A job is a list of segments, each a run of its own that goes on from a checkpoint of the one before. Samples that spoil
-a step are planted while the reference trains, as a gradient overflows only with the weights of that step."""
+A job is a list of segments: each is a run that resumes from a checkpoint of the previous segment. Samples that make a
+step fail are chosen while the reference trains, because a gradient's overflow depends on that step's weights."""
 
 import dataclasses
 
 import numpy as np
 
-import support  # the path of what follows
+import support  # extends sys.path
 import left_out
 from left_out import BATCH, HIDDEN, IN, OUT
 
@@ -25,16 +25,16 @@ FROZEN = [[], [], ["b1"], ["w1", "b1"], ["w2"], ["b2"]]
 
 @dataclasses.dataclass
 class Segment:
-    first: int  # the step before it is the checkpoint that it goes on from
-    last: int   # the last step that the job keeps
-    runs_to: int  # steps beyond `last` are forgotten
+    first: int  # the segment resumes from the checkpoint of the step before it
+    last: int   # the last step of the segment that the job uses
+    runs_to: int  # steps beyond `last` are discarded
     layout: list
     parts: int
     frozen: list
     lr: float
     clip: float
     horizon: int
-    stops: bool = False  # at the step after `last`, which is not finite
+    stops: bool = False  # stops at the step after `last`, which is not finite
 
 
 @dataclasses.dataclass
@@ -50,9 +50,9 @@ class Job:
     spoiled: dict  # step -> "nan", "huge" or "unlabelled"
     weights: dict = None
     data: tuple = None
-    losses: list = dataclasses.field(default_factory=list)  # None: the step is left out
+    losses: list = dataclasses.field(default_factory=list)  # None: the step is skipped
     kept: dict = dataclasses.field(default_factory=dict)    # weights after the last step of each segment
-    counts: dict = dataclasses.field(default_factory=dict)  # updates of each parameter that trains
+    counts: dict = dataclasses.field(default_factory=dict)  # number of updates of each trained parameter
 
     def rate(self, segment, step):
         done = step - 1
@@ -104,7 +104,7 @@ def segments(draw, steps, base, job):
             horizon += int(draw.integers(1, 5)) if draw.random() < 0.4 else 0
         runs_to = min(last + int(draw.integers(0, 2)), horizon) if last < steps else last
         found.append(Segment(first, last, runs_to, *layout, frozen, lr, clip, horizon))
-    # A run that is not to leave steps out stops before the first that is not finite.
+    # A run that does not skip steps stops before the first that is not finite.
     bad = [step for step, kind in job.spoiled.items() if kind != "unlabelled"]
     if any(step > 1 for step in bad) and draw.random() < 0.4 and min(bad) > 1:
         found = stopped(found, min(bad))
@@ -112,7 +112,7 @@ def segments(draw, steps, base, job):
 
 
 def stopped(found, bad):
-    """The segment of step `bad` in two; what comes before it must have run into nothing."""
+    """Splits the segment at step `bad`; the steps before it must be finite."""
     out = []
     for segment in found:
         if segment.first < bad <= segment.last:
@@ -124,7 +124,7 @@ def stopped(found, bad):
 
 
 def gradients(weights, x, y):
-    """The mean loss of the labels that count, and its gradients."""
+    """The mean loss over the counted labels, and its gradients."""
     with np.errstate(all="ignore"):
         before = x @ weights["w1"] + weights["b1"]
         hidden = np.maximum(before, 0)
@@ -142,16 +142,16 @@ def gradients(weights, x, y):
 
 
 def plant(job, step, weights, frozen):
-    """Spoils the samples of a step. Says whether it is left out."""
+    """Changes the samples of a step so that it fails. Returns whether the step is skipped."""
     x, y = job.data
     rows = left_out.rows(step, len(x))
     kind = job.spoiled.get(step)
     if kind == "huge" and {"w1", "w2"} <= set(frozen):
-        kind = "nan"  # no gradient that is left is a multiple of the data
+        kind = "nan"  # no remaining gradient is proportional to the data
     if kind == "unlabelled":
         y[rows] = IGNORED
     elif kind is None:
-        y[rows[0]] = max(y[rows[0]], 0)  # one label counts
+        y[rows[0]] = max(y[rows[0]], 0)  # at least one label counts
     else:
         row = rows[step % BATCH]
         y[row] = max(y[row], 0)
@@ -170,7 +170,7 @@ def train(job):
     state = {}
     x, y = job.data
     for segment in job.segments:
-        # A checkpoint holds no state of what was frozen.
+        # A checkpoint has no optimizer state for frozen parameters.
         state = {name: state.get(name, [0, 0, 0]) for name in SHAPES if name not in segment.frozen}
         for step in range(segment.first, segment.last + 1):
             kind = plant(job, step, weights, segment.frozen)

@@ -21,7 +21,7 @@ for folder in (ROOT / "tools" / "lib", MODELS, ROOT / "test"):
         sys.path.insert(0, str(folder))
 
 
-# Meshes that every command is tried on.
+# Meshes with which every command is tested.
 MESHES = {
     "one rank": [],
     "data=2, tensor=2": ["--set", "mesh.data=2", "--set", "mesh.tensor=2",
@@ -29,14 +29,14 @@ MESHES = {
 }
 
 
-# Whether all is tried, however long it takes (tools/check --all).
+# Whether all cases run, however long it takes (tools/check --all).
 ALL = "CLEAVE_TEST_ALL" in os.environ
 
 
 def some(cases, count):
-    """Of a list of cases those that are tried each day: `count`, the first, the last and others
-    evenly between; all of them for tools/check --all. What must not be left out stands
-    at the ends."""
+    """The cases that run by default: `count` of them, including the first, the last and others
+    spaced evenly between; all cases for tools/check --all. Cases that must always run are
+    placed at the ends."""
     cases = list(cases)
     if ALL or count >= len(cases):
         return cases
@@ -44,8 +44,8 @@ def some(cases, count):
 
 
 class Turns:
-    """How checks of one kind take turns: each day every `period`-th is compiled and the
-    others are interpreted, a fifth of the time; all are compiled for tools/check --all."""
+    """Makes checks of one kind take turns: by default every `period`-th is compiled and the
+    others are interpreted, in a fifth of the time; tools/check --all compiles all."""
 
     def __init__(self, period):
         self.period, self.count = period, 0
@@ -56,7 +56,7 @@ class Turns:
 
 
 def environment():
-    """Without what a launcher would say about ranks."""
+    """The environment without a launcher's variables for ranks."""
     launcher = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
                 "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
     return {k: v for k, v in os.environ.items() if k not in launcher}
@@ -68,12 +68,12 @@ def run(*command, cwd=None, env=None, timeout=900):
 
 
 def model_flags(name):
-    """MODEL and its configuration."""
+    """The command-line arguments MODEL and its configuration."""
     return [MODELS / f"{name}.onnx", "--config", MODELS / f"{name}.toml"]
 
 
 def succeed(*command, **options):
-    """What a command prints; an error if it fails."""
+    """The output of a command; raises an error if the command fails."""
     done = run(*command, **options)
     if done.returncode:
         raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n"
@@ -82,13 +82,13 @@ def succeed(*command, **options):
 
 
 def write_old_state(path, state):
-    """A state.json of version 1, which has no digest of itself."""
+    """Writes a state.json of version 1, which has no digest of itself."""
     pathlib.Path(path).write_text(json.dumps({key: value for key, value in state.items() if key != "digest"} |
                                              {"version": 1}))
 
 
 def generate(model, **sizes):
-    """A model of these sizes, as the flags that name it."""
+    """Generates a model of these sizes; returns the arguments that name it."""
     flags = [word for key, value in sizes.items()
              for word in (f"--{key.replace('_', '-')}", *([] if value is True else [value]))]
     succeed(sys.executable, MODELS / "generate.py", model, *flags)
@@ -96,7 +96,7 @@ def generate(model, **sizes):
 
 
 def read_log(out, events=False):
-    """The lines of steps, or those of events."""
+    """The log's lines for steps, or its lines for events."""
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     return [line for line in lines if ("event" in line) == events]
 
@@ -140,8 +140,8 @@ def digest(*parts):
 
 
 def meaning(model):
-    """A hash per graph output that depends on operators, attributes, weights
-    and their connections, and on no name and no order of nodes."""
+    """A hash per graph output that depends on operators, attributes, weights and their
+    connections, but not on names or on the order of nodes."""
     graph = model.graph
     values = {"": ""}
     for i, value in enumerate(graph.inputs):
@@ -151,7 +151,7 @@ def meaning(model):
         values[tensor.name] = digest("weight", tensor.dims, tensor.data_type, content)
 
     def attributes(node):
-        # Subgraphs quote names and do not occur in these models.
+        # Subgraphs refer to names, and these models have none.
         assert not node.subgraphs
         return sorted(a.bytes() for a in node.attributes)
 

@@ -28,7 +28,7 @@ def attend(q, k, v, seen, cap=None):
 
 
 class Standard(unittest.TestCase):
-    """The operator Attention, whose attributes say what masks say elsewhere."""
+    """The operator Attention, whose attributes replace explicit masks."""
 
     def build(self, folder, mask=None, **attributes):
         b = onnxbuild.Builder()
@@ -118,22 +118,22 @@ class Models(unittest.TestCase):
 
 
 class Flops(unittest.TestCase):
-    """What `explain` says of attention, and what a run counts: blocks of 48 queries and
-    96 keys in which anything is seen."""
+    """The attention operations that `explain` models and that a run counts: blocks of 48
+    queries and 96 keys with any visible pair."""
 
     def check(self, length, seen, mesh="", ranks=1, **sizes):
-        """`seen` of the keys are seen by a query, on average."""
+        """`seen`: the average number of keys that a query attends to."""
         model = training.generated(family="llama", layers=1, batch=2, sequence=length, **sizes)
         explained = training.explain(model, mesh)["per_rank"]
         with tempfile.TemporaryDirectory() as name:
             _, counters = training.train(pathlib.Path(name) / "run", model, mesh, "--steps", 1)
         counted = [rank["attention_flops"] for rank in counters["ranks"]]
         self.assertEqual(len(counted), ranks)
-        # 8 heads of 16: forward two products of a score and a feature, backward five.
+        # 8 heads of size 16: two products per pair forward, five backward.
         pairs = 2 // ranks * 8 * length * seen
         for rank, count in zip(explained, counted):
             self.assertEqual(rank["attention_flops"], pairs * 2 * 7 * 16)
-            # A block's edge leaves up to 48 + 96 keys that a query does not see.
+            # The edges of blocks add up to 48 + 96 keys that a query does not attend to.
             self.assertGreaterEqual(count, rank["attention_flops"])
             self.assertLess(count, rank["attention_flops"] * (seen + 144) / seen)
 

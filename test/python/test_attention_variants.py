@@ -1,5 +1,5 @@
-"""Attention whose heads or features became several dimensions is one operation, whatever its
-spelling: as NumPy computes it, and on meshes that need to know it, equal to one rank."""
+"""Attention whose heads or features span several dimensions becomes one operation in every
+spelling. Results equal NumPy's, and those of meshes that rely on the operation equal one rank's."""
 
 import pathlib
 import tempfile
@@ -43,7 +43,7 @@ class Variants(unittest.TestCase):
                 self.assertLess(error, 1e-5, kind)
         ir = support.succeed(CLEAVE, "import", folder / "m.onnx", *flags([]))
         self.assertEqual((ir.count("= nn.attention"), ir.count("= nn.softmax")), (2, 0), kinds)
-        # Ulysses needs as many heads of keys as ranks, or repeats them.
+        # Ulysses needs as many KV heads as ranks, or repeats them.
         mesh = (RING, TENSOR, RING, ULYSSES)[seed % 4]
         support.succeed(CLEAVE, "check", "--interpret", folder / "m.onnx", *flags(mesh))
 

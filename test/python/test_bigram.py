@@ -1,4 +1,4 @@
-"""The quickstart's yardstick."""
+"""The bigram baseline of the quickstart."""
 
 import math
 import pathlib
@@ -11,7 +11,7 @@ import bigram
 
 class Bigram(unittest.TestCase):
     def test_by_hand(self):
-        # After 'a' comes 'b' twice; 0.1 is added to each of 256 counts.
+        # 'a' is followed by 'b' twice; 0.1 is added to each of 256 counts.
         train, text = b"abab", b"ab"
         self.assertAlmostEqual(bigram.bigram(train, text), -math.log(2.1 / (2 + 25.6)))
 

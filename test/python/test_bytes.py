@@ -1,4 +1,4 @@
-"""Bytes sent: the oracle of closed forms, what explain says, what a run counts."""
+"""Bytes sent: the closed forms, the model of `explain`, and a run's counters agree."""
 
 import concurrent.futures
 import json
@@ -10,10 +10,10 @@ import support
 import training
 import formulas
 
-BATCH, SEQUENCE = 8, 96  # of the models' .toml
+BATCH, SEQUENCE = 8, 96  # as in the models' .toml
 
 # (mesh, ZeRO, microbatches). Three ranks divide neither the batch nor the
-# vocabulary, six heads or 344 columns; four do not divide two kv heads.
+# vocabulary, six heads or 344 columns; four do not divide two KV heads.
 PLANS = [("data=2", 0, 1), ("data=3", 0, 1), ("data=3", 1, 1), ("data=4", 1, 1),
          ("tensor=2", 0, 1), ("tensor=3", 0, 1), ("tensor=4", 0, 1), ("data=2,tensor=2", 0, 1),
          ("data=2,tensor=2", 1, 2), ("data=3,tensor=2", 1, 1),
@@ -78,7 +78,7 @@ class Bytes(unittest.TestCase):
             for (model, plan), (said, memory) in zip(cases, pool.map(explained, cases)):
                 with self.subTest(model=model, plan=plan):
                     self.assertEqual(said, expected(model, *plan))
-                    # What is to last: parameters, gradients, moments of each rank.
+                    # Persistent memory: parameters, gradients, moments of each rank.
                     for rank in memory:
                         wanted = closed_forms(model, *plan)["memory"]
                         self.assertEqual({key: rank[key] for key in wanted}, wanted)

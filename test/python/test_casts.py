@@ -1,5 +1,5 @@
-"""Cast between all types of ONNX, folded when a file is imported and at run time: integers wrap
-and floats are cut towards zero, as in NumPy's astype; unsigned ones stay unsigned."""
+"""Casts between all types of ONNX, folded at import and at run time: integers wrap and floats are
+truncated towards zero, as in NumPy's astype; unsigned types stay unsigned."""
 
 import itertools
 import math
@@ -16,14 +16,14 @@ from folding_values import CODES, DTYPES, FLOATS, INTS, limits, make
 from support import CLEAVE
 
 TYPES = ["i8", "u8", "i16", "u16", "i32", "i64", "u32", "u64", "bool", "f16", "bf16", "f32", "f64"]
-# At run time there are none of these; they are in files, as what is known when importing.
+# Types that run-time values cannot have; constants of them are folded at import.
 FOLDED_ONLY = ["i8", "u8", "i16", "u16", "u32", "u64"]
-# At run time f32, which says nothing of how they are rounded.
+# Types that are f32 at run time, so their rounding is not tested.
 WIDENED = ["f16", "bf16"]
 
 
 def nearest(numerator, digits):
-    """An integer rounded to so many binary digits, ties to even."""
+    """Rounds an integer to `digits` binary digits, ties to even."""
     shift = max(abs(numerator).bit_length() - digits, 0)
     whole, rest = divmod(abs(numerator), 1 << shift)
     half = (1 << shift) / 2
@@ -32,7 +32,7 @@ def nearest(numerator, digits):
 
 
 def source(t, to):
-    """Elements to cast, all of which are defined in the other type."""
+    """Elements to cast that are representable in the other type."""
     if t == "bool":
         return np.array([True, False])
     if t in INTS:
@@ -62,7 +62,7 @@ def expected(t, to, array):
 
 
 def model(mode, pairs):
-    """An output for each pair of types, its operand in the file or an input."""
+    """A model with an output for each pair of types; the operand is in the file or an input."""
     g = Build(np.random.default_rng(0))
     for t, to in pairs:
         case = Case(g, f"{t}_{to}", mode)
@@ -112,7 +112,7 @@ class Casts(unittest.TestCase):
         self.check("runtime", [(t, to) for t in given for to in given])
 
     def test_refused_at_run_time(self):
-        """Casts to types that a program does not have, and inputs of them: in one line."""
+        """Casts to types that programs lack, and inputs of such types, are rejected in one line."""
         for t in FOLDED_ONLY:
             for name in (f"to {t}", f"from {t}"):
                 with self.subTest(name), tempfile.TemporaryDirectory() as folder:
@@ -132,7 +132,7 @@ class Casts(unittest.TestCase):
                                   done.stderr)
 
     def test_widened_beside_known(self):
-        """What Where takes of the file beside a value, and sums of nothing, meet numbers of the file's type."""
+        """Constants selected by Where next to a run-time value, and empty sums, have the file's type."""
         for t, taken_first in itertools.product(WIDENED, (True, False)):
             with self.subTest(t, taken_first=taken_first):
                 g = Build(np.random.default_rng(0))

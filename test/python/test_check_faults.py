@@ -1,7 +1,7 @@
-"""`cleave check --inject`: every kind of fault that the program offers is caught, on a GPT, a
-perceptron and a mixture of experts; what a model cannot have is refused.
+"""`cleave check --inject`: every kind of fault that applies to the program is detected, on a GPT, a
+perceptron and a mixture of experts; kinds that do not apply are rejected.
 
-Models are tiny, and interpreted where the fault is one of values.
+Models are tiny; programs with faults in values are interpreted.
 """
 
 import json
@@ -21,19 +21,19 @@ DROPOUT = ["train.dropout=0.1"]
 # Neither the samples nor the classes divide.
 GRID = ["mesh.data=3", "mesh.tensor=3", "parallel.data.zero=1"]
 STAGES = ["mesh.pipeline=2", "train.microbatches=4"]
-# What can be broken is in the values of ranks, or in lists of commands: of stages, or of any program.
+# Faults are in the values of ranks, or in command lists: of pipeline stages, or of any program.
 VALUES, COMMANDS, PIPELINES = "values", "commands", "pipelines"
 KINDS = {"drop-collective": VALUES, "sum-for-mean": VALUES, "wrong-group": VALUES,
          "swapped-axes": VALUES, "pad-identity": VALUES, "bias-twice": VALUES, "norm-twice": VALUES,
          "random-offset": VALUES, "stale-buffer": VALUES, "gradient-off": VALUES,
          "missing-wait": COMMANDS, "slot-reused": PIPELINES, "microbatch-swapped": PIPELINES,
          "gradient-twice": PIPELINES}
-# Of a model, by the kind.
+# Kinds that do not apply to a model, with the reason.
 REFUSED = {("perceptron", "random-offset"): "no random numbers"}
 
 
 def perceptron(path):
-    """Three layers and a classifier."""
+    """A perceptron with three layers and a classifier."""
     draw, b = np.random.default_rng(3), onnxbuild.Builder()
     h, width = b.input("x", np.float32, ["batch", 10]), 10
     for number, outer in enumerate((12, 12, 12, 7)):
@@ -61,7 +61,7 @@ class Faults(unittest.TestCase):
                        vocab=17, batch=4, sequence=5)
         cls.models = {"gpt": gpt, "perceptron": perceptron(cls.folder / "perceptron.onnx"),
                       "switch": support.model_flags("switch")}
-        # Of values, of commands, and of what both have.
+        # Settings for faults in values, in commands, and for programs with both.
         cls.settings = {
             "gpt": {VALUES: GRID + DROPOUT, COMMANDS: STAGES, "all": ["dims.batch=4"]},
             "perceptron": {VALUES: GRID, COMMANDS: STAGES,
@@ -82,8 +82,8 @@ class Faults(unittest.TestCase):
         self.assertFalse(report["pass"])
         self.assertTrue(report["fault"].startswith(kind + ": "), report["fault"])
         wrong = [t for t in report["tensors"] if not t["pass"]]
-        # A replica that differs is wrong, too; null stands for what is not finite. Or ranks that do
-        # not fit together stop.
+        # Differing replicas are a failure, too; null means not finite. Ranks that do not match
+        # may also stop.
         stopped = any("the broken program stopped" in note for note in report.get("notes", []))
         self.assertTrue(wrong or report["max_replica_difference"] != 0 or stopped)
         return report
@@ -112,7 +112,7 @@ class Faults(unittest.TestCase):
             self.assertIn(f"cannot have the fault {kind}: it has no pipeline", errors)
 
     def test_compiled_and_with_zero_3(self):
-        """The test of three models interprets what is of values."""
+        """The test of three models interprets faults in values."""
         cases = [(kind, family, sets) for kind, what in KINDS.items() if what == VALUES
                  for family, sets in (("llama", ["mesh.data=2", "mesh.tensor=2", "parallel.data.zero=1"]),
                                       ("gpt2", ["mesh.data=2", "mesh.tensor=2", "parallel.data.zero=3"]))]
@@ -128,7 +128,7 @@ class Faults(unittest.TestCase):
                             sets=["mesh.data=2", "mesh.tensor=2", "parallel.data.zero=3"])
 
     def test_every_place(self):
-        """Not only the middle one; each day the first, the last and some between."""
+        """Faults at every place, not only the middle one; by default the first, the last and some between."""
         model = generate(self.folder / "places.onnx", family="gpt2", layers=1, hidden=24, heads=6,
                          vocab=17, batch=4, sequence=5)
         for kind in (kind for kind, what in KINDS.items() if what == VALUES):

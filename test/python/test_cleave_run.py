@@ -29,10 +29,10 @@ def log(out):
 
 
 def check_trace(test, path, ranks, steps, microbatches):
-    """What Perfetto needs, and what the program does on each stream."""
+    """Checks the trace format, and the slices of the program on each stream."""
     threads, arrows = trace_format.check(test, path, ranks)
-    test.assertEqual(arrows, []) # it has no messages, collectives alone
-    for rank in range(ranks): # commands of a rank follow each other
+    test.assertEqual(arrows, []) # only collectives, no point-to-point messages
+    for rank in range(ranks): # commands of a rank do not overlap
         own = sorted(threads[rank, 2 * rank] + threads[rank, 2 * rank + 1],
                      key=lambda e: e["ts"])
         for before, after in zip(own, own[1:]):
@@ -43,7 +43,7 @@ def check_trace(test, path, ranks, steps, microbatches):
     slices = sum(threads.values(), [])
     test.assertEqual({e["args"]["step"] for e in slices}, set(range(1, steps + 1)))
     # The program of test/unit/Run/MakeBigram.cpp: loss_grad and update each
-    # launch kernels on every rank; the gradient is summed once a step.
+    # launch kernels on every rank; the gradient is all-reduced once a step.
     sums = [e for e in slices if e["cat"] == "all_reduce"]
     test.assertGreaterEqual(len(sums), steps * ranks)
     test.assertEqual(len(sums) % (steps * ranks), 0)
@@ -106,11 +106,11 @@ class CleaveRun(unittest.TestCase):
         self.train("a", ranks=2)
         line = log(self.folder / "a")[-1]
         counters = json.loads((self.folder / "a" / "counters.json").read_text())
-        if counters["allocations"]:  # sanitizers do not count
+        if counters["allocations"]:  # not counted with sanitizers
             self.assertEqual(counters["allocations"]["step"], 0)
             self.assertGreater(counters["allocations"]["process"], 1000)
-        # Two all-reduces of one number and one of the gradient, in double: of
-        # each a rank sends half twice, the smaller half of an odd number.
+        # Two all-reduces of one number and one of the gradient, in double: for each,
+        # a rank sends half of the elements twice, rounded down for an odd number.
         sent = [sum(t["sent_bytes"] for t in rank["traffic"]) for rank in counters["ranks"]]
         self.assertEqual(sum(sent), 2 * (257 * 257 + 2) * 8)
         self.assertEqual(line["sent_bytes"], max(sent))
@@ -174,7 +174,7 @@ class CleaveRun(unittest.TestCase):
                            ranks=2, expect=3)
         self.assertIn("rank 1 failed", error)
         self.assertIn("all_reduce of loss", error)
-        # A silent rank is found by the watchdog.
+        # The watchdog detects a silent rank.
         error = self.train("b", "--inject-failure", "1,7,0,1", "--watchdog", "0.5",
                            "--eval-every", 0, ranks=2, expect=3)
         self.assertIn("all_reduce of table.grad", error)
@@ -211,7 +211,7 @@ class CleaveRun(unittest.TestCase):
         program = self.program(1)
         mount = self.folder / "small"
         mount.mkdir()
-        # Room for one checkpoint of 1.6 MB, not for two.
+        # Space for one checkpoint of 1.6 MB, not for two.
         script = (f"mount -t tmpfs -o size=2500k tmpfs {mount} && "
                   f"{' '.join(self.command(program, '--out', mount / 'a', '--save-every', '5'))}"
                   f"; code=$?; ls -A {mount}/a; exit $code")
@@ -244,7 +244,7 @@ class CleaveRun(unittest.TestCase):
         self.assertEqual(results[0].dtype, np.float64)
         np.testing.assert_array_equal(results[0], results[1])
         np.testing.assert_array_equal(results[0][0, 5], results[0].reshape(-1, 257)[5])
-        # The checkpoint, read by its format alone.
+        # Reads the checkpoint directly, using only its file format.
         raw = (self.folder / "a/checkpoint-000020/model.safetensors").read_bytes()
         size = int.from_bytes(raw[:8], "little")
         entry = json.loads(raw[8:8 + size])["table"]

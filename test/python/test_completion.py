@@ -1,5 +1,5 @@
-"""`cleave completion bash` in a bash; that of zsh names the same; `cleave --version` names the
-commit of the checkout that it was built in."""
+"""`cleave completion bash`, run in bash; zsh completion offers the same names; `cleave --version`
+names the commit of the checkout in which it was built."""
 
 import pathlib
 import re
@@ -14,7 +14,7 @@ COMMANDS = ["import", "check", "compile", "train", "infer", "explain", "config",
 
 
 def completed(line, folder="."):
-    """What bash offers for the last word of a line."""
+    """The completions that bash offers for the last word of a line."""
     words = line.split(" ")
     script = (support.succeed(support.CLEAVE, "completion", "bash")
               + f"COMP_WORDS=({' '.join(repr(word) for word in words)})\n"
@@ -46,7 +46,7 @@ class Completion(unittest.TestCase):
     def test_values(self):
         self.assertEqual(completed("cleave check m.onnx --against i"), ["interpreter"])
         self.assertEqual(set(completed("cleave train m.onnx --resume ")), {"latest", "auto"})
-        # Files are bash's own: `complete -o default`, where nothing is offered.
+        # If nothing is offered, bash completes file names: `complete -o default`.
         self.assertEqual(completed("cleave compile mo"), [])
         self.assertEqual(completed("cleave compile m.onnx --config "), [])
         self.assertEqual(completed("cleave config --set train.l"), ["train.loss=", "train.lr=", "train.logits="])
@@ -89,7 +89,7 @@ class Version(unittest.TestCase):
             self.assertEqual(self.header(folder), f'#define CLEAVE_COMMIT "{commit}"\n')
             (pathlib.Path(folder) / ".gitignore").write_text("commit.h\nother\n")
             self.assertEqual(self.header(folder), f'#define CLEAVE_COMMIT "{commit}-dirty"\n')
-            # Sources unpacked into some checkout are not of its commits.
+            # Sources unpacked inside another checkout do not use its commit.
             inner = pathlib.Path(folder) / "inner"
             inner.mkdir()
             self.assertEqual(self.header(inner), '#define CLEAVE_COMMIT ""\n')

@@ -1,4 +1,4 @@
-"""What is compiled for CUDA devices: files, kernels, addresses, refusals."""
+"""Programs compiled for CUDA devices: files, kernels, alignment, errors."""
 
 import json
 import os
@@ -15,7 +15,7 @@ UNIT, EMIT = (support.BUILD / "bin" / f"cleave-unit-{name}" for name in ("artifa
 CUDA = ("--set", "target.kind=cuda")
 NO_TOOLKIT = {"CUDA_HOME": ""}
 
-# (model, mesh, keys): strategies whose views begin at different places.
+# (model, mesh, keys): strategies whose views start at different offsets.
 PLANS = {
     "data and tensor": ("gpt2", "data=2,tensor=2", {"parallel__data__zero": 1}),
     "one rank": ("gpt2", "", {}),
@@ -48,12 +48,12 @@ class CudaArtifacts(unittest.TestCase):
         return out
 
     def verify(self, folder):
-        """What the C++ test reads of the program and its PTX."""
+        """Runs the C++ test on the program and its PTX."""
         said = support.succeed(UNIT, env={"CLEAVE_TEST_ARTIFACT": str(folder)})
         self.assertIn("[  PASSED  ] 2 tests", said)
 
     def files(self, folder):
-        """Names of the manifest, all of which are there and no others."""
+        """The files listed in the manifest, which are exactly those in the folder."""
         listed = json.loads((folder / "manifest.json").read_text())["files"]
         for file in listed:
             self.assertEqual((folder / file["name"]).stat().st_size, file["bytes"])
@@ -62,7 +62,7 @@ class CudaArtifacts(unittest.TestCase):
         return names
 
     def test_strategies(self):
-        """ptxas takes all kernels for every architecture."""
+        """ptxas assembles all kernels for every architecture."""
         ending = "cubin" if has_ptxas() else "ptx"
         expected = {"program.bin", "kernels.sm_80.ptx",
                     *(f"kernels.{arch}.{ending}" for arch in ("sm_80", "sm_90", "sm_100"))}
@@ -73,7 +73,7 @@ class CudaArtifacts(unittest.TestCase):
                 self.verify(out)
 
     def test_kernels_stay_within_their_arguments(self):
-        """They are interpreted, where they depend on the rank on every rank."""
+        """Kernels are interpreted, those that depend on the rank for every rank."""
         for name in support.some(("odd tiles", "data and tensor", "experts"), 2):
             with self.subTest(name):
                 model, mesh, keys = PLANS[name]
@@ -105,7 +105,7 @@ class CudaArtifacts(unittest.TestCase):
         self.verify(out)
 
     def assembler(self, script):
-        """What is found as the toolkit's, instead of it."""
+        """Puts a script in place of the toolkit's ptxas."""
         path = self.folder / "toolkit" / "bin" / "ptxas"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("#!/bin/sh\n" + script)
@@ -119,7 +119,7 @@ class CudaArtifacts(unittest.TestCase):
         self.assertEqual(self.files(out), ["program.bin", "kernels.sm_80.ptx", "kernels.sm_100.ptx",
                                            "kernels.sm_80.cubin", "kernels.sm_90.cubin"])
         self.assertRegex(self.said, "warning: .*ptxas' does not know sm_100: for it there is PTX")
-        # Each is assembled from PTX of its own.
+        # Each cubin is assembled from its own PTX.
         self.assertIn(".target sm_90", (out / "kernels.sm_90.cubin").read_text())
 
     def test_an_assembler_that_fails(self):
@@ -136,13 +136,13 @@ class CudaArtifacts(unittest.TestCase):
         self.assertIn("kernels.so", self.files(out))
 
     def test_explain(self):
-        """What a program computes and keeps is that of CPUs; a device has scratch memory of calls,
-        and classes that fill up rows of logits."""
+        """The program computes and stores the same as on CPUs, except for the device's scratch
+        memory of calls, and padding of the classes in rows of logits."""
         cpu, cuda = (training.explain("mixtral", "data=2", target__kind=kind) for kind in ("cpu", "cuda"))
         for a, b in zip(cpu["per_rank"], cuda["per_rank"]):
             self.assertGreaterEqual(b["flops"], a["flops"])
             self.assertLessEqual(b["flops"], 1.05 * a["flops"])
-            # The runtime sorts rows in tables of its own there.
+            # On devices the runtime sorts rows with tables in scratch memory.
             self.assertGreater(b["memory"]["workspace"], 0)
             for part in ("parameters", "gradients", "optimizer"):
                 self.assertEqual(a["memory"][part], b["memory"][part])
@@ -178,7 +178,7 @@ class CudaArtifacts(unittest.TestCase):
 
     @unittest.skipIf(pathlib.Path("/dev/nvidiactl").exists(), "there is a device")
     def test_without_a_device(self):
-        """A line, and no crash."""
+        """An error is one line, not a crash."""
         only = ("--set", 'target.architectures=["sm_80"]')
         for command in (["check", *training.flags("gpt2"), *CUDA, *only, "--steps", 1],
                         [*training.command(self.folder / "out", "gpt2", target__kind="cuda"), *only]):

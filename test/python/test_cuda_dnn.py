@@ -1,5 +1,5 @@
-"""The graphs of attention and of convolutions before the real cuDNN, which builds plans for devices that are
-described to it. Nothing runs on a device."""
+"""The graphs of attention and convolutions are given to the real cuDNN, which builds plans for devices described to
+it. Nothing runs on a device."""
 
 import re
 import unittest
@@ -12,7 +12,7 @@ PROGRAM = support.BUILD / "bin" / "cleave-dnn-plans"
 @unittest.skipUnless(PROGRAM.exists(), "built without cuDNN")
 class CudaDnn(unittest.TestCase):
     def test_plans(self):
-        # Each day of one device.
+        # By default for one device only.
         devices = ("A100", "H100", "B200") if support.ALL else ("H100",)
         own = [] if support.ALL else ["--device", *devices]
         done = support.run(PROGRAM, "--random", 30 if support.ALL else 6, *own, timeout=900)

@@ -1,5 +1,5 @@
-"""The runtime's kernels in random sizes against sums in double precision, on the
-recorder that stands in for a device."""
+"""The runtime's CUDA kernels at random sizes against sums in double precision, on the recorder
+that stands in for a device."""
 
 import re
 import unittest

@@ -1,7 +1,6 @@
-"""Programs for CUDA devices with a process for every rank, on the recorder: started by mpirun,
-or as torchrun starts them. Bits and files are those of one process with threads; a process
-that dies, never comes or finds no device ends the run in words."""
-
+"""Programs for CUDA devices with one process per rank, on the recorder, started by mpirun or as
+torchrun starts them. Results and files are bit-identical to those of one process with threads. If a
+process dies, never starts or finds no device, the run ends with a message."""
 import json
 import pathlib
 import signal
@@ -25,7 +24,7 @@ MESHES = {2: ["mesh.data=2", "parallel.data.zero=2"], 4: ["mesh.data=2", "mesh.t
 
 
 def free_port():
-    """A port that nobody has, nor the one after it."""
+    """A free port whose successor is free, too."""
     while True:
         with socket.socket() as one, socket.socket() as two:
             one.bind(("127.0.0.1", 0))
@@ -38,7 +37,7 @@ def free_port():
 
 
 class Job:
-    """Processes that are started one by one, with the variables of torchrun."""
+    """Processes started one by one, with torchrun's environment variables."""
 
     def __init__(self, test, ranks, command, env, skip=(), **variables):
         self.processes = {}
@@ -58,7 +57,7 @@ class Job:
             test.addCleanup(process.kill)
 
     def join(self, seconds=60):
-        """Exit codes by rank, and what all have said."""
+        """Exit codes by rank, and the outputs of all processes."""
         until = time.monotonic() + seconds
         out = err = ""
         for process in self.processes.values():
@@ -151,13 +150,13 @@ class CudaProcesses(unittest.TestCase):
                                       r"\S+ and process \d+ of rank 1 on \S+ share one")
         self.assertFalse((self.folder / "few").exists())
 
-    #--- As torchrun starts processes ------------------------------------------
+    #--- Started as torchrun does ----------------------------------------------
 
     def job(self, ranks, command, devices=None, **more):
         return Job(self, ranks, command, recorded(devices=devices or ranks), **more)
 
     def fails(self, job, code, pattern, lines=1):
-        """All processes end with the code; so many lines, all of which match."""
+        """All processes end with the code and print `lines` matching lines."""
         codes, out, err = job.join()
         self.assertEqual(set(codes.values()), {code}, (codes, out, err))
         self.assertEqual(len(errors_in(err)), lines, err)
@@ -204,13 +203,13 @@ class CudaProcesses(unittest.TestCase):
         self.same_runs("t", "exe")
 
     def test_devices_that_the_launcher_has_dealt_out(self):
-        """Each process sees one device, another one: both are number 0."""
+        """Each process sees one device, a different one, under number 0."""
         command = ["sh", "-c", 'CLEAVE_RECORDER_FIRST=$RANK exec "$@"', "sh", *self.train("p", 2)]
         codes, out, err = self.job(2, command, devices=1).join()
         self.assertEqual(set(codes.values()), {0}, out + err)
 
     def test_machines_that_count_other_restarts(self):
-        """An agent of torchrun counts what has failed on its own machine."""
+        """torchrun's agent counts failures on its own machine."""
         command = ["sh", "-c", 'TORCHELASTIC_RESTART_COUNT=$RANK exec "$@"', "sh",
                    *self.train("p", 2)]
         codes, out, err = self.job(2, command).join()
@@ -258,7 +257,7 @@ class CudaProcesses(unittest.TestCase):
                 self.assertRegex(err, f"process.* of rank {victim}.* has ended")
 
     def test_a_process_that_stops_is_named(self):
-        """In a collective, or between steps, where process 0 asks it for what is logged."""
+        """A process dies in a collective, or between steps, when process 0 asks it for logged values."""
         for attempt in range(4):
             with self.subTest(attempt=attempt):
                 out = f"s{attempt}"
@@ -276,7 +275,7 @@ class CudaProcesses(unittest.TestCase):
                 self.assertEqual(job.processes[1].returncode, 3)
 
     def test_a_host_that_stops_is_named(self):
-        """While it trains, and while the others wait for all to come."""
+        """A process stops while it trains, and while the others wait for it to start."""
         def stopped(job, patience, words):
             begin = time.monotonic()
             job.processes[0].send_signal(signal.SIGSTOP)

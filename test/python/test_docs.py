@@ -1,5 +1,5 @@
-"""The reference pages of docs/ are what the sources say: TableGen files, the table of keys. Links
-between pages lead somewhere, and the index lists every page."""
+"""The reference pages of docs/ agree with their sources: TableGen files, the table of keys. Links
+between pages are valid, and the index lists every page."""
 
 import os
 import re
@@ -28,7 +28,7 @@ class Docs(unittest.TestCase):
             self.assertTrue((lib / name).is_dir(), name)
 
     def test_every_key_has_a_line(self):
-        """The page is of the same table as `cleave config`."""
+        """The page lists the same keys as `cleave config`."""
         page = (support.ROOT / "docs" / "configuration.md").read_text()
         listed = set(re.findall(r"^\| `([\w.*]+)` \| [^|]", page.split("## What other")[0], re.M))
         shown = support.succeed(support.CLEAVE, "config")

@@ -1,4 +1,4 @@
-"""`cleave compile --emit PHASE`: the program after a phase, of a model as an exporter spells it."""
+"""`cleave compile --emit PHASE`: the program after a phase, for a model as exporters write it."""
 
 import pathlib
 import tempfile
@@ -20,7 +20,7 @@ class Emit(unittest.TestCase):
         cls.addClassCleanup(cls.scratch.cleanup)
         cls.folder = pathlib.Path(cls.scratch.name)
         cls.model = cls.folder / "model.onnx"
-        # Wide enough that weights would take 14 GB.
+        # So wide that weights would take 14 GB.
         sizes = generate.Sizes(layers=2, hidden=12288, heads=96, vocab=50257, positions=128)
         exported_gpt.write(cls.model, sizes, batch=4)
 
@@ -54,7 +54,7 @@ class Emit(unittest.TestCase):
         self.assertFalse([line for line in products if "49152" in line])
 
     def test_stages_of_a_pipeline(self):
-        """A module for each stage, before and after it is split."""
+        """A module for each stage, before and after partitioning."""
         folder = pathlib.Path(self.scratch.name)
         model = support.generate(folder / "small.onnx", layers=2, hidden=8, heads=2, vocab=11,
                                  positions=8)
@@ -69,13 +69,13 @@ class Emit(unittest.TestCase):
             succeed(BUILD / "bin" / "cleave-opt", out, "-o", "/dev/null")
             texts.append(out.read_text())
         train, shard = texts
-        for stage in range(4): # two on each rank
+        for stage in range(4): # two stages on each rank
             self.assertIn(f"module @stage{stage} ", train)
         for function in ("@loss_grad", "@update", "@init_state"):
             self.assertEqual(train.count(f"func.func {function}("), 4, function)
         self.assertNotIn("dist.mesh", train)
         for action, first in (("F", 0), ("I", 1), ("W", 0), ("update.0", 0)):
-            for stage in range(first, 4): # nothing comes before the first
+            for stage in range(first, 4): # the first stage receives nothing
                 self.assertIn(f"func.func @{action}.{stage}(", shard)
 
     def test_bad_input(self):

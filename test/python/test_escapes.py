@@ -1,5 +1,5 @@
-"""Names that would move a terminal's cursor or begin a line of their own: of nodes, tensors, dimensions, arrays, keys
-and files. They are written out in every message, table and log, and nothing else changes."""
+"""Names of nodes, tensors, dimensions, arrays, keys and files that contain terminal escapes or newlines. They are
+escaped in every message, table and log, and otherwise have no effect."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ RATE = "train.lr=0.1"
 
 
 def model(path):
-    """y = relu(x w) + b, with a node and a dimension of such names."""
+    """y = relu(x w) + b, with such names of a node and a dimension."""
     b = onnxbuild.Builder()
     b.input(X, np.float32, ["batch", 3])
     b.parameter(W, np.eye(3, dtype=np.float32))
@@ -47,7 +47,7 @@ class Escapes(unittest.TestCase):
         cls.shared.cleanup()
 
     def clean(self, text, where):
-        """Nothing but lines, tabs and characters that are shown; no line that a name began."""
+        """The text has only printable characters, tabs and newlines, and no line forged by a name."""
         for line in text.splitlines():
             self.assertFalse([c for c in line if (ord(c) < 32 and c != "\t") or 0x7f <= ord(c) < 0xa0 or c == "\u202e"],
                              f"{where}: {line!r}")
@@ -71,7 +71,7 @@ class Escapes(unittest.TestCase):
         self.run_clean(CLEAVE, "check", m, "--set", "dims.batch=4", "--interpret")
 
     def test_arrays_are_found(self):
-        """By the names that the file and the archive share."""
+        """Arrays are found by the names that the model and the archive share."""
         self.run_clean(CLEAVE, "infer", self.folder / "m.onnx", "--inputs", self.folder / "in.npz", "--outputs",
                        self.folder / "out.npz", "--cache", self.folder / "cache")
         with np.load(self.folder / "out.npz") as found:

@@ -1,5 +1,5 @@
-"""The examples in the TableGen files parse and verify: those of the passes as
-they stand, those of the operations with their operands declared around them.
+"""The examples in the TableGen files parse and verify: those of passes unchanged,
+those of operations with declarations of their operands added.
 
 Needs build/bin/cleave-opt (or CLEAVE_BUILD_DIR)."""
 
@@ -14,7 +14,7 @@ import support
 
 OPT = pathlib.Path(os.environ.get("CLEAVE_BUILD_DIR", support.ROOT / "build")) / "bin" / "cleave-opt"
 FENCE = re.compile(r"```mlir\n(.*?)```", re.S)
-# The mesh that examples call @m.
+# The mesh that examples refer to as @m.
 MESH = 'dist.mesh @m <["data"=2, "tensor"=2, "x"=4, "y"=2]>\n'
 
 
@@ -25,7 +25,7 @@ def parse(text):
 
 
 def symbols(text):
-    """The mesh and the kernels that an example only names."""
+    """The example with the mesh and the kernels to which it only refers."""
     result = MESH if "@m" in text and "dist.mesh" not in text else ""
     for kernel, signature in re.findall(r"rt\.launch @(\w+)\(.*? : (\(.*\) -> .*)", text):
         result += f"func.func private @{kernel}{signature}\n"
@@ -33,11 +33,11 @@ def symbols(text):
 
 
 def errors(text):
-    """The errors of an example of plain operations, or of a whole program.
+    """The errors of an example that has only operations, or a whole program.
 
-    To operations alone it adds a definition for each value that the example only uses, with the
-    type that the use says: a definition of another type, after the use in the
-    module's graph region, is told what was used."""
+    To operations alone it adds a definition for each value that the example only uses, with
+    the type of that use: a first definition of another type, after the use in the module's
+    graph region, causes an error that names the type."""
     if "func.func" in text:
         return parse(text)
     text = symbols(text) + text

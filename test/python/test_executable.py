@@ -1,4 +1,4 @@
-"""`cleave compile --emit exe`: one file that carries the program."""
+"""`cleave compile --emit exe`: a single executable that contains the program."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What explain says, and what can be read from it about the sharding."""
+"""The output of `explain`, and what it says about the sharding."""
 
 import ast
 import pathlib
@@ -53,7 +53,7 @@ class Explain(unittest.TestCase):
                     self.assertIn(entry["source"], modules)
                 if entry["purpose"] in ("gradient", "parameter"):
                     self.assertIn(entry["source"].split(" and ")[0], parameters)
-        # ZeRO 1: two states, each of half of what the rank has of a parameter.
+        # ZeRO 1: two moments, each of half of the rank's part of a parameter.
         self.assertEqual(memory["optimizer"], memory["parameters"])
         for entry in said["at_peak"]:
             self.has(entry, {"tensor": str, "bytes": int, "source": str})
@@ -68,7 +68,7 @@ class Explain(unittest.TestCase):
         self.assertIn("peak_in_flight", said["pipeline"])
 
     def test_times_are_those_of_the_device(self):
-        """Programs for CUDA are scheduled by the figures of an H100 unless a file has others."""
+        """Programs for CUDA use the cost model of an H100 unless a cluster file is given."""
         def seconds(**keys):
             overlap = training.explain("gpt2", "tensor=2", **keys)["overlap"]
             return overlap["compute_seconds"]
@@ -91,7 +91,7 @@ class Explain(unittest.TestCase):
         self.assertEqual(sorted(sum(members, [])), list(range(24)))
 
     def test_the_zero_paper(self):
-        """7.5e9 parameters on 64 ranks: 120, 31.4, 16.6 and 1.9 GB, and of f32 alone."""
+        """7.5e9 parameters on 64 ranks: 120, 31.4, 16.6 and 1.9 GB (the ZeRO paper), and for pure f32."""
         with tempfile.TemporaryDirectory() as folder:
             model = pathlib.Path(folder) / "gpt.onnx"
             sizes = exported_gpt.generate.Sizes(layers=9, hidden=8192, heads=64, vocab=28672,
@@ -115,7 +115,7 @@ class Explain(unittest.TestCase):
                                          memory["peak"])
 
     def test_bf16_is_booked(self):
-        """What is sent and what is kept, of parameters and gradients."""
+        """Bytes sent and stored, by parameters and by gradients."""
         keys = {"parallel__data__zero": 1}
         single = training.explain("gpt2", "data=2", **keys)["per_rank"][0]
         mixed = training.explain("gpt2", "data=2", train__precision="bf16",
@@ -129,7 +129,7 @@ class Explain(unittest.TestCase):
         self.assertEqual(sent[1]["parameter"], ("bf16", sent[0]["parameter"][1] // 2))
 
     def test_padding(self):
-        # Nine samples for eight; 258 rows for 257, of which a rank has half.
+        # Nine samples for eight; 258 rows for 257, of which each rank has half.
         said = training.explain("gpt2", "data=3,tensor=2", parallel__data__zero=1)
         for entry in said["per_rank"][0]["collectives"]:
             wanted = {"activation": entry["payload_bytes"] // 9, "gradient": 96 * 4 // 2,
@@ -152,8 +152,8 @@ class Explain(unittest.TestCase):
         for sizes in ({**SMALL, "family": "gpt2"}, LLAMA):
             few, many = (training.explain(training.generated(**sizes, layers=n, sequence=32),
                                           "tensor=2")["kernels"] for n in (12, 32))
-            # Parameters of several layers share a kernel, and what is left over differs: so their
-            # numbers, but nothing else.
+            # A kernel updates parameters of several layers, and the remainder differs: so kernel
+            # numbers may differ, but nothing else.
             names = [sorted(re.sub(r"\d+$", "", k["name"]) for k in said) for said in (few, many)]
             self.assertEqual(*names)
             self.assertGreater(sum(k["calls"] for k in many), 2.5 * sum(k["calls"] for k in few))
@@ -164,7 +164,7 @@ class Explain(unittest.TestCase):
             peaks = []
             for length in (256, 1024, 4096):
                 said = training.explain(model, mesh, dims__sequence=length)
-                # The largest is [1, s, 257], the logits: no [s, s] for any head.
+                # The largest value is the logits, [1, s, 257]; no head has [s, s].
                 self.assertLessEqual(said["at_peak"][0]["bytes"], length * 257 * 4)
                 memory = said["per_rank"][0]["memory"]
                 peaks.append(memory["activations"] + memory["workspace"])

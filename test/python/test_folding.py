@@ -1,5 +1,5 @@
-"""What is evaluated when a file is imported, and what the same operators compute at run time:
-both as in NumPy, in every type of ONNX."""
+"""Operators evaluated at import and at run time: both give NumPy's results, in every type of
+ONNX."""
 
 import pathlib
 import tempfile
@@ -44,7 +44,7 @@ class Folding(unittest.TestCase):
         return np.load(folder / "out.npz")
 
     def test_equal_nodes(self):
-        """Nodes of known operands that differ in what they do alone: nothing of one is taken for the other."""
+        """Nodes with equal known operands but different attributes: their results are not confused."""
         b = onnxbuild.Builder()
         n = np.arange(48, dtype=np.int64).reshape(6, 8) % 7
         x, other = b.constant(n), b.constant(n + 1)
@@ -54,7 +54,7 @@ class Folding(unittest.TestCase):
             b.op("Identity", value, out=name)
             b.output(name, np.int64, list(expected.shape))
             want[name] = expected
-        for turn in range(2):  # each twice, as exporters write it for each layer
+        for turn in range(2):  # each node twice, as exporters repeat them for each layer
             for axis in (0, 1):
                 add(f"sum{turn}{axis}", b.op("ReduceSum", x, b.constant([axis]), keepdims=0), n.sum(axis))
                 add(f"kept{turn}{axis}", b.op("ReduceSum", x, b.constant([axis]), keepdims=1), n.sum(axis, keepdims=True))
@@ -77,7 +77,7 @@ class Folding(unittest.TestCase):
                 np.testing.assert_array_equal(found[name], expected, name)
 
     def test_powers_of_integers(self):
-        """By floats through doubles, as in NumPy, and by integers exactly: known or not."""
+        """Powers with float exponents through doubles, as in NumPy; with integer exponents exactly."""
         by_float = [int(np.power(np.int64(v), np.float32(39)).astype(np.int64)) for v in (3, -3, 1)]
         by_int = [3 ** 39, -3 ** 39, 1]
         self.assertEqual(by_float[0], 4052555153018976256)
@@ -98,7 +98,7 @@ class Folding(unittest.TestCase):
             np.testing.assert_array_equal(found["large"], [3, 1])
 
     def test_large_integers_around_data(self):
-        """Pads with integers that no double holds, also where others are cut."""
+        """Pads with integers that no double can represent, also with negative pads."""
         x = np.arange(6).reshape(2, 3)
         for value in (2 ** 53 + 1, -2 ** 63, 2 ** 63 - 1):
             with self.subTest(value), tempfile.TemporaryDirectory() as folder:
@@ -110,7 +110,7 @@ class Folding(unittest.TestCase):
                 np.testing.assert_array_equal(found, right)
 
     def test_inputs_that_nothing_reads(self):
-        """Neither their arrays nor their sizes are needed, though one looks like tokens."""
+        """Unused inputs need neither arrays nor sizes, even if one looks like tokens."""
         b = onnxbuild.Builder()
         b.input("ids", np.int64, [2, 3])
         b.input("spare", np.float32, ["n", 3])
@@ -121,7 +121,7 @@ class Folding(unittest.TestCase):
             np.testing.assert_array_equal(found["y"], [-1, 2])
 
     def test_rows_of_minus_infinity(self):
-        """Their logarithm of a sum of exponentials is -inf, and its derivative 0."""
+        """Rows that are all -inf: log-sum-exp is -inf, and its derivative 0."""
         w = np.linspace(-1, 1, 12).reshape(3, 4).astype(np.float32)
         mask = np.zeros((3, 4), np.float32)
         mask[0] = mask[1, 2] = -np.inf

@@ -1,5 +1,5 @@
-"""Every operator that is imported is in the random graphs of test_folding, or named here with
-the test that it has instead."""
+"""Every imported operator is in the random graphs of test_folding, or is listed here with the
+test that covers it."""
 
 import unittest
 
@@ -7,7 +7,7 @@ import folding
 import support
 from support import CLEAVE
 
-# Without a generator: why, and where it is tested.
+# Operators without a generator: the reason, and the test that covers them.
 ELSEWHERE = {
     "Attention": "masks, heads and layouts of its own: test_attention, against NumPy",
     "MoE": "routers and experts: test_import_experts, against a loop over the experts",
@@ -22,7 +22,7 @@ def supported():
 
 
 def generated(seeds):
-    """The operators of the graphs that test_folding runs each day."""
+    """The operators in the graphs that test_folding runs by default."""
     found = set()
     for seed in range(seeds):
         g, _ = folding.generate(seed, 40)

@@ -1,4 +1,4 @@
-"""Every C++ file is as clang-format writes it, and the script that says so can fail."""
+"""Every C++ file is formatted by clang-format, and the script that checks this can fail."""
 
 import pathlib
 import shutil

@@ -1,4 +1,4 @@
-"""The byte oracle against the published closed forms, and by hand."""
+"""The closed forms of bytes against published ones, and against sums worked out by hand."""
 
 import json
 import pathlib
@@ -55,7 +55,7 @@ class Architectures(unittest.TestCase):
 
 
 class ClosedForms(unittest.TestCase):
-    """formulas.md, sections 0 to 2, where everything divides."""
+    """formulas.md, sections 0 to 2, for sizes that divide."""
 
     def test_one_rank_sends_nothing(self):
         self.assertEqual(sum(sent(model("gpt2"), "", zero=1).values()), 0)
@@ -77,7 +77,7 @@ class ClosedForms(unittest.TestCase):
     def test_zero_2_and_3(self):
         psi = sum(formulas.math.prod(p.shape) for p in model("gpt2").parameters)
         h, layers = 96, 5
-        # Biases, shifts and positions are gathered for the forward pass alone.
+        # Biases, shifts and positions are gathered for the forward pass only.
         added = layers * (3 * h + h + 4 * h + h + 2 * h) + h + 96 * h
         per_step = sent(model("gpt2"), "data=2", zero=2, microbatches=4)
         self.assertEqual(per_step["gradient"] + per_step["parameter"], psi * F)
@@ -127,7 +127,7 @@ class ClosedForms(unittest.TestCase):
     def test_tensor_parallel(self):
         b, s, h, layers, t = 8, 96, 96, 5, 2
         result = sent(model("gpt2"), f"tensor={t}")
-        # 8 (t-1)/t bsh per layer, and one all-reduce each at the two ends.
+        # 8 (t-1)/t bsh per layer, and one all-reduce each for the embedding and the head.
         per_layer = 8 * (t - 1) * b * s * h * F // t
         ends = 2 * 2 * (t - 1) * b * s * h * F // t
         self.assertEqual(result["activation"], layers * per_layer + ends)
@@ -137,7 +137,7 @@ class ClosedForms(unittest.TestCase):
     def test_both_axes(self):
         architecture = model("gpt2")
         result = sent(architecture, "data=2,tensor=2")
-        # Half the samples, and of split parameters one half (257 rows: 129).
+        # Half the samples, and half of each split parameter (257 rows: 129).
         alone = sent(architecture, "tensor=2")
         self.assertEqual(result["activation"], alone["activation"] // 2)
         split = 5 * (12 * 96 * 96 + 7 * 96) // 2
@@ -153,8 +153,8 @@ class ClosedForms(unittest.TestCase):
 class Remainders(unittest.TestCase):
     def test_all_reduce_of_a_message_that_does_not_divide(self):
         term = formulas.Term("loss", "", "all_reduce", ["data"], 3, 7, 1)
-        # Chunks of 3, 3 and 1: every rank reads its chunk from two others,
-        # then the two other chunks; what is read from a rank, it sent.
+        # Chunks of 3, 3 and 1: every rank sends two chunks for the reduction, then two reduced
+        # chunks.
         sent_bytes = [term.sent(i) for i in range(3)]
         self.assertEqual(sent_bytes, [10, 10, 8])
         self.assertEqual(sum(sent_bytes), 2 * 2 * 7)
@@ -167,8 +167,8 @@ class Remainders(unittest.TestCase):
         self.assertEqual(tile_of((257,)), 129)
         self.assertEqual(tile_of((129,), (3,), (7,)), 3 * 7 * 65)
         self.assertIsNone(tile_of((1,)))
-        # Rows 257 are split in two already: their tiles of 129 would divide by
-        # three, but not into tiles of the whole.
+        # 257 rows are already split in two: tiles of 129 divide by three, but the whole does not
+        # divide into such tiles.
         self.assertEqual(tile_of((257, 2), (128,), ways=3), 129 * 43)
         self.assertEqual(tile_of((258, 2), (128,), ways=3), 43 * 128)
 
@@ -190,7 +190,7 @@ class Remainders(unittest.TestCase):
         self.assertEqual(local(llama, key, 4), [128, 2, 16])
         splits = [formulas.attention_split(llama, ways) for ways in (1, 2, 3, 4, 8)]
         self.assertEqual(splits, [None, "kv", "kv", "group", None])
-        # Gradients of keys and values, [b, s, 2, 16] each in 5 layers.
+        # All-reduced gradients of keys and values, [b, s, 2, 16] each in 5 layers.
         b, s, h, kv = 8, 96, 128, 32
         self.assertEqual(sent(llama, "tensor=4")["activation"],
                          2 * 3 * b * s * (22 * h + 10 * kv) * F // 4)

@@ -1,5 +1,5 @@
-"""Closed forms of sequence, 2D, 2.5D and 3D parallelism: against the published
-sums, against what explain says and what a run counts."""
+"""Closed forms of sequence, 2D, 2.5D and 3D parallelism: against the published sums, `explain`,
+and a run's counters."""
 
 import concurrent.futures
 import json
@@ -40,7 +40,7 @@ def mesh_flags(mesh):
 
 
 def generated(folder, family, batch, sequence):
-    """Two layers whose sizes divide by what the layouts split."""
+    """A two-layer model whose sizes divide by the axes of the layouts."""
     path = pathlib.Path(folder) / f"{family}.onnx"
     support.succeed(sys.executable, support.MODELS / "generate.py", path, "--family", family,
                     "--layers", 2, "--batch", batch, "--sequence", sequence)
@@ -48,7 +48,7 @@ def generated(folder, family, batch, sequence):
 
 
 class ClosedForms(unittest.TestCase):
-    """The sums of the papers, where everything divides."""
+    """The sums of the papers, for sizes that divide."""
 
     @classmethod
     def setUpClass(cls):
@@ -110,7 +110,7 @@ class ClosedForms(unittest.TestCase):
                          (q - 1) * 5 * 12 * h * h * 4 // q**3)
 
 
-# What goes with each layout: axes before those of the layout, and keys.
+# Combinations for each layout: axes before those of the layout, and keys.
 ALONE = [("", {}), ("", {"microbatches": 2})]
 WITH_DATA = {
     "gpt2": ALONE + [
@@ -125,7 +125,7 @@ WITH_DATA = {
         ("data=2", {"zero": 3}),
         ("outer=2,data=2", {"zero": 3, "replicate": "outer"})],
 }
-# Only some of these are run: every layout, alone and with data.
+# Only some of these run: every layout, alone and with data parallelism.
 COUNTED = [("gpt2", "sp", "data=2", {"zero": 3}), ("llama", "sp", "", {}, "tensor=4"),
            ("llama", "2d", "data=2", {"zero": 1}),
            ("gpt2", "2d", "outer=2,data=2", {"zero": 3, "replicate": "outer"}),
@@ -153,7 +153,7 @@ class Bytes(unittest.TestCase):
         return ",".join(filter(None, (before, sizes or LAYOUTS[layout][0])))
 
     def flags(self, family, layout, before, keys, sizes=None):
-        """Of the command line."""
+        """The command-line arguments of a case."""
         flags = ["--config", self.paths[family].with_suffix(".toml"),
                  *mesh_flags(self.mesh(layout, before, sizes)),
                  *keys_of(layout, LAYOUTS[layout][1], keys.get("saved_input", "shard"))]
@@ -187,7 +187,7 @@ class Bytes(unittest.TestCase):
         cases = [(family, layout, *case) for layout in LAYOUTS for family, several in
                  WITH_DATA.items() for case in several]
         cases += [(family, "sp", "", {"saved_input": "full"}) for family in self.paths]
-        # Query heads of each key are split, or none; sizes that do not divide.
+        # Split query heads of each key, or no split heads; sizes that do not divide.
         cases += [("llama", "sp", "", {}, "tensor=4"), ("llama", "sp", "", {}, "tensor=8"),
                   ("llama", "sp", "data=2", {"saved_input": "full", "zero": 3}, "tensor=8"),
                   ("gpt2", "sp", "", {}, "tensor=3"),

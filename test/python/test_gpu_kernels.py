@@ -1,5 +1,5 @@
-"""All kernels of whole models: written for GPUs, interpreted on random data and
-compared with the reference; and compiled to PTX."""
+"""All kernels of whole models: generated for GPUs, interpreted on random data and compared with
+the reference, and compiled to PTX."""
 
 import pathlib
 import re
@@ -28,7 +28,7 @@ class GpuKernels(unittest.TestCase):
             ptx = support.succeed(OPT, "-kernels-to-gpu=arch=sm_90", formed)
             count = formed.read_text().count("nn.kernel")
             self.assertEqual(ptx.count(".visible .entry"), count)
-            # LLVM reads what is larger 16 bytes at a time.
+            # LLVM reads larger tables 16 bytes at a time.
             for alignment, size in re.findall(r"\.align (\d+) \.b8 \S*table\d+\[(\d+)\]", ptx):
                 self.assertTrue(int(size) <= 16 or int(alignment) % 16 == 0, (alignment, size))
 

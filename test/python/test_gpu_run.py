@@ -1,5 +1,5 @@
-"""test/gpu/run where there is no device: what it says of parts that pass, fail, are left out or
-miss a goal. Programs of NVIDIA's, CMake and what it builds are stand-ins of a few lines."""
+"""test/gpu/run without a device: its output for parts that pass, fail, are skipped or miss a
+goal. NVIDIA's programs, CMake and the built programs are replaced by small stand-in scripts."""
 
 import contextlib
 import importlib.util
@@ -42,7 +42,7 @@ def module(path):
 
 
 def is_alive(pid):
-    """Whether a process runs; what only waits to be reaped does not."""
+    """Whether a process runs; zombies do not count."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def is_alive(pid):
 
 
 class Machine(unittest.TestCase):
-    """A folder of stand-ins, and one of rows."""
+    """A folder of stand-in scripts, and one of rows."""
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -114,7 +114,7 @@ class Machine(unittest.TestCase):
                 "CLEAVE_GPU_SECONDS": "480", **settings}
 
     def run_all(self, *words, **settings):
-        """The exit code, {row: verdict} and all that is printed."""
+        """The exit code, {row: verdict} and the printed text."""
         done = support.run(RUN, *words, self.rows, env=self.settings(**settings))
         said = done.stdout + done.stderr
         table = dict(re.findall(r"^(\S.*?) +\d+ s  (.*)$", done.stdout, re.MULTILINE))
@@ -136,7 +136,7 @@ class Parts(Machine):
         self.assertIn("0 of 2 below 85 %", said)
 
     def test_what_a_machine_cannot_do(self):
-        """It fails where it was asked for by name only."""
+        """An unsupported tool fails only if it was requested by name."""
         self.tool("compute-sanitizer", "echo '========= Error: Device not supported'; exit 1")
         code, table, said = self.run_all()
         self.assertEqual(code, 0, said)
@@ -195,7 +195,7 @@ class Parts(Machine):
                 self.assertEqual((found, list(table.values())), (code, [verdict]), said)
 
     def test_what_misses_a_goal(self):
-        """The worse word counts."""
+        """The worse of two verdicts counts."""
         for fill in (" 84.9", "  nan", " -nan"):
             (self.folder / "bandwidth").write_text(BANDWIDTH.format(fill=fill))
             code, table, said = self.run_all("--only", "bandwidth,kernels")
@@ -206,11 +206,11 @@ class Parts(Machine):
         self.assertEqual(self.run_all("--only", "checks,bandwidth")[0], 1)
 
     def test_of_the_sanitizer(self):
-        """Errors of ours are none of the machine, and silence is no pass."""
+        """An error of the program is not blamed on the machine, and no output is not a pass."""
         for text, code in (
                 ("echo 'cleave-replay: error: f64 is not supported'; exit 3", 3),
                 ("echo '========= Program hit CUDA_ERROR_NOT_SUPPORTED due to \"device not supported\"'; exit 1", 1),
-                ("echo '========= ERROR SUMMARY: 0 errors'", 3),  # it never ran the program
+                ("echo '========= ERROR SUMMARY: 0 errors'", 3),  # the tool never ran the program
                 ("echo 'one_rank  pass'; echo 'tensor_2  pass'", 3)):
             with self.subTest(text):
                 self.tool("compute-sanitizer", text)
@@ -257,11 +257,11 @@ class Parts(Machine):
         for folder in self.rows.glob("*/exact-sharded"):
             (folder / "kernels.sm_80.ptx").touch()
         self.refused("the device is sm_120, but '.*/bench/gpt2' has only")
-        self.assertEqual(self.run_all("--only", "checks")[0], 0)  # PTX is for all later devices
+        self.assertEqual(self.run_all("--only", "checks")[0], 0)  # PTX runs on all later devices
         self.devices("7.5")
         self.refused(".*has only kernels.sm_80.ptx, kernels.sm_90.cubin; run on a device of sm_80 or newer",
                      "--only", "checks")
-        self.assertEqual(self.run_all("--only", "kernels")[0], 0)  # which are built there
+        self.assertEqual(self.run_all("--only", "kernels")[0], 0)  # these are built on the machine
 
     def end_early(self, *words):
         """Ends the script as soon as a stand-in has written its process ids."""
@@ -276,7 +276,7 @@ class Parts(Machine):
             time.sleep(0.02)
         script.send_signal(signal.SIGTERM)
         self.assertEqual(script.wait(20), 128 + signal.SIGTERM)
-        # What was killed last may take a moment to be gone.
+        # Processes that were killed last may take a moment to disappear.
         began = [int(pid) for pid in pids.read_text().split()]
         while any(map(is_alive, began)) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -284,7 +284,7 @@ class Parts(Machine):
         pids.unlink()
 
     def test_nothing_is_left_running(self):
-        # Its child does not hear the signal.
+        # The child ignores the signal.
         text = f"""
             (trap '' TERM; exec sleep 100) &
             echo $! $$ >{self.folder}/pids
@@ -299,7 +299,7 @@ class Parts(Machine):
 
 
 class Compare(Machine):
-    """What is said of made-up results."""
+    """The verdicts for synthetic results."""
 
     @classmethod
     def setUpClass(cls):
@@ -329,7 +329,7 @@ class Compare(Machine):
                 self.assertEqual(self.verdict(good, result(losses=bad)), wrong)
                 self.assertEqual(self.verdict(result(losses=bad), result(losses=bad)),
                                  (0, passes) if bad == (3, 2) else wrong)
-        # Without cuDNN there are fewer steps.
+        # Without cuDNN fewer steps run.
         self.assertEqual(self.verdict(good, good, result(losses=(3, 2))), (0, passes))
         self.assertEqual(self.verdict(good, good, result(losses=(3, nan))), wrong)
         self.assertEqual(self.verdict(result(ms=12.0), good, result(losses=(4, 2))),
@@ -337,7 +337,7 @@ class Compare(Machine):
         self.assertEqual(self.compare.verdicts(good, good, None)[3:], (0, ""))
 
     def table(self, *words, ours=None, theirs=None):
-        """The exit code and what is printed, where programs print these results."""
+        """The exit code and the output, if programs print these results."""
         (self.rows / "bench" / "gpt2" / "bench.json").write_text(
             json.dumps({"family": "gpt2", "sizes": {"vocab": 5}, "steps": 3}))
         self.program("cleave-gpu-kernels", "echo '{\"copy_gb_per_s\": 1, \"bf16_tflop_per_s\": 1}'")
@@ -355,7 +355,7 @@ class Compare(Machine):
         code, said = self.table(ours=json.dumps(self.result(ms=12.0)))
         self.assertEqual(code, 4, said)
         self.assertRegex(said, r" 1\.200 .*time misses the goal")
-        # As C prints it.
+        # NaN as C prints it.
         code, said = self.table(ours='{"ms": 9, "peak_bytes": 1, "losses": [-nan, 2, inf]}')
         self.assertEqual(code, 1, said)
         self.assertIn("losses FAIL, time pass", said)
@@ -400,7 +400,7 @@ class Prepare(unittest.TestCase):
             self.assertEqual(prepare.wanted(["later"], True), ["later-much open: not done"])
 
     def prepare(self, compiler, *flags):
-        """The exit code, and the folder of a row that a stand-in for the compiler makes: $row."""
+        """The exit code, and the folder that a stand-in compiler creates for a row: $row."""
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         folder = pathlib.Path(temporary.name)

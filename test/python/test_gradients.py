@@ -1,8 +1,8 @@
 """Loss, logits and gradients of compiled programs agree with PyTorch's in float64
 (test/models/*.npz), for every committed model, on one rank and on four.
 
-Gradients are read off one step of `cleave train` with plain SGD: w - w' = lr g.
-The rate is so large that the rounding of w' is one of lr g alone.
+Gradients are derived from one step of `cleave train` with plain SGD: w - w' = lr g.
+The learning rate is so large that rounding w' only affects lr g.
 """
 
 import pathlib
@@ -30,7 +30,7 @@ class Gradients(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def each(self, check, first):
-        """Each day models take turns on the meshes."""
+        """By default models take turns on the meshes."""
         for turn, name in enumerate(support.NAMES, first):
             for number, (mesh, flags) in enumerate(support.MESHES.items()):
                 if not support.ALL and number != turn % len(support.MESHES):

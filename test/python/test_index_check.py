@@ -1,5 +1,5 @@
-"""An index beyond its table is an error, whether the data hold it or the model computes it: never
-zeros. On one rank, on meshes that split samples or the table, in a pipeline, and interpreted."""
+"""An index out of range of its table is an error, whether it is in the data or computed by the model;
+zeros are never returned. On one rank, on meshes that split samples or the table, in a pipeline, and interpreted."""
 
 import pathlib
 import tempfile
@@ -22,7 +22,7 @@ MESHES = {
 
 
 def computed(path, depth=2):
-    """table[9 - x] and vector[9 - x]: right for x from 5 to 9, and for 10 to 14, from the end."""
+    """table[9 - x] and vector[9 - x]: valid for x from 5 to 9, and from the end for 10 to 14."""
     rng = np.random.default_rng(0)
     b = onnxbuild.Builder()
     table = rng.normal(size=(ROWS, WIDTH)).astype(np.float32)
@@ -49,7 +49,7 @@ def computed(path, depth=2):
 
 
 def columns(path):
-    """Each column of an array reads a table of its own."""
+    """Each column of an array indexes its own table."""
     b = onnxbuild.Builder()
     x = b.input("x", np.int64, ["batch", 3])
     parts = []
@@ -144,7 +144,7 @@ class IndexCheck(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_narrowed(self):
-        """Ids that the model casts to a narrower type are compared as it reads them: 200 is -56 in 8 bits."""
+        """Ids that the model casts to a narrower type are checked after the cast: 200 is -56 in 8 bits."""
         (self.folder / "narrow.mlir").write_text(NARROW)
         for value, code in ((127, 0), (300, 0), (2 ** 40 + 3, 0), (128, 2), (200, 2), (-1, 2)):
             with self.subTest(value=value):
@@ -161,7 +161,7 @@ class IndexCheck(unittest.TestCase):
                 self.assertTrue(np.all(np.any(found != 0, -1)))
 
     def test_cast_ids(self):
-        """What a file casts to i32 is seen before anything runs."""
+        """Ids that a file casts to i32 are checked before anything runs."""
         b = onnxbuild.Builder()
         ids = b.op("Cast", b.input("x", np.int64, ["batch", LENGTH]), to=6)
         b.op("Gather", b.parameter("table", np.ones((15, WIDTH), np.float32)), ids, out="y")

@@ -1,5 +1,5 @@
-"""What tools/check and tools/quickstart do where packages are missing, with
-stand-ins for dpkg-query, apt-get, id and sudo."""
+"""tools/check and tools/quickstart with missing packages, with stand-ins for dpkg-query,
+apt-get, id and sudo."""
 
 import os
 import pathlib
@@ -24,7 +24,7 @@ class Install(unittest.TestCase):
         path.chmod(0o755)
 
     def run_tool(self):
-        # Stops after installing: what follows is not this test's.
+        # Stops after the installation.
         done = subprocess.run(
             ["bash", "-c", f'set -u; tool=tools/check; . "{ROOT}/tools/common.sh"; install_packages; echo ready'],
             env={"PATH": str(self.folder)}, stdin=subprocess.DEVNULL, capture_output=True, text=True)

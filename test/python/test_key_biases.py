@@ -1,5 +1,5 @@
-"""Biases of keys in attention that stays spelled out: no softmax depends on them, so their
-gradients are zeros and AdamW leaves them where they were, on every mesh."""
+"""Key biases in attention that is not recognised as one operation: softmax does not depend on them, so
+their gradients are exactly zero and AdamW leaves them unchanged, on every mesh."""
 
 import pathlib
 import tempfile
@@ -19,8 +19,8 @@ AROUND = ["train.optimizer=adamw", "train.lr=0.01", "train.weight_decay=0", "tra
 
 
 def attention(b, x, draw, mask, fused):
-    """One layer of it, whose probabilities a factor of each head scales: no such attention is
-    recognised."""
+    """A layer of attention whose probabilities are scaled by a factor per head, so that it is not
+    recognised as one operation."""
     def weight(name, *shape):
         return b.parameter(name, (draw.standard_normal(shape) / 2).astype(np.float32))
 
@@ -84,7 +84,7 @@ class KeyBiases(unittest.TestCase):
         return where
 
     def keys_of(self, path, fused=False):
-        """The biases of keys, and all the others."""
+        """The key biases, and all other parameters."""
         if path.suffix == ".onnx":
             arrays = support.initializers(path)
         else:
@@ -96,7 +96,7 @@ class KeyBiases(unittest.TestCase):
         return key, [query, value, *biases.values()]
 
     def test_attention_is_spelled_out(self):
-        """Otherwise the tests below would test another rule."""
+        """Checks that the attention is not recognised; otherwise the tests below would test another rule."""
         for mask in MASKS:
             out = self.folder / "import.mlir"
             support.succeed(CLEAVE, "compile", self.build(mask), *sets(f"dims.batch={BATCH}", *AROUND),
@@ -105,7 +105,7 @@ class KeyBiases(unittest.TestCase):
             self.assertNotIn("nn.attention", out.read_text())
 
     def test_they_do_not_move(self):
-        """On any mesh, resumed on another; losses are those of one rank."""
+        """On any mesh, resumed on another; losses equal those of one rank."""
         cases = [("none", False), ("lowest", True), ("infinite", False), ("none", True),
                  ("lowest", False)]
         for mask, fused in support.some(cases, 2):
@@ -129,7 +129,7 @@ class KeyBiases(unittest.TestCase):
                         self.assertTrue((before != after).all())
 
     def loss(self, weights, x, z, mask, fused):
-        """In NumPy, as `attention` is written."""
+        """The NumPy version of `attention`."""
         def linear(value, name):
             return value @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
@@ -148,7 +148,7 @@ class KeyBiases(unittest.TestCase):
         return np.mean((x + linear(y, "out") - z) ** 2)
 
     def test_gradients(self):
-        """Nothing but what is zero is taken for zero: against differences of NumPy's losses."""
+        """No other gradient is set to zero: compared with finite differences in NumPy."""
         draw = np.random.default_rng(2)
         x, z = draw.standard_normal((2, 2, SEQUENCE, WIDTH))
         given, out = self.folder / "given.npz", self.folder / "gradients.npz"

@@ -1,4 +1,4 @@
-"""The order of the layers holds, and the script that says so can fail."""
+"""No include violates the order of the layers, and the script that checks this can fail."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
-"""Steps that are left out, parameters that begin to train later, and schedules that are made longer, against
-PyTorch (test/models/left_out.py made left_out.json)."""
+"""Skipped steps, parameters that are unfrozen later, and schedules that are extended, against PyTorch
+(test/models/left_out.py made left_out.json)."""
 
 import json
 import pathlib
@@ -20,7 +20,7 @@ WITHIN = {"sgd": 1e-6, "adamw": 5e-6}
 MESHES = {"one": [], "microbatches": ["train.microbatches=3"],
           "zero 3": ["mesh.data=2", "parallel.data.zero=3"],
           "pipeline": ["mesh.pipeline=2", "train.microbatches=3"]}
-# Each mesh with each optimizer on one day out of two; all with CLEAVE_TEST_ALL.
+# By default a part of all combinations of mesh and optimizer; all with CLEAVE_TEST_ALL.
 CELLS = [(mesh, optimizer) for mesh in MESHES for optimizer in WITHIN]
 DAILY = CELLS if support.ALL else [cell for i, cell in enumerate(CELLS) if i in (0, 3, 5, 7)]
 
@@ -42,7 +42,7 @@ class LeftOut(unittest.TestCase):
         return path
 
     def run_cleave(self, out, data, mesh, optimizer, *flags, sets=()):
-        """Trains from the known weights; a run that goes on has its own."""
+        """Trains from the known weights; a resumed run has its own."""
         sets = [*MESHES[mesh], *sets]
         if "--resume" not in flags:
             flags = ("--weights", self.folder / "w.safetensors", *flags)
@@ -108,7 +108,7 @@ class LeftOut(unittest.TestCase):
                 self.assertEqual(len(done.stderr.strip().splitlines()[-1:]), 1)
                 right = RIGHT[optimizer]["stopped"]
                 self.same_weights(checkpoint, right["weights"][str(bad - 1)], optimizer, mesh)
-                # It goes on where the step is left out.
+                # With this setting the run continues, skipping the step.
                 done = self.run_cleave(out, kinds[kind], mesh, optimizer, "--resume", "latest",
                                        sets=["train.on_nan=skip"])
                 self.assertEqual(done.returncode, 0, done.stderr)
@@ -172,7 +172,7 @@ class LeftOut(unittest.TestCase):
         whole = self.folder / "whole"
         done = self.run_cleave(whole, data, "one", "adamw", "--steps", 5, "--resume", checkpoint)
         self.assertEqual(done.returncode, 0, done.stderr)
-        # They have neither counts nor a configuration.
+        # Checkpoints of earlier versions have neither counts nor a configuration.
         state = read_safetensors(checkpoint / "optimizer.safetensors")
         write_safetensors(checkpoint / "optimizer.safetensors",
                           {name: value for name, value in state.items() if not name.endswith(".step")})

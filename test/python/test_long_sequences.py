@@ -1,5 +1,5 @@
-"""Long sequences on a ring: ranks have the same work, activations fall as 1 / P, and runs
-stay within the planned arenas."""
+"""Long sequences in ring attention: ranks have equal work, activations decrease as 1 / P, and
+runs fit into the planned arenas."""
 
 import pathlib
 import tempfile
@@ -13,7 +13,7 @@ TINY = {"layers": 1, "hidden": 32, "heads": 2, "kv_heads": 1, "intermediate": 64
 
 
 def keys(ranks, order="zigzag", plan="ring"):
-    """The mesh and the strategy of a ring."""
+    """The flags for the mesh and the strategy of a ring."""
     if ranks == 1:
         return "", {}
     return f"sequence={ranks}", {
@@ -22,7 +22,7 @@ def keys(ranks, order="zigzag", plan="ring"):
 
 
 class Balance(unittest.TestCase):
-    """Floating-point operations of attention that ranks executed."""
+    """Counts of attention's floating-point operations on each rank."""
 
     @classmethod
     def setUpClass(cls):
@@ -37,11 +37,11 @@ class Balance(unittest.TestCase):
         self.assertEqual(len(counts), ranks)
         modelled = [rank["attention_flops"]
                     for rank in explain(self.model, mesh, **strategy)["per_rank"]]
-        # Half of all pairs, and the diagonal; 2 heads of 16, 2 + 5 products.
+        # Half of all pairs, and the diagonal; 2 heads of size 16, 2 + 5 products.
         pairs = 4096 * 4097 // 2 if ranks == 1 else 4096 // ranks * 4096 // 2
         self.assertAlmostEqual(modelled[0] / (pairs * 2 * 16 * 7 * 2), 1, delta=2e-3)
         mean = sum(counts) / ranks
-        # Blocks of 48 queries are computed as a whole.
+        # Blocks of 48 queries are always computed as a whole.
         self.assertLess(modelled[0], mean)
         self.assertLess(mean, modelled[0] * 1.02)
         return [count / mean for count in counts]
@@ -55,7 +55,7 @@ class Balance(unittest.TestCase):
                 self.assertLessEqual(max(self.counted(ranks, "zigzag")), 1.02)
 
     def test_plain_order(self):
-        """The last of P ranks has (2 P - 1) / P of the mean."""
+        """Without zig-zag order, the last of P ranks has (2 P - 1) / P of the mean work."""
         for ranks in support.some((4, 2), 1):
             with self.subTest(ranks=ranks):
                 shares = self.counted(ranks, "plain")
@@ -72,7 +72,7 @@ class Memory(unittest.TestCase):
         for ranks, memory in zip((2, 4), more):
             share = one["activations"] / ranks
             self.assertGreaterEqual(memory["activations"], share)
-            # A rank has a few tiles under way.
+            # A rank has a few tiles in flight.
             self.assertLess(memory["activations"], share * 1.01)
 
     def test_a_run_stays_within_the_plan(self):
@@ -89,7 +89,7 @@ class Memory(unittest.TestCase):
             self.assertLessEqual(memory["touched"], peak)
 
     def test_a_million_tokens(self):
-        """Layers of a Llama of 7e9 parameters on rings of 16 and of 64."""
+        """Memory of layers of a Llama with 7e9 parameters on rings of 16 and 64 ranks."""
         sizes = {"hidden": 4096, "heads": 32, "kv_heads": 32, "intermediate": 11008,
                  "vocab": 32000, "batch": 1, "sequence": 1 << 20}
 

@@ -1,5 +1,5 @@
-"""Losses that the model computes itself, with microbatches: those of one batch, as PyTorch has
-them (test/models/losses.npz, in double, by export_losses.py), or refused."""
+"""Losses that are part of the model, with microbatches: equal to those of one batch in PyTorch
+(test/models/losses.npz, in double, by export_losses.py), or rejected."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ MESHES = {"one rank": [], "data": ["mesh.data=2"], "pipeline": ["mesh.pipeline=2
           "both": ["mesh.data=2", "mesh.pipeline=2"]}
 OPTIMIZERS = {"sgd": (["train.optimizer=sgd", "train.lr=0.1", "train.momentum=0.9"], 1e-6),
               "adamw": (["train.optimizer=adamw", "train.lr=0.01"], 5e-6)}
-# The batch is all of the data, so the order of samples is no matter.
+# The batch contains all data, so the order of samples does not matter.
 PLAIN = ["dims.batch=6", "data.validation=0", "train.clip_norm=0", "train.weight_decay=0",
          "train.schedule=constant", "data.tokens=ids",
          'data.inputs={y="y", target="target"}']
@@ -63,7 +63,7 @@ class Losses(unittest.TestCase):
     def test_as_pytorch(self):
         cells = list(itertools.product(SPELLINGS, (1, 3), MESHES, OPTIMIZERS))
         if not support.ALL:
-            # Each spelling in microbatches, on one of the meshes, by one of the optimizers.
+            # Each spelling in microbatches, on one mesh each, with one optimizer each.
             cells = [(spelling, 3, list(MESHES)[i % 4], list(OPTIMIZERS)[i // 2 % 2])
                      for i, spelling in enumerate(SPELLINGS)]
         for cell in cells:
@@ -71,12 +71,12 @@ class Losses(unittest.TestCase):
                 self.compare(*cell)
 
     def test_one_sample_in_a_microbatch(self):
-        """Whose dimension is dropped from the graph."""
+        """One sample per microbatch: the batch dimension disappears from the graph."""
         for spelling in support.some([s for s in SPELLINGS if s != "per_sample"], 2):
             with self.subTest(spelling=spelling):
                 self.compare(spelling, 6, "one rank", "sgd")
-        # Of one sample it is what another output is, and one value with it, of another node:
-        # that it is the same is not known, which is said.
+        # With one sample the loss has the value of another output but comes from another node.
+        # The compiler does not know that they are equal, and reports this.
         done = support.run(*self.command("merged", "per_sample", "train.microbatches=6"))
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("'per_sample' is not known to add up over train.microbatches = 6", done.stderr)
@@ -89,7 +89,7 @@ class Losses(unittest.TestCase):
                 errors = [line for line in done.stderr.splitlines() if "error" in line]
                 self.assertEqual(len(errors), 1, done.stderr)
                 self.assertIn("train.microbatches = 3", errors[0])
-        # One microbatch is the whole batch, on any mesh.
+        # One microbatch is the whole batch, on every mesh.
         logs = []
         for mesh in support.some(MESHES, 2):
             support.succeed(*self.command(f"whole-{mesh}", "contrastive", *MESHES[mesh]))
@@ -98,7 +98,7 @@ class Losses(unittest.TestCase):
             np.testing.assert_allclose(log, logs[0], rtol=1e-5)
 
     def test_losses_whose_samples_are_placed_by_number(self):
-        """What an index finds among the samples, and a view of several samples' elements."""
+        """Losses that select samples by index, or view elements of several samples together, are rejected."""
         def picked(b, x, y):
             at = b.op("ArgMax", b.op("ReduceSum", x, b.constant([1]), keepdims=0), axis=0, keepdims=0)
             return b.op("Gather", b.op("ReduceSum", y, b.constant([1]), keepdims=0), at, axis=0)
@@ -127,7 +127,7 @@ class Losses(unittest.TestCase):
                 self.assertIn(reason, done.stderr)
 
     def test_held_out_samples_by_whole_batches(self):
-        """What a loss divides by is that of the batch when it is validated, too."""
+        """In validation, too, a loss divides by the count of its own batch."""
         rows = np.arange(18) % 6
         np.savez(self.folder / "more.npz", **{n: self.want[n][rows] for n in ("ids", "y", "target")})
         command = self.command("held", "two_means", "train.microbatches=3", "data.validation=0.4",
@@ -137,7 +137,7 @@ class Losses(unittest.TestCase):
         printed = support.succeed(*command)
         self.assertIn("val_loss is of 6 of the 7 held-out samples", printed)
         last = support.read_log(self.folder / "held")[-1]
-        # Rows 11 to 16: each of the six once.
+        # Rows 11 to 16 contain each of the six samples once.
         self.assertAlmostEqual(last["val_loss"] / self.want["sgd/two_means/losses"][0], 1, delta=1e-6)
 
     def test_check_feeds_whole_steps(self):

@@ -1,4 +1,4 @@
-"""Spellings of losses inside a model, in microbatches and on meshes: as NumPy trains by them."""
+"""Spellings of losses inside a model, in microbatches and on meshes, against training in NumPy."""
 
 import pathlib
 import tempfile
@@ -14,7 +14,7 @@ from support import CLEAVE
 
 SEEDS, STEPS, BOUND = 500 if support.ALL else 10, 2, 1e-6
 MESHES = [[], ["mesh.data=2"], ["mesh.pipeline=2"], ["mesh.data=2", "mesh.pipeline=2"]]
-# The batch is all of the data, so the order of samples is no matter.
+# The batch contains all data, so the order of samples does not matter.
 KEYS = ["train.loss=output:loss", f"dims.batch={variants.BATCH}", "data.validation=0", "train.clip_norm=0",
         "train.weight_decay=0", "train.schedule=constant", "train.optimizer=sgd", "train.momentum=0"]
 
@@ -27,7 +27,7 @@ class Variants(unittest.TestCase):
                 self.check(pathlib.Path(folder), seed)
 
     def test_factors_that_are_numbers_of_samples(self):
-        """Of a batch of 12 or of microbatches of 6, before the sum over samples and after it."""
+        """A batch of 12, or microbatches of 6: adds before and after the sum over samples."""
         rng = np.random.default_rng(3)
         x, w = (rng.normal(size=s).astype(np.float32) for s in ((12, 3), (3, 2)))
         for inside, outside, mean in (([6, 12], [], False), ([12, 6], [], False), ([], [12], True), ([], [24, 6], True)):
@@ -67,13 +67,13 @@ class Variants(unittest.TestCase):
         done = support.run(CLEAVE, "train", folder / "m.onnx", "--data", folder / "data.npz", "--steps", STEPS,
                            "--out", folder / "run", "--cache", folder / "cache",
                            *[word for key in keys for word in ("--set", key)])
-        if "root of mean" in words and microbatches > 1:  # no sum over samples
+        if "root of mean" in words and microbatches > 1:  # not a sum over samples
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(f"not known to add up over train.microbatches = {microbatches}", done.stderr)
             return
         self.assertEqual(done.returncode, 0, f"{where}: {done.stderr}")
         found = [line["loss"] for line in support.read_log(folder / "run") if "loss" in line]
-        # The terms of a loss may cancel, and the first parameters are float32 as they are.
+        # The terms of a loss may cancel, and the initial parameters are already float32.
         moves[0] = 0
         for step, (loss, right, move) in enumerate(zip(found, losses, moves, strict=True)):
             self.assertLessEqual(abs(loss - right), BOUND * (1 + abs(right)) + move, f"{where}: step {step + 1}")

@@ -1,5 +1,5 @@
-"""cleave-lsp-server, spoken to as an editor does: hover, go to definition and
-diagnostics of files with our dialects."""
+"""cleave-lsp-server, used as an editor does: hover, go to definition and diagnostics of files
+with cleave's dialects."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import unittest
 BUILD = pathlib.Path(os.environ.get("CLEAVE_BUILD_DIR", "build")).resolve()
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 SERVER = BUILD / "bin" / "cleave-lsp-server"
-SECONDS = 120  # until an answer has come
+SECONDS = 120  # timeout of an answer
 
 SHARDED = """dist.mesh @m <["tensor"=2]>
 func.func @forward(%x: tensor<4x8xf32>,
@@ -63,7 +63,7 @@ class Client:
         return message["result"]
 
     def open(self, uri, text):
-        """Opens a text; the diagnostics that the server publishes for it."""
+        """Opens a text; returns the diagnostics that the server publishes for it."""
         self.notify("textDocument/didOpen", {"textDocument": {
             "uri": uri, "languageId": "mlir", "version": 1, "text": text}})
         while uri not in self.published:
@@ -80,7 +80,7 @@ class Client:
 
 
 def place(text, what, occurrence=0):
-    """The position of an occurrence of `what`, as the protocol counts it."""
+    """The position of an occurrence of `what`, as line and character."""
     at = -1
     for _ in range(occurrence + 1):
         at = text.index(what, at + 1)
@@ -138,7 +138,7 @@ class Server(unittest.TestCase):
         self.assertIn("nn.einsun", unknown[0]["message"])
         self.assertEqual(unknown[0]["range"]["start"], place(lost, "nn.einsun"))
 
-        # What our own verifiers say.
+        # A diagnostic of a cleave verifier.
         wrong = SHARDED.replace('"bi,io->bo"', '"bi,ko->bo"')
         refused = self.client.open("file:///wrong.mlir", wrong)
         self.assertIn("label 'i' of one operand is missing in the result",

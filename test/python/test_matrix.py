@@ -1,5 +1,5 @@
-"""tools/matrix: its covering set (tools/check runs that itself), random configurations,
-what is refused; and shardings by hand."""
+"""tools/matrix: its covering set (which tools/check runs itself), random configurations, invalid
+ones; and hand-written shardings."""
 
 import pathlib
 import sys
@@ -17,7 +17,7 @@ NAMES = {"gpt2": "transformer\\\\.h\\\\.0\\\\.attn\\\\.c_attn\\\\.weight",
 
 
 class Covering(unittest.TestCase):
-    """What tools/check leaves out of the matrix is no row, column, model or pair."""
+    """The cells that tools/check skips leave no row, column, model or pair untested."""
 
     @classmethod
     def setUpClass(cls):
@@ -32,7 +32,7 @@ class Covering(unittest.TestCase):
         for word, cells in self.tables:
             chosen = matrix_cells.covering(cells)
             for ways in (["trained"], ["compiled", "bf16"]):
-                # Devices train no scrambled copies (tools/matrix).
+                # Devices do not train scrambled copies (tools/matrix).
                 usable = [cell for cell in cells
                           if ways != ["trained"] or not cell.name.endswith("scrambled")]
                 wanted = set().union(*map(matrix_cells.parts, usable))
@@ -52,7 +52,7 @@ class Covering(unittest.TestCase):
             self.assertEqual(matrix_cells.covering(cells), matrix_cells.covering(list(cells)))
 
     def test_planted_faults_apply_and_name_cells(self):
-        """tools/planted takes minutes for each; that they are still about this code, seconds."""
+        """The planted bugs still apply to this code: checked in seconds, while tools/planted takes minutes for each."""
         names = [", ".join(cell[:3]) for _, cells in self.tables
                  for _, cell in matrix_cells.covering(cells)]
         patches = sorted((ROOT / "test" / "planted").glob("*.patch"))
@@ -93,14 +93,14 @@ class Matrix(unittest.TestCase):
         self.random(0, 2, "--recorder")
 
     def test_faults(self):
-        """Of each kind one is caught, in a cell of the covering set."""
+        """One fault of each kind is detected, in a cell of the covering set."""
         said = support.succeed(sys.executable, MATRIX, "--faults", "--build", support.BUILD)
         kinds = matrix_faults.kinds_of(support.CLEAVE)
         self.assertEqual([line.split(":")[0] for line in said.splitlines()[:-1]], kinds)
         self.assertIn(f"\n{len(kinds)} kinds of faults, 0 not caught\n", said)
 
     def test_a_fault_that_is_not_caught(self):
-        """A check that finds nothing wrong, or a cell that dies, is none that catches it."""
+        """A check that finds nothing wrong, or a cell that crashes, does not count as a detection."""
         cells = [matrix_cells.Cell("row", "column", name, [], []) for name in ("a", "b")]
         for answers, name, code in (([(2, "cannot have the fault x"), (0, "pass")], "b", 0),
                                     ([(3, "killed")], "a", 3), ([(1, "FAIL")], "a", 1)):
@@ -153,18 +153,18 @@ class ByHand(unittest.TestCase):
         fused = self.entry(NAMES["gpt2"], '[[], [], ["tensor:(1)2"], []]',
                            "view = [96, 3, 6, 16]")
         self.passes("gpt2", mesh + off + fused)
-        # Over a strategy, along another dimension, and with ZeRO on top.
+        # Overriding a strategy along another dimension, with ZeRO in addition.
         rows = self.entry(".*c_fc\\\\.weight", '[["tensor"], []]')
         self.passes("gpt2", "[mesh]\ntensor = 2\ndata = 2\n" + rows,
                     "--set", "parallel.data.zero=1")
         self.passes("llama", mesh + self.entry(NAMES["llama"], '[["tensor"], []]'))
-        # Split over the axis of data by hand: reduced in place of summed.
+        # Sharded over the data axis by hand: gradients are reduce-scattered instead of all-reduced.
         self.passes("llama", "[mesh]\ndata = 2\n"
                     + self.entry(".*norm\\\\.weight", '[["data"]]'), "--set",
                     "parallel.data.zero=1")
 
     def test_microbatches(self):
-        """Gradients are added up before, and after, they are scattered."""
+        """Gradients accumulate before or after they are scattered."""
         def check(family, axes, layout, data):
             names = ",".join(f'"{axis}"' for axis in axes)
             own = ",".join(f'"{axis}"' for axis in axes[1:])

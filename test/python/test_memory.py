@@ -1,4 +1,4 @@
-"""Memory: what is planned is what is used, and nothing is allocated in a step."""
+"""Memory: the planned amount is what is used, and no step allocates."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import unittest
 import support
 import training
 
-# As in test_bytes.py, so that they are compiled once.
+# As in test_bytes.py, so that the compiled programs are shared.
 PLANS = {"gpt2": ("data=2,tensor=2", {"train__microbatches": 2, "parallel__data__zero": 1}),
          "llama": ("tensor=4", {"train__microbatches": 1})}
 
@@ -25,7 +25,7 @@ class Memory(unittest.TestCase):
             with self.subTest(model=model):
                 out = self.folder / model
                 _, counters = training.train(out, model, mesh, "--steps", 4, **keys)
-                # None from the second step on, in any library.
+                # No allocation from the second step on, in any library.
                 self.assertEqual(counters["allocations"]["after_warm_up"], 0)
                 self.assertGreater(counters["allocations"]["process"], 1000)
                 poisoned = self.folder / f"{model}-poisoned"
@@ -39,8 +39,8 @@ class Memory(unittest.TestCase):
                     self.assertEqual(rank["memory"]["unplanned"], 0)
 
     def test_gathered_parameters_are_short_lived(self):
-        """ZeRO 3 holds what ZeRO 2 does, a tile for each parameter, and few of
-        them whole; gathered ones that are kept show what that saves."""
+        """ZeRO 3 needs the memory of ZeRO 2 for tiles, plus a few whole parameters; keeping
+        gathered parameters shows the difference."""
         for model in PLANS:
             with self.subTest(model=model):
                 memory = [training.explain(model, "data=4", parallel__data__zero=zero, **keys)
@@ -68,7 +68,7 @@ class Memory(unittest.TestCase):
         self.assertFalse((self.folder / "out").exists())
 
     def test_resident_memory_is_explained(self):
-        # Of a program that has next to nothing in it, and of one of 170 MB.
+        # For a nearly empty program, and for one of 170 MB.
         empty = training.generated(layers=1, hidden=16, heads=2, batch=4, sequence=8)
         for mesh in ("", "data=2,tensor=2"):
             with self.subTest(mesh=mesh):

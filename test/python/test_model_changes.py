@@ -1,5 +1,5 @@
-"""A run goes on with the model that was trained: another graph, or other constants, are asked for; other weights in
-the file, other names of values, sizes and meshes are the same model."""
+"""A resumed run needs the model that was trained: another graph, or other constants, must be accepted explicitly;
+other weights in the file, other value names, sizes and meshes count as the same model."""
 
 import pathlib
 import tempfile
@@ -7,7 +7,7 @@ import unittest
 
 import numpy as np
 
-import support  # finds the others
+import support  # extends sys.path
 from support import CLEAVE, RUN, write_safetensors
 
 import left_out
@@ -37,7 +37,7 @@ class ModelChanges(unittest.TestCase):
 
     def model(self, file, activation="Tanh", limit=2.0, seed=1, bias="b", name="m", swapped=False, least=-1.0,
               lengthened=""):
-        """y = activation(clip(x w1)) w2 + b; one bound is an initializer, the other in a node, as exporters write them."""
+        """y = activation(clip(x w1)) w2 + b; one bound is an initializer, the other a node, as exporters write it."""
         folder = self.folder / file
         folder.mkdir(exist_ok=True)
         draw = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ class ModelChanges(unittest.TestCase):
         said = support.succeed(*self.resume("sigmoid", "--accept", "model"))
         self.assertRegex(said, r'model = "1:\w+" \(was "1:\w+" up to step 2\)')
         support.succeed(*self.command("sigmoid", "--weights", self.checkpoint, "--dry-run"))
-        # The program alone refuses it, too, and what goes on with it is that of the new model.
+        # A compiled program rejects it, too; once accepted, the run has the new model.
         compiled = self.folder / "program"
         support.succeed(CLEAVE, "compile", self.folder / "sigmoid" / "m.onnx", "-o", compiled,
                         *(w for s in SETS for w in ("--set", s)))
@@ -104,13 +104,13 @@ class ModelChanges(unittest.TestCase):
         support.succeed(*self.resume("m", "--accept", "dims.batch", sets=["dims.batch=8", "train.microbatches=2"]))
         for sets in (["mesh.data=2"], ["mesh.pipeline=2", "parallel.pipeline.axis=pipeline"]):
             support.succeed(*self.resume("m", sets=sets))
-        # A model of another name says which was trained.
+        # For a model of another name, the message names the trained one.
         self.model("again", activation="Relu", name="n")
         self.refused("model 'n' has another graph, or other constants, than 'm', which was; give",
                      *self.resume(self.folder / "again" / "n.onnx"))
 
     def test_bound_arrays(self):
-        """They are the model's, but have a key of their own."""
+        """Dimensions belong to the model, but have a key of their own."""
         b = onnxbuild.Builder()
         x, k = b.input("x", np.float32, ["n", 6]), b.input("k", np.float32, [3])
         w = b.parameter("w", np.ones((6, 3), np.float32))
@@ -125,7 +125,7 @@ class ModelChanges(unittest.TestCase):
         support.succeed(*command, *bind, "--steps", "2", "--out", run)
         support.succeed(*command, *bind, "--resume", run, "--dry-run")
         np.save(array, np.float32([1, 2, 4]))
-        # A supervisor repeats the path.
+        # A supervisor resumes with the folder's path.
         for again in (command, [*command, *bind]):
             again = [*again, "--resume", run, "--dry-run"]
             self.refused("the array that input 'k' is bound to has changed; bind the one that was trained with, or say that "
@@ -139,7 +139,7 @@ class ModelChanges(unittest.TestCase):
         return self.folder / "c.toml"
 
     def test_what_modules_hold(self):
-        """A buffer of a state_dict is of the checkpoint; what no state_dict has is of the model."""
+        """A buffer of a state_dict belongs to the checkpoint; a constant outside of it belongs to the model."""
         kind = "pkg.torch.export.graph_signature.InputSpec.kind"
         kept = "pkg.torch.export.graph_signature.InputSpec.persistent"
         kinds = {"constant": {kind: "CONSTANT_TENSOR"}, "passing": {kind: "BUFFER", kept: "False"},
@@ -209,7 +209,7 @@ class ModelChanges(unittest.TestCase):
         file.write_text(text.replace('nn.name = "w1"', f'nn.data = #nn.data<file = "w.bin", offset = 0, length = {size}, '
                                      'dtype = "f32">, nn.name = "w1"'))
         support.succeed(*resume)
-        # No type says which of its sizes is the number of samples.
+        # The type does not tell which of its sizes is the batch.
         file.write_text(left_out.model(left_out.BATCH // 2))
         self.refused("has another graph", *resume)
         support.succeed(*resume, "--accept", "model")

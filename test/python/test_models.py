@@ -1,4 +1,4 @@
-"""The committed models and their references fit together."""
+"""The committed models and their references are consistent."""
 
 import json
 import unittest
@@ -69,7 +69,7 @@ class Generate(unittest.TestCase):
         norms = [t for t in model.graph.initializers if "layernorm" in t.name]
         self.assertEqual(len(norms), 48)
         self.assertEqual(model.opset, generate.OPSET)
-        support.meaning(model)  # raises where the order is not topological
+        support.meaning(model)  # raises if the order is not topological
 
     def test_same_seed_same_bytes(self):
         a, b = (generate.generate(generate.Sizes(layers=1)).bytes() for _ in range(2))

@@ -1,6 +1,6 @@
-"""The mpi transport: mpirun starts a process for every rank. Bits, bytes and
-files are those of the local transport; a process that dies, fails or hangs ends
-the run in words."""
+"""The mpi transport: mpirun starts a process for every rank. Results, bytes sent and files are
+identical to those of the local transport; a process that dies, fails or hangs ends the run
+with a message."""
 
 import json
 import os
@@ -26,12 +26,12 @@ HAS_MPI = shutil.which("mpirun") is not None
 
 
 def mpirun(ranks, *command, **options):
-    """Runs a command in so many processes."""
+    """Runs a command in `ranks` processes."""
     return support.run(MPIRUN, ranks, *command, **options)
 
 
 def processes_of(mark, program=RUN):
-    """The pids of a program with `mark` among their arguments, by rank."""
+    """The pids of the processes with `mark` in their arguments, by rank."""
     found = {}
     for folder in pathlib.Path("/proc").iterdir():
         try:
@@ -43,12 +43,12 @@ def processes_of(mark, program=RUN):
                 if entry.startswith("OMPI_COMM_WORLD_RANK="):
                     found[int(entry.split("=")[1])] = int(folder.name)
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
     return found
 
 
 def equal_runs(test, one, other):
-    """Two runs computed the same, moved the same bytes and counted the same."""
+    """Two runs have the same results, bytes sent and counters."""
     a, b = read_log(one), read_log(other)
     test.assertEqual(len(a), len(b))
     for mine, theirs in zip(a, b):
@@ -71,7 +71,7 @@ def equal_runs(test, one, other):
 @unittest.skipUnless(HAS_MPI, "mpirun is not installed (openmpi-bin)")
 @unittest.skipUnless(RUN.exists() and MAKE.exists() and LIBRARY.exists(), "cleave-run is not built")
 class MpiRun(unittest.TestCase):
-    """cleave-run on a program of a few kernels."""
+    """cleave-run on a program with a few kernels."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -124,14 +124,14 @@ class MpiRun(unittest.TestCase):
     def test_no_step_allocates(self):
         out = self.mpi("a")
         allocations = json.loads((out / "counters.json").read_text())["allocations"]
-        if allocations:  # sanitizers do not count
-            # MPI keeps a message that comes before it is expected.
+        if allocations:  # not counted with sanitizers
+            # MPI buffers a message that arrives before its receive.
             self.assertLess(allocations["after_warm_up"], 20)
 
     def test_resumes_what_local_saved_and_the_reverse(self):
         whole = self.local("whole", "--steps", 20)
         first = self.local("l", "--steps", 10)
-        # The schedule depends on the number of steps: stop a run of 20.
+        # The schedule depends on the number of steps, so a run of 20 steps is stopped.
         self.local("half", "--steps", 20, "--save-every", 10)
         checkpoint = self.folder / "half" / "checkpoint-000010"
         mpi = self.mpi("m", "--steps", 20, "--save-every", 10)
@@ -161,8 +161,8 @@ class MpiRun(unittest.TestCase):
         self.assertEqual(mpirun(2, RUN, "--help").returncode, 0)
 
     def test_a_rank_that_fails_is_named(self):
-        # Of four runs a step, the second: update, whose first command reduces
-        # the gradient.
+        # The second of a step's four action runs: update, whose first command
+        # reduces the gradient.
         for rank in (0, 2):
             error = self.mpi(f"f{rank}", "--inject-failure", f"{rank},7,1", "--eval-every", 0,
                              expect=3)
@@ -177,7 +177,7 @@ class MpiRun(unittest.TestCase):
             self.assertIn(f"missing ranks: {rank}", error)
 
     def start(self, out, command=None, more=()):
-        """A run without end; returns once it has made a step."""
+        """Starts an endless run; returns once it has completed a step."""
         flags = ("--steps", 1000000, "--eval-every", 0, *more)
         log = open(self.folder / f"{out}.log", "w")
         self.addCleanup(log.close)
@@ -198,8 +198,8 @@ class MpiRun(unittest.TestCase):
 
     def test_a_process_that_dies_ends_the_others_with_3(self):
         for victim in (2, 0):
-            # A shell beyond the launcher's reach notes the exit codes, and what was said: the
-            # launcher may be gone before it has passed that on.
+            # A shell that the launcher does not signal records exit codes and stderr, because the
+            # launcher may exit before it has forwarded them.
             note = self.folder / f"code{victim}"
             script = (f'trap "" TERM; note={note}.$OMPI_COMM_WORLD_RANK; "$@" 2> $note.said; '
                       'echo $? > $note')
@@ -223,7 +223,7 @@ class MpiRun(unittest.TestCase):
             self.assertEqual(codes, want, log)
 
     def test_a_host_that_is_stopped(self):
-        """The others wait for its word, and end when it gives no sign of life; one that goes on in time is no matter."""
+        """The others end when the stopped process gives no sign of life; one that is continued in time does no harm."""
         process, pids = self.start("frozen", more=("--watchdog", 5))
         log = self.folder / "frozen.log"
         os.kill(pids[0], signal.SIGSTOP)
@@ -251,7 +251,7 @@ class MpiRun(unittest.TestCase):
         for number in (signal.SIGTERM, signal.SIGINT):
             out = f"s{int(number)}"
             process, pids = self.start(out)
-            for pid in pids.values():  # as a batch system does
+            for pid in pids.values():  # as a batch system signals them
                 os.kill(pid, number)
             self.assertEqual(process.wait(timeout=60), 0)
             self.assertIn("stopped by a signal", (self.folder / f"{out}.log").read_text())
@@ -275,7 +275,7 @@ class MpiRun(unittest.TestCase):
 @unittest.skipUnless(HAS_MPI, "mpirun is not installed (openmpi-bin)")
 @unittest.skipUnless(CLEAVE.exists() and RUN.exists() and LIBRARY.exists(), "cleave is not built")
 class MpiModels(unittest.TestCase):
-    """The driver on the committed models, 4 ranks."""
+    """The driver on the committed models, with 4 ranks."""
 
     MESH = "data=2,tensor=2"
     KEYS = {"parallel__data__zero": 3, "dims__sequence": 16}
@@ -308,7 +308,7 @@ class MpiModels(unittest.TestCase):
         self.assertTrue(all(rank["attention_flops"] > 0 for rank in counters["ranks"]))
 
     def test_stages_on_two_ranks(self):
-        """Chimera with data ranks: files, too, are those of local."""
+        """Chimera with data ranks: files, too, equal those of the local transport."""
         outs = []
         for name, start in [("l", ()), ("m", (MPIRUN, 4))]:
             outs.append(self.folder / name)
@@ -338,7 +338,7 @@ class MpiModels(unittest.TestCase):
         self.assertEqual(done.stdout.count("drop-collective"), 1)
 
     def test_a_host_that_is_stopped_while_it_compiles(self):
-        """The others are in MPI_Init by then, which waits for it without end."""
+        """The process dies while compiling, when the others wait in MPI_Init, which has no timeout."""
         out = self.folder / "compiling"
         command = training.command(out, "gpt2.dynamo18", "data=2", train__steps=2)
         log = open(self.folder / "compiling.log", "w")

@@ -1,4 +1,4 @@
-"""Files that were changed, or made to harm, by the scripts of test/fuzz: each is taken, or refused in a line."""
+"""Files changed, or crafted to do harm, by the scripts of test/fuzz: each is accepted, or rejected in one line."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import unittest
 
 import numpy as np
 
-import support  # finds the others
+import support  # extends sys.path
 from guarded import Guarded
 from support import CLEAVE, ROOT
 
@@ -21,12 +21,12 @@ import seeds
 
 
 class Mutations(Guarded):
-    """Files that were changed, by the scripts of test/fuzz."""
+    """Files changed by the scripts of test/fuzz."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        models.SECONDS = 20  # two, but on machines that are slow and busy
+        models.SECONDS = 20  # instead of 2, for slow and busy machines
 
     def test_files_of_a_run(self):
         found, tried = files.campaign(files.KINDS, *((1000, 300) if support.ALL else (10, 5)), workers=os.cpu_count())
@@ -41,7 +41,7 @@ class Mutations(Guarded):
         self.assertEqual(found, [])
 
     def test_hard_models(self):
-        """Taken or refused, with little work and at most a GiB; most are refused."""
+        """Each is accepted or rejected, with little time and at most 1 GiB; most are rejected."""
         refusals, tried = 0, support.some(hard.names(), 34)
         for name in tried:
             content = hard.content(*name)
@@ -55,7 +55,7 @@ class Mutations(Guarded):
         self.assertGreater(refusals, len(tried) * 0.6)
 
     def test_limits_of_an_import(self):
-        """How much work a file may ask for, and the keys that allow more."""
+        """The limits on the work that a file may cause, and the keys that raise them."""
         b = onnxbuild.Builder()
         x = b.input("x", np.float32, [4])
         grid = b.op("Expand", b.constant(np.arange(16).reshape(16, 1)), b.constant([16, 16]))
@@ -75,7 +75,7 @@ class Mutations(Guarded):
         support.succeed(CLEAVE, "import", self.calls())
 
     def calls(self):
-        """f0 is a sum; f1, f2 call the one before twice."""
+        """f0 is a sum; f1 and f2 each call the previous function twice."""
         b = onnxbuild.Builder()
         b.input("x", np.float32, [4])
         b.nodes.append(call("f2", ["x"], ["y"]))

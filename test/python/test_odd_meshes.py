@@ -1,5 +1,5 @@
-"""Meshes that split what a part of the model does not have: positions in a pipeline whose first
-stages hold an encoder alone, and hybrid sharding whose axes have one rank. Drawn by seed."""
+"""Meshes with an axis that part of the model cannot use: positions in a pipeline whose first stages
+are encoder only, and hybrid sharding over axes of one rank. Drawn by seed."""
 
 import pathlib
 import tempfile

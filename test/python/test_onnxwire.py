@@ -1,4 +1,4 @@
-"""The protobuf reader and writer: nothing is lost, bad input is an error."""
+"""The protobuf reader and writer: nothing is lost, invalid input is an error."""
 
 import unittest
 

@@ -1,6 +1,5 @@
-"""Collectives that run while a rank computes: the same bits as in the plain order, within the
-planned memory, and over links of a given speed."""
-
+"""Overlapped (asynchronous) collectives: results are bit-identical to the plain order, memory stays
+within the plan, and links may have a given speed."""
 import json
 import tempfile
 import unittest
@@ -19,7 +18,7 @@ MESHES = [("data=2", {"parallel__data__zero": zero}) for zero in range(4)] + [
     ("pipeline=2,data=2", {"parallel__data__zero": 2, "train__microbatches": 2}),
     ("data=2,sequence=2", {"parallel__data__zero": 3,
                            "parallel__sequence": '[{kind="ring",axis="sequence"}]'})]
-# On such a link a message of a tiny model takes a while.
+# A link so slow that even the messages of a tiny model take time.
 LINK = "200,0.05"
 
 
@@ -48,13 +47,13 @@ class Overlap(unittest.TestCase):
                 keys = {**keys, "target__cluster": self.cluster()}
                 plain = self.losses(f"plain{number}", mesh, target__overlap="false", **keys)
                 self.assertEqual(self.losses(f"still{number}", mesh, **keys), plain)
-                # With threads that carry messages, and memory that is not alive poisoned.
+                # With communication threads, and with dead memory poisoned.
                 self.assertEqual(self.losses(f"slow{number}", mesh, "--slow-link", LINK,
                                              "--poison", **keys), plain)
 
     def test_products_in_pieces(self):
-        """Where messages take long and their latency is nothing, products and what is sent for
-        them are cut; what comes out is the same but for the last bits."""
+        """With low bandwidth and no latency, products and the collectives they depend on are cut;
+        results are equal up to the last bits."""
         path = self.folder / "cluster.toml"
         path.write_text("[links.intra]\nlatency_us = 0.001\nmessage_us = 0\n"
                         "gbytes_per_s = 1.0\n[matmul]\nflops = [1e5, 1e7]\n"
@@ -74,7 +73,7 @@ class Overlap(unittest.TestCase):
                 self.assertGreater(calls[1], 1.2 * calls[0])
                 for plain, cut in zip(*losses):
                     self.assertAlmostEqual(plain[0], cut[0], delta=1e-6 * plain[0])
-                # What is compared with is not cut.
+                # The reference that check compares with is not cut.
                 done = support.run(CLEAVE, "check", "--steps", 2, *training.flags("gpt2", mesh, **keys))
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -89,8 +88,8 @@ class Overlap(unittest.TestCase):
         self.assertNotIn("overlap", plain)
 
     def test_what_is_planned_to_be_exposed(self):
-        """With ZeRO 3, by the model: at most 1.3 times what communication takes longer than computing,
-        plus the first gather and the last scatter, for the stack of tools/bench, which measures it."""
+        """With ZeRO 3, in the cost model: at most 1.3 times the excess of communication over compute,
+        plus the first gather and the last scatter, for the stack that tools/bench measures."""
         hidden, latency = 512, 1e-4
         model = self.folder / "stack.mlir"
         support.succeed(support.MODELS / "experts_layer.py", model, "--dense", "--layers=8",
@@ -98,7 +97,7 @@ class Overlap(unittest.TestCase):
                         "--sequence=512")
 
         def explain(rate):
-            """On a link of so many bytes a second: `overlap`, and messages by kind."""
+            """`overlap`, and collectives by kind, for a link with this bandwidth in bytes per second."""
             path = self.folder / "link.toml"
             path.write_text(f"[links.intra]\nlatency_us = {latency * 1e6}\ngbytes_per_s = {rate / 1e9}\n")
             said = json.loads(support.succeed(
@@ -109,7 +108,7 @@ class Overlap(unittest.TestCase):
         found, costs = explain(1e9)
         compute = found["compute_seconds"]
         sent, calls = (sum(cost[key] for cost in costs) for key in ("sent_bytes", "count"))
-        # The table of tokens and a matrix come first, half of each from the other rank.
+        # The first gathers are the token table and a matrix, half of each from the other rank.
         gather = 4 * (64 * hidden + hidden * hidden) // 2
         scatter = [cost for cost in costs if cost["kind"] == "reduce_scatter"][-1]["sent_bytes"]
         for ratio in support.some((0.5, 0.25, 1, 2), 2):
@@ -134,8 +133,8 @@ class Overlap(unittest.TestCase):
                 self.assertLessEqual(after, before + 2 * largest)
 
     def test_a_limit_of_memory(self):
-        """What starts early does so within the limit; a pipeline, whose room is known when all else is
-        done, falls back to the plain order. What does not fit is refused, by name."""
+        """Collectives only start early within the memory limit. A pipeline, whose memory is known only
+        after all passes, falls back to the plain order. A program that does not fit is an error."""
         def explain(flags, *more):
             return support.run(CLEAVE, "explain", *flags, "--json", *more)
 
@@ -145,8 +144,8 @@ class Overlap(unittest.TestCase):
             said = json.loads(done.stdout)
             return max(rank["memory"]["peak"] for rank in said["per_rank"]), done.stdout
 
-        # Of few positions parameters are most of what is there: those that are gathered early raise
-        # the peak, whatever the processor's products take for themselves.
+        # With few positions parameters dominate the memory: gathering them early raises the peak,
+        # whatever workspace the processor's products need.
         def model(sequence):
             return support.generate(self.folder / f"m{sequence}.onnx", family="gpt2", no_weights=True,
                                     layers=4, hidden=64, heads=4, vocab=31, batch=4, sequence=sequence)

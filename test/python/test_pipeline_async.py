@@ -1,9 +1,9 @@
-"""Asynchronous PipeDream: what a run computes is what weight stashing is defined as, by a
-simulation in NumPy; what it cannot have is refused.
+"""Asynchronous PipeDream: a run computes weight stashing as defined here, compared with a
+simulation in NumPy; unsupported settings are rejected.
 
-On rank d of p, with n = min(m, p - d), microbatch k of a step reads the weights of the
-rank's stage after max(0, k - n + 1) updates, forward and backward; its gradient, that of its
-own mean loss, is update k + 1.
+On rank d of p, with n = min(m, p - d), microbatch k of a step uses, forward and backward, the
+weights of the rank's stage after max(0, k - n + 1) updates. Its gradient, that of its own mean
+loss, is update k + 1.
 """
 
 import json
@@ -17,11 +17,11 @@ import support
 from support import generate
 
 LAYERS, WIDTH, MICROBATCHES = 4, 6, 5
-SAMPLES = 2  # of a microbatch
+SAMPLES = 2  # per microbatch
 
 
 def perceptron():
-    """LAYERS matrices with biases, the last layer without a nonlinearity."""
+    """LAYERS matrices with biases; the last layer has no nonlinearity."""
     matrix, vector = f"tensor<{WIDTH}x{WIDTH}xf32>", f"tensor<{WIDTH}xf32>"
     batch = f"tensor<{SAMPLES}x{WIDTH}xf32>"
     args, body = [], [f"%zero = arith.constant dense<0.0> : {batch}"]
@@ -86,7 +86,7 @@ class Optimizer:
 
 
 def order(samples, seed, epoch):
-    """The order of an epoch's samples, as docs of data.seed have it: a Feistel network."""
+    """The order of an epoch's samples, as documented for data.seed: a Feistel network."""
     mask64 = (1 << 64) - 1
 
     def mix(x):
@@ -142,7 +142,7 @@ class AsynchronousPipeline(unittest.TestCase):
         return log, weights, done.stderr
 
     def stages(self, *settings):
-        """The parameters of each rank of the pipeline."""
+        """The parameters on each rank of the pipeline."""
         said = json.loads(support.succeed(support.CLEAVE, "explain", self.model, "--json",
                                           *self.flags(*settings)))
         ranks = {}
@@ -153,7 +153,7 @@ class AsynchronousPipeline(unittest.TestCase):
         return [ranks[stages] for stages in sorted(ranks)]
 
     def simulate(self, weights, stages, optimizer, steps, stash=True):
-        """Losses and weights after `steps`. Without `stash`, all read the newest weights."""
+        """Losses and weights after `steps`. Without `stash`, all passes use the newest weights."""
         optimizer = Optimizer(optimizer)
         weights = {name: value.astype(np.float64) for name, value in weights.items()}
         losses = []
@@ -196,12 +196,12 @@ class AsynchronousPipeline(unittest.TestCase):
                 for name, value in expected.items():
                     np.testing.assert_allclose(weights[name], value, rtol=1e-3, atol=2e-5,
                                                err_msg=name)
-                # Old weights matter: else this would not tell them from new ones.
+                # Stale weights make a difference; otherwise this test could not detect new ones.
                 plain, _ = self.simulate(initial, stages, optimizer, 3, stash=False)
                 self.assertGreater(np.abs(np.subtract(plain, losses)).max(), 1e-3)
 
     def test_language_model(self):
-        """Data and tensor ranks change nothing: the stages are the same."""
+        """Data and tensor ranks do not change the results, as the stages are the same."""
         model = generate(self.folder / "llama.onnx", family="llama", layers=2, hidden=16, heads=4,
                          vocab=256, positions=16, kv_heads=2, intermediate=24)
         text = self.folder / "text.txt"
@@ -226,12 +226,12 @@ class AsynchronousPipeline(unittest.TestCase):
         self.train("half", 2, *settings)
         _, resumed, said = self.train("rest", 4, *settings, flags=(
             "--resume", self.folder / "half" / "checkpoint-000002"))
-        self.assertIn("changes the mathematics", said)  # of a cached program, too
+        self.assertIn("changes the mathematics", said)  # also for a cached program
         for name, value in whole.items():
             np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
     def test_resumed_by_another_schedule(self):
-        """The optimizer goes on from the updates that it has counted."""
+        """After a resume the optimizer continues with its counts of updates."""
         settings = ("mesh.pipeline=2", "train.optimizer=adamw", "train.schedule=constant")
         stashing = (*settings, "parallel.pipeline.schedule=pipedream-async")
         self.train("stashed", 1, *stashing)
@@ -267,7 +267,7 @@ class AsynchronousPipeline(unittest.TestCase):
         self.assertEqual([p.name for p in (self.folder / "nan").glob("checkpoint*")], [])
 
     def test_memory(self):
-        """min(m, p - d) versions on rank d, one of them the parameters themselves."""
+        """Rank d stores min(m, p - d) versions, one of them the parameters themselves."""
         plain = self.explain("1f1b")
         stashed = self.explain("pipedream-async")
         for d, (one, other) in enumerate(zip(plain, stashed)):
@@ -275,7 +275,7 @@ class AsynchronousPipeline(unittest.TestCase):
                 versions = min(MICROBATCHES, 4 - d)
                 more = [entry["bytes"] for entry in other["at_peak"]
                         if entry["tensor"].startswith("versions.")]
-                # Parameters begin at multiples of 64 bytes.
+                # Parameters are aligned to 64 bytes.
                 aligned = sum((entry["bytes"] + 63) // 64 * 64 for entry in one["at_peak"]
                               if entry["kind"] == "parameter")
                 self.assertEqual(sum(more), (versions - 1) * aligned)

@@ -1,5 +1,5 @@
-"""`cleave check --inject` on pipelines: mistakes with slots, microbatches and
-gradients are caught at every place that is offered, others are refused in words.
+"""`cleave check --inject` on pipelines: faults in slots, microbatches and gradients are detected
+at every place where they can be injected, other kinds are rejected with a message.
 """
 
 import json
@@ -71,7 +71,7 @@ class PipelineFaults(unittest.TestCase):
                 self.caught(self.inject(kind, *axes, microbatches=2), kind)
 
     def test_bisect(self):
-        """The first difference is on the stage of the fault, or on one that reads of it."""
+        """The first difference is on the stage of the fault, or on a stage that depends on it."""
         for kind, action in (("slot-reused", "B"), ("gradient-twice", "B"),
                              ("microbatch-swapped", "[FB]"), ("missing-wait", "[FB]")):
             with self.subTest(kind=kind):

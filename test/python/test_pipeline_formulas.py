@@ -1,4 +1,4 @@
-"""Bytes and memory of pipelines: closed forms, what explain says, what a run counts."""
+"""Bytes and memory of pipelines: the closed forms, the model of `explain` and a run's counters agree."""
 
 import pathlib
 import tempfile
@@ -9,11 +9,11 @@ import formulas
 import formulas_pipeline
 
 SEQUENCE = 16
-# Every tensor is a multiple of 64 bytes.
+# Every tensor's size is a multiple of 64 bytes.
 SIZES = {"gpt2": {"hidden": 64, "heads": 4, "vocab": 256, "positions": SEQUENCE},
          "llama": {"hidden": 64, "heads": 4, "vocab": 256, "positions": SEQUENCE, "kv_heads": 2,
                    "intermediate": 96}}
-# Mesh, schedule, layers of each stage, microbatches, samples of one, keys.
+# Mesh, schedule, layers of each stage, microbatches, samples of each, keys.
 PLANS = [
     ("pipeline=2", "gpipe", [2, 2], 3, 1, {}),
     ("pipeline=2", "1f1b", [1, 3], 4, 2, {}),
@@ -32,7 +32,7 @@ PLANS = [
     ("pipeline=2,data=2,tensor=2", "interleaved", [1, 1, 1, 1], 2, 2,
      {"zero": 3, "reshard": False}),
 ]
-COUNTED = (1, 6, 9, 14)  # of these, runs are counted, too
+COUNTED = (1, 6, 9, 14)  # the plans that are also run
 
 
 def model_of(family):
@@ -40,7 +40,7 @@ def model_of(family):
 
 
 def cuts(family, layers):
-    """parallel.pipeline.stages: a pattern for each stage."""
+    """parallel.pipeline.stages: one pattern for each stage."""
     head, layer, first, last = {
         "gpt2": (r"transformer\\.", r"h\\.", "wte|wpe", "ln_f"),
         "llama": (r"", r"model\\.layers\\.", r"model\\.embed_tokens", r"model\\.norm|lm_head"),
@@ -84,7 +84,7 @@ class PipelineFormulas(unittest.TestCase):
     maxDiff = None
 
     def explain(self, family, mesh, flags):
-        """By rank."""
+        """Values of `explain`, by rank."""
         said = training.explain(model_of(family), mesh, **flags)
         by_rank = {member: entry for entry in said["per_rank"] for member in entry["members"]}
         return [by_rank[rank] for rank in range(said["ranks"])]
@@ -116,8 +116,8 @@ class PipelineFormulas(unittest.TestCase):
                                      formulas_pipeline.sent_bytes(pipeline))
 
     def test_stored_activations(self):
-        """Slots of what is kept from F to B: the schedule's peak times what one
-        microbatch keeps. (test_pipeline_explain: a run's arenas are what explain says.)"""
+        """Slots of residuals saved from F to B: the schedule's peak times the residuals of one
+        microbatch. (test_pipeline_explain checks that a run's arenas equal explain's.)"""
         for family in SIZES:
             for mesh, schedule, layers, m, samples in (
                     ("pipeline=2", "gpipe", [2, 2], 3, 1), ("pipeline=2", "1f1b", [1, 3], 4, 2),
@@ -146,7 +146,7 @@ class PipelineFormulas(unittest.TestCase):
                                          wanted[rank // 2])
 
     def test_published_forms(self):
-        """2 m b s h e inside, half of it at the ends; (p v - 1) boundaries in all."""
+        """2 m b s h e on inner ranks, half of it on the outer ones; (p v - 1) boundaries in all."""
         for family in SIZES:
             one, _ = plan_of(family, "pipeline=4", "1f1b", [1] * 4, 6, 2, {})
             message = 2 * SEQUENCE * 64 * 4

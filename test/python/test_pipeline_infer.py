@@ -1,5 +1,5 @@
-"""`cleave infer` through the stages of a pipeline gives the outputs of one rank,
-of a model that has no loss, too."""
+"""`cleave infer` through a pipeline's stages gives the outputs of one rank, also for a model
+without a loss."""
 
 import pathlib
 import tempfile
@@ -9,7 +9,7 @@ import numpy as np
 import support
 from support import generate
 
-# Has an output of each stage, and none that a loss is known for.
+# Each stage has an output, and for none of them a loss is known.
 TWO_OUTPUTS = """
 func.func @forward(
     %x: tensor<4x6xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>},

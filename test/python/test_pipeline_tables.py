@@ -1,5 +1,5 @@
-"""Pipelines with tables and patterns of one's own: bad ones are refused with file,
-rule and action before anything is compiled, and changed ones are compiled again."""
+"""Pipelines with user-written tables and patterns: invalid ones are rejected with file, rule and
+action before compilation, and changed ones are recompiled."""
 
 import json
 import pathlib
@@ -75,7 +75,7 @@ class PipelineTables(unittest.TestCase):
             first = text.splitlines()[0].split(",")
             names = [event["name"] for event in sorted(events, key=lambda e: e.get("ts", 0))
                      if event.get("pid") == 0 and event["name"] in first]
-            orders.append(list(dict.fromkeys(names)))  # an action may be several commands
+            orders.append(list(dict.fromkeys(names)))  # one action may have several commands
         self.assertEqual(orders, [text.splitlines()[0].split(",") for text in GOOD])
         done, _ = self.train(self.custom("0F0,0B0,0F1,0B1\n1F1,1F0,1B1,1B0\n"))
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
@@ -91,7 +91,7 @@ class PipelineTables(unittest.TestCase):
         self.assertIn("nonsense", done.stderr)
 
     def test_overrides_of_one_stage(self):
-        """[[shard]] speaks of the whole model: a stage need not have what it means."""
+        """[[shard]] applies to the whole model: a stage need not contain the matching parameter."""
         config = self.folder / "shard.toml"
         for name in ("wte.weight", "h.0.mlp.c_fc.weight", "h.1.mlp.c_fc.weight"):
             config.write_text(f'[[shard]]\nmatch = "(transformer.)?{name}"\n'

@@ -1,4 +1,4 @@
-"""The quickstart's verdict passes a better model and fails a worse one."""
+"""The quickstart's verdict accepts a model better than the baseline and rejects a worse one."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ import quickstart_report
 
 class Script(unittest.TestCase):
     def test_held_out_loss_is_of_every_sample(self):
-        """As the bigram table's is, beside which it is printed."""
+        """All validation samples are used, as for the bigram baseline printed next to it."""
         self.assertIn("--eval-samples 0", (support.ROOT / "tools" / "quickstart").read_text())
 
 

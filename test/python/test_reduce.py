@@ -1,5 +1,5 @@
-"""cleave-reduce: a program of hundreds of operations, one of which is wrong, comes down to
-a few; what cannot be shrunk is refused with the contract's exit codes."""
+"""cleave-reduce: a program with hundreds of operations, one of them wrong, is reduced to a few;
+programs that cannot be reduced are rejected with the documented exit codes."""
 
 import os
 import pathlib
@@ -10,11 +10,11 @@ import unittest
 import support
 
 REDUCE, OPT = support.BUILD / "bin" / "cleave-reduce", support.BUILD / "bin" / "cleave-opt"
-LAYERS = 25  # of eight operations
+LAYERS = 25  # with eight operations each
 
 
 def layers(count):
-    """A logical program: Megatron's MLP `count` times over, each with a residual and a scale."""
+    """An unpartitioned program: `count` Megatron MLPs, each with a residual and a scale."""
     wide = 'dist.sharding = #dist.sharding<@m, [{}, {"t"}]>'
     high = 'dist.sharding = #dist.sharding<@m, [{"t"}, {}]>'
     arguments, lines, x = ["%x: tensor<8x16xf32>"], [], "%x"
@@ -56,7 +56,7 @@ class Reduce(unittest.TestCase):
         local = support.succeed(OPT, logical, "-dist-propagate", "-dist-plan-ops", "-dist-partition")
         sums = re.findall(r"^ +(%\S+) = dist\.all_reduce sum (%\S+) .*\n", local, re.M)
         self.assertEqual(len(sums), LAYERS)
-        # The one in the middle is lost: its partial sums are read as if they were whole.
+        # The all-reduce in the middle is removed: its partial sums are read as if complete.
         result, operand = sums[LAYERS // 2]
         wrong = re.sub(rf"^ +{result} = dist\.all_reduce .*\n", "", local, flags=re.M)
         wrong = re.sub(rf"{result}\b", operand, wrong)
@@ -70,19 +70,19 @@ class Reduce(unittest.TestCase):
         self.assertGreater(operations(text), 0)
         self.assertLess(operations(text), 10, text)
         self.assertRegex(done.stderr, rf"from 2\d\d to {operations(text)} operations in \d+ tests: ")
-        # It fails in the same way; sizes and the other mesh axis went, too.
+        # The reduced program fails in the same way, with smaller sizes and one mesh axis less.
         verified = support.run(OPT, "-dist-verify-variance", small)
         self.assertIn("which is partial (sum) over axis", verified.stderr)
         self.assertIn('@m <["t"=2]>', text)
         self.assertNotIn("x16x", text)
 
-        # What is smallest stays as it is, on standard output.
+        # A minimal program stays unchanged, and is written to standard output.
         done = support.run(REDUCE, small, "--test", test, "--quiet")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(done.stdout, text)
 
     def test_the_path_is_the_last_argument(self):
-        # Of a script that is a relative path; and the file has a name of its own.
+        # The test is a script with a relative path, and the file has an unusual name.
         program = self.write("a b.mlir", layers(1))
         script = self.write("interesting.sh", '#!/bin/sh\n[ $# = 2 ] && grep -q "$1" "$2"\n')
         os.chmod(script, 0o755)
@@ -94,7 +94,7 @@ class Reduce(unittest.TestCase):
         self.assertEqual(operations(text), 1)
 
     def test_what_hangs_is_ended(self):
-        """With all that the command has started."""
+        """On a timeout, all processes that the command has started are killed."""
         program = self.write("program.mlir", layers(1))
         script = self.write("hangs.sh", "#!/bin/sh\nsleep 60 &\necho $! > sleeper\nwait\n")
         os.chmod(script, 0o755)

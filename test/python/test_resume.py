@@ -1,5 +1,5 @@
-"""A resumed run is the same run: what differs is listed, what changes the mathematics is asked for; weights of other
-files; what is said before a model is compiled."""
+"""A resumed run is the same run: differences are listed, and those that change the mathematics must be accepted. Also
+weights from other files, and errors that are reported before a model is compiled."""
 
 import json
 import os
@@ -83,7 +83,7 @@ class Resume(unittest.TestCase):
         changed = read_log(self.folder / "asked", events=True)[0]["changed"]
         self.assertEqual(changed["train.lr"], [0.0123, 0.5])
         self.assertEqual(changed["mesh.data"], [None, 2])
-        # A mesh is named as a whole.
+        # A changed mesh is reported as a whole.
         done = self.train("split", "--resume", self.folder / "asked" / f"checkpoint-{STEPS + 1:06d}",
                           "--steps", STEPS + 2, sets=["mesh.tensor=2"])
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -118,7 +118,7 @@ class Resume(unittest.TestCase):
             gone.rename(self.data)
 
     def test_other_contents(self):
-        """Of a file that val_loss is of, and of a folder of arrays."""
+        """val_loss from a file of its own, and from a folder of arrays."""
         held = self.folder / "held.npz"
         with np.load(self.data) as known:
             arrays = dict(known)
@@ -146,7 +146,7 @@ class Resume(unittest.TestCase):
         self.assertIn("its contents have changed (x.npy has changed, notes.npy is new)", message)
 
     def test_other_samples(self):
-        """What is held out, or not any more, changes which samples train."""
+        """Changing the held-out part changes which samples are trained."""
         message = self.refused("--resume", self.checkpoint, "--steps", STEPS + 1, "--config",
                                self.written(f'[data]\neval_path = "{self.data}"\n'))
         self.assertIn(f'data.eval_path = "{self.data}" (was "")', message)
@@ -155,7 +155,7 @@ class Resume(unittest.TestCase):
         self.assertIn("""--set 'data.inputs."it'\\''s.odd"="ones"'""", message)
 
     def test_the_split_of_earlier_versions(self):
-        """They held out the end; a run that goes on from one twice keeps to that."""
+        """Earlier versions held out the last samples; a run resumed from one, even twice, continues to do so."""
         run = self.folder / "early"
         done = self.train("early", "--steps", 2, sets=["data.labels=y", "data.shuffle_split=false",
                                                         "train.schedule=constant"])
@@ -164,7 +164,7 @@ class Resume(unittest.TestCase):
         state = json.loads(path.read_text())
         del state["config"]["data"]["shuffle_split"]
         support.write_old_state(path, state)
-        (run / "config.toml").write_text("[train]\nlr = 7.0\n")  # of another run: not read
+        (run / "config.toml").write_text("[train]\nlr = 7.0\n")  # of another run, so it is not read
         before = run
         for steps in (3, 4):
             after = self.folder / f"early-{steps}"
@@ -176,7 +176,7 @@ class Resume(unittest.TestCase):
             before = after
 
     def test_a_changed_split_is_refused(self):
-        """The configuration is the same, the samples that train are not."""
+        """The configuration is the same, but the training samples differ."""
         copy = self.folder / "resplit"
         shutil.copytree(self.folder / "run", copy)
         path = copy / self.checkpoint.name / "state.json"
@@ -212,7 +212,7 @@ class Resume(unittest.TestCase):
         self.assertIn("is not the data that it was trained on", message)
 
     def test_configurations_are_kept(self):
-        """A run that goes on from one step twice, in its own folder."""
+        """A run resumed twice from the same step, in its own folder."""
         done = self.train("twice", "--steps", 4, "--save-every", 2, sets=["data.labels=y"])
         self.assertEqual(done.returncode, 0, done.stderr)
         run = self.folder / "twice"
@@ -229,8 +229,8 @@ class Resume(unittest.TestCase):
         self.assertIn("train.steps: expected at least 1 to train, found 0", message)
 
     def test_a_watchdog_names_the_checkpoint(self):
-        """Also in validation, where ranks do not wait for each other."""
-        # Run 5 is the first of validation.
+        """The watchdog also works in validation, where ranks do not wait for each other."""
+        # Action run 5 is the first of validation.
         done = self.train("silent", "--steps", 4, "--save-every", 1, "--eval-every", 2, "--eval-samples", 12,
                           "--watchdog", 1, "--inject-failure", "1,5,0,1",
                           sets=["data.labels=y", "data.validation=0.25", "mesh.data=2"])
@@ -245,7 +245,7 @@ class Resume(unittest.TestCase):
         self.assertIn(f"--weights {self.checkpoint}", message)
 
     def test_another_untie(self):
-        """The file is the run's, but not the tensors that are made of it."""
+        """The weights file is the run's, but the tensors computed from it differ."""
         b = onnxbuild.Builder()
         w = b.parameter("w", np.eye(left_out.IN, dtype=np.float32))
         b.op("MatMul", b.op("Tanh", b.op("MatMul", b.input("x", np.float32, ["batch", left_out.IN]), w)), w, out="y")
@@ -316,7 +316,7 @@ class Resume(unittest.TestCase):
         np.testing.assert_allclose(np.load(out)["logits"], right, rtol=1e-5, atol=1e-6)
 
     def test_validation_is_drawn(self):
-        """Samples sorted by class: the last rows are of one class, those that are drawn are not."""
+        """Samples sorted by class: the last rows have one class, randomly held-out ones do not."""
         x, y = left_out.clean(STEPS + 1)
         order = np.argsort(y, kind="stable")
         sorted_data = self.folder / "sorted.npz"
@@ -337,7 +337,7 @@ class Resume(unittest.TestCase):
 
 
 class BeforeCompiling(unittest.TestCase):
-    """What is known to be wrong is said before a model is compiled: the cache stays empty."""
+    """Detectable errors are reported before a model is compiled: the cache stays empty."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -386,7 +386,7 @@ class BeforeCompiling(unittest.TestCase):
                 (['mesh.axes=["x"]', "mesh.x=4", 'shard=[{ match = "w1", dims = [[], ["x"]] }]'],
                  [r"10 over 4 ranks of 'x' is padded to 12, 17 % of it is wasted \('w1' and 2 more\)"])):
             with self.subTest(sets=sets):
-                for _ in range(2): # compiled, and from the cache
+                for _ in range(2): # compiled, then from the cache
                     done = self.train("--dry-run", sets=sets)
                     self.assertEqual(done.returncode, 0, done.stderr)
                     lines = [line for line in done.stderr.splitlines() if "warning: " in line]

@@ -1,4 +1,4 @@
-"""tools/roofline counts what `cleave explain` counts."""
+"""tools/roofline's counts agree with those of `cleave explain`."""
 
 import json
 import re
@@ -12,7 +12,7 @@ ROOFLINE = support.ROOT / "tools" / "roofline"
 
 class Roofline(unittest.TestCase):
     def table(self, *flags):
-        """Lines of it: {name: (count, GB, TFLOP, ms)}."""
+        """The parsed output: {name: (count, GB, TFLOP, ms)}."""
         text = support.succeed("/usr/bin/python3", ROOFLINE, "--build", support.BUILD, *flags)
         rows = (re.split(r"\s{2,}", line.strip()) for line in text.splitlines()[1:])
         return {row[0]: tuple(float(x) for x in " ".join(row[1:]).split()) for row in rows}
@@ -32,7 +32,7 @@ class Roofline(unittest.TestCase):
         flops, attention = (said["per_rank"][0][key] for key in ("flops", "attention_flops"))
         self.assertAlmostEqual(rows["matmul"][2] / ((flops - attention) / 1e12), 1, delta=0.01)
         self.assertAlmostEqual(rows["attention"][2] / (attention / 1e12), 1, delta=0.01)
-        # AdamW: four numbers of f32 in, three and one of bf16 out.
+        # AdamW: reads four f32 numbers, writes three f32 and one bf16.
         parameters = 2 * (1024 * 1024 * 2 + 2 * 1024 * 256 + 3 * 1024 * 4096) + 2 * 32000 * 1024
         self.assertAlmostEqual(rows["optimizer"][1] / (30 * parameters / 1e9), 1, delta=0.01)
 

@@ -1,4 +1,4 @@
-"""The bias by which a router chooses, moved by the loads of each step: against NumPy, the same on every mesh."""
+"""The router bias, updated from the loads of each step: against NumPy, and equal on every mesh."""
 
 import json
 import unittest
@@ -31,7 +31,7 @@ class RouterBias(test_balance.Trained):
         return support.read_safetensors(self.checkpoint(out, step) / "model.safetensors")["bias"]
 
     def test_steps_against_numpy(self):
-        """Weights stay, so that the bias alone moves the choices."""
+        """Weights stay fixed, so that only the bias changes the choices."""
         steps = 12
         out = self.train(self.model(True), "", "--steps", steps, "--save-every", 1, train__keep=0,
                          **STILL, **BIAS)
@@ -43,7 +43,7 @@ class RouterBias(test_balance.Trained):
             np.testing.assert_array_equal(self.bias(out, step), bias)
 
     def test_meshes_and_resumed_runs(self):
-        """Weights are trained, too; each step by the loads that it logs."""
+        """Weights are trained as well; each step uses the loads that it logs."""
         steps = 4
         keys = {"train__lr": 1e-3, "data__validation": 0.0, "train__keep": 0, **BIAS}
         runs = [("", {})]
@@ -69,7 +69,7 @@ class RouterBias(test_balance.Trained):
                 np.testing.assert_array_equal(moved(self.bias(whole, steps - 1), np.array(entry["chosen"])), want[-1])
 
     def test_loads_become_even(self):
-        """Two experts of a skewed router take all tokens, until the bias makes up for it."""
+        """Two experts of a skewed router take all tokens, until the bias compensates."""
         skewed = {**routers.weights(), "bias": np.linspace(-1, 1, EXPERTS, dtype=np.float32)}
         with unittest.mock.patch.object(routers, "weights", return_value=skewed):
             log = support.read_log(self.train(self.model(True), "", "--steps", 80, **STILL, **BIAS))
@@ -78,7 +78,7 @@ class RouterBias(test_balance.Trained):
         self.assertLess(np.mean(loads[-20:]), 1.3)
 
     def test_is_a_buffer(self):
-        """Neither decayed nor clipped with the rest, and without optimizer state; saved with the weights."""
+        """The bias is neither decayed nor clipped, and has no optimizer state; it is saved with the weights."""
         model = self.model(True)
         plain = self.train(model, "", "--steps", 1, "--save-every", 1, **STILL)
         self.assertNotIn("bias", support.read_safetensors(self.checkpoint(plain, 1) / "model.safetensors"))

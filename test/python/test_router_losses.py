@@ -1,4 +1,4 @@
-"""Losses of routers: their values and gradients against the formulas in NumPy, on one rank and on several."""
+"""Router losses: values and gradients against the formulas in NumPy, on one rank and on several."""
 
 import pathlib
 import sys
@@ -32,7 +32,7 @@ def weights():
 
 
 def write_model(path, sigmoid):
-    """Experts on embedded tokens, unrolled; chosen by a softmax, or by a sigmoid and a bias."""
+    """Unrolled experts on embedded tokens, chosen by a softmax, or by a sigmoid and a bias."""
     tensors = weights()
     b = onnxbuild.Builder()
     parameter = {}
@@ -59,7 +59,7 @@ def write_model(path, sigmoid):
 
 
 def losses(router, ids, labels, sigmoid, scope):
-    """(balance, squares): means over samples, or over all tokens, by counted labels."""
+    """(balance loss, z-loss): means over samples, or over all tokens, weighted by counted labels."""
     tensors = {name: tensor.astype(np.float64) for name, tensor in weights().items()}
     logits = tensors["embed"][ids] @ router
     exponentials = np.exp(logits)
@@ -90,7 +90,7 @@ class RouterLosses(unittest.TestCase):
         np.savez(self.folder / "data.npz", input_ids=self.ids, labels=self.labels)
 
     def step(self, name, model, mesh="", **keys):
-        """Loss, and gradient of the router."""
+        """The loss, and the gradient of the router's weights."""
         out = self.folder / name
         support.succeed(CLEAVE, "train", *training.flags(model, mesh, **keys), *SGD, "--data",
                         self.folder / "data.npz", "--out", out, "--cache", self.folder / "cache")
@@ -124,7 +124,7 @@ class RouterLosses(unittest.TestCase):
                     self.assertLess(error, 2e-4 * np.abs(gradient).max())
 
     def test_capacity_leaves_them(self):
-        """They count what the router chose, whether or not experts have room for it."""
+        """Router losses count the router's choices, whether or not the experts' capacity drops them."""
         model = self.folder / "model.onnx"
         write_model(model, sigmoid=False)
         keys = {"parallel__expert__capacity": 0.5}

@@ -1,4 +1,4 @@
-"""The counts of tools/lib/run_tests.py: nothing is left out in silence."""
+"""The counts of tools/lib/run_tests.py: no test is skipped silently."""
 
 import os
 import pathlib
@@ -21,9 +21,8 @@ class Some(unittest.TestCase):
 
 class Counts(unittest.TestCase):
     def run_on(self, lacks="", **modules):
-        """Exit code, last line, and what was printed; a module is its class's
-        decorator and the statement of its second test. The build lacks what
-        `lacks` says."""
+        """Exit code, last line, and the output. A module is given by its class's decorator and the
+        statement of its second test. `lacks` lists features that the build lacks."""
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as build:
             (pathlib.Path(build) / "CMakeCache.txt").write_text(
                 f"A:STRING=b\nCLEAVE_BUILT_WITHOUT:INTERNAL={lacks}\n")
@@ -60,7 +59,7 @@ class Counts(unittest.TestCase):
         self.assertEqual((code, last), (1, "1 passed, 1 failed, 0 skipped"))
 
     def test_what_the_build_lacks_may_be_skipped(self):
-        """All of a module, but only where the build says the same."""
+        """All tests of a module may be skipped, but only if the build confirms the reason."""
         module = {"a": ("@unittest.skip('built without the CUDA toolkit')", "pass"), "b": ("", "pass")}
         code, last, text = self.run_on(lacks="the CUDA toolkit;cuDNN", **module)
         self.assertEqual((code, last), (0, "2 passed, 0 failed, 2 skipped"))

@@ -1,4 +1,4 @@
-"""tools/scramble changes names and order, and nothing else."""
+"""tools/scramble changes only names and the order of nodes."""
 
 import json
 import pathlib

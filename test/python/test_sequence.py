@@ -1,5 +1,5 @@
-"""Positions split over axes of their own, by Ulysses, a ring or both: against the
-closed forms, against one rank, and what is refused."""
+"""Sequence parallelism by Ulysses, a ring or both: against the closed forms, against one rank, and
+invalid settings."""
 
 import concurrent.futures
 import json
@@ -48,7 +48,7 @@ def flags(mesh, *keys, saved_input=""):
 
 
 class ClosedForms(unittest.TestCase):
-    """What the papers say, where everything divides."""
+    """The volumes of the papers, for sizes that divide."""
 
     @classmethod
     def setUpClass(cls):
@@ -66,7 +66,7 @@ class ClosedForms(unittest.TestCase):
         for ways in (2, 3, 6):
             self.assertEqual(self.attention("gpt2", f"u={ways}"),
                              8 * (ways - 1) * bs * h * 4 // ways**2)
-        kv, size, h = 2, 16, 128  # 8 heads
+        kv, size, h = 2, 16, 128  # 8 query heads
         for ways in (2, 4, 8):
             self.assertEqual(self.attention("llama", f"u={ways}"),
                              2 * (ways - 1) * bs * (2 * h + 2 * max(kv, ways) * size) * 4
@@ -153,7 +153,7 @@ class Bytes(unittest.TestCase):
                     self.expect(said, *case)
 
     def test_attention_is_split(self):
-        """No rank computes what another does, whatever other strategies pin around attention."""
+        """No rank repeats another's computation, whatever layouts other strategies request around attention."""
         def flops(mesh, *keys, saved_input=""):
             said = json.loads(support.succeed(CLEAVE, "explain", *self.models["llama"], "--json",
                                               *flags(mesh, *keys, saved_input=saved_input)))
@@ -199,7 +199,7 @@ class Bytes(unittest.TestCase):
 
     @unittest.skipUnless(training.IS_BUILT, "cleave-run is not built")
     def test_training_is_that_of_one_rank(self):
-        """Tokens and labels are read as tiles of positions, which need not divide."""
+        """Tokens and labels are read in tiles of positions, which need not divide."""
         def losses(name, *keys):
             out = self.folder / ("run" + str(len(list(self.folder.iterdir()))))
             support.succeed(CLEAVE, "train", *self.models["odd"], "--data", self.data(), "--out",
@@ -236,7 +236,7 @@ class Bytes(unittest.TestCase):
 
 @unittest.skipUnless(CLEAVE.exists(), "cleave is not built")
 class Checks(unittest.TestCase):
-    """`cleave check` of programs; tools/matrix has more."""
+    """`cleave check` of sequence-parallel programs; tools/matrix has more."""
 
     @classmethod
     def setUpClass(cls):
@@ -249,7 +249,7 @@ class Checks(unittest.TestCase):
         cls.odd = support.generate(cls.folder / "odd.onnx", family="gpt2",
                                    **dict(SMALL, hidden=36, heads=3, sequence=7))
 
-    # The covering set of the matrix compiles such programs, too.
+    # tools/matrix also compiles such programs, so most cases here are interpreted.
     turns = support.Turns(5)
 
     def check(self, model, mesh, *keys, code=0, saved_input=""):
@@ -279,12 +279,12 @@ class Checks(unittest.TestCase):
                                   said)
 
     def test_plans_and_orders(self):
-        """Every way to meet the keys, in either order of positions, with padding."""
+        """Ring and gathered keys, in plain and zig-zag order, with padding."""
         for plan in ("ring", "gather"):
             for order in ("zigzag", "plain"):
                 with self.subTest(plan=plan, order=order):
                     ring = f'{{kind="ring",axis="r",plan="{plan}",order="{order}"}}'
-                    # GPT-2 takes its first rows from a longer table of positions.
+                    # GPT-2 reads the first rows of a longer position table.
                     for model in (self.llama, self.gpt2):
                         done = support.run(CLEAVE, "check", *model, *self.turns.flags(), *words(
                             *mesh_keys("r=3"), f"parallel.sequence=[{ring}]"))
@@ -292,7 +292,7 @@ class Checks(unittest.TestCase):
                         self.assertNotIn("stay in order", done.stderr)
 
     def test_bias(self):
-        """A bias of queries and keys goes with the queries."""
+        """An attention bias is sharded like the queries."""
         alibi = support.generate(self.folder / "alibi.onnx", family="gpt2", alibi=True, **SMALL)
         for mesh in ("r=3", "r=2,u=2"):
             with self.subTest(mesh=mesh):
@@ -303,7 +303,7 @@ class Checks(unittest.TestCase):
         self.check(self.gpt2, "r=2", "train.dropout=0.2")
 
     def test_one_sample_a_microbatch(self):
-        """Positions are known in every stage, also where the batch is folded away."""
+        """Positions are known in every stage, even if the batch dimension is folded away."""
         keys = ("train.microbatches=4", "dims.batch=4")
         self.check(self.llama, "pipeline=2,tensor=2", *keys, saved_input="shard")
         self.check(self.llama, "pipeline=2,u=2", *keys)

@@ -1,5 +1,5 @@
-"""Random jobs whose steps do not all count, saved and resumed with other settings and on other meshes: losses, weights
-and counts of updates as NumPy has them."""
+"""Random jobs with skipped steps, saved and resumed with other settings and on other meshes: losses, weights and
+update counts as in NumPy."""
 
 import json
 import pathlib
@@ -8,7 +8,7 @@ import unittest
 
 import numpy as np
 
-import support  # the path of what follows
+import support  # extends sys.path
 import left_out
 import steps_variants as variants
 from support import CLEAVE, read_log, read_safetensors, write_safetensors
@@ -69,9 +69,9 @@ class Steps(unittest.TestCase):
                      f"train.min_lr={job.min_lr}", f"train.weight_decay={job.decay}",
                      f"train.momentum={job.momentum}", f"train.betas={list(job.betas)}"]
         else:
-            # Another number of microbatches is another program of so many samples.
+            # Another number of microbatches makes a program with another number of samples.
             data = ["--resume", out / f"checkpoint-{before.last:06d}", "--accept", "model"]
-            # A mesh is named as a whole; what else differs by chance is as it was.
+            # A changed mesh is given as a whole; other settings stay as before.
             sets += ["mesh.data=1"] * (not segment.layout) + ["parallel.data.zero=0"] * (
                 not any("zero" in word for word in segment.layout))
         sets += [f"train.lr={segment.lr}", f"train.clip_norm={segment.clip}",

@@ -1,5 +1,5 @@
-"""TopK outside of routers: its values alone, at any places, and ScatterElements at its indices,
-against NumPy; derivatives, too."""
+"""TopK outside of routers: its values alone, anywhere, and ScatterElements at its indices, against
+NumPy; also derivatives."""
 
 import pathlib
 import tempfile
@@ -36,7 +36,7 @@ class TopK(unittest.TestCase):
                 return found["y"]
 
     def test_values_at_fixed_places(self):
-        """Rows of the values, slices and masks of them weigh data, and nothing reads the indices."""
+        """Rows, slices and masks of the values weight data, and the indices are unread."""
         best = -np.sort(-X, axis=-1)[:, :2]
         mask = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
         data = np.linspace(1, 2, 6, dtype=np.float32).reshape(3, 2)
@@ -58,7 +58,7 @@ class TopK(unittest.TestCase):
         np.testing.assert_array_equal(self.infer(b, [2], x=X), [least[2, 1], least[0, 0]])
 
     def test_scattered_at_indices(self):
-        """Updates go where the values were; others stay, or are added to."""
+        """Updates are written at the positions of the values; other elements stay, or are added to."""
         updates = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
         where = np.argsort(-X, axis=-1, kind="stable")[:, :2]
         for reduction in ("none", "add"):
@@ -72,7 +72,7 @@ class TopK(unittest.TestCase):
                 np.testing.assert_array_equal(self.infer(b, [3, 4], x=X, u=updates), right)
 
     def test_derivative(self):
-        """Of the largest products, in rows that the file fixes."""
+        """The largest of products, in rows that are fixed in the file."""
         w = np.linspace(-1, 1.5, 12).reshape(3, 4).astype(np.float32)
         b = onnxbuild.Builder()
         product = b.op("Mul", b.input("x", np.float32, [3, 4]), b.parameter("w", w))

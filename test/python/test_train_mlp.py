@@ -1,4 +1,4 @@
-"""A two-layer perceptron in nn IR trains on four ranks as on one."""
+"""A two-layer perceptron in nn IR trains equally on four ranks and on one."""
 
 import json
 import os

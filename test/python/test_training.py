@@ -67,7 +67,7 @@ class Training(unittest.TestCase):
             self.assertEqual(content, (again / name).read_bytes(), name)
 
     def test_compiled_programs_do_not_depend_on_the_heap(self):
-        """The C library fills memory that is allocated and freed with other bytes."""
+        """With other bytes in allocated and freed memory (set by the C library) results are the same."""
         flags = ["--set", "dims.sequence=16", *support.MESHES["data=2, tensor=2"]]
         for model in ("gpt2", "llama"):
             found = set()
@@ -86,7 +86,7 @@ class Training(unittest.TestCase):
         process.send_signal(signal.SIGKILL)
         process.wait()
         checkpoint = self.folder / "killed" / "checkpoint-000050"
-        # On two ranks, before the folder goes on with four.
+        # On two ranks, before the original folder continues with four.
         for mesh in ("tensor=2", "data=2"):
             fewer = self.train(mesh, "gpt2", mesh, "--steps", 70, "--resume", checkpoint)
             self.assertEqual(len(fewer), 20)
@@ -111,8 +111,8 @@ class Training(unittest.TestCase):
     def test_a_failing_rank_is_named_with_its_collective(self):
         said = training.explain("gpt2", MESH, **KEYS)["per_rank"][2]["collectives"]
         sources = {c["source"] for c in said if c["purpose"] == "activation"}
-        # Rank 2 fails before a command of the second step; or goes silent, and
-        # the watchdog finds it.
+        # Rank 2 fails before a command of the second step, or goes silent, which the
+        # watchdog detects.
         for number, (failure, pattern) in enumerate((
                 ("2,3,30", r"rank 2 failed in action 'loss_grad', command 30 \(.*all_reduce"),
                 ("2,3,30,1", r"all_reduce .*missing ranks: 2"))):

@@ -1,5 +1,5 @@
-"""What a training run may and may not do: microbatches, losses without labels,
-gradients that are not finite, frozen parameters, artifacts that are damaged."""
+"""Rules of training runs: microbatches, losses without labels, non-finite gradients, frozen
+parameters, damaged files."""
 
 import json
 import pathlib
@@ -39,7 +39,7 @@ class Rules(unittest.TestCase):
         return self.save(b)
 
     def command(self, model, out, *flags, batch=8, loss="mse"):
-        if loss == "mse":  # other losses are in the model, which may take no labels
+        if loss == "mse":  # the other losses are in the model, which may read no labels
             flags = ["--set", 'data.labels="z"', *flags]
         return [CLEAVE, "train", model, "--data", self.folder / "data.npz", "--out",
                 self.folder / out, "--cache", self.folder / "cache", "--set", f"dims.batch={batch}",
@@ -54,7 +54,7 @@ class Rules(unittest.TestCase):
         np.savez(self.folder / "data.npz", x=self.x, z=self.z)
 
     def test_parameters_that_the_loss_does_not_reach(self):
-        """They have no gradient, so that they do not decay either, and a warning names them."""
+        """Parameters that the loss does not read have no gradient and do not decay, and a warning names them."""
         b = onnxbuild.Builder()
         x = b.input("x", np.float32, ["batch", 6])
         first, second = self.random(6, 3), self.random(6, 3)
@@ -100,7 +100,7 @@ class Rules(unittest.TestCase):
         np.testing.assert_allclose(found, weight - 0.5 * (rows.T @ dz), rtol=1e-6, atol=1e-7)
 
     def test_microbatches(self):
-        """Loss and gradient norm are the step's, however it is cut."""
+        """Loss and gradient norm are those of the whole step, however it is split."""
         model = self.regression()
         self.data()
         want = None
@@ -112,7 +112,7 @@ class Rules(unittest.TestCase):
             self.assertLess(np.abs(found / want - 1).max(), 1e-5, f"{count} microbatches")
 
     def test_microbatches_of_a_counted_mean(self):
-        """A loss output that is a sum over a count of its inputs: rows count unequally."""
+        """A loss that is a sum over a count of its inputs: rows have unequal weights."""
         a, b = self.random(6, 4), onnxbuild.Builder()
         x, m = b.input("x", np.float32, ["batch", 6]), b.input("m", np.float32, ["batch", 4])
         y = b.op("Tanh", b.op("MatMul", x, b.parameter("A", a)))
@@ -160,7 +160,7 @@ class Rules(unittest.TestCase):
             np.testing.assert_allclose(log, logs[0], rtol=1e-6)
 
     def test_indices_beyond_a_table(self):
-        """Of any integer input, not of tokens alone; the smallest table counts."""
+        """Indices from any integer input are checked, not only tokens; the smallest table counts."""
         b = onnxbuild.Builder()
         kind = b.input("kind", np.int64, ["batch"])
         x = b.op("Add", b.op("Gather", b.parameter("big", self.random(9, 4)), kind),
@@ -187,7 +187,7 @@ class Rules(unittest.TestCase):
         log, printed = self.train(model, "v", "--steps", 1, "--set", "train.lr=0", "--set",
                                   "train.weight_decay=0", "--set", "data.validation=0.26", "--set",
                                   "data.shuffle_split=false")
-        x, z = self.x[-13:][:8], self.z[-13:][:8]  # 13 are held out, 8 fit
+        x, z = self.x[-13:][:8], self.z[-13:][:8]  # 13 are held out, 8 fit into a batch
         want = np.square(np.tanh(x @ self.a) @ self.b - z).mean()
         self.assertAlmostEqual(log[-1]["val_loss"], want, delta=1e-5)
         self.assertEqual(log[-1]["val_samples"], 8)
@@ -227,10 +227,10 @@ class Rules(unittest.TestCase):
         self.assertIn("the first non-finite tensor is gradient of '", done.stderr)
 
     def test_data_that_is_not_finite(self):
-        """The first of the step's samples, beside the tensor that it spoils."""
+        """The error names the first bad sample of the step, together with the tensor it affects."""
         model = self.regression()
         for value, called, what in ((np.nan, "NaN", "loss"), (np.inf, "infinite", "gradient norm")):
-            self.data(rows=8)  # all in the first step
+            self.data(rows=8)  # all rows are in the first step
             self.x[5, 2] = self.x[6, 0] = value
             np.savez(self.folder / "data.npz", x=self.x, z=self.z)
             done = support.run(*self.command(model, called, "--steps", 2, "--set", "data.validation=0"))
@@ -260,7 +260,7 @@ class Rules(unittest.TestCase):
                         self.folder / "cache", "--set", "dims.batch=8")
         found = np.load(self.folder / "out.npz")["y"]
         self.assertLess(np.abs(found - np.tanh(self.x @ self.a) @ weights["B"]).max(), 1e-5)
-        # And a run goes on with other parameters frozen.
+        # A run may also resume with other parameters frozen.
         _, printed = self.train(model, "g", "--resume", saved, "--set",
                                 "train.steps=4", "--set", 'train.frozen=["B"]')
         self.assertIn("has no optimizer state", printed)

@@ -1,5 +1,5 @@
-"""CONTRIBUTING.md and test/walkthroughs say the same: the patches apply, the code and the commands
-on the page are those of the files. test/walkthroughs/run executes them, with a build of its own."""
+"""CONTRIBUTING.md and test/walkthroughs agree: the patches apply, and the code and the commands on
+the page are those of the files. test/walkthroughs/run executes them in a build of its own."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ import support
 
 FOLDER = support.ROOT / "test" / "walkthroughs"
 PAGE = support.ROOT / "CONTRIBUTING.md"
-PLACES = 8  # of the compiler, that an operation may need
+PLACES = 8  # parts of the compiler that a new operation may need
 
 
 def added(patch):
@@ -41,7 +41,7 @@ class Walkthroughs(unittest.TestCase):
             with self.subTest(path=path, block=block):
                 text = self.texts[path]
                 self.assertIn(block, added(text) if path.endswith(".patch") else text)
-        # What is marked is all that there is.
+        # All code blocks of the page are marked.
         self.assertEqual(len(re.findall(r"^```\w", PAGE.read_text(), re.M)), len(self.blocks))
 
     def test_every_command_is_on_the_page(self):
@@ -63,12 +63,12 @@ class Walkthroughs(unittest.TestCase):
                 if (support.ROOT / name).exists():
                     shutil.copy(support.ROOT / name, copy / name)
             support.succeed("git", "init", "-q", cwd=copy)
-            for name in ("operation", "pass"):  # the pass recognises the operation
+            for name in ("operation", "pass"):  # the pass matches the operation
                 support.succeed("git", "apply", FOLDER / f"{name}.patch", cwd=copy)
             support.succeed(support.ROOT / "tools" / "check-format", copy)
 
     def test_a_wrong_number_is_found(self):
-        """The walk-through without a patch runs on what is built."""
+        """The walk-through without a patch runs on the existing build."""
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             os.symlink(support.ROOT / "test", folder / "test")
@@ -79,7 +79,7 @@ class Walkthroughs(unittest.TestCase):
         shown = re.findall(r"^    ((?:exact|first difference).*)$", page, re.M)
         self.assertEqual(len(shown), 4)
         for line in shown:
-            # Figures may differ in their last digits where another processor rounds otherwise.
+            # Results may differ in their last digits on processors that round differently.
             words = re.split(r"\s+\d\.\d+e[-+]\d+", line)
             self.assertRegex(said, r"\s+\d\.\d+e[-+]\d+".join(map(re.escape, words)))
 

@@ -1,4 +1,4 @@
-"""What tests of training share: models on meshes, a text, runs and their logs."""
+"""Helpers shared by the training tests: models on meshes, a text, runs and their logs."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ _shared = None
 
 
 def shared():
-    """A folder for all tests of this process: compiled models, data."""
+    """A folder shared by all tests of this process, for compiled models and data."""
     global _shared
     if _shared is None:
         _shared = tempfile.TemporaryDirectory()
@@ -22,7 +22,7 @@ def shared():
 
 
 def text():
-    """A real text, 90 KB of it."""
+    """A real text of 90 KB."""
     path = shared() / "text.txt"
     if not path.exists():
         files = [LICENCES / name for name in ("Apache-2.0", "GPL-3", "LGPL-2.1", "Artistic")]
@@ -31,7 +31,7 @@ def text():
 
 
 def generated(**sizes):
-    """A model made by test/models/generate.py, with its configuration."""
+    """Generates a model with test/models/generate.py, with its configuration."""
     path = shared() / ("-".join(f"{k}{v}" for k, v in sizes.items()) + ".onnx")
     if not path.exists():
         flags = []
@@ -42,8 +42,8 @@ def generated(**sizes):
 
 
 def flags(model, mesh="", **keys):
-    """Flags for a model (of test/models, or a file) on a mesh like
-    "data=2,tensor=2"; keys have two underscores for each dot."""
+    """Flags for a model (of test/models, or a file) on a mesh like "data=2,tensor=2"; keys have
+    two underscores in place of each dot."""
     path = model if isinstance(model, pathlib.Path) else MODELS / f"{model}.onnx"
     sets = [f"mesh.{axis}" for axis in mesh.split(",") if axis]
     sets += [f"{key.replace('__', '.')}={value}" for key, value in keys.items()]

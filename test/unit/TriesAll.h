@@ -1,4 +1,4 @@
-// How much tests try: the covering part of each day, or all of it.
+// How many cases tests run: a covering sample by default, or all of them.
 #ifndef CLEAVE_TEST_UNIT_TRIESALL_H
 #define CLEAVE_TEST_UNIT_TRIESALL_H
 
@@ -6,10 +6,9 @@
 
 namespace cleave::test {
 
-/// Whether a test tries all that it knows, however long that takes
-/// (`tools/check
-/// --all` sets CLEAVE_TEST_ALL); each day it tries a part that covers the same
-/// code.
+/// Whether a test runs all of its cases, however long that takes (`tools/check
+/// --all` sets CLEAVE_TEST_ALL). Otherwise it runs a sample that covers the
+/// same code.
 inline bool triesAll() { return std::getenv("CLEAVE_TEST_ALL") != nullptr; }
 
 } // namespace cleave::test

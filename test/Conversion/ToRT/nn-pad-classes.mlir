@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --nn-pad-classes | FileCheck %s
 
-// The loss reads minus infinity beyond the classes, the gradients of both
-// operands the cotangent as it is.
+// The number of classes is padded for alignment. The loss reads minus infinity in
+// the padding; the gradients of both operands read the cotangent unmasked.
 // CHECK-LABEL: func @loss
 // CHECK-SAME:    (%[[X:.+]]: tensor<4x8xbf16>, %[[W:.+]]: tensor<129x8xbf16>, %[[L:.+]]: tensor<4xi64>
 // CHECK-DAG:     %[[N:.+]] = arith.constant dense<129> : tensor<4xi64>
@@ -35,7 +35,7 @@ func.func @loss(%x: tensor<4x8xbf16>, %w: tensor<129x8xbf16>, %labels: tensor<4x
   return %loss, %6, %7 : tensor<4xf32>, tensor<4x8xbf16>, tensor<129x8xf32>
 }
 
-// f32, a matrix whose rows are too long by one, and no matrix of the classes last.
+// f32 with 129 classes, where the matrix does not have the classes last.
 // CHECK-LABEL: func @single_precision
 // CHECK:         nn.pad %{{.*}} low = [0, 0] high = [0, 3] value = 0.000000e+00 : tensor<8x129xf32> -> tensor<8x132xf32>
 // CHECK:         nn.cross_entropy {{.*}} : (tensor<4x132xf32>, tensor<4xi64>)
@@ -45,7 +45,7 @@ func.func @single_precision(%x: tensor<4x8xf32>, %w: tensor<8x129xf32>, %labels:
   return %loss : tensor<4xf32>
 }
 
-// Rows that begin at multiples of 16 bytes, and few classes.
+// Rows already aligned to 16 bytes, and a small number of classes: no padding.
 // CHECK-LABEL: func @negative_aligned
 // CHECK-NOT:     nn.pad
 func.func @negative_aligned(%x: tensor<4x8xbf16>, %w: tensor<136x8xbf16>, %v: tensor<7x8xbf16>, %labels: tensor<4xi64>) -> (tensor<4xbf16>, tensor<4xbf16>) {
@@ -56,7 +56,7 @@ func.func @negative_aligned(%x: tensor<4x8xbf16>, %w: tensor<136x8xbf16>, %v: te
   return %loss, %loss_0 : tensor<4xbf16>, tensor<4xbf16>
 }
 
-// Someone else reads the logits, or their cotangent.
+// Another operation reads the logits, or their cotangent: no padding.
 // CHECK-LABEL: func @negative_other_readers
 // CHECK-NOT:     nn.pad
 func.func @negative_other_readers(%x: tensor<4x8xf32>, %w: tensor<129x8xf32>, %labels: tensor<4xi64>, %g: tensor<4xf32>) -> (tensor<4xf32>, tensor<4x129xf32>, tensor<4x129xf32>) {
@@ -68,8 +68,8 @@ func.func @negative_other_readers(%x: tensor<4x8xf32>, %w: tensor<129x8xf32>, %l
   return %loss, %0, %2 : tensor<4xf32>, tensor<4x129xf32>, tensor<4x129xf32>
 }
 
-// A matrix that only readers of the cotangent have is padded once, before the
-// first of them.
+// A matrix that is multiplied only by the cotangent is padded once, before its
+// first reader.
 // CHECK-LABEL: func @matrix_of_readers
 // CHECK-SAME:    %[[V:[a-z0-9]+]]: tensor<129x7xf32>
 // CHECK:         nn.cross_entropy_grad
@@ -85,7 +85,7 @@ func.func @matrix_of_readers(%x: tensor<4x8xf32>, %w: tensor<129x8xf32>, %labels
   return %loss, %2, %3 : tensor<4xf32>, tensor<4x7xf32>, tensor<7x4xf32>
 }
 
-// Products of two cotangents, and products that are numbers.
+// Products of two cotangents, and products that are scalars: no padding.
 // CHECK-LABEL: func @negative_cotangents
 // CHECK-NOT:     nn.pad
 func.func @negative_cotangents(%x: tensor<4x8xf32>, %w: tensor<129x8xf32>, %labels: tensor<4xi64>, %g: tensor<4xf32>, %h: tensor<4xf32>) -> (tensor<4xf32>, tensor<129x129xf32>, tensor<f32>) {

@@ -1,8 +1,8 @@
 // RUN: cleave-opt %s --nn-select-library=device=cuda | FileCheck %s
 // RUN: cleave-opt %s --nn-select-library | FileCheck %s --check-prefix=CPU
 
-// On devices a bias is added before the product is rounded. What follows reads
-// the product.
+// On devices the GEMM adds the bias before it rounds the product. Later
+// operations read the GEMM's result.
 // CHECK-LABEL: func @bias
 // CHECK-SAME:    (%[[X:.+]]: tensor<4x5xbf16>, %[[W:.+]]: tensor<5x6xbf16>, %[[B:.+]]: tensor<6xbf16>)
 // CHECK-NEXT:    %[[C:.+]] = rt.gemm a(%[[X]] [0, 5, 1]) b(%[[W]] [0, 6, 1]) bias(%[[B]]) c [0, 6, 1] m = 4 n = 6 k = 5
@@ -25,7 +25,7 @@ func.func @bias(%x: tensor<4x5xbf16>, %w: tensor<5x6xbf16>, %b: tensor<6xbf16>) 
   return %7, %5 : tensor<4x6xf32>, tensor<4x6xbf16>
 }
 
-// The sum is read before it is rounded, or is one with something else.
+// The sum is read before it is rounded, or the other term is not a bias.
 // CHECK-LABEL: func @negative_bias
 // CHECK-NOT:     bias(
 // CHECK:         return
@@ -44,8 +44,8 @@ func.func @negative_bias(%x: tensor<4x5xbf16>, %w: tensor<5x6xbf16>, %b: tensor<
   return %4, %5, %10 : tensor<4x6xf32>, tensor<4x6xbf16>, tensor<4x6xbf16>
 }
 
-// Gradients of three slices of a projection: no sum is left, so attention can
-// write them into one buffer.
+// The gradients of three slices of a projection become one concatenation
+// without sums, so attention can write them into one buffer.
 // CHECK-LABEL: func @pieces
 // CHECK-SAME:    (%[[Q:.+]]: tensor<4x1x2xbf16>, %[[K:.+]]: tensor<4x1x2xbf16>, %[[V:.+]]: tensor<4x1x2xbf16>)
 // CHECK-NEXT:    %[[C:.+]] = nn.concat %[[Q]], %[[K]], %[[V]] dim = 1

@@ -4,7 +4,8 @@
 
 // NONE: Cannot find option named 'tpu'
 
-// All three are commands on devices, and products of slices on CPUs.
+// The convolution and its two gradients are commands on devices; on CPUs they
+// are products of slices.
 
 // CHECK-LABEL: func @three
 // CHECK:         rt.conv forward %{{.*}}, %{{.*}} strides = [2] dilations = [1] low = [1] high = [0] groups = 3
@@ -29,8 +30,8 @@ func.func @three(%x: tensor<2x3x8xbf16>, %w: tensor<6x1x3xbf16>)
   return %dx, %dw : tensor<2x3x8xbf16>, tensor<6x1x3xbf16>
 }
 
-// As mixed precision has them: of bf16 that is widened, and whose result is
-// rounded, in bf16; where it stays wide, that is known of the operands.
+// Mixed precision: a convolution of widened bf16 operands whose result is rounded
+// runs in bf16. If the result stays wide, `narrow` records that the operands are bf16.
 
 // CHECK-LABEL: func @mixed
 // CHECK-SAME:      (%[[X:.+]]: tensor<2x3x8xbf16>, %[[W:.+]]: tensor<4x3x3xbf16>, %[[F:.+]]: tensor<2x3x8xf32>)
@@ -55,7 +56,7 @@ func.func @mixed(%x: tensor<2x3x8xbf16>, %w: tensor<4x3x3xbf16>, %f: tensor<2x3x
   return %3, %5, %7 : tensor<2x4x8xbf16>, tensor<4x3x3xf32>, tensor<2x4x8xbf16>
 }
 
-// f64 and three dimensions as well.
+// f64 and three spatial dimensions.
 
 // CHECK-LABEL: func @volume
 // CHECK:         rt.conv forward {{.*}} -> tensor<1x2x3x3x3xf64>
@@ -65,7 +66,7 @@ func.func @volume(%x: tensor<1x4x5x5x5xf64>, %w: tensor<2x4x3x3x3xf64>) -> tenso
   return %y : tensor<1x2x3x3x3xf64>
 }
 
-// What no command does stays a product: four dimensions, indices beyond 31 bits.
+// Convolutions without a command stay products: four spatial dimensions, indices beyond 31 bits.
 
 // CHECK-LABEL: func @four
 // CHECK-NOT:     rt.conv

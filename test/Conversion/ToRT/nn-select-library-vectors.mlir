@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --nn-select-library=device=cuda | FileCheck %s
 // RUN: cleave-opt %s --nn-select-library | FileCheck %s --check-prefix=CPU
 
-// What a token takes of each of its experts: 64 products of one row each.
+// Each token's weighted sum over its experts: 64 products with one row each.
 // CHECK-LABEL: func @weighted_sum
 // CHECK-NOT:     rt.gemm
 // CHECK:         %[[P:.+]] = arith.mulf %{{.*}} : tensor<4x16x8x2xf32>
@@ -15,7 +15,7 @@ func.func @weighted_sum(%y: tensor<4x16x2x8xbf16>, %w: tensor<4x16x2xbf16>) -> t
   return %0 : tensor<4x16x8xbf16>
 }
 
-// The weights' gradient.
+// The gradient of the combine weights.
 // CHECK-LABEL: func @weights
 // CHECK-NOT:     rt.gemm
 // CHECK:         nn.reduce sum %{{.*}} dims = [3] : tensor<4x16x2x8xf32> -> tensor<4x16x2xf32>
@@ -26,7 +26,7 @@ func.func @weights(%y: tensor<4x16x2x8xbf16>, %d: tensor<4x16x8xbf16>) -> tensor
   return %0 : tensor<4x16x2xbf16>
 }
 
-// Few of them, and products that have rows.
+// A small batch of one-row products, and products with several rows, stay GEMMs.
 // CHECK-LABEL: func @negative_few
 // CHECK:         rt.gemm {{.*}} batch = [4]
 // CHECK:         rt.gemm {{.*}} batch = [64] m = 3 n = 5 k = 7

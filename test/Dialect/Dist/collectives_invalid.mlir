@@ -1,5 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics
 
+// A code such as C1 names the documented verifier rule that the case below violates.
+
 // C1
 dist.mesh @m <["x"=4]>
 func.func @axis(%a: tensor<8xf32>) {

@@ -1,5 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics
 
+// A code such as C1 names the documented verifier rule that the case below violates.
+
 // M1
 // expected-error @below {{axis "x" is declared twice}}
 dist.mesh @m <["x"=4, "x"=2]>

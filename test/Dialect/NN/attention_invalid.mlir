@@ -1,5 +1,7 @@
 // RUN: cleave-opt %s --split-input-file --verify-diagnostics
 
+// A code such as C1 names the documented verifier rule that the case below violates.
+
 // A4
 func.func @no_key(%q: tensor<2x5x3x1x4xf32>, %k: tensor<2x7x3x4xf32>) {
   // expected-error @below {{'nn.attention' op has dropout p = 1.000000e-01, expected 0 without its keys}}

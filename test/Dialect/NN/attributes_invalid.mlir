@@ -23,7 +23,7 @@ func.func @permutation(%w: tensor<3x4xf32> {nn.view = #nn.view<shape = [12], vie
 
 // -----
 
-// The view is of the whole tensor, of which a rank has a tile.
+// The view describes the whole tensor, of which a rank holds a tile.
 func.func @tile(%w: tensor<3x2xf32> {dist.global_type = tensor<3x4xf32>, nn.view = #nn.view<shape = [12], view = [3, 4]>}) { return }
 
 // -----

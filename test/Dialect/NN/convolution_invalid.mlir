@@ -1,5 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics
 
+// A code such as C1 names the documented verifier rule that the case below violates.
+
 // C1
 func.func @rank(%x: tensor<2x3xf32>, %w: tensor<4x3xf32>) {
   // expected-error @below {{has an input of rank 2, a filter of rank 2 and a result of rank 2, expected one rank, at least 3}}

@@ -27,7 +27,7 @@ func.func @top_k(%x: tensor<4x6xf32>) -> tensor<4x2xi64> {
   return %i : tensor<4x2xi64>
 }
 
-// The only window holds the element at its second position; one more would hold none.
+// The only window covers the element with its second position; one more position would cover none.
 // CHECK-LABEL: func.func @gap
 func.func @gap(%x: tensor<2x3x1xf32>) -> tensor<2x3x1xf32> {
   // CHECK: nn.pool max %{{.*}} window = [2] strides = [1] dilations = [2] low = [2] high = [0]

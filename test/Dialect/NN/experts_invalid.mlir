@@ -1,5 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics
 
+// A code such as C1 names the documented verifier rule that the case below violates.
+
 // GD1
 func.func @matrices_of_rank_2(%x: tensor<5x6xf32>, %w: tensor<6x8xf32>, %ids: tensor<5xi64>) {
   // expected-error @below {{'nn.grouped_dot' op matrices has rank 2, expected 3: [matrices, rows, columns]}}

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics
 
-// Roles are attributes; strings are refused with the new spelling.
+// Roles are attributes; the error for a string gives the attribute's spelling.
 
 // expected-error @below {{'nn.role' is the string "parameter"; expected #nn.role<parameter>}}
 func.func @argument(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"}) {

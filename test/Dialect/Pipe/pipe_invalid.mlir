@@ -1,5 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics
 
+// A code such as C1 names the documented verifier rule that the case below violates.
+
 // S1
 func.func @none() {
   // expected-error @below {{has no operand, expected at least one}}

@@ -1,5 +1,7 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics
 
+// A code such as C1 names the documented verifier rule that the case below violates.
+
 func.func private @k(tensor<4xf32>) -> tensor<4xf32>
 
 // L1

@@ -18,8 +18,8 @@ indices = {
     "moved": b.op("Slice", x, b.constant([1]), b.constant([3]), b.constant([1])),
     "computed": b.op("Add", x, b.constant(1)),
     "clipped": b.op("Clip", b.op("Add", x, b.constant(1)), b.constant(0), b.constant(4)),
-    # Neither holds what the bounds of 64 and of open integers would say: -(-2^63)
-    # is itself, and a cast drops bits.
+    # Bounds computed naively would be wrong for both: -(-2^63) wraps to itself, and a
+    # cast drops bits.
     "negated": b.op("Min", b.op("Sub", b.constant(0), b.op("Min", x, b.constant(5))), b.constant(3)),
     "cast": b.op("Cast", b.op("Min", b.op("Cast", b.op("Max", x, b.constant(0)), to=6),
                               b.constant(4, np.int32)), to=7),

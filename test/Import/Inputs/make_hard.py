@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes small ONNX files that could take all time and memory, or crash: make_hard.py FOLDER."""
+"""Writes small ONNX files that could exhaust time or memory, or crash: make_hard.py FOLDER."""
 
 import pathlib
 import sys
@@ -25,13 +25,13 @@ def filled(b, *shape):
 
 
 def tile():
-    """2 times 2^63 - 1 elements."""
+    """A tensor of 2 * (2^63 - 1) elements."""
     b = onnxbuild.Builder()
     return finish(b, b.op("Tile", b.input("x", F32, [2]), b.constant([2 ** 63 - 1])))
 
 
 def expand():
-    """2^60 elements, which no file holds."""
+    """A tensor of 2^60 elements, which no file can hold."""
     b = onnxbuild.Builder()
     return finish(b, b.op("Expand", b.input("x", F32, [1]), b.constant([2 ** 60])))
 
@@ -42,13 +42,13 @@ def reduction():
 
 
 def places():
-    """The index of every one of 2^40 elements."""
+    """The indices of all of 2^40 elements."""
     b = onnxbuild.Builder()
     return finish(b, b.op("NonZero", filled(b, 2 ** 20, 2 ** 20)), I64)
 
 
 def doubled():
-    """A list that every node doubles."""
+    """A list that every node doubles in length."""
     b = onnxbuild.Builder()
     x = b.constant([1, 2])
     for _ in range(40):
@@ -57,7 +57,7 @@ def doubled():
 
 
 def reshaped():
-    """A shape of 2^40 numbers."""
+    """A shape with 2^40 entries."""
     b = onnxbuild.Builder()
     shape = b.op("Cast", filled(b, 2 ** 40), to=7)
     return finish(b, b.op("Reshape", b.input("x", F32, [2]), shape))
@@ -75,7 +75,7 @@ def diagonal():
 
 
 def functions():
-    """Twenty functions, each of which calls the next ten times: 10^20 nodes."""
+    """Twenty functions, each of which calls the next one ten times: 10^20 nodes."""
     b = onnxbuild.Builder()
     y = b.op("F0", b.input("x", F32, [2]), domain="local")
     model = finish(b, y)
@@ -100,7 +100,7 @@ def outputless():
 
 
 def escapes():
-    """Names that color a terminal and forge a line."""
+    """Names with terminal escapes and a forged line."""
     b = onnxbuild.Builder()
     name = "w\x1b[31m\ncleave: error: forged\x9b1m"
     w = b.parameter(name, np.ones((4, 4), F32))

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Sequences of tensors: writes models and compares what cleave infers with NumPy.
+"""Sequences of tensors: writes models and compares `cleave infer` with NumPy.
 
-    sequences.py FOLDER           the model that works
-    sequences.py FOLDER refused   one for each thing that is refused
+    sequences.py FOLDER           the valid model
+    sequences.py FOLDER refused   one model for each unsupported use
 """
 
 import pathlib

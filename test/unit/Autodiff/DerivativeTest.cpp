@@ -1,9 +1,9 @@
 // Every vector-Jacobian product against central differences in double.
 //
-// Each case is the body of a function of float arguments a, b, c, ... and ends
-// in a value %y. The loss is sum(y * w) with random weights w, so that a wrong
-// transpose, sign or factor shows. The derivative is that of nn-differentiate;
-// the differences come from the reference interpreter.
+// Each case is the body of a function with float arguments a, b, c, ... that
+// ends in a value %y. The loss is sum(y * w) with random weights w, so that a
+// wrong transpose, sign or factor is detected. nn-differentiate computes the
+// derivative, the reference interpreter the differences.
 
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -417,7 +417,7 @@ TEST_P(Derivative, AgreesWithCentralDifferences) {
 INSTANTIATE_TEST_SUITE_P(AllOps, Derivative, testing::ValuesIn(cases()),
                          [](const auto &info) { return info.param.name; });
 
-// A new operation with a derivative must join the cases above.
+// A new operation with a derivative must be added to the cases above.
 TEST(Derivatives, EveryModelHasACase) {
   MLIRContext context(makeRegistry());
   context.loadAllAvailableDialects();

@@ -1,4 +1,4 @@
-// Mistakes in command lists.
+// Faults injected into command lists.
 
 #include "cleave/Check/Faults.h"
 

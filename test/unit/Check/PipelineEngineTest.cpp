@@ -1,5 +1,5 @@
-// The interpreted pipeline: what stages hand to each other, what is added up,
-// and slots that are too few.
+// The interpreted pipeline: values sent between stages, accumulated gradients,
+// and too few slots.
 
 #include "cleave/Check/Engine.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
@@ -21,9 +21,9 @@ using namespace cleave::check;
 
 namespace {
 
-// Stage 0 gives y = w x, stage 1 adds up y; what comes back is y * y, so that
+// Stage 0 computes y = w x, stage 1 sums y and returns the cotangent y * y, so
 // the gradient of w is the sum of x (w x)^2. The update adds the gradient to w
-// and, over both stages, to a number that it shares.
+// and, summed over both stages, to a number that both hold.
 constexpr const char *program = R"(
 module attributes {pipe.schedule = {axis = "pipeline", link = "intra", position = 0 : i64,
                                     name = "custom", table = "TABLE"}} {
@@ -95,7 +95,7 @@ protected:
     context.loadAllAvailableDialects();
   }
 
-  // Runs a step; false where it fails.
+  // Runs a step; returns whether it succeeded.
   bool run(std::vector<std::pair<std::string, std::string>> replacements) {
     std::string text = program;
     for (auto &[from, to] : replacements)
@@ -168,8 +168,8 @@ TEST_F(PipelineEngineTest, StagesComputeWhatTheModelDoes) {
   }
 }
 
-// Stage 0 keeps its input for the forward pass alone, so later microbatches
-// take its place: the gradient is another one.
+// Stage 0 keeps its input for the forward pass only, so later microbatches
+// overwrite it and the gradient is wrong.
 TEST_F(PipelineEngineTest, ASlotThatIsReusedTooEarlyShows) {
   ASSERT_TRUE(run({{"TABLE", oneForward}, {"READ_X", "B"}, {"READ_Y", "B"}}));
   std::vector<double> right = get("gradient w");
@@ -177,7 +177,7 @@ TEST_F(PipelineEngineTest, ASlotThatIsReusedTooEarlyShows) {
   EXPECT_NE(get("gradient w"), right);
 }
 
-// A receive into a place that is still read.
+// A receive into a slot that is still read.
 TEST_F(PipelineEngineTest, APlaceOfAReceiveIsPoisoned) {
   ASSERT_TRUE(run({{"TABLE", allForward}, {"READ_X", "B"}, {"READ_Y", "F"}}));
   EXPECT_EQ(get("loss loss"), std::vector<double>({12, 27}));

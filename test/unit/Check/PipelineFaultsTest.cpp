@@ -1,5 +1,5 @@
-// The proof of a pipeline's command lists names each mistake that `check`
-// plants in them.
+// The verification of a pipeline's command lists detects each fault that
+// `check` injects into them.
 
 #include "../PipelineSchedule/StepProgram.h"
 #include "cleave/Check/Faults.h"
@@ -13,7 +13,7 @@ using pipeline::test::StepProgram;
 
 namespace {
 
-/// Whatever the place, one of the rules says so first.
+/// Wherever the fault is injected, one of the rules reports it first.
 void expectFound(const std::string &fault,
                  const std::vector<std::string> &rules) {
   int64_t places = 0;

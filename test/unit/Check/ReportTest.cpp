@@ -1,4 +1,4 @@
-// The report's JSON has the contract's keys, and its text says what is wrong.
+// The report's JSON has the documented keys, and its text names the failures.
 
 #include "cleave/Check/Report.h"
 

@@ -34,7 +34,7 @@ TEST(ElementwiseKernel, LongFlatWithScalars) {
     })");
 }
 
-// To the nearest bf16, ties to even.
+// Rounds to the nearest bf16, ties to even.
 static double toBFloat16(double x) {
   llvm::APFloat value(static_cast<float>(x));
   bool losesInfo;
@@ -71,8 +71,8 @@ TEST(ElementwiseKernel, BFloat16) {
   }
 }
 
-// A kernel rounds what the model rounds; what is rounded for storage alone is
-// read as it was.
+// A kernel keeps the model's own roundings; it reads values that are rounded
+// for storage only at full precision.
 TEST(ElementwiseKernel, Roundings) {
   mlir::OwningOpRef<mlir::ModuleOp> module = parse(R"(
     func.func @k(%x: tensor<37xf64>) -> (tensor<37xf64>, tensor<37xf64>) {
@@ -96,7 +96,7 @@ TEST(ElementwiseKernel, Roundings) {
   }
 }
 
-// Functions of bf16 are those of f32, rounded; on a GPU, too.
+// Math functions of bf16 are computed in f32 and rounded, also on a GPU.
 TEST(ElementwiseKernel, FunctionsOfBFloat16) {
   mlir::OwningOpRef<mlir::ModuleOp> module = parse(R"(
     func.func @k(%x: tensor<37xf32>) -> tensor<37xf32> {

@@ -1,4 +1,4 @@
-// What the interpreter of GPU kernels finds: each case is one mistake.
+// Errors that the interpreter of GPU kernels detects: each case contains one.
 
 #include "Harness.h"
 
@@ -15,8 +15,8 @@ using namespace cleave::test;
 
 namespace {
 
-/// Runs a kernel of 64 threads and two blocks on 64 numbers: its own number, to
-/// begin with. `shared` is 64 numbers of workgroup memory.
+/// Runs a kernel of two blocks of 64 threads on 128 numbers, initially 0 to
+/// 127. `shared` is 64 numbers of workgroup memory.
 std::string run(const std::string &body, std::vector<float> *data = nullptr,
                 ThreadOrder order = ThreadOrder::Ascending) {
   context()
@@ -175,7 +175,7 @@ TEST(GpuInterpreter, BarrierThatNotAllReach) {
 }
 
 TEST(GpuInterpreter, Races) {
-  // Written by one, read by another.
+  // Written by one thread, read by another.
   std::string error = run(R"(
     memref.store %one, %shared[%thread] : memref<64xf32, #gpu.address_space<workgroup>>
     %c63 = arith.constant 63 : index
@@ -185,12 +185,12 @@ TEST(GpuInterpreter, Races) {
     memref.store %x, %shared[%thread] : memref<64xf32, #gpu.address_space<workgroup>>
   )");
   EXPECT_TRUE(mentions(error, "without a barrier between")) << error;
-  // Written by two.
+  // Written by two threads.
   error = run(R"(
     memref.store %one, %shared[%c0] : memref<64xf32, #gpu.address_space<workgroup>>
   )");
   EXPECT_TRUE(mentions(error, "which another thread writes")) << error;
-  // Written by none.
+  // Written by no thread.
   error = run(R"(
     %x = memref.load %shared[%thread] : memref<64xf32, #gpu.address_space<workgroup>>
   )");

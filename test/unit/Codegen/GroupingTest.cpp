@@ -1,4 +1,4 @@
-// How much work it is to decide which operations share a kernel.
+// The amount of work for deciding which operations are fused into a kernel.
 
 #include "../../../lib/Fusion/FormKernels.h"
 
@@ -13,7 +13,7 @@ using namespace cleave::test;
 namespace {
 
 /// The update of a model with this many layers: the norm of all gradients as a
-/// chain of sums, a factor from it, and an optimizer for each parameter.
+/// chain of sums, a factor from the norm, and an optimizer for each parameter.
 std::string updateOf(int layers) {
   const char *shapes[] = {"96x96x",  "96x", "96x384x", "384x",
                           "384x96x", "96x", "96x96x",  "96x"};
@@ -54,8 +54,8 @@ struct Work {
   int kernels = 0;
 };
 
-/// The gradient of a convolution's input: the sum of a slice for each element
-/// of the window, all of one location.
+/// The gradient of a convolution's input: the sum of one slice per element of
+/// the window, all with the same location.
 std::string sumOfTaps(int taps) {
   std::string n = std::to_string(taps), body, last = "zero";
   for (int tap = 0; tap < taps; ++tap) {
@@ -85,19 +85,19 @@ Work workOf(const std::string &text) {
 
 } // namespace
 
-// Kernels that read the same factor are compared with few of their kind, so
-// the work grows as the model does.
+// Kernels that read the same factor are compared with only a few others, so the
+// work is linear in the size of the model.
 TEST(Grouping, WorkIsProportionalToLayers) {
   Work small = workOf(updateOf(8)), large = workOf(updateOf(32));
   EXPECT_LE(large.plans, 4.2 * small.plans);
   EXPECT_LE(large.plans, 12 * 8 * 32);
-  // Of eight parameters, sums of the large ones in two steps; up to eight sums
-  // or parameters to a kernel.
+  // Per eight parameters: two-step sums for the large ones, and at most eight
+  // sums or parameters per kernel.
   EXPECT_LE(large.kernels, 6 * 32);
 }
 
-// A plan takes as long as its kernel is large, so a large window has the plans
-// of a small one.
+// Planning takes time proportional to the kernel's size, so the number of plans
+// must not depend on the window's size.
 TEST(Grouping, PlansDoNotGrowWithTheWindow) {
   Work small = workOf(sumOfTaps(9)), large = workOf(sumOfTaps(81));
   EXPECT_EQ(large.plans, small.plans);

@@ -126,7 +126,7 @@ private:
   std::vector<uint8_t> bytes;
 };
 
-/// The buffers of one call: arguments, then results, some of which may take an
+/// The buffers of one call: arguments, then results; some results may reuse an
 /// argument's memory.
 class Call {
 public:
@@ -212,7 +212,7 @@ std::vector<Tensor> test::runKernel(func::FuncOp kernel,
   cleave_ctx ctx{axisIndex, axisSize, 2, 5, 6, indexFault};
   int64_t extent =
       kernel->getAttrOfType<IntegerAttr>(kernels::kExtentAttr).getInt();
-  // In pieces, as threads take them, and not in order.
+  // Called on parts of the extent, as threads do, and out of order.
   int64_t cut = extent / 3;
   entry(&ctx, addresses.data(), cut, extent);
   entry(&ctx, addresses.data(), 0, cut);
@@ -249,7 +249,7 @@ static bool sameBits(const std::vector<Tensor> &a,
     return false;
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i].ints != b[i].ints || a[i].floats.size() != b[i].floats.size() ||
-        (!a[i].floats.empty() && // null is nothing to compare
+        (!a[i].floats.empty() && // there is nothing to compare with null
          std::memcmp(a[i].floats.data(), b[i].floats.data(),
                      a[i].floats.size() * sizeof(double)) != 0))
       return false;
@@ -263,7 +263,7 @@ static std::vector<Tensor> randomArguments(func::FuncOp kernel,
   std::vector<Tensor> arguments;
   for (Type type : kernel.getArgumentTypes()) {
     Tensor tensor(cast<RankedTensorType>(type));
-    // Exact in single precision, so that both programs see the same numbers.
+    // Values are exact in single precision, so both programs see the same ones.
     for (double &value : tensor.floats)
       value = static_cast<float>(normal(random));
     bool boolean = tensor.type.getElementType().isInteger(1);
@@ -323,7 +323,7 @@ void test::checkKernel(const std::string &text, const RunOptions &options) {
       SCOPED_TRACE("on a GPU");
       auto up = runKernelOnGpu(kernel, arguments, inPlace);
       compare(up, *expected, bound, options.floor);
-      // The order of threads does not show.
+      // The order of threads must not affect the result.
       auto down =
           runKernelOnGpu(kernel, arguments, inPlace, ThreadOrder::Descending);
       ASSERT_TRUE(sameBits(up, down));

@@ -1,4 +1,4 @@
-// Error bounds of mathematical functions, and that kernels call no library.
+// Error bounds of math functions, and checks that kernels call no library.
 
 #include "Harness.h"
 
@@ -45,7 +45,7 @@ Tensor samples(RankedTensorType type, double low, double high) {
   return x;
 }
 
-/// The largest error in units of the last place of the result.
+/// Checks the largest error in units in the last place (ULP) of the result.
 void checkFunction(const std::string &op, double (*exact)(double), double low,
                    double high, double bound, bool wide = false) {
   SCOPED_TRACE(op);
@@ -175,7 +175,7 @@ TEST(KernelMath, PowersOfIntegers) {
                                                    4052555153018976267}));
 }
 
-/// The symbols that a library expects from elsewhere.
+/// The undefined symbols of a library.
 static std::vector<std::string> undefinedSymbols(const std::string &path) {
   std::vector<std::string> names;
   auto binary = llvm::object::ObjectFile::createObjectFile(path);
@@ -228,8 +228,8 @@ TEST(KernelMath, SinglePrecisionCallsNoLibrary) {
   std::filesystem::remove(path);
 }
 
-// Whatever the processor knows of bf16: whole and masked vectors, gathers,
-// scatters, and rows that are kept.
+// For processors with and without bf16 instructions: whole and masked vectors,
+// gathers, scatters, and rows held in registers.
 TEST(KernelMath, BFloat16CallsNoLibrary) {
 #if !defined(__x86_64__)
   GTEST_SKIP() << "names processors of x86-64";
@@ -313,7 +313,7 @@ TEST(KernelLibrary, SameBytesTwice) {
 }
 
 TEST(KernelLibrary, VectorWidths) {
-  // What the host does not have is left to the other tests.
+  // Vector widths that the host lacks are compiled in other tests.
   for (unsigned bits : {128u, 256u}) {
     RunOptions options;
     options.codegen.vectorBits = bits;

@@ -65,7 +65,7 @@ TEST(ReductionKernel, ColumnsThenElementwise) {
 }
 
 TEST(ReductionKernel, VarianceOfColumns) {
-  // The second sum needs the first, of the same extent.
+  // The second sum depends on the first one over the same extent.
   checkKernel(R"(
     func.func @k(%x: tensor<9x37xf32>) -> tensor<37xf32> {
       %ninth = arith.constant dense<0.11111111> : tensor<37xf32>

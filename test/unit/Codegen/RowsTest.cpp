@@ -113,8 +113,8 @@ TEST(RowKernel, CrossEntropyWithIgnoredAndForeignLabels) {
               options);
 }
 
-// The choices of slots become those of a tile in place, while the weights of
-// the slots still ask for them.
+// Expert ids of all slots become those of a rank's tile in place, while the
+// weights of the slots still read the ids.
 TEST(RowKernel, ChoicesInPlace) {
   RunOptions options;
   options.indexBound = 8;

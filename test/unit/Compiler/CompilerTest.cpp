@@ -1,5 +1,5 @@
-// The compiler as a library: phases, errors as diagnostics, silence, and two at
-// once.
+// The compiler as a library: phases, errors as diagnostics, no output, and two
+// compilations at once.
 
 #include "../TestFolder.h"
 
@@ -22,7 +22,7 @@ using compiler::Phase;
 
 namespace {
 
-/// A classifier of two layers; `width` of the hidden one.
+/// A two-layer classifier with a hidden size of `width`.
 std::string classifier(int width) {
   std::string w = std::to_string(width), xw = "tensor<6x" + w + "xf32>",
               h = "tensor<8x" + w + "xf32>", hv = "tensor<" + w + "x5xf32>";
@@ -41,7 +41,7 @@ std::string classifier(int width) {
 )";
 }
 
-/// What a configuration and a mesh of these axes are.
+/// A configuration and a mesh with these axes.
 struct Job {
   explicit Job(const std::vector<std::pair<std::string, int64_t>> &axes = {}) {
     config.data.labels = "labels";
@@ -63,7 +63,7 @@ protected:
     folder.write("large.mlir", classifier(16));
   }
 
-  /// The bytes of program.bin and kernels.so; what went wrong otherwise.
+  /// The bytes of program.bin and kernels.so, or an error message.
   std::string compiled(const std::string &model, const Job &setup,
                        const std::string &output) {
     MLIRContext context;
@@ -103,7 +103,7 @@ TEST_F(CompilerTest, ErrorsAreDiagnostics) {
   folder.write("broken.mlir", "func.func @forward(");
   EXPECT_TRUE(StringRef(compiled("broken.mlir", setup, "out"))
                   .starts_with("failed: " + folder.path("broken.mlir")));
-  // Nothing half written.
+  // No partial output remains.
   EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
   folder.write("other/file", "");
   EXPECT_EQ(compiled("small.mlir", setup, "other"),
@@ -129,12 +129,12 @@ TEST_F(CompilerTest, AfterLossCanRefuse) {
   EXPECT_EQ(calls, 1);
 }
 
-/// Closes stdout and stderr while it lives.
+/// Closes stdout and stderr during its lifetime.
 class Closed {
 public:
   Closed() {
     for (int fd : {1, 2}) {
-      saved[fd - 1] = ::fcntl(fd, F_DUPFD, 100); // none of the two
+      saved[fd - 1] = ::fcntl(fd, F_DUPFD, 100); // neither 1 nor 2
       ::close(fd);
     }
   }
@@ -149,7 +149,7 @@ private:
   int saved[2];
 };
 
-// What would be printed would fall into the first files that are opened.
+// With stdout and stderr closed, prints would go to the first files opened.
 TEST_F(CompilerTest, WritesNothingToStdoutAndStderr) {
   Job setup({{"data", 2}});
   std::string expected = compiled("small.mlir", setup, "before");
@@ -163,7 +163,7 @@ TEST_F(CompilerTest, WritesNothingToStdoutAndStderr) {
   }
   EXPECT_EQ(found, expected);
   EXPECT_EQ(error, errorExpected);
-  // And with both open, nothing comes either.
+  // With both open, nothing is printed either.
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   compiled("small.mlir", setup, "after");

@@ -1,4 +1,4 @@
-// cluster.toml: what is read, what is refused.
+// cluster.toml: valid files and rejected ones.
 
 #include "cleave/Config/Cluster.h"
 
@@ -24,7 +24,7 @@ TEST(Cluster, ReadsTheExample) {
   EXPECT_DOUBLE_EQ(cluster->link("inter").latency, 20e-6);
   EXPECT_DOUBLE_EQ(cluster->link("inter").message, 1e-6); // the default
   EXPECT_DOUBLE_EQ(cluster->memoryBytesPerSecond, 12e9);
-  // On the points of the curve, between them, and beyond.
+  // At points of the curve, between them, and outside its range.
   EXPECT_DOUBLE_EQ(cluster->matmulSeconds(1e6), 1e6 / 5e9);
   EXPECT_NEAR(cluster->matmulSeconds(1e7), 1e7 / (5e9 * std::sqrt(10.0)),
               1e-12);
@@ -51,7 +51,7 @@ TEST(Cluster, NothingIsTheDefaults) {
   ASSERT_TRUE(bool(cluster));
   EXPECT_EQ(cluster->links, Cluster().links);
   EXPECT_EQ(cluster->matmul, Cluster().matmul);
-  // A class that nobody described is like "intra".
+  // A link class without an entry equals "intra".
   EXPECT_EQ(cluster->link("other"), cluster->link("intra"));
 }
 

@@ -1,4 +1,4 @@
-// Reading: the file, overrides and their order, and every kind of mistake.
+// Reading: the file, overrides and their order, and every kind of error.
 
 #include "cleave/Config/Load.h"
 
@@ -20,7 +20,7 @@ ConfigResult<LoadedConfig> load(const std::string &text,
   return loadConfigText(text, "parallel.toml", overrides);
 }
 
-// The message of what must fail; empty where it does not.
+// The error message, or an empty string if loading succeeds.
 std::string errorOf(const std::string &text,
                     std::vector<std::string> sets = {}) {
   auto loaded = load(text, std::move(sets));
@@ -137,7 +137,7 @@ TEST(ConfigLoad, WhatTheParserTakesForGranted) {
     ASSERT_FALSE(loaded) << text;
     EXPECT_CONTAINS(loaded.error(), "not valid TOML");
   }
-  // Unquoted texts of overrides are none.
+  // Unquoted override values that are not TOML are strings.
   EXPECT_EQ(load("", {"data.path=caf\xc3\xa9.txt"})->config.data.path,
             "caf\xc3\xa9.txt");
   EXPECT_EQ(load("", {"dims.gr\xc3\xb6\xc3\x9f"
@@ -145,7 +145,7 @@ TEST(ConfigLoad, WhatTheParserTakesForGranted) {
                 ->config.dims.at("gr\xc3\xb6\xc3\x9f"
                                  "e"),
             3);
-  // Lists begin lines, too.
+  // Lines that begin a list are not table headers.
   auto loaded =
       load("\xef\xbb\xbf# \xc3\xbc\n[mesh]\naxes = [\n\"d\\u00fc\"\n]\n"
            "[ train ]\nbetas = [ # .\n +0.9,\n0.99]\ntie = [\n[ \"a.\xc3\xbc\","
@@ -239,12 +239,12 @@ TEST(ConfigLoad, ValuesOutOfRange) {
                   "does not divide");
 }
 
-// A key that is known but not served yet is refused, never ignored.
+// A key that is known but not supported yet is an error, never ignored.
 TEST(ConfigLoad, NotServedYet) {
   for (const char *set :
        {"parallel.recompute=full", "parallel.offload.optimizer=host"})
     EXPECT_CONTAINS(errorOf("", {set}), "not yet supported") << set;
-  // The same keys at their defaults say nothing new.
+  // The same keys are accepted at their defaults.
   for (const char *set :
        {"train.precision=fp32", "train.grad_dtype=fp32", "train.grad_dtype=",
         "parallel.data.zero=0", "parallel.tensor.layout=1d",
@@ -287,7 +287,7 @@ TEST(ConfigLoad, Architectures) {
         << set;
 }
 
-// Booked by explain, used by nothing.
+// explain accounts for these types, but no command uses them yet.
 TEST(ConfigLoad, TypesThatAreBooked) {
   for (const char *set : {"train.grad_dtype=bf16", "train.reduce_dtype=bf16",
                           "train.master_dtype=bf16"}) {

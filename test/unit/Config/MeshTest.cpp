@@ -1,4 +1,4 @@
-// The mesh: order, -1, the rank count, and axes that nobody uses.
+// The mesh: axis order, -1, the rank count, and unused axes.
 
 #include "cleave/Config/Load.h"
 
@@ -112,7 +112,7 @@ TEST(ConfigMesh, LaterAxesAreRefused) {
   EXPECT_EQ(useError(withMesh({{"pipeline", 2}})), "");
 }
 
-// Positions have axes of their own; a list is inner first.
+// Sequence parallelism has its own axes; a list is ordered inner first.
 TEST(ConfigMesh, SequenceKinds) {
   EXPECT_CONTAINS(useError(withMesh({{"sequence", 2}})),
                   "mesh.sequence = 2 is used by no strategy; say how");
@@ -145,7 +145,7 @@ TEST(ConfigMesh, SequenceKinds) {
                   "saved_input is a policy of kind megatron");
 }
 
-// Sequence ranks are ranks that ZeRO splits over, with data ranks or without.
+// ZeRO splits over sequence ranks as well, with or without data ranks.
 TEST(ConfigMesh, ZeroOverPositions) {
   Config config = withMesh({{"sequence", 2}});
   config.parallel.sequence = {{"ulysses", "sequence"}};

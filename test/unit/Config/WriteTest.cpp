@@ -1,4 +1,4 @@
-// Writing: what is written reads back to the same, for every key.
+// Writing: for every key, the written configuration reads back the same.
 
 #include "../../../lib/Config/Keys.h"
 
@@ -68,8 +68,8 @@ TEST(ConfigWrite, DescriptionIsTomlToo) {
   EXPECT_NE(described.find("# default"), std::string::npos);
 }
 
-// Every key of the table appears with its help, once, and names the commands
-// that use it; every default is legal and served.
+// Every key appears exactly once with its help, which names the commands that
+// use it; every default is legal and supported.
 TEST(ConfigWrite, TheTableIsComplete) {
   const std::set<std::string> commands = {"import", "compile", "train",
                                           "infer",  "check",   "explain"};
@@ -94,7 +94,7 @@ TEST(ConfigWrite, TheTableIsComplete) {
   }
 }
 
-// The lists that only later versions serve are written as TOML as well.
+// Lists that only later versions support are also written as TOML.
 TEST(ConfigWrite, EveryKeySaysWhatItChanges) {
   std::set<std::string> keys, listed;
   for (const config::Key &key : config::keys())

@@ -1,4 +1,4 @@
-// Element types: conversions keep values or say what does not fit.
+// Element types: conversions preserve values or report those that do not fit.
 #include "cleave/io/Array.h"
 #include "TestFolder.h"
 #include "cleave/io/Error.h"

@@ -24,7 +24,8 @@ TEST(Escape, WhatMovesATerminal) {
 }
 
 TEST(Escape, BytesThatAreNoText) {
-  // No lead, a cut character, an overlong one, a surrogate, beyond Unicode.
+  // No lead byte, a truncated character, an overlong one, a surrogate, beyond
+  // Unicode.
   EXPECT_EQ(escaped("\xff|\x80|\xc3"), "\\xFF|\\x80|\\xC3");
   EXPECT_EQ(escaped("\xe2\x82|"), "\\xE2\\x82|");
   EXPECT_EQ(escaped("\xc0\xaf"), "\\xC0\\xAF");
@@ -42,7 +43,8 @@ TEST(Escape, Streams) {
   {
     EscapingStream shown(stream);
     stream << "a\x1b" << 1 << '\n';
-    // A character in two parts is one; a cut one is shown at the end.
+    // A character split over two writes is one; a truncated one is shown at the
+    // end.
     stream << "\xc3" << "\xbc" << "\xe2\x82";
     EXPECT_EQ(stream.str(), "a\\x1B1\n\xc3\xbc");
   }

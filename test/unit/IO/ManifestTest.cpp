@@ -1,4 +1,4 @@
-// manifest.json: written, read back, refused; and the weights that it names.
+// manifest.json: written, read back, rejected; and the weights that it names.
 #include "cleave/manifest.h"
 #include "TestFolder.h"
 #include "cleave/io/Digest.h"
@@ -104,7 +104,7 @@ TEST(Manifest, Parts) {
   EXPECT_EQ(part.weight->offset, 64u);
   EXPECT_TRUE(part.parts.empty());
 
-  // A checkpoint knows the parts alone, so stacking changes nothing of it.
+  // A checkpoint names the parts only, so stacking does not change it.
   Manifest apart = example();
   for (size_t i : {1, 0})
     apart.tensors.push_back(partOf(stack, i));
@@ -162,7 +162,7 @@ TEST(Manifest, MistakesNameTheKey) {
 }
 
 TEST(Digest, OfPieces) {
-  // FNV-1a of what the four pieces and a rest have, each for itself.
+  // FNV-1a of the digests of five pieces and a rest.
   const size_t piece = size_t(1) << 20;
   std::string bytes, digests;
   for (size_t i = 0; i < 5 * piece + 7; ++i)

@@ -126,8 +126,8 @@ TEST(Npz, WeReadNumpys) {
             std::string::npos);
 }
 
-// Every truncation and every damaged byte is an error or harmless, never a
-// crash.
+// Every truncation and every damaged byte is either an error or harmless, never
+// a crash.
 TEST(Npz, DamagedFilesAreRefused) {
   TestFolder folder;
   Array a = counting("f32", {4});

@@ -1,4 +1,4 @@
-// Patterns of names: what matches, and what is said of what is none.
+// Name patterns: what they match, and the errors for malformed ones.
 
 #include "cleave/io/Pattern.h"
 
@@ -32,7 +32,7 @@ TEST(Pattern, MatchesWholeNames) {
       {R"([^.]*)", "a.b", false},
       {R"(^w$)", "w", true},
       {"größe", "größe", true},
-      {"*.w", "x.w", false}, // none at all
+      {"*.w", "x.w", false}, // malformed
   };
   for (const auto &each : cases)
     EXPECT_EQ(matchesPattern(each.pattern, each.name), each.matches)

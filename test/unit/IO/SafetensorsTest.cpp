@@ -1,4 +1,4 @@
-// The format of checkpoints, its damaged forms, and atomic folders.
+// The checkpoint format, damaged checkpoints, and atomically written folders.
 #include "cleave/io/Safetensors.h"
 #include "TestFolder.h"
 #include "cleave/io/Error.h"
@@ -29,7 +29,7 @@ TEST(Safetensors, LayoutIsTheFormats) {
   std::memcpy(&length, bytes.data(), 8);
   EXPECT_EQ(length % 8, 0u);
   EXPECT_EQ(bytes.size(), 8 + length + 8 + 16 + 3);
-  // Wide elements first: all are aligned.
+  // Wide elements come first, so that all are aligned.
   EXPECT_EQ(bytes.substr(8 + length),
             std::string(8, 3) + std::string(16, 2) + std::string(3, 1));
   EXPECT_NE(bytes.find("\"step\":{\"dtype\":\"I64\",\"shape\":[],"
@@ -108,7 +108,7 @@ TEST(AtomicFolder, AppearsWholeOrNotAtAll) {
     EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
   }
   EXPECT_TRUE(folder.list().empty()) << "an abandoned folder is left";
-  for (const char *content : {"1", "2"}) { // the second one takes its place
+  for (const char *content : {"1", "2"}) { // the second replaces the first
     AtomicFolder writing(folder.path("out"));
     OutputFile file(writing.path() + "/a");
     file.write(content);
@@ -120,7 +120,7 @@ TEST(AtomicFolder, AppearsWholeOrNotAtAll) {
 }
 
 TEST(OutputFile, AFullDiskIsNamed) {
-  // The kernel's own full device.
+  // The kernel's device that is always full.
   EXPECT_EQ(messageOf<RunError>([] {
               OutputFile file("/dev/full");
               file.write("x");
@@ -136,7 +136,8 @@ TEST(OutputFile, AFullDiskIsNamed) {
             folder.path("y") + ": no space left on the device");
   setWriteLimitForTests(-1);
   EXPECT_FALSE(std::filesystem::exists(folder.path("y")));
-  EXPECT_EQ(folder.list().size(), 1u); // x, which is not written atomically
+  EXPECT_EQ(folder.list().size(),
+            1u); // only x, which is not written atomically
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Expressions in names of dimensions.
+// Expressions in dimension names.
 
 #include "Dims.h"
 

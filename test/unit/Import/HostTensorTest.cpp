@@ -1,4 +1,4 @@
-// Strided tensors whose elements the importer knows.
+// Strided tensors whose elements are known at import.
 
 #include "HostTensor.h"
 
@@ -64,12 +64,12 @@ TEST(HostTensor, KeepsLargeIntegers) {
   constexpr int64_t large = (int64_t(1) << 53) + 1;
   HostTensor x = HostTensor::ofInt(large);
   EXPECT_EQ(x.reshaped({1}).broadcastTo({3}).compact().ints()[2], large);
-  // 2^64 - 1 is no negative number.
+  // 2^64 - 1 is not read as a negative number.
   HostTensor u = HostTensor::ofInt(-1, Element::U64);
   EXPECT_EQ(u.floats()[0], 18446744073709551616.0);
   EXPECT_EQ(u.cast(Element::F32).floats()[0], 18446744073709551616.0);
   EXPECT_EQ(u.cast(Element::F64).cast(Element::U64).ints()[0], -1);
-  // Rounded once: through a double it would be 2^60.
+  // Rounded once: rounding to double first would give 2^60.
   EXPECT_EQ(HostTensor::ofInt((int64_t(1) << 60) + (int64_t(1) << 36) + 1)
                 .cast(Element::F32)
                 .floats()[0],
@@ -96,7 +96,7 @@ TEST(HostTensor, CountsSaturate) {
   EXPECT_EQ(product({int64_t(1) << 40, int64_t(1) << 40}),
             std::numeric_limits<int64_t>::max());
   EXPECT_EQ(product({int64_t(1) << 40, 0, int64_t(1) << 40}), 0);
-  // One repeated element takes any shape without a copy.
+  // A splat takes any shape without a copy.
   HostTensor ones = HostTensor::splat(Element::I64, {1 << 20, 1 << 20}, 1);
   EXPECT_TRUE(ones.isReshapedInPlace({int64_t(1) << 40}));
   EXPECT_EQ(ones.reshaped({int64_t(1) << 40}).strides()[0], 0);

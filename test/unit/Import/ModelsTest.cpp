@@ -1,5 +1,5 @@
-// The exported models, imported and executed by the reference interpreter, give
-// the logits that PyTorch computed: as imported, and after the import phase.
+// The exported models compute PyTorch's logits in the reference interpreter,
+// both directly after import and after the import phase.
 
 #include "cleave/Compiler/Compiler.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -55,7 +55,7 @@ protected:
     return succeeded(module) ? std::move(*module) : nullptr;
   }
 
-  /// The bytes that nn.data names; the view has their order.
+  /// The weight's bytes at nn.data, which are in the order of the view.
   Tensor weight(func::FuncOp function, unsigned index) {
     Tensor tensor(cast<RankedTensorType>(function.getArgumentTypes()[index]));
     nn::DataAttr data = nn::dataOf(function.getArgAttrDict(index));
@@ -97,7 +97,7 @@ protected:
       return std::nan("");
     const Tensor &logits = results->front();
     EXPECT_EQ(logits.size(), batch * sequence * want.shape[2]);
-    // Later tokens do not change earlier logits, so a shorter run has the same.
+    // Later tokens do not change earlier logits, so a prefix has the same ones.
     double worst = 0, scale = 0;
     int64_t row = sequence * want.shape[2];
     for (int64_t k = 0; k < logits.size(); ++k) {
@@ -137,7 +137,7 @@ TEST_P(Models, ComputesWhatPyTorchComputes) {
   EXPECT_EQ(counts["nn.gelu"], llama ? 0 : 5);
   EXPECT_EQ(counts["nn.einsum"], llama ? 36 : 21);
   EXPECT_EQ(counts["math.cos"], llama ? 1 : 0);
-  // Reshapes only add or drop sizes of 1 around attention.
+  // Around attention, reshapes only add or drop dimensions of size 1.
   EXPECT_EQ(counts["nn.reshape"], llama ? 0 : 20);
 }
 

@@ -8,7 +8,7 @@
 
 namespace {
 
-// Two rows for one operator and opset would make the choice one of sorting.
+// With two rows for one operator and opset, sorting would decide between them.
 TEST(OpTable, OneRowForEachOperatorAndOpset) {
   const std::vector<cleave::OnnxOp> &rows = cleave::onnxOps();
   for (size_t i = 0; i < rows.size(); ++i)

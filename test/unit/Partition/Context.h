@@ -1,4 +1,4 @@
-// A context with the dialects of sharded programs, and the errors that it saw.
+// A context with the dialects of sharded programs that collects error messages.
 #ifndef CLEAVE_TEST_UNIT_PARTITION_CONTEXT_H
 #define CLEAVE_TEST_UNIT_PARTITION_CONTEXT_H
 

@@ -1,4 +1,4 @@
-// What the reference of arith and math computes, by numbers worked out by hand.
+// The reference evaluation of arith and math against results computed by hand.
 
 #include "Context.h"
 
@@ -25,8 +25,8 @@ TEST(Evaluate, EveryElementwiseRuleHasAReference) {
   EXPECT_GT(count, 100);
 }
 
-/// Runs `op`, the text of one operation on %x and %y of the types, and gives
-/// what comes out as doubles.
+/// Runs `op`, the text of one operation on %x and %y of the given types, and
+/// returns the result as doubles.
 std::vector<double> run(const std::string &op, const std::string &type,
                         const std::string &result, std::vector<double> x,
                         std::vector<double> y) {

@@ -1,6 +1,6 @@
-// Every operation of nn answers all questions: how it splits, what it costs,
-// what it computes, how it becomes a kernel; and its derivative, unless it has
-// none.
+// Every operation of nn implements all interfaces: sharding, cost, evaluation,
+// kernel lowering, and differentiation, unless it is listed as having no
+// derivative.
 
 #include "Context.h"
 
@@ -13,7 +13,7 @@ using namespace cleave;
 
 namespace {
 
-/// Gradients, optimizers, and what is constant where it is not undefined.
+/// Gradients, optimizers, and operations that are piecewise constant.
 const std::set<std::string> withoutDerivative = {"nn.adamw",
                                                  "nn.argmax",
                                                  "nn.attention_grad",

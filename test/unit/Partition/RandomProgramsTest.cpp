@@ -1,6 +1,6 @@
-// A fixed slice of the random programs (cleave-random-programs runs as many as
-// one likes), and what the search itself is worth: planted bugs are found, and
-// what fails shrinks to a program that a person can read.
+// A fixed sample of the random programs (cleave-random-programs runs any
+// number). Also tests the search itself: planted bugs are found, and failing
+// programs shrink to a readable size.
 
 #include "../TriesAll.h"
 #include "Context.h"
@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint64_t kSeed = 1;
 
-/// A quarter of the slice, so that they run side by side.
+/// A quarter of the sample, so that the quarters run in parallel.
 class RandomPrograms : public testing::TestWithParam<int64_t> {};
 
 TEST_P(RandomPrograms, AgreeWithOneDevice) {
@@ -60,7 +60,7 @@ TEST(RandomProgram, FollowsFromItsSeed) {
   EXPECT_NE(print(0), print(1));
 }
 
-/// What has a sharding rule is drawn, so that a new rule cannot go untested.
+/// Every operation with a sharding rule is generated, so no rule goes untested.
 TEST(RandomProgram, HasEveryOperationWithARule) {
   TestContext test;
   Coverage coverage;
@@ -69,7 +69,7 @@ TEST(RandomProgram, HasEveryOperationWithARule) {
   EXPECT_EQ(coverage.unseen(&test.context), "");
 }
 
-/// Puts the operations of a body into another order.
+/// Randomly reorders the operations of a body.
 void reorder(Block &body, Random &random) {
   SmallVector<Operation *> waiting;
   for (Operation &op : body.without_terminator())
@@ -82,7 +82,7 @@ void reorder(Block &body, Random &random) {
     return !op || op->getBlock();
   };
   while (!waiting.empty()) {
-    // Any operation whose operands are there.
+    // Any operation whose operands have been placed.
     SmallVector<size_t> ready;
     for (auto [index, op] : llvm::enumerate(waiting)) {
       bool isReady = llvm::all_of(op->getOperands(), isThere);
@@ -106,7 +106,7 @@ OwningOpRef<ModuleOp> reordered(ModuleOp program, Random &random) {
   return copy;
 }
 
-/// The shardings that propagation gives, by place.
+/// The shardings after propagation, by their position.
 std::map<std::string, Attribute> propagated(ModuleOp module) {
   PassManager passes(module.getContext());
   passes.addPass(createDistPropagatePass());
@@ -149,7 +149,7 @@ TEST(Propagation, DoesNotDependOnTheOrderOfOperations) {
 
 class PlantedBug : public testing::TestWithParam<size_t> {};
 
-/// It computes something else: not merely invalid IR. Proofs are asked below.
+/// The bug changes the result; the IR stays valid. Proofs are tested below.
 TEST_P(PlantedBug, IsFound) {
   TestContext test;
   Runner comparing(&test.context, /*prove=*/false);
@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(Planted, PlantedBug,
 TEST(PlantedBugs, MostAreRefusedByTheProof) {
   TestContext test;
   Runner proving(&test.context);
-  // Bugs of which values of the right kind come out are for the comparison.
+  // Only the comparison can find bugs whose values are of the right kind.
   for (const char *name :
        {"lost-all-reduce", "wrong-axis", "max-for-sum", "slice-before-reduce",
         "keep-first-dropped", "reduce-after-non-linear", "partial-twice",
@@ -184,8 +184,8 @@ TEST(PlantedBugs, MostAreRefusedByTheProof) {
   }
 }
 
-/// A program with a lost sum comes down to the sum, and the file that is
-/// written fails in the same way.
+/// A program with a dropped all-reduce shrinks to that sum, and the written
+/// file fails in the same way.
 TEST(Shrinking, LeavesWhatFails) {
   TestContext test;
   Runner runner(&test.context, /*prove=*/false);

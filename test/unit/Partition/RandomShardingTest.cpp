@@ -1,9 +1,8 @@
 // Programs under random shardings against the interpreter: the global function
 // on one device, the partitioned one on all ranks. Sizes leave remainders,
-// padding is poisoned, dimensions are split by several axes and by parts of
-// one.
+// padding is poisoned, dimensions are split by several axes and by sub-axes.
 //
-// A failure prints the program with its shardings, which is a test case.
+// A failure prints the program with its shardings, which is a test case itself.
 
 #include "Context.h"
 #include "RandomShardingCases.h"

@@ -1,6 +1,6 @@
-// Where messages hardly count, what ranks receive beyond need is limited; where
-// they count the fastest plan is taken. The sizes at which the planner goes
-// over from the one to the other, with the default links.
+// If latency is negligible, the received data are limited; otherwise the
+// fastest plan is chosen. The test finds the sizes at which the planner
+// switches from one to the other, with the default links.
 
 #include "Context.h"
 #include "ReshardBounds.h"
@@ -25,7 +25,7 @@ MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
                   MeshAttr::get(&context, axes));
 }
 
-/// Reshards of f32 tensors of `rows` times any number of columns.
+/// Reshards of f32 tensors with `rows` rows and any number of columns.
 class Growing {
 public:
   Growing(const MeshAxes &mesh, int64_t rows, const Layout &from,
@@ -33,7 +33,7 @@ public:
       : mesh(mesh), model(mesh, LinkClass()), rows(rows), from(from), to(to) {}
 
   SmallVector<Move> plan(int64_t columns) const {
-    // Every planner keeps its plans.
+    // Every planner caches its plans, so use a new one.
     ReshardPlanner planner(mesh, model);
     return SmallVector<Move>(planner.plan({rows, columns}, 4, from, to));
   }
@@ -49,11 +49,11 @@ public:
     }
     return sum;
   }
-  /// The part of the time that is not that of bytes.
+  /// The share of latency in the total time.
   double latencyShare(int64_t columns, ArrayRef<Move> moves) const {
     return cost(columns, moves, 0).seconds / cost(columns, moves).seconds;
   }
-  /// Over the least.
+  /// Received elements relative to the minimum.
   double received(int64_t columns, ArrayRef<Move> moves) const {
     return cost(columns, moves).received * mesh.mesh().getNumRanks() /
            receiveFloor(mesh, {rows, columns}, from, to);
@@ -66,7 +66,7 @@ private:
   Layout from, to;
 };
 
-/// `step`: columns come in multiples of it.
+/// `step`: the number of columns is a multiple of it.
 void expectGate(const Growing &reshard, int64_t step) {
   auto limited = [&](int64_t steps) {
     return reshard.received(step * steps, reshard.plan(step * steps)) <= 1.2501;
@@ -78,7 +78,7 @@ void expectGate(const Growing &reshard, int64_t step) {
     int64_t middle = (low + high) / 2;
     (limited(middle) ? high : low) = middle;
   }
-  // Latency is just over a twentieth here, and just under it there.
+  // The latency share is just over 1/20 at `low`, and just under it at `high`.
   SmallVector<Move> fast = reshard.plan(step * low),
                     lean = reshard.plan(step * high);
   double over = reshard.latencyShare(step * low, fast);
@@ -86,13 +86,14 @@ void expectGate(const Growing &reshard, int64_t step) {
   EXPECT_GT(over, 0.05);
   EXPECT_LE(under, 0.05);
   EXPECT_NEAR(over, under, 1e-4);
-  // It is not that the one that receives less became faster.
+  // The plan that receives less is still the slower one.
   EXPECT_LT(reshard.cost(step * high, fast).seconds,
             reshard.cost(step * high, lean).seconds);
   EXPECT_GT(reshard.received(step * high, fast), 1.25);
 }
 
-/// The reduce-scatter pads the rows, the exchange does not but waits longer.
+/// The reduce-scatter pads the rows; the exchange does not but has more
+/// latency.
 TEST(ReshardGate, PaddedReduceScatter) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {6});

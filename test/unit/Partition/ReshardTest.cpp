@@ -1,4 +1,4 @@
-// The reshard planner: every plan is executed on numbers, its traffic is
+// The reshard planner: every plan is executed on numbers. Its traffic is
 // compared with the least that must be received, its modelled time with the
 // best of all plans of up to three moves.
 //
@@ -44,8 +44,8 @@ MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
                   MeshAttr::get(&context, axes));
 }
 
-/// The pair with its axes (of equal size) and dimensions renamed in the way
-/// that spells it first.
+/// The pair with its axes (of equal size) and dimensions renamed to the
+/// lexicographically first spelling.
 std::string canonical(ArrayRef<int64_t> sizes, const Layout &from,
                       const Layout &to) {
   std::vector<unsigned> axes(sizes.size()), dims(from.dims.size());
@@ -82,15 +82,15 @@ std::string canonical(ArrayRef<int64_t> sizes, const Layout &from,
 // Cases
 //===----------------------------------------------------------------------===//
 
-/// What a set of cases has shown.
+/// Statistics over a set of cases.
 struct Figures {
   int64_t cases = 0, wrong = 0, whole = 0, larger = 0, compared = 0;
   double received = 0, floor = 0, worstReceived = 1;
   double worstSender = 1;
   double worstTime[2] = {1, 1}; // bandwidth-bound, latency-bound
-  double worstUnlimited = 1;    // bandwidth-bound, whatever is received
+  double worstUnlimited = 1;    // bandwidth-bound, without a receive limit
   double worstModel =
-      1; // what the busiest rank received over the modelled time
+      1; // the busiest rank's received data over the modelled time
   double planSeconds = 0;
   int64_t plans = 0;
   std::string worst;
@@ -113,9 +113,9 @@ struct Figures {
   }
 };
 
-/// Sizes of each kind: all divide by any product of axes; one dimension is long
-/// and off by a few percent at most; few divide, tiles differ by much; some
-/// dimensions are smaller than an axis.
+/// Kinds of sizes: Even: all divide by any product of axes. Long: one dimension
+/// is long and padded by a few percent at most. Uneven: few divide, and tiles
+/// differ much. Small: some dimensions are smaller than an axis.
 enum class Sizes { Even, Long, Uneven, Small };
 constexpr Sizes kSizes[] = {Sizes::Even, Sizes::Long, Sizes::Uneven,
                             Sizes::Small};
@@ -134,7 +134,7 @@ SmallVector<int64_t> sizesOf(Sizes kind, int64_t ranks, unsigned rank,
       shape.push_back(between(1, ranks));
   }
   if (kind == Sizes::Long) {
-    // On many ranks the others stay small, or no simulation would end.
+    // On many ranks the other dimensions stay small, to limit simulation time.
     bool many = ranks > 8 && rank > 1;
     if (many)
       shape.assign(rank, 4);
@@ -145,7 +145,7 @@ SmallVector<int64_t> sizesOf(Sizes kind, int64_t ranks, unsigned rank,
   return shape;
 }
 
-/// Whether the layout pads some dimension by more than a twentieth.
+/// Whether the layout pads some dimension by more than 1/20.
 bool isTiny(const MeshAxes &mesh, ArrayRef<int64_t> shape,
             const Layout &layout) {
   for (auto [extent, axes] : llvm::zip_equal(shape, layout.dims)) {
@@ -156,12 +156,12 @@ bool isTiny(const MeshAxes &mesh, ArrayRef<int64_t> shape,
   return false;
 }
 
-// Bandwidth-bound: latency and messages cost nothing. Latency-bound: bytes cost
-// next to nothing; a message in company costs a fiftieth of a lone one.
+// Bandwidth-bound: latency and messages are free. Latency-bound: bytes are
+// nearly free; a message sent together with others costs 1/50 of a single one.
 const LinkClass kBandwidthBound = {0, 0, 1};
 const LinkClass kLatencyBound = {1, 0.02, 1e15};
 
-/// Of the processor: the machine may have more to do.
+/// CPU time of this thread, because the machine may be busy.
 double threadSeconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -186,7 +186,7 @@ public:
     return ::isTiny(mesh, shape, layout);
   }
 
-  /// `i`, `j`: the numbers of the layouts in the list that was enumerated.
+  /// `i`, `j`: the indices of the layouts in the enumerated list.
   void run(const Layout &from, const Layout &to, size_t i, size_t j,
            Figures &figures) {
     ++figures.cases;
@@ -223,7 +223,7 @@ public:
         double ratio = ratioTo(best[m]->best(i, j, INFINITY));
         if (m == 0)
           figures.worstUnlimited = std::max(figures.worstUnlimited, ratio);
-        // What is faster and receives more than is allowed is no plan.
+        // A faster plan that exceeds the receive limit does not count.
         if (m == 0 && ratio > 1.05)
           ratio = ratioTo(best[m]->best(i, j, 1.25 * floor + 1e-6));
         if (ratio > 1.05)
@@ -232,8 +232,8 @@ public:
                             describe(from, to, moves));
         figures.worstTime[m] = std::max(figures.worstTime[m], ratio);
       }
-      // Every element takes a second: what the busiest rank receives takes as
-      // long.
+      // One element takes one second, so the data received by the busiest rank
+      // are a time.
       double most = 0;
       for (double one : simulator.received)
         most = std::max(most, one);
@@ -242,7 +242,7 @@ public:
       double received = 0;
       for (double one : simulator.received)
         received += one;
-      // Else the floor is none, and what is compared with it says nothing.
+      // A plan below the floor would mean that the floor is wrong.
       if (received < floor - 1e-6)
         ADD_FAILURE() << "received " << received << ", less than the floor of "
                       << floor << ": " << describe(from, to, moves);
@@ -294,7 +294,7 @@ private:
 const std::vector<std::vector<int64_t>> kSmallMeshes = {
     {2}, {3}, {4}, {5}, {6}, {7}, {8}, {2, 2}, {2, 3}, {2, 4}, {2, 2, 2}};
 
-/// Cases in four groups: by what the target has, and by sizes.
+/// Cases in four groups: by whether the target is partial, and by sizes.
 struct Groups {
   Figures of[2][2];
   void run(Proof &proof, const Layout &from, const Layout &to, size_t i,
@@ -341,7 +341,7 @@ struct Groups {
   }
 };
 
-/// Canonical pairs, every `stride`-th.
+/// Runs every `stride`-th canonical pair.
 void allPairs(size_t stride, bool full) {
   TestContext test;
   std::mt19937 random(1);
@@ -454,7 +454,7 @@ TEST(Reshard, SampledPairsOnLargerMeshes) {
   groups.expect();
 }
 
-/// Partial maxima and minima, also ones that become sums and the reverse.
+/// Partial maxima and minima, including changes of the kind of reduction.
 TEST(Reshard, OtherReductions) {
   TestContext test;
   std::mt19937 random(3);

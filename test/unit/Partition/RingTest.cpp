@@ -1,8 +1,7 @@
-// Attention whose keys go round, against attention on one device: forward and
-// backward, with every kind of mask, sizes that leave remainders, padding
-// poisoned.
+// Ring attention against attention on one device: forward and backward, with
+// every kind of mask, sizes that leave remainders, and poisoned padding.
 //
-// A failure prints the program with its shardings, which is a test case.
+// A failure prints the program with its shardings, which is a test case itself.
 
 #include "Context.h"
 
@@ -37,14 +36,14 @@ std::string tensor(std::initializer_list<int64_t> shape, StringRef element) {
   return text + element.str() + ">";
 }
 
-/// What the optional operands of one attention are.
+/// The parameters of one attention, including which optional operands it has.
 struct Options {
   int64_t ranks, s, t, window = 0;
   bool causal = false, segments = false, mask = false, bias = false,
        grad = false, capped = false;
   bool dropped = false;
-  bool dataPositions = false; // arguments, not indices
-  bool noPositions = false;   // it counts itself
+  bool dataPositions = false; // positions are arguments, not indices
+  bool noPositions = false;   // attention has no position operands
   bool wholeQueries = false;  // every rank has all queries
 };
 
@@ -217,8 +216,8 @@ template <typename Op> int64_t count(ModuleOp module) {
   return found;
 }
 
-/// Interprets the program on one device and on all ranks of the mesh; what
-/// there is of `local`, the partitioned program, is told to the caller.
+/// Interprets the program on one device and on all ranks of the mesh. `look`
+/// receives the partitioned program.
 void expectAgreement(TestContext &test, const Options &options, Random &random,
                      llvm::function_ref<void(ModuleOp)> look) {
   MLIRContext &context = test.context;
@@ -276,12 +275,12 @@ TEST(Ring, AgreesWithOneDevice) {
       }
     });
   }
-  // The cases are not all gathered, and windows end some rings early.
+  // Not all cases are gathered, and windows end some rings early.
   EXPECT_GT(rings, 150);
   EXPECT_GT(shorter, 5);
 }
 
-/// Queries that every rank has meet the keys of each rank there, and results
+/// All ranks have the queries: each attends to its own keys, and the results
 /// are combined.
 TEST(Ring, SplitsKeysAlone) {
   TestContext test;
@@ -304,8 +303,8 @@ TEST(Ring, SplitsKeysAlone) {
   EXPECT_GT(split, 120);
 }
 
-/// Tiles that move, in bytes: K and V forward, and backward again with their
-/// cotangents.
+/// The bytes of tiles moved around the ring: K and V in forward, and in
+/// backward again with their cotangents.
 TEST(Ring, SendsWhatGatheringSends) {
   TestContext test;
   for (int64_t ranks : {2, 3, 4, 8}) {
@@ -325,7 +324,7 @@ TEST(Ring, SendsWhatGatheringSends) {
         bytes[rings] += op.getSentBytes(ranks);
       });
     }
-    // Gathered, the backward pass here reads what the forward pass gathered.
+    // With gathering, the backward pass reuses the forward pass's gather.
     int64_t tile = 2 * 2 * 2 * (3 + 2) * 8; // b, s / P, n, d + e, bytes
     EXPECT_EQ(bytes[0], 2 * (ranks - 1) * tile);
     EXPECT_EQ(bytes[1], 2 * (ranks - 1) * tile);

@@ -1,5 +1,5 @@
-// Positions in zig-zag order: the function stays what it was, and the ranks of
-// a ring have the same to do.
+// Positions in zig-zag order: the function computes the same, and the ranks of
+// a ring have equal work.
 
 #include "Context.h"
 
@@ -43,7 +43,7 @@ struct Zigzag : testing::Test {
     ASSERT_TRUE(succeeded(passes.run(module))) << test.diagnostics;
   }
 
-  /// Compares a program with itself in zig-zag order, which takes `gathers`.
+  /// Compares a program with its zig-zag version, which has `gathers` gathers.
   void computesTheSame(const char *text, int64_t size, int64_t ranks,
                        int64_t gathers) {
     std::mt19937 random(3 + size);
@@ -102,7 +102,7 @@ const char *kModel = R"(
     return %y, %sum, %rows, %g : tensor<2xSx4xf64>, tensor<f64>, tensor<2xf64>, tensor<Sx4xf64>
   })";
 
-/// The places of slots at their experts, among those of a sequence and of all.
+/// Expert slots counted within a sequence and over all sequences.
 const char *kCapacity = R"(
   func.func @f(%q: tensor<2xSx1x1x2xf64>, %k: tensor<2xSx1x2xf64>, %router: tensor<2x3xf64>)
       -> (tensor<2xSx1x1x2xf64>, tensor<2xSx2xf64>) {
@@ -132,14 +132,14 @@ TEST_F(Zigzag, ComputesTheSame) {
                              {29, 2},
                              {40, 5},
                              {64, 4}}) {
-    // Of the model, of arguments, of results.
+    // Gathers of the model's tables, of arguments, and of results.
     computesTheSame(kModel, size, ranks, 1 + 3 + 2);
     computesTheSame(kCapacity, size, ranks, 2 + 2);
   }
 }
 
-/// Keys that the queries of each rank see, by the positions that attention
-/// gets.
+/// Counts the keys that each rank's queries attend to, from the positions that
+/// attention receives.
 TEST_F(Zigzag, BalancesRanks) {
   for (auto [size, ranks] : {std::pair<int64_t, int64_t>{4096, 2},
                              {4096, 4},
@@ -156,7 +156,7 @@ TEST_F(Zigzag, BalancesRanks) {
     OwningOpRef<ModuleOp> module = parse(text);
     ASSERT_TRUE(module) << test.diagnostics;
     reorder(*module, ranks);
-    // A function of the positions alone.
+    // Reduces the function to one that computes the positions alone.
     func::FuncOp func = funcOf(*module);
     nn::AttentionOp attention = *func.getOps<nn::AttentionOp>().begin();
     Operation *terminator = func.getBody().front().getTerminator();
@@ -202,7 +202,7 @@ TEST_F(Zigzag, LeavesWhatDependsOnOrder) {
   reorder(*module, 2);
   module->walk([](nn::GatherOp) { ADD_FAILURE() << "reordered"; });
 
-  // Too few positions: padding would not stay in the last tile's late run.
+  // Too few positions: padding would not stay at the end of the last tile.
   module = parse(replaced(kModel, 5));
   reorder(*module, 4);
   int64_t gathers = 0;

@@ -1,7 +1,7 @@
-// Generated tables against test/schedules.csv: within a row's condition what is
-// replayed equals the formula. Everywhere, inside and outside, the replay
-// equals a second one written here, the verifier proves the lowered table, and
-// the transfers cost nothing where they take no time.
+// Generated tables against test/schedules.csv: if a row's condition holds, the
+// replayed time equals its formula. In all cases the replay equals a second one
+// implemented here, the verifier accepts the lowered table, and transfers that
+// take no time do not delay it.
 
 #include "Expression.h"
 
@@ -41,8 +41,8 @@ std::map<std::string, std::vector<Row>> readRows() {
   return rows;
 }
 
-// The replay once more, by recursion over what an action waits for. With
-// `pairs`, F directly before B is one action.
+// A second replay, by recursion over the dependencies of an action. With
+// `pairs`, an F directly before its B is one action.
 class Oracle {
 public:
   Oracle(const Table &table, const Times &times, bool pairs = false)
@@ -93,7 +93,7 @@ private:
     return size_t(stage) * table.microbatches + m;
   }
 
-  // Latest end of what the action at a place reads from other places.
+  // The latest end of the inputs of the action at a place, from other places.
   double inputs(Spot spot) {
     auto [stage, kind, m] = table.actions[spot.rank][spot.index];
     double latest = 0;
@@ -140,9 +140,9 @@ private:
   std::vector<std::vector<bool>> paired;
 };
 
-// Runs a lowered table with transfers that are complete as late as they may be:
-// that begin when both sides have started them, and whose sender waits until
-// the receiver is at its wait.
+// Runs a lowered table with transfers that complete as late as possible: they
+// begin when both sides have started them, and the sender waits until the
+// receiver is at its wait.
 double loweredMakespan(const LoweredTable &table, const Times &times) {
   std::map<std::pair<Action, bool>, double> reached; // transfer, at its wait
   std::vector<size_t> next(table.ranks, 0);
@@ -203,18 +203,18 @@ protected:
     SCOPED_TRACE(spec.name + " p=" + std::to_string(spec.ranks) +
                  " chunks=" + std::to_string(spec.chunks) +
                  " m=" + std::to_string(spec.microbatches));
-    // Whole by the rules of files.
+    // The table is valid by the rules for files.
     Result<Table> read = readTableText(writeTable(table), "t.csv");
     ASSERT_TRUE(bool(read)) << read.error();
     ASSERT_EQ(read->stagesOfRank, table.stagesOfRank);
-    // All times on few ranks; on many, equal ones and some of the others.
+    // All times for few ranks; for many, equal times and some of the others.
     for (size_t k = 0; k < std::size(stageTimes); ++k)
       if (spec.ranks <= 6 || k == 0 ||
           (k + spec.ranks + spec.microbatches) % 3 == 0) {
         const auto &[f, i, w] = stageTimes[k];
         checkTimes(spec, table, Times::uniform(table.stages, f, i, w), rows);
       }
-    // Transfers are looked at with other times from table to table.
+    // The times used for checking transfers vary from table to table.
     const auto &[f, i, w] =
         stageTimes[(spec.ranks + spec.microbatches) % std::size(stageTimes)];
     checkLowered(table, Times::uniform(table.stages, f, i, w));
@@ -252,7 +252,7 @@ protected:
               << row.quantity << " of rank " << d << " at " << t.f << ", "
               << t.i << ", " << t.w << " should be " << row.formula;
         if (row.quantity.rfind("peak", 0) != 0)
-          break; // the same for all ranks
+          break; // equal for all ranks
       }
     }
   }
@@ -302,13 +302,13 @@ protected:
         << "slower than 1F1B at " << t.f << ", " << t.i << ", " << t.w;
   }
 
-  // Times of transfers are 0, so transfers must not make a rank wait.
+  // Transfers take no time, so they must not make a rank wait.
   void checkLowered(const Table &table, const Times &times) {
     if (table.stages * table.microbatches > 1200)
       return; // to save time
     Replay r = *replay(table, times);
-    // A receive is started an action ahead, so a transfer that takes less than
-    // one is hidden where the replay says so.
+    // A receive is started one action early, so a transfer shorter than an
+    // action is hidden where the replay says so.
     Times slow = times;
     slow.transfer = 0.5;
     LowerOptions options;
@@ -321,7 +321,7 @@ protected:
     ASSERT_NEAR(loweredMakespan(lowered, times), r.makespan, 1e-9);
     std::vector<Finding> findings = verify(lowered);
     ASSERT_TRUE(findings.empty()) << findings[0].message;
-    // Slots of activations are as many as the replay's peak.
+    // The number of activation slots equals the replay's peak.
     std::vector<ValueClass> classes;
     for (int stage = 0; stage < table.stages; ++stage)
       classes.push_back({stage, {{ActionKind::F}}, {{ActionKind::W}}});

@@ -1,4 +1,4 @@
-// Recursive descent over a formula.
+// A recursive-descent parser for formulas.
 
 #include "Expression.h"
 

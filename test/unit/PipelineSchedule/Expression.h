@@ -9,7 +9,7 @@
 
 namespace cleave::pipeline::test {
 
-// Fails the test where the text is none.
+// Evaluates a formula; fails the test if the text is not one.
 double evaluate(const std::string &text,
                 const std::map<char, double> &variables);
 

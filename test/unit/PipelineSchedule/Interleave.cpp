@@ -1,10 +1,10 @@
-// A state is how far each rank has come: since messages of a channel and
-// collectives of a group match by number, nothing else can differ. From each
-// state every rank that can move is moved, until all states are seen.
+// A state is the position of each rank. Messages of a channel and collectives
+// of a group match by number, so nothing else can differ. From each state,
+// every rank that can move is moved, until all states have been visited.
 //
-// Transports are as bad as they may be: a send is complete when the receiver is
-// at its wait, a receive when the send is started, a collective when all
-// members are at their waits and the one before it on the group has begun.
+// Transports are modelled at their worst: a send completes when the receiver is
+// at its wait, a receive when the send has started, a collective when all
+// members are at their waits and the previous one of the group has begun.
 
 #include "Interleave.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t nowhere = ~size_t(0);
 
-// What a transfer or collective at a place of a list is a part of.
+// The start and wait of a transfer or collective, and its counterparts.
 struct Link {
   size_t start = nowhere, wait = nowhere;  // on this rank
   std::vector<std::pair<int, int>> others; // rank, index into its links
@@ -40,7 +40,7 @@ struct Lists {
   const Program &program;
   std::vector<std::vector<Item>> lists;
   std::vector<std::vector<Link>> links; // by rank
-  std::vector<std::vector<int>> linkAt; // by rank and place
+  std::vector<std::vector<int>> linkAt; // by rank and position
   std::string wrong;
 
   void blame(int rank, size_t place, const std::string &why) {
@@ -60,7 +60,7 @@ struct Lists {
     return -1;
   }
 
-  // Joins starts and waits on a rank, then the n-th of both sides.
+  // Links starts and waits on a rank, then the n-th ones of both sides.
   void link() {
     std::map<std::pair<int, int>, std::vector<std::pair<int, int>>> sends,
         receives;
@@ -130,7 +130,7 @@ struct Lists {
               continue;
             Link &mine = links[rank][members[rank][k]];
             if (k >= members[other].size()) {
-              mine.others.push_back({other, -1}); // never comes
+              mine.others.push_back({other, -1}); // has no counterpart
               continue;
             }
             mine.others.push_back({other, members[other][k]});
@@ -154,7 +154,7 @@ struct Lists {
             "receives " + print(a));
   }
 
-  //--- What one rank does, in its own order -------------------------------//
+  //--- The actions of one rank, in its own order --------------------------//
 
   void run(int rank) {
     std::set<Action> done;      // passes; B as I and W
@@ -213,7 +213,7 @@ struct Lists {
           need(i, arrived.insert(item.action.action).second, "receives twice");
         break;
       case ActionKind::ReduceGrad: {
-        // Adds up what is there, over the ranks of another axis.
+        // Reduces the accumulated gradient over the ranks of another axis.
         bool any = false;
         for (auto &[sum, times] : sums)
           if (sum.stage == s && (m < 0 || sum.microbatch == m)) {
@@ -248,7 +248,7 @@ struct Lists {
 
   std::set<Action> finished;
   size_t total = 0;
-  std::set<int> sharded; // stages whose parameters come and go
+  std::set<int> sharded; // stages that gather and free their parameters
   std::map<Action, int> allSums;
   bool reduces = false;
 
@@ -265,7 +265,7 @@ struct Lists {
 
   using State = std::vector<size_t>;
 
-  // A rank at a place that blocks has begun what it blocks in.
+  // Whether a rank at a blocking position has begun the blocking operation.
   bool hasStarted(const State &at, int rank, const Link &link) const {
     return at[rank] > link.start ||
            (at[rank] == link.start && link.wait == link.start);

@@ -1,5 +1,5 @@
-// Runs a program in every order in which its ranks could: an oracle for the
-// verifier that shares nothing with it. For a few ranks and short lists.
+// Runs a program in every possible interleaving of its ranks: an oracle for the
+// verifier that shares no code with it. For few ranks and short lists.
 
 #ifndef CLEAVE_TEST_UNIT_PIPELINE_INTERLEAVE_H
 #define CLEAVE_TEST_UNIT_PIPELINE_INTERLEAVE_H
@@ -11,8 +11,8 @@
 namespace cleave::pipeline::test {
 
 struct Outcome {
-  std::string wrong;    // what a rank computes or moves wrongly; "": nothing
-  std::string deadlock; // a state that no rank leaves; "": none is reachable
+  std::string wrong;    // a rank's wrong computation or transfer; "": none
+  std::string deadlock; // a state that no rank can leave; "": unreachable
   size_t states = 0;
   bool harmless() const { return wrong.empty() && deadlock.empty(); }
 };

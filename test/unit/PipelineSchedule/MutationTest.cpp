@@ -1,5 +1,5 @@
-// Random mutations of good programs: what the verifier accepts is harmless in
-// every interleaving, and what it calls a deadlock is one.
+// Random mutations of correct programs: a program that the verifier accepts is
+// harmless in every interleaving, and a reported deadlock is one.
 
 #include "Interleave.h"
 
@@ -18,8 +18,8 @@ public:
     return std::uniform_int_distribution<int>(0, bound - 1)(random);
   }
 
-  // A good program on 2 or 3 ranks, with gathered parameters, reductions and a
-  // collective of all.
+  // A correct program on 2 or 3 ranks, with gathered parameters, reductions and
+  // a collective over all ranks.
   Program good() {
     static const char *const tables[] = {
         // ZB-H1 of two ranks; V placement; I and W apart; a loop of stages.
@@ -52,7 +52,7 @@ public:
       norm.what = "norm";
       program.ranks[rank].items.push_back(norm);
     }
-    // Some transfers block.
+    // Some transfers are blocking.
     if (below(2))
       for (Program::Rank &rank : program.ranks)
         for (size_t i = 0; i < rank.items.size(); ++i)
@@ -69,7 +69,7 @@ public:
     Item item = items[place];
     switch (below(10)) {
     case 0:
-    case 1: // two neighbours change places
+    case 1: // two neighbours are swapped
       if (place > 0)
         std::swap(items[place], items[place - 1]);
       break;
@@ -87,7 +87,7 @@ public:
     case 6:
       items.insert(items.begin() + other, item);
       break;
-    case 7: { // another microbatch or stage
+    case 7: { // the microbatch or stage changes
       Action &action = items[place].action.action;
       if (item.isCollective())
         break;
@@ -103,7 +103,7 @@ public:
     case 8:
       block(items, place);
       break;
-    case 9: { // parameters and gradients elsewhere, or not at all
+    case 9: { // gathers and reductions are moved or removed
       static constexpr ActionKind kinds[] = {
           ActionKind::Unshard, ActionKind::Reshard, ActionKind::ReduceGrad};
       Item shard;
@@ -118,7 +118,7 @@ public:
   }
 
 private:
-  // Makes a start block and drops its wait.
+  // Makes a start blocking and removes its wait.
   void block(std::vector<Item> &items, size_t place) {
     if (items[place].action.phase != Phase::Start ||
         items[place].isCollective())
@@ -180,7 +180,7 @@ TEST(Mutation, AcceptedIsHarmless) {
   }
   RecordProperty("accepted", accepted);
   RecordProperty("deadlocks", deadlocks);
-  // Otherwise the test would say nothing.
+  // Without enough of both the test would be meaningless.
   EXPECT_GT(accepted, 100);
   EXPECT_GT(deadlocks, 30);
   EXPECT_GT(wrong, 300);

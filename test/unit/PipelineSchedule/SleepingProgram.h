@@ -1,5 +1,6 @@
-// A table as a program whose stages sleep: what they compute takes a given
-// time, what they send is real. So many ranks run honestly on few cores.
+// A table as a program whose stages sleep: computation is simulated by
+// sleeping, transfers are real. Many ranks thus run with realistic timing on
+// few cores.
 #ifndef CLEAVE_UNITTEST_PIPELINE_SLEEPINGPROGRAM_H
 #define CLEAVE_UNITTEST_PIPELINE_SLEEPINGPROGRAM_H
 
@@ -12,21 +13,22 @@
 
 namespace cleave::test {
 
-// Action "run" walks the lowered table, every rank its own list. Forward passes
-// and input gradients check that they are given what the stage before made of
-// the same microbatch. Buffers: "times" (seconds of every stage and kind, in
-// the order of F, I, W, B), "ids" (0, 1, ... for all microbatches), "errors".
+// Action "run" executes the lowered table, each rank its own list. Forward
+// passes and input gradients check that their input is the previous stage's
+// output of the same microbatch. Buffers: "times" (seconds of every stage and
+// kind, in the order of F, I, W, B), "ids" (0, 1, ... for all microbatches),
+// "errors".
 struct SleepingOptions {
-  // Above 0: steps have so many microbatches, and between them all ranks add up
-  // "norm": nobody goes on before all are there.
+  // If above 0: the number of microbatches of a step. Between steps all ranks
+  // all-reduce "norm", so no rank goes on before all have arrived.
   int stepOfNorm = 0;
-  // Before every start and every wait of a transfer sleeps for "delay", one
-  // number in seconds.
+  // Sleeps for "delay", a number of seconds, before every start and wait of a
+  // transfer.
   bool delays = false;
   int64_t messageBytes = 64; // a multiple of 64
 };
 
-// Empty and a message if the table cannot be lowered.
+// Returns an empty program and sets `error` if the table cannot be lowered.
 program::Program sleepingProgram(const pipeline::LoweredTable &table,
                                  std::string &error,
                                  const SleepingOptions &options = {});
@@ -34,8 +36,8 @@ program::Program sleepingProgram(const pipeline::LoweredTable &table,
 // Kernels of the program.
 void addSleepingKernels(cleave_program *program);
 
-// Sleeps so long on average: a thread learns how late it is woken up. Less than
-// 0: at random, as long on average.
+// Sleeps for the given time on average, correcting for the thread's usual
+// wake-up delay. A negative time: a random time with that average.
 void sleepFor(double seconds);
 
 } // namespace cleave::test

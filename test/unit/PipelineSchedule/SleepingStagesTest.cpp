@@ -1,11 +1,11 @@
-// Every schedule runs for real, with stages that sleep, and takes the time that
-// its replay says: 20 steps in one list, without a barrier between them or with
-// a norm that joins all ranks.
+// Every schedule is run with sleeping stages and takes the time that its replay
+// predicts: 20 steps in one list, without a barrier between them or with a norm
+// over all ranks.
 //
-// One run, of which the median over the steps counts. A machine that is busy
-// wakes stages up late: the trace says how long they slept in this very run,
-// and the replay is that of stages so slow. Where they were late and a step is
-// longer still, nothing can be said of schedules; else nothing excuses it.
+// One run; the median over its steps counts. A busy machine wakes stages up
+// late: the trace records how long they slept in this run, and the replay uses
+// those times. If they were late and a step still takes longer, the test is
+// skipped, because it says nothing about schedules; otherwise it fails.
 
 #include "SleepingProgram.h"
 
@@ -25,10 +25,10 @@ using namespace cleave::test;
 
 namespace {
 constexpr double tolerance = 0.05;
-// A machine on which stages are late by more, on average, is busy.
+// A machine that delays stages by more than this share, on average, is busy.
 constexpr double busy = 0.01;
-// Of a rank's share of one microbatch: F, I, W; a rank of several stages
-// divides it among them.
+// Seconds of F, I and W each for a rank's share of one microbatch; a rank of
+// several stages divides them among the stages.
 constexpr double unit = 5e-3;
 
 double median(std::vector<double> values) {
@@ -37,7 +37,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// From the end of a step to the end of the next, the median over the steps.
+// The median over the steps of the time between the ends of adjacent steps.
 double stepTime(const std::vector<double> &ends) {
   std::vector<double> lengths;
   for (size_t step = 1; step < ends.size(); ++step)
@@ -46,8 +46,8 @@ double stepTime(const std::vector<double> &ends) {
 }
 
 struct Outcome {
-  double asked = 0;   // the replay with the lengths that passes asked for
-  double stretch = 1; // how much longer they slept
+  double asked = 0;   // the replay with the requested pass times
+  double stretch = 1; // ratio of actual to requested sleep
   double measured = 0;
 
   double replay() const { return asked * stretch; }
@@ -61,7 +61,7 @@ struct Shape {
   int ranks = 8, microbatches = 16, steps = 20;
   double unit = ::unit;
   LowerOptions lowering = {};
-  bool norm = false; // joins all ranks between the steps
+  bool norm = false; // an all-reduce over all ranks between steps
 };
 
 class Schedule {
@@ -102,7 +102,7 @@ public:
         seconds.push_back(times.of({stage, kind, 0}));
   }
 
-  // Runs all steps once; empty, or what went wrong.
+  // Runs all steps once; returns an empty string or an error.
   std::string run(bool atRandom = false) {
     std::vector<double> seconds = this->seconds;
     for (double &length : seconds)
@@ -161,7 +161,7 @@ private:
       error = replayed.error();
       return;
     }
-    if (shape.norm) { // every step is one alone
+    if (shape.norm) { // steps do not overlap
       outcome.asked = replayed->makespan;
       return;
     }
@@ -203,7 +203,7 @@ private:
   std::vector<double> seconds;
 };
 
-// The outcome of a schedule, run once whichever test asks first.
+// The outcome of a schedule, run once and cached for all tests.
 const Outcome &outcomeOf(const std::string &name, bool norm = false) {
   static std::map<std::string, Outcome> known;
   auto [entry, isNew] =
@@ -228,7 +228,8 @@ const Outcome &outcomeOf(const std::string &name, bool norm = false) {
   return outcome;
 }
 
-// Nothing is faster than its replay; single passes may be, a little.
+// No run is faster than its replay, apart from small deviations of single
+// passes.
 void expectReplayed(const Outcome &outcome) {
   ASSERT_GT(outcome.measured, 0);
   bool isLonger = outcome.measured > outcome.replay() * (1 + tolerance);
@@ -244,8 +245,8 @@ TEST_P(SleepingStages, TakesTheTimeOfItsReplay) {
   expectReplayed(outcomeOf(GetParam()));
 }
 
-// Whatever its passes take, every value arrives where it belongs, and nobody
-// waits for ever, with receives started late and early.
+// Whatever the pass times are, every value arrives at the right action and no
+// rank hangs, with receives started late or early.
 TEST_P(SleepingStages, RandomTimesNeverHang) {
   for (int ranks : {2, 4})
     for (int lookahead : {0, 1, 4}) {
@@ -261,7 +262,7 @@ TEST_P(SleepingStages, RandomTimesNeverHang) {
     }
 }
 
-// The test above can fail: two messages of a channel change places.
+// Checks that the test above can fail: two messages of a channel are swapped.
 TEST(SleepingStages, SwappedMessagesAreFound) {
   Schedule schedule("gpipe", {2, 4, 2, 1e-4});
   ASSERT_EQ(schedule.error, "");
@@ -290,12 +291,13 @@ INSTANTIATE_TEST_SUITE_P(Schedules, SleepingStages,
                            return name;
                          });
 
-// The first is faster than the second, by as much as the replays say.
+// The first schedule is faster than the second, by as much as the replays
+// predict.
 void expectFaster(const Outcome &fast, const Outcome &slow) {
   ASSERT_GT(fast.measured, 0);
   ASSERT_GT(slow.measured, 0);
   ASSERT_LT(fast.asked, slow.asked);
-  // With passes of one length in both.
+  // Both times are scaled to the requested pass times.
   double quick = fast.measured / fast.stretch,
          late = slow.measured / slow.stretch;
   double gain = late / quick, said = slow.asked / fast.asked;
@@ -314,11 +316,11 @@ TEST_P(ZeroBubble, BeatsOneForwardOneBackward) {
   expectFaster(outcomeOf(GetParam()), outcomeOf("1f1b"));
 }
 
-// A norm that joins all ranks after each step: steps take what one alone does.
+// With a norm over all ranks after each step, steps do not overlap.
 TEST_P(ZeroBubble, PaysItsSkewForANorm) {
   const Outcome &joined = outcomeOf(GetParam(), /*norm=*/true);
   expectReplayed(joined);
-  if (GetParam() == "zb-h1") // ends as it begins
+  if (GetParam() == "zb-h1") // its steps do not overlap in any case
     EXPECT_NEAR(joined.asked, outcomeOf("zb-h1").asked, 1e-9);
   else
     expectFaster(outcomeOf(GetParam()), joined);

@@ -1,7 +1,7 @@
-// Many programs of all schedules with random delays in what is computed, sent
-// and received: every value arrives where it belongs, and nobody waits for
-// ever. Nothing here is timed but the watchdog, which names the place in the
-// list of the rank that waits.
+// Many programs of all schedules with random delays in computation, sends and
+// receives: every value arrives at the right action, and no rank hangs. Nothing
+// is timed except by the watchdog, which names the waiting rank's position in
+// its list.
 
 #include "../TriesAll.h"
 #include "SleepingProgram.h"
@@ -19,9 +19,9 @@ using namespace cleave::test;
 
 namespace {
 constexpr double delay =
-    5e-5; // seconds on average; often none, up to four times
+    5e-5; // seconds on average; often zero, up to four times as long
 
-// Runs the program; what went wrong, or an empty string.
+// Runs the program; returns an error or an empty string.
 std::string run(const program::Program &program, int stages, int microbatches,
                 double watchdog) {
   std::string bytes = program::serialize(program);
@@ -63,7 +63,7 @@ std::string run(const program::Program &program, int stages, int microbatches,
   return failure;
 }
 
-// The table's program; empty where it is rejected, which is an error.
+// The table's program; empty if the table is rejected, which is an error.
 program::Program programOf(const Table &table, const LowerOptions &lowering,
                            int64_t messageBytes) {
   Result<LoweredTable> lowered = lower(table, lowering);
@@ -95,11 +95,11 @@ TEST_P(Stress, RandomDelaysNeverHang) {
       spec.chunks = among(1, 3);
     Result<Table> one = generate(spec);
     if (!one)
-      continue; // a number that the schedule cannot have
+      continue; // a size that the schedule does not support
     LowerOptions lowering;
     lowering.lookahead = among(0, 4);
     lowering.spareSends = among(0, 3);
-    // Messages that are copied at once, and such that are not.
+    // Messages above and below the size that is copied eagerly.
     int64_t bytes = 64 << among(0, 12);
     int steps = among(1, 4);
     Table table = repeated(*one, steps);
@@ -131,8 +131,8 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Stress, testing::ValuesIn(schedules()),
                            return name;
                          });
 
-// The tests above can fail: a list without one of its sends is given up, and
-// the message says who waits, where in its list, and for whom.
+// Checks that the tests above can fail: a list with a missing send is aborted,
+// and the message names the waiting rank, its position, and its peer.
 TEST(Stress, AMissingSendIsFound) {
   Result<Table> table = generate({"1f1b", 3, 0, 4});
   ASSERT_TRUE(bool(table));

@@ -1,4 +1,4 @@
-// Tables from generators and files, and what is refused.
+// Tables from generators and files, and invalid ones that are rejected.
 
 #include "cleave/PipelineSchedule/Replay.h"
 #include "cleave/PipelineSchedule/Verify.h"
@@ -35,7 +35,7 @@ TEST(Table, FilesReadBack) {
   EXPECT_EQ(read.ranks, 3);
   EXPECT_EQ(read.stages, 3);
   EXPECT_EQ(read.microbatches, 4);
-  // Empty cells say that a rank is idle; they carry no order.
+  // Empty cells mark idle time; they do not affect the order.
   EXPECT_EQ(readTableText("0F0,,0B0\r\n,1F0,1B0,\r\n", "t.csv")->actions,
             generate({"gpipe", 2, 0, 1})->actions);
 }
@@ -59,7 +59,7 @@ TEST(Table, BlankLinesAtTheEndAndByteOrderMark) {
   EXPECT_EQ(readError(" \r\n \n"), readError(""));
 }
 
-// What gathers the parameters of a stage does not hold it.
+// A rank that only gathers a stage's parameters does not hold the stage.
 TEST(Table, RanksThatComputeNothing) {
   EXPECT_EQ(readError("0F0,0B0\n1F0,1B0\n0UNSHARD\n"),
             "t.csv: row 3 computes nothing; expected a row for each "
@@ -135,7 +135,7 @@ TEST(Table, GeneratorsAreRefused) {
             std::string::npos);
 }
 
-// Whatever a file says, it is read or refused.
+// Any text is either read or rejected, never a crash.
 TEST(Table, AnyTextIsReadOrRefused) {
   std::mt19937 random(5);
   auto below = [&](int bound) {
@@ -196,17 +196,17 @@ TEST(Table, ShardActions) {
                                "1UNSHARD,1F0,1RESHARD,3UNSHARD,3F0,3B0,"
                                "3RESHARD,3REDUCE_GRAD,1UNSHARD,1B0,"
                                "1RESHARD,1REDUCE_GRAD\n");
-  // They do not take time and do not stand in the way of transfers.
+  // They take no time and do not block transfers.
   EXPECT_TRUE(verify(*lower(table)).empty());
   EXPECT_EQ(replay(table)->makespan,
             replay(*generate({"looped-bfs", 2, 2, 1}))->makespan);
   zero3.gathered = 0;
   EXPECT_EQ(writeTable(*withShardActions(*generate({"gpipe", 1, 0, 2}), zero3)),
             "0UNSHARD,0F0,0F1,0B0,0B1,0RESHARD,0REDUCE_GRAD\n");
-  // W reads parameters, too.
+  // W reads parameters as well.
   EXPECT_EQ(writeTable(*withShardActions(*generate({"zb-h1", 1, 0, 2}), zero3)),
             "0UNSHARD,0F0,0I0,0W0,0F1,0I1,0W1,0RESHARD,0REDUCE_GRAD\n");
-  // Both ranks of a stage reduce in one order.
+  // Both ranks of a stage reduce in the same order.
   EXPECT_EQ(writeTable(*withShardActions(*generate({"chimera", 2, 0, 2}), {})),
             "0F0,1F1,1B1,0B0,0REDUCE_GRAD,1REDUCE_GRAD\n"
             "0F1,1F0,1B0,0B1,0REDUCE_GRAD,1REDUCE_GRAD\n");
@@ -233,7 +233,7 @@ TEST(Table, ShardActionsOfSomeStages) {
             std::string::npos);
 }
 
-// With all schedules, gathering as little as may be.
+// Shard actions delay no schedule, even if parameters are held only briefly.
 TEST(Table, ShardActionsStandNowhereInTheWay) {
   for (const std::string &name : scheduleNames())
     for (int gathered : {0, 1, 2}) {
@@ -278,7 +278,7 @@ TEST(Replay, SaysWhoWaits) {
 }
 
 TEST(Replay, WaitsForMessages) {
-  // Rank 0: F0 F1 B0 B1. Rank 1: F0 B0 F1 B1, of which F1 is there in time.
+  // Rank 0: F0 F1 B0 B1. Rank 1: F0 B0 F1 B1, where F1 arrives in time.
   Table table = *generate({"1f1b", 2, 0, 2});
   Times times = Times::uniform(2, 1, 1, 1, /*transfer=*/0.5);
   Replay same = *replay(table, times);
@@ -288,7 +288,7 @@ TEST(Replay, WaitsForMessages) {
   EXPECT_EQ(same.rank[1].messages, 1);
   EXPECT_EQ(same.rank[1].waits, 0.5);
   EXPECT_EQ(same.rank[0].makespanIdle, 4);
-  // By boundary and direction.
+  // Transfer times by boundary and direction.
   times.fromBefore = {0, 0.25};
   times.fromEnd = {0.75, 0};
   Replay own = *replay(table, times);

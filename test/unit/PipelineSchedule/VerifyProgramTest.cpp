@@ -1,4 +1,4 @@
-// Programs as the runtime reads them.
+// Verification of programs in the runtime's format.
 
 #include "cleave/PipelineSchedule/VerifyProgram.h"
 
@@ -9,8 +9,8 @@ using namespace cleave::pipeline;
 
 namespace {
 
-// Pipeline x data = 2 x 2: stage 0 sends to stage 1, which sends back; both sum
-// over data in a called action, and over all at the end.
+// Pipeline x data = 2 x 2: stage 0 sends to stage 1, which sends back. Both
+// all-reduce over data in a called action, and over all ranks at the end.
 class TwoStages {
 public:
   TwoStages() {
@@ -102,7 +102,7 @@ TEST(VerifyProgram, GoodProgram) {
 
 TEST(VerifyProgram, Deadlock) {
   TwoStages program;
-  // The sum of all before stage 1 receives.
+  // The all-reduce over all ranks before stage 1 receives.
   std::vector<program::Command> &list = program.list(1);
   std::rotate(list.begin(), list.end() - 1, list.end());
   EXPECT_EQ(program.verdict(), "deadlock: @step: ranks wait for each other in "

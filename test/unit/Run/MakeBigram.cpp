@@ -1,6 +1,6 @@
-// cleave-make-bigram DIR RANKS MICROBATCHES: writes the program of a model of a
-// few lines, data parallel over RANKS, so that cleave-run can be tested from
-// end to end without a compiler.
+// cleave-make-bigram DIR RANKS MICROBATCHES: writes the program of a minimal
+// bigram model, data parallel over RANKS, so that cleave-run can be tested end
+// to end without the compiler.
 #include "cleave/io/File.h"
 #include "cleave/manifest.h"
 #include "cleave/program_io.h"

@@ -1,6 +1,6 @@
-// After warm-up no step allocates, libraries included. The pool is the malloc
-// hook: every allocation of the process goes through it, and it counts those
-// of a step that it could not serve by recycling.
+// After warm-up no step allocates memory, nor do the libraries that it calls.
+// The pool is the malloc hook: every allocation of the process goes through it,
+// and it counts the allocations within a step that recycling could not serve.
 
 #include "PipelineProgram.h"
 
@@ -26,7 +26,8 @@ void scale(const cleave_ctx *, void *const *args, int64_t begin, int64_t end) {
     x[i] *= 0.5f;
 }
 
-// Every kind of command once; `sizes` are those of a small model.
+// A program with every kind of command once; `sizes` are those of a small
+// model.
 Program everything(DType dtype) {
   Program p;
   p.mesh = {{"data", 2, ""}};
@@ -114,7 +115,7 @@ TEST(Allocation, NoStepAllocatesAfterWarmUp) {
       for (int step = 0; step < 10; ++step)
         good &= cleave_session_run(session.get, "step") == CLEAVE_OK;
       EXPECT_EQ(cleave_allocation_count(), before);
-      EXPECT_GT(before, 100); // the hook does count
+      EXPECT_GT(before, 100); // the hook counts at all
       EXPECT_TRUE(good);
       EXPECT_EQ(stepPoolBytes(), taken);
       cleave_memory memory;
@@ -123,7 +124,7 @@ TEST(Allocation, NoStepAllocatesAfterWarmUp) {
       printf("%s, %d threads: pool of %lld bytes\n", nameOf(dtype), threads,
              static_cast<long long>(taken));
       if (dtype == DType::F32)
-        EXPECT_GT(taken, 0); // the hook does see what oneDNN allocates
+        EXPECT_GT(taken, 0); // the hook also counts oneDNN's allocations
     }
 }
 
@@ -161,12 +162,12 @@ TEST(Allocation, NoStepOfAPipelineAllocates) {
   }
 }
 
-// The replaced allocator keeps the promises of malloc.
+// The replaced allocator fulfils malloc's contract.
 TEST(Allocation, PoolBehavesLikeMalloc) {
 #ifdef CLEAVE_NO_POOL
   GTEST_SKIP() << "the sanitizer has its own allocator";
 #endif
-  // No assertion may allocate inside the scope, so collect first.
+  // Assertions may allocate, so inside the scope only results are collected.
   bool aligned = true, kept = true, zeroed = true;
   void *crossing = nullptr;
   void *before = malloc(100);

@@ -1,4 +1,4 @@
-// What a rank's communication thread promises, on the `local` transport.
+// Guarantees of a rank's communication thread, on the `local` transport.
 
 #include "Conformance.h"
 
@@ -17,8 +17,8 @@ double secondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Runs body on two ranks whose endpoints have such threads; returns what each
-// threw.
+// Runs body on two ranks whose endpoints have communication threads; returns
+// the exception message of each rank.
 std::vector<std::string>
 onTwoRanks(TransportOptions options,
            const std::function<void(int, Endpoint &)> &body) {
@@ -59,8 +59,8 @@ CollectiveCall sumOf(float *data, int64_t count, int self, bool onlyStarts,
 
 const std::vector<std::string> nothing(2);
 
-// Three sums at once wait for each other on a slow link: each takes two
-// latencies.
+// Of three concurrent all-reduces on a slow link, each waits for the previous
+// one: each takes two latencies.
 TEST(CommThread, SlowLinksCarryOneMessageAtATime) {
   TransportOptions options;
   options.linkLatency = 0.01;
@@ -83,7 +83,7 @@ TEST(CommThread, SlowLinksCarryOneMessageAtATime) {
   EXPECT_GE(secondsSince(begin), 2 * 3 * 2 * options.linkLatency);
 }
 
-// Rank 1 is done with a sum that rank 0 has only started.
+// Rank 1 completes an all-reduce that rank 0 has only started.
 TEST(CommThread, ComputesWhileItCommunicates) {
   std::atomic<bool> started = false, done = false;
   auto thrown = onTwoRanks({}, [&](int rank, Endpoint &endpoint) {
@@ -122,7 +122,8 @@ TEST(CommThread, LinksAreAsSlowAsAsked) {
   EXPECT_EQ(thrown, nothing);
 }
 
-// Started ones, blocking ones and another group, ended in another order.
+// Asynchronous and blocking collectives, and another group, waited for in
+// another order.
 TEST(CommThread, KeepsTheOrderOfTheList) {
   auto thrown = onTwoRanks({}, [](int rank, Endpoint &endpoint) {
     constexpr int number = 16;
@@ -172,7 +173,8 @@ TEST(CommThread, AFailureComesOutWhereItIsWaitedFor) {
       << thrown[0];
 }
 
-// Whoever leaves while a peer is missing takes its memory along.
+// A rank that leaves while a peer is missing frees its buffers, so the aborted
+// operation must not access them.
 TEST(CommThread, AnAbortedOperationTouchesNothingLater) {
   auto thrown = onTwoRanks({}, [&](int rank, Endpoint &endpoint) {
     auto value = std::make_unique<float>(1.0f);

@@ -1,7 +1,7 @@
-// What every transport is tested through: ranks that run a function each, in
-// threads or in processes. Tests see ranks through Transport and Counters only
-// and never read a peer's memory; what a test wants to know of another rank,
-// that rank tells.
+// The interface through which every transport is tested: each rank runs a
+// function, in a thread or a process. Tests access ranks only through Transport
+// and Counters, and never read a peer's memory; ranks report results as
+// strings.
 #ifndef CLEAVE_UNITTEST_RUNTIME_CONFORMANCE_H
 #define CLEAVE_UNITTEST_RUNTIME_CONFORMANCE_H
 
@@ -22,10 +22,10 @@ public:
   using Body = std::function<void(int rank, Endpoint &, Counters &)>;
 
   virtual ~Cluster() = default;
-  // Runs body on ranks [0, ranks); onFailure where it throws.
+  // Runs body on ranks [0, ranks); calls onFailure on a rank that throws.
   virtual void run(int ranks, double timeout, const Body &body,
                    const std::function<void(Transport &)> &onFailure) = 0;
-  // What was told in the last run, by rank.
+  // What each rank reported in the last run.
   virtual std::vector<std::string> heard() { return told; }
 
   void tell(int rank, const std::string &text) {
@@ -72,7 +72,7 @@ protected:
     return part;
   }
 
-  // As if something were computed meanwhile.
+  // Starts the call and finishes it, as if compute ran in between.
   static void once(Endpoint &endpoint, CollectiveCall call) {
     call.onlyStarts = true;
     auto operation = endpoint.prepare(std::move(call));

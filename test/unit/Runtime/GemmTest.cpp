@@ -57,8 +57,8 @@ Gemm makeProblem(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k,
   return gemm;
 }
 
-// Runs the product and compares with loops in double; elements of C's rows'
-// padding must stay untouched.
+// Runs the product and compares it with loops in double; the padding between
+// C's rows must not be written.
 template <class T>
 void check(const Gemm &gemm, GemmBackend backend, int threads,
            double tolerance) {
@@ -163,7 +163,7 @@ TEST(Gemm, Batches) {
   Gemm broadcast = makeProblem(DType::F32, 4, 9, 10, 11, {});
   broadcast.b.batchStrides = {0};
   checkAll(broadcast);
-  // [batch, position, head, feature] as a batch of (batch, head).
+  // [batch, position, head, feature] as a batch over (batch, head).
   Gemm heads;
   heads.batch = {2, 3};
   heads.m = 8, heads.n = 8, heads.k = 5;
@@ -208,7 +208,7 @@ TEST(Gemm, ThreadsDoNotChangeTheResult) {
   EXPECT_EQ(first, second);
 }
 
-// Sums in f32, rounded once or not at all.
+// Accumulates in f32 and rounds once, or not at all.
 TEST(Gemm, Bf16) {
   for (int bits = 0; bits < 16; ++bits)
     for (GemmBackend backend : {GemmBackend::Auto, GemmBackend::Blocked}) {
@@ -245,7 +245,7 @@ TEST(Gemm, Bf16) {
       EXPECT_LT(relativeError(fromBf16(narrow), expected), halfUlp);
       if (backend == GemmBackend::Blocked)
         EXPECT_EQ(narrow, toBf16(wide));
-      // Gradients add up in f32: 1/512 would be lost in bf16.
+      // Gradients accumulate in f32: bf16 would lose 1/512.
       std::vector<float> sums(size, 1.0f / 512);
       auto added =
           run(DType::BF16, true, narrowA.data(), narrowB.data(), sums, true);

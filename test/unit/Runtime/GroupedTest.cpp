@@ -1,5 +1,5 @@
-// Products of rows with chosen matrices against naive loops. What no row
-// chooses is NaN, so that a kernel that reads it shows.
+// Grouped products, in which each row chooses a matrix, against naive loops.
+// Matrices that no row chooses are NaN, so that reading them is detected.
 
 #include "Helpers.h"
 
@@ -18,9 +18,9 @@ struct Case {
   int64_t tokens, slots, e, k, n;
   bool transposed = false; // w is [e, n, k]
   bool shared = false;     // slots of a token read one row
-  // Of every so many ids one is outside, on either side; 0: none is.
+  // One in this many ids is out of range, on either side; 0: none is.
   int64_t dropped = 0;
-  int64_t only = -1; // the one matrix that is chosen
+  int64_t only = -1; // the only matrix that is chosen
 };
 
 template <class T> constexpr DType dtypeOf() {
@@ -79,7 +79,7 @@ template <class T> struct Data {
     return w[m * x.k * x.n + (x.transposed ? j * x.k + i : i * x.n + j)];
   }
 
-  // What the command writes, in double.
+  // The expected result of the command, in double.
   std::vector<double> expected() {
     std::vector<double> out((op.outer ? w : c).size(), 0.0);
     for (int64_t row = 0; row < x.tokens * x.slots; ++row) {
@@ -153,7 +153,7 @@ TEST(Grouped, AllRowsAreDropped) {
   }
 }
 
-// Sums in f32, rounded once or not at all.
+// Accumulates in f32 and rounds once, or not at all.
 TEST_P(Grouped, Bf16) {
   for (bool outer : {false, true})
     for (bool wide : {false, true}) {

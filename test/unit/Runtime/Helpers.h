@@ -1,5 +1,5 @@
-// What the runtime's tests share: random data, comparison, and small programs
-// put together by hand.
+// Helpers shared by the runtime's tests: random data, comparison, and small
+// hand-written programs.
 #ifndef CLEAVE_UNITTEST_RUNTIME_HELPERS_H
 #define CLEAVE_UNITTEST_RUNTIME_HELPERS_H
 
@@ -34,13 +34,13 @@ double relativeError(const std::vector<A> &a, const std::vector<B> &b) {
   double difference = 0, largest = 1e-30;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     double one = std::fabs(double(a[i]) - double(b[i]));
-    difference = one <= difference ? difference : one; // NaN wins
+    difference = one <= difference ? difference : one; // propagates NaN
     largest = std::max(largest, std::fabs(double(b[i])));
   }
   return difference / largest;
 }
 
-// Memory aligned as arenas are.
+// Memory with the alignment of arenas.
 template <class T> struct Aligned {
   explicit Aligned(int64_t bytes)
       : data(static_cast<T *>(
@@ -79,8 +79,8 @@ struct SessionHandle {
   std::string error;
 };
 
-// Adds a named f32 buffer to arena 0 and returns its address. The tile's
-// shape follows from the sharding.
+// Adds a named f32 buffer to arena 0 and returns its reference. The shape of
+// the tile is derived from the sharding.
 inline program::BufferRef
 addBuffer(program::Program &program, const std::string &name,
           std::vector<int64_t> shape,
@@ -110,7 +110,7 @@ addBuffer(program::Program &program, const std::string &name,
   return entry.buffer;
 }
 
-// bf16, to nearest, ties to even; written apart from the runtime's own.
+// Rounds to bf16, to nearest, ties to even; independent of the runtime's code.
 inline uint16_t toBf16(double x) {
   float narrow = static_cast<float>(x);
   uint32_t bits;
@@ -138,7 +138,7 @@ inline std::vector<double> fromBf16(const std::vector<uint16_t> &values) {
     out.push_back(fromBf16(x));
   return out;
 }
-// What is left of values that bf16 holds.
+// Values rounded to bf16 and back.
 inline std::vector<double> roundedToBf16(const std::vector<double> &values) {
   return fromBf16(toBf16(values));
 }

@@ -1,5 +1,5 @@
-// Poisoned memory is filled and compared by words. Whatever its place and size,
-// the bytes are those of a loop over single ones.
+// Poisoned memory is filled and compared word by word. For any address and
+// size, the result must equal that of a loop over bytes.
 
 #include "memory.h"
 
@@ -11,14 +11,14 @@ using namespace cleave;
 
 namespace {
 
-constexpr int64_t longest = 33; // several words, and what is beside them
+constexpr int64_t longest = 33; // several words and partial words at both ends
 
-// From even addresses 0x7ffa in the order of this machine.
+// 0x7ffa at even addresses, in the byte order of this machine.
 char poisonAt(const char *at) {
   return reinterpret_cast<uintptr_t>(at) % 2 ? char(0x7f) : char(0xfa);
 }
 
-// Room for `longest` bytes at every place in a word, and what surrounds them.
+// Space for `longest` bytes at every offset within a word, with a margin.
 struct Room {
   alignas(8) char bytes[64];
   Room() { std::memset(bytes, 1, sizeof bytes); }
@@ -54,7 +54,7 @@ TEST(Memory, TouchedIsAfterTheLastByteThatDiffers) {
     }
 }
 
-// The bytes of the poison in the wrong order are not poison.
+// Poison with its bytes in the wrong order is not poison.
 TEST(Memory, TouchedIsWhatHasTheBytesInTheWrongOrder) {
   Room room;
   std::memset(room.bytes, 0x7f, sizeof room.bytes);
@@ -71,7 +71,7 @@ TEST(Memory, NothingIsFilledOrFoundWhereThereIsNothing) {
   EXPECT_EQ(Memory::touched(room.bytes, 0), 0);
 }
 
-// As an element of any of these types the poison is no number.
+// Read as an element of any of these types, poison is NaN.
 TEST(Memory, PoisonIsNoNumber) {
   alignas(8) char bytes[8];
   Memory::poison(bytes, sizeof bytes);

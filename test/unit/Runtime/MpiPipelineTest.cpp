@@ -1,5 +1,6 @@
-// The pipeline by hand in four processes, through the C ABI: what the host
-// writes, reads and traces travels. Run it with mpirun -n 4.
+// The hand-written pipeline in four processes, through the C ABI: values
+// written and read by the host, and traces, cross processes. Run it with mpirun
+// -n 4.
 
 #include "PipelineProgram.h"
 
@@ -36,7 +37,7 @@ TEST(MpiPipeline, OneForwardOneBackward) {
       ASSERT_NE(session, nullptr);
       for (int step = 0; step < 4; ++step)
         checkPipelineStep(session, shape, reference, step == 0);
-      // Of a class that lives elsewhere altogether.
+      // Rank 2 is of a class that exists in other processes only.
       if (shape.stages == 4) {
         cleave_memory memory;
         ASSERT_EQ(cleave_session_memory(session, 2, &memory), CLEAVE_OK);
@@ -127,8 +128,8 @@ TEST(MpiPipeline, Traces) {
   cleave_session_free(session);
 }
 
-// The last test: a job that has lost a rank ends. All wait for one another,
-// and in the end for one that is silent.
+// Runs last: a job that has lost a rank ends. All ranks wait for one another,
+// and ultimately for a silent one.
 TEST(MpiPipeline, TheWatchdogNamesWhoIsSilent) {
   ProgramHandle program(PipelineProgram({4, 1, 2}).p);
   cleave_session_options options{};

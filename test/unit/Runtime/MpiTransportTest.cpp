@@ -1,5 +1,5 @@
-// The conformance suite on the `mpi` transport: every rank is a process of its
-// own. Run it with mpirun -n 4 cleave-unit-transport-mpi.
+// The conformance suite on the `mpi` transport: every rank is a process. Run it
+// with mpirun -n 4 cleave-unit-transport-mpi.
 
 #include "Conformance.h"
 
@@ -14,7 +14,7 @@ using namespace cleave::test;
 namespace {
 constexpr int processes = 4;
 
-// Tells everyone and hears everyone: nobody goes on before all are here.
+// An all-gather of strings, which is also a barrier.
 std::vector<std::string> share(const std::string &own) {
   World &world = World::get();
   Packet packet;
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
         // Messages in many pieces.
         [] { return std::unique_ptr<Cluster>(new MpiCluster(1000)); }));
 
-// The processes but the first say only what fails.
+// Processes other than the first print failures only.
 class FailurePrinter : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult &result) override {
     if (result.failed())

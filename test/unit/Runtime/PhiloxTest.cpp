@@ -1,4 +1,4 @@
-// Random numbers of dropout.
+// Dropout's random numbers.
 
 #include "cleave/philox.h"
 
@@ -6,7 +6,7 @@
 
 using namespace cleave;
 
-// The vectors that come with Random123.
+// The test vectors of Random123.
 TEST(Philox, KnownAnswers) {
   auto expect = [](uint64_t key, philox::Block counter, philox::Block want) {
     philox::Block found = philox::blockOf(key, counter);
@@ -22,6 +22,6 @@ TEST(Philox, KnownAnswers) {
 
 TEST(Philox, LeastKept) {
   EXPECT_EQ(philox::leastKept(0.5), uint64_t(1) << 31);
-  EXPECT_EQ(philox::leastKept(0x1p-33), 1u); // not only multiples
+  EXPECT_EQ(philox::leastKept(0x1p-33), 1u); // not a multiple of 2^-32
   EXPECT_EQ(philox::leastKept(1 - 0x1p-53), uint64_t(1) << 32);
 }

@@ -1,4 +1,5 @@
-// Places of slots against their definition, pair by pair.
+// A slot's position in its expert against the definition, over all pairs of
+// slots.
 
 #include "Helpers.h"
 
@@ -15,7 +16,7 @@ struct Data {
   PositionInExpert x;
   std::vector<int64_t> ids, positions, loads, samples;
 
-  // Positions come in a random order; every so many are equal.
+  // Positions are shuffled unless `inOrder`; `equal` slots share each position.
   Data(int64_t b, int64_t s, int64_t k, int64_t e, int64_t rows, bool perSample,
        bool inOrder, int64_t equal) {
     x.b = b, x.s = s, x.k = k, x.e = e, x.rows = rows;

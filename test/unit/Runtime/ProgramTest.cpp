@@ -1,4 +1,4 @@
-// The program format: what is written is read back; damage is found.
+// The program format: written programs read back equal; damage is detected.
 
 #include "../TriesAll.h"
 #include "Helpers.h"
@@ -45,8 +45,8 @@ Program sample() {
   return p;
 }
 
-// Two stages of two ranks each; y lives in both, cut differently, z in the
-// second.
+// Two stages of two ranks each; y is in both with different shardings, z in the
+// second only.
 Program pipeline() {
   Program p;
   p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
@@ -125,15 +125,15 @@ TEST(Program, EveryTruncationIsFound) {
   }
 }
 
-// Any byte may change: the outcome is an error or a program that the loader
-// and the session judge, never a crash.
+// If any byte changes, the outcome is an error or a program that the loader and
+// the session check, never a crash.
 TEST(Program, DamagedBytesNeverCrash) {
   for (const Program &program : {sample(), pipeline()}) {
     std::string bytes = serialize(program);
     for (size_t at = 0; at < bytes.size(); ++at)
       for (char flip : {char(0x01), char(0x80), char(0xff)}) {
         if (!triesAll() && at % 3 != uint8_t(flip) % 3)
-          continue; // one of the three for each byte
+          continue; // tests one of three changes per byte
         std::string damaged = bytes;
         damaged[at] ^= flip;
         cleave_program *program = nullptr;

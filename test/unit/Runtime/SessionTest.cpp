@@ -1,4 +1,4 @@
-// Whole programs, written by hand and run through the C ABI.
+// Whole hand-written programs, run through the C ABI.
 
 #include "Helpers.h"
 
@@ -137,7 +137,7 @@ TEST(Session, WatchdogNamesTheSilentRank) {
   EXPECT_NE(message.find("missing ranks: 3"), std::string::npos) << message;
 }
 
-// A damaged one is found before memory is touched; on a CPU none is served.
+// An invalid one is detected before memory is allocated; CPUs support none.
 TEST(Session, RefusesConvolutions) {
   Program p = sumProgram();
   Convolution conv;
@@ -173,7 +173,7 @@ TEST(Session, UnknownActionAndBadOptions) {
   options.transport = "pigeon";
   EXPECT_EQ(cleave_session_create(s.program.get, &options, &session),
             CLEAVE_UNSUPPORTED);
-  options.transport = "nccl"; // for a program of CPUs
+  options.transport = "nccl"; // for a CPU program
   EXPECT_EQ(cleave_session_create(s.program.get, &options, &session),
             CLEAVE_BAD_ARGUMENT);
   EXPECT_EQ(cleave_session_create(nullptr, &options, &session),
@@ -208,8 +208,8 @@ TEST(Session, MissingFolder) {
             std::string::npos);
 }
 
-// Offsets follow the rank's place in the mesh: each rank reads its own part
-// of a replicated array, doubles it, and the parts are gathered.
+// Offsets depend on the rank's coordinates in the mesh: each rank reads its own
+// part of a replicated array and doubles it, and the parts are gathered.
 TEST(Session, AffineOffsetsCopyFillAndGather) {
   Program p;
   p.mesh = {{"data", 2, ""}, {"tensor", 3, ""}};
@@ -303,10 +303,10 @@ TEST(Session, GemmAndAttentionCommands) {
         expected[i * 8 + j] = std::max(expected[i * 8 + j], 0.0);
       }
     EXPECT_LT(relativeError(ys, expected), dtype == DType::F32 ? 1e-6 : 1e-14);
-    // The first query sees only itself.
+    // The first query attends to itself only.
     for (int j = 0; j < 8; ++j)
       EXPECT_NEAR(os[j], ys[j], 1e-6);
-    // Attention had no planned workspace.
+    // No workspace was planned for attention.
     cleave_memory memory;
     cleave_session_memory(session.get, 0, &memory);
     EXPECT_GT(memory.unplanned_bytes, 0);
@@ -342,7 +342,7 @@ TEST(Session, PoisonModeFindsOverlapsAndStaleReads) {
   };
   std::string error;
   EXPECT_EQ(valueWith({{t0, 1, 0, 16, 0, 1}}, error), 4);
-  // Declared dead after the first command, but read by the second.
+  // t0 is declared dead after the first command, but the second reads it.
   EXPECT_TRUE(std::isnan(valueWith({{t0, 1, 0, 16, 0, 0}}, error)));
   // In place: t1 begins where t0 ends.
   EXPECT_EQ(valueWith({{t0, 1, 0, 16, 0, 0}, {t1, 1, 0, 16, 0, 1}}, error), 4);

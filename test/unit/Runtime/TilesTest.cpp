@@ -1,4 +1,5 @@
-// Scatter and gather of named buffers: views, padding, replicas, shares.
+// Scatter and gather of named buffers: views, padding, replicas, partial
+// values.
 
 #include "Helpers.h"
 
@@ -52,8 +53,8 @@ TEST(Tiles, UnevenRowsArePadded) {
   EXPECT_EQ(report.nonzero_padding, 1);
 }
 
-// Whatever kernels leave past the end of an array, copies of the array are
-// equal where its elements are.
+// Replicas are compared without padding, whatever kernels leave past the end of
+// an array.
 TEST(Tiles, CopiesMayDifferInPadding) {
   Program p;
   p.mesh = {{"data", 2, ""}, {"tensor", 2, ""}};
@@ -88,8 +89,8 @@ TEST(Tiles, CopiesMayDifferInPadding) {
   EXPECT_EQ(report.element, 1);
 }
 
-// A fused [h, 3h] weight seen as [h, 3, heads, d], heads split; and the same
-// with a transposed view.
+// A fused [h, 3h] weight viewed as [h, 3, heads, d] with heads split; and the
+// same with a transposed view.
 TEST(Tiles, Views) {
   for (bool transposed : {false, true}) {
     Program p;

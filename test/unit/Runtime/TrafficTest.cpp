@@ -1,4 +1,4 @@
-// The bytes that traces say of commands.
+// The memory traffic of commands that traces report.
 
 #include "traffic.h"
 
@@ -51,7 +51,7 @@ TEST(Traffic, Products) {
   grouped.rows = {2, 10};
   grouped.e = 4, grouped.k = 3, grouped.n = 5;
   grouped.dtype = DType::BF16;
-  grouped.wideResult = true; // rows of the result, or matrices
+  grouped.wideResult = true; // f32 result, of rows or matrices
   EXPECT_EQ(bytesOf(grouped), 20 * (8 + 2 * 3 + 4 * 5) + 2 * 4 * 15);
   grouped.outer = true;
   EXPECT_EQ(bytesOf(grouped), 20 * (8 + 2 * 3 + 2 * 5) + 4 * 4 * 15);

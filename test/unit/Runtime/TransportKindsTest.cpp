@@ -1,7 +1,7 @@
 // The conformance suite's sweep: every kind of collective over every kind of
-// group, in all element types, several buffers of uneven sizes in one call,
-// several calls under way at once. What a rank must hold and receive afterwards
-// is told from the inputs of all, element by element.
+// group, in all element types, with several buffers of uneven sizes in one call
+// and several calls in flight at once. The expected result of each rank is
+// computed element by element from the inputs of all ranks.
 
 #include "Conformance.h"
 
@@ -36,8 +36,8 @@ void encode(DType dtype, int value, char *out) {
   }
 }
 
-// What rank's buffer `part` holds before. Small, so that all types are exact;
-// u8 holds booleans.
+// Initial contents of a rank's buffer `part`. Small, so that all types are
+// exact; u8 holds booleans.
 int input(DType dtype, int rank, size_t part, int64_t element) {
   int value = int((rank * 5 + int64_t(part) * 3 + element * 7) % 11);
   return dtype == DType::U8 ? value & 1 : value;
@@ -48,7 +48,7 @@ struct Shape {
   int64_t count() const { return outer * inner; }
 };
 
-// One collective on one rank: its buffers, what they must hold afterwards.
+// One collective on one rank: its buffers and their expected contents.
 class Sample {
 public:
   Sample(CollectiveKind kind, std::vector<int> members, int rank, DType dtype,
@@ -64,7 +64,7 @@ public:
     for (int i = 0; i < group; ++i)
       if (call.members[i] == rank)
         call.self = i;
-    // The first sends to nobody, the last gets zeros.
+    // The first sends to no rank, the last one gets zeros.
     for (int i = 0; i < group; ++i)
       call.sources.push_back(i + 1 < group ? i + 1 : -1);
     call.root = group - 1;
@@ -129,7 +129,7 @@ private:
     Part part;
     part.src = from.data();
     part.dst = to.data();
-    // Every other one in place, where that is allowed.
+    // Every second call is in place, if that is allowed.
     if (index % 2 && (call.kind == CollectiveKind::AllReduce ||
                       call.kind == CollectiveKind::Broadcast)) {
       to = from;
@@ -142,7 +142,7 @@ private:
     call.parts.push_back(part);
   }
 
-  // Element i of our dst.
+  // The expected element i of this rank's dst.
   int result(size_t index, int64_t i) const {
     const Shape &shape = shapes[index];
     auto of = [&](int member, int64_t element) {
@@ -195,8 +195,8 @@ constexpr CollectiveKind kinds[] = {
     CollectiveKind::ReduceScatter, CollectiveKind::AllToAll,
     CollectiveKind::Permute,       CollectiveKind::Broadcast};
 
-// Partitions of ranks into groups: all of them, neighbours, the other axis, out
-// of order and uneven, alone.
+// Partitions of ranks into groups: all ranks, neighbours, the other axis, an
+// unordered and uneven one, singletons.
 const std::vector<std::vector<std::vector<int>>> partitions = {
     {{0, 1, 2, 3}}, {{0, 1}, {2, 3}},   {{0, 2}, {1, 3}},
     {{3, 1, 0}},    {{2, 0, 3, 1}},     {{1}, {3, 0}},
@@ -251,8 +251,8 @@ TEST_P(Conformance, EveryTypeAndReduction) {
     });
 }
 
-// Started one after the other, over groups that share members, and only then
-// waited for; prepared once and run several times, as in a program.
+// Collectives over groups that share members are all started before any is
+// waited for; they are prepared once and run several times, as in a program.
 TEST_P(Conformance, SeveralUnderWay) {
   run(4, [&](int rank, Endpoint &endpoint, Counters &counters) {
     std::vector<std::unique_ptr<Sample>> samples;
@@ -272,7 +272,7 @@ TEST_P(Conformance, SeveralUnderWay) {
         operation->start();
       for (auto &operation : operations)
         operation->finish();
-      // Max of what is reduced already is the same again.
+      // A max of values that are already reduced leaves them unchanged.
       for (auto &sample : samples)
         sample->check();
     }
@@ -282,7 +282,7 @@ TEST_P(Conformance, SeveralUnderWay) {
   });
 }
 
-// A start in one group, a whole collective in another between it and its end.
+// Between start and wait in one group, another group runs a whole collective.
 TEST_P(Conformance, OneUnderWayWhileAnotherRuns) {
   run(4, [&](int rank, Endpoint &endpoint, Counters &) {
     std::vector<int> row = {rank / 2 * 2, rank / 2 * 2 + 1};
@@ -303,7 +303,7 @@ TEST_P(Conformance, OneUnderWayWhileAnotherRuns) {
   });
 }
 
-// As long as a tensor of a model: not a message that fits into a queue.
+// Messages as large as a model's tensor, which do not fit into a queue.
 TEST_P(Conformance, LongMessages) {
   const std::vector<Shape> large = {{1, 50000, 1}, {7, 3001, 7}};
   run(4, [&](int rank, Endpoint &endpoint, Counters &counters) {

@@ -1,5 +1,5 @@
-// The activations (and with them exp and erf) of every instruction set that
-// this machine has, with error bounds.
+// Error bounds of the activations (and thus exp and erf) for every instruction
+// set of this machine.
 
 #include "Helpers.h"
 

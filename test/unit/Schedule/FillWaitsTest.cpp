@@ -1,5 +1,5 @@
-// What is computed where collectives are waited for: small cases by hand,
-// random ones by what every order must keep.
+// Moving independent compute into the windows of exposed collectives: small
+// cases by hand, and random ones against invariants.
 
 #include "FillWaits.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 using Order = std::vector<size_t>;
 
-/// Commands that read the results of others, in an order that works.
+/// Commands that read the results of others, in a valid order.
 struct Program {
   size_t compute(double seconds, std::vector<size_t> reads) {
     size_t at = list.size();
@@ -33,8 +33,8 @@ struct Program {
   std::vector<Placed> list;
 };
 
-// A layer of a backward pass: the gradient of the matrix, that of the input,
-// which is sent, and who waits for it.
+// A layer of the backward pass: the gradient of the matrix, the gradient of the
+// input (which is all-reduced), and the reader of the sum.
 TEST(FillWaits, TheMatrixsGradientWaitsUntilTheInputsIsOnItsWay) {
   Program program;
   size_t dy = program.compute(1, {});
@@ -58,7 +58,8 @@ TEST(FillWaits, NoMoreMovesThanIsWaitedFor) {
             (Order{x, far, dx, sum, near, reader}));
 }
 
-// Who reads a command comes along with it, also what sends its result.
+// The readers of a moved command move with it, including a collective that
+// sends its result.
 TEST(FillWaits, ReadersComeAlong) {
   Program program;
   size_t x = program.compute(1, {});
@@ -73,7 +74,7 @@ TEST(FillWaits, ReadersComeAlong) {
             (Order{x, dx, sum, dw, norm, scatter, reader, last}));
 }
 
-// What is sent meanwhile and reads nothing that moves stays.
+// Collectives that read nothing that moves stay in place.
 TEST(FillWaits, OtherCollectivesStay) {
   Program program;
   size_t x = program.compute(1, {});
@@ -113,7 +114,7 @@ TEST(FillWaits, WhatHidesAnotherStays) {
             (Order{0, 1, 2, 3, 4, 5, 6}));
 }
 
-// Each wait takes its own.
+// Each of two exposed collectives gets compute of its own.
 TEST(FillWaits, TwoWaitsShareWhatThereIs) {
   Program program;
   size_t x = program.compute(1, {});
@@ -163,7 +164,7 @@ TEST(FillWaits, RandomProgramsKeepWhatComesFirst) {
     for (size_t at = 0; at < count; ++at)
       for (size_t other : program.list[at].after)
         ASSERT_LT(position[other], position[at]) << "trial " << trial;
-    // What may not move keeps its order.
+    // Commands that may not move keep their order.
     size_t last = 0;
     for (size_t at : order)
       if (!program.list[at].moves) {

@@ -1,4 +1,4 @@
-// Where a line is cut, against all ways to cut it.
+// Cutting a sequence of items into stages, against all possible cuts.
 
 #include "BalanceStages.h"
 
@@ -45,7 +45,7 @@ Result resultOf(const Line &line, llvm::ArrayRef<int64_t> begins) {
   return result;
 }
 
-/// Calls `visit` with all ways to cut in which time passes in each stage.
+/// Calls `visit` with all cuts in which every stage takes some time.
 void forEachCut(const Line &line, int64_t stages,
                 std::function<void(llvm::ArrayRef<int64_t>)> visit) {
   llvm::SmallVector<int64_t> begins;
@@ -99,7 +99,7 @@ TEST(Balance, IsBestOfAllCuts) {
       EXPECT_NEAR(found.slowest, best.slowest, 1e-6);
       EXPECT_NEAR(cuts.slowest, found.slowest, 1e-9);
     }
-    // One stage more than there can be.
+    // One stage more than possible.
     bool any = false;
     if (points >= 0)
       forEachCut(line, points + 2,
@@ -109,8 +109,8 @@ TEST(Balance, IsBestOfAllCuts) {
 }
 
 TEST(Balance, SpreadsMemoryAmongEquals) {
-  // Six equal items into two stages; as many bytes everywhere. Half and half in
-  // time, whatever the memory.
+  // Six equal items in two stages with equal memory: the cut is in the middle
+  // of the time, whatever the memory.
   Line line;
   for (int i = 0; i < 6; ++i) {
     line.seconds.push_back(1);
@@ -118,7 +118,8 @@ TEST(Balance, SpreadsMemoryAmongEquals) {
     line.crossings.push_back({i ? 5 : 0, i ? 1 : 0});
   }
   EXPECT_EQ(balance(line, 2).begins[0], 3);
-  // An item that takes all the time leaves the others free to spread.
+  // If one item takes nearly all the time, the others are free to balance
+  // memory.
   line.seconds[5] = 100;
   EXPECT_EQ(balance(line, 3).begins[1], 5);
   EXPECT_EQ(balance(line, 3).begins[0], 1);

@@ -1,4 +1,4 @@
-// Models to cut, as text.
+// Models to be cut into stages, as text.
 
 #include "Models.h"
 
@@ -9,7 +9,7 @@ using namespace cleave;
 
 namespace {
 
-/// Arguments and operations of a function, written one by one.
+/// Collects the arguments and operations of a function.
 class Text {
 public:
   std::string argument(const std::string &name, const std::string &type,
@@ -29,8 +29,8 @@ public:
   }
   void line(const std::string &text) { body += "  " + text + "\n"; }
 
-  /// Sum of all elements of `value`, [2, 4, 8], times fixed weights: a product
-  /// with one that is not all ones, so that the loss depends on each element.
+  /// The sum of all elements of `value`, [2, 4, 8], times fixed weights that
+  /// are not all equal, so that the loss depends on each element.
   std::string function(const std::string &name,
                        const std::vector<std::string> &values,
                        const std::vector<std::string> &types,
@@ -83,7 +83,7 @@ std::string add(Text &t, const std::string &a, const std::string &b) {
   return t.op("arith.addf " + a + ", " + b + " : tensor<2x4x8xf64>");
 }
 
-/// x + attention, where keys and values come from `source`.
+/// x + attention(x), with keys and values computed from `source`.
 std::string attend(Text &t, const std::string &x, const std::string &source,
                    const std::string &name, bool causal) {
   std::string q = t.op("nn.einsum \"bsh,hngd->bsngd\" " + x + ", " +
@@ -127,8 +127,8 @@ std::string embed(Text &t, const std::string &table,
               "tensor<2x4x8xf64>");
 }
 
-/// Logits with the embedding's table: @forward gives them, @loss compares them
-/// with labels.
+/// Logits computed with the embedding table: @forward returns them, @loss
+/// compares them with labels.
 std::string finish(Text &t, const std::string &x, const std::string &table) {
   std::string logits = t.op("nn.einsum \"bsh,vh->bsv\" " + x + ", " + table +
                             " : tensor<2x4x8xf64>, tensor<11x8xf64> -> "
@@ -204,7 +204,7 @@ std::string test::randomModel(uint64_t seed, int size) {
     parameters.push_back(t.parameter("w" + std::to_string(i), "8x8xf64"));
   std::string input =
       t.argument("x", kStream, "input", "nn.batch_dim = 0 : i64, ");
-  // Of inputs alone, and of parameters alone.
+  // Values computed from inputs alone, and from parameters alone.
   t.line("%half = arith.constant dense<0.5> : tensor<2x4x8xf64>");
   std::string mask =
       t.op("arith.maximumf " + input + ", %half : tensor<2x4x8xf64>");
@@ -220,7 +220,7 @@ std::string test::randomModel(uint64_t seed, int size) {
                 " : tensor<2x4x8xf64>, tensor<8x8xf64> -> tensor<2x4x8xf64>");
   };
   std::vector<std::string> values = {product(input)}, integers;
-  // A recent value, or one from anywhere before.
+  // A recent value, or any earlier one.
   auto pick = [&] {
     size_t back = below(3) ? below(std::min<size_t>(values.size(), 3))
                            : below(values.size());
@@ -239,7 +239,7 @@ std::string test::randomModel(uint64_t seed, int size) {
     case 2:
       values.push_back(t.op("math.tanh " + x + " : tensor<2x4x8xf64>"));
       break;
-    case 3: // through integers: no derivative
+    case 3: // via integers, so without a derivative
       integers.push_back(t.op("arith.fptosi " + x +
                               " : tensor<2x4x8xf64> to tensor<2x4x8xi64>"));
       [[fallthrough]];
@@ -256,8 +256,8 @@ std::string test::randomModel(uint64_t seed, int size) {
     }
   }
   std::string last = product(values.back());
-  // One output from the middle, which the loss may not read, and one of inputs
-  // alone.
+  // One output from the middle, which the loss may not read, and one computed
+  // from inputs alone.
   std::string middle = values[values.size() / 2];
   std::string text = t.function(
       "forward", {last, middle, mask}, {kStream, kStream, kStream},

@@ -1,5 +1,5 @@
-// What commands read and write (cleave/accesses.h), against the operations that
-// they are emitted from: an operation reads its operands and writes its
+// The reads and writes of commands (cleave/accesses.h), against the operations
+// from which they are emitted: an operation reads its operands and writes its
 // results.
 
 #include "cleave/accesses.h"
@@ -25,8 +25,8 @@ using namespace cleave;
 
 namespace {
 
-/// Every operation of the dialect, with each of its optional operands in one of
-/// them.
+/// Every operation of the dialect; each optional operand is present in at least
+/// one of them.
 const char *const everything = R"(
 dist.mesh @mesh <["data"=2, "tensor"=2]>
 func.func private @kernel(%x: tensor<4x6xf32>, %y: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>)
@@ -137,7 +137,7 @@ func.func @moves(%x: tensor<4x6xf32>, %flag: tensor<1xi1>) {
 }
 )";
 
-/// What is done with the bytes at an address.
+/// How the bytes at an address are used.
 struct Use {
   bool isRead = false, isWritten = false;
   int64_t bytes = 0; ///< at most
@@ -177,8 +177,8 @@ protected:
     return !isa<rt::AliasOp, rt::ConditionOp, func::ReturnOp>(op);
   }
 
-  /// Gives every value memory of its own, but for results that must take that
-  /// of an operand, as planning does.
+  /// Gives every value its own memory, except results that must share an
+  /// operand's memory, as planning does.
   void plan() {
     Builder builder(&context);
     int64_t next = 0;
@@ -224,10 +224,10 @@ protected:
     return ArrayAttr::get(&context, buffers);
   }
 
-  /// What the operation says: operands are read, results are written.
+  /// The uses according to the operation: operands are read, results written.
   Uses usesOf(Operation &op) {
     Uses uses;
-    if (isa<rt::WaitOp>(op)) // its start has them
+    if (isa<rt::WaitOp>(op)) // counted at its start
       return uses;
     auto note = [&](Value value) -> Use & {
       Use &use = uses[addresses[value]];
@@ -235,7 +235,7 @@ protected:
       return use;
     };
     for (OpOperand &operand : op.getOpOperands()) {
-      // Elements of it that the copy does not write stay as they are.
+      // The copy leaves other elements of its destination unchanged.
       auto copy = dyn_cast<rt::CopyOp>(op);
       if (!copy || operand.get() != copy.getDestination())
         note(operand.get()).isRead = true;
@@ -251,7 +251,7 @@ protected:
     return uses;
   }
 
-  /// What accesses() says of the command.
+  /// The uses that accesses() reports for the command.
   Uses usesOf(const program::Program &program,
               const program::Command &command) {
     Uses uses;
@@ -273,8 +273,8 @@ protected:
   MLIRContext context;
   OwningOpRef<ModuleOp> module;
   llvm::DenseMap<Value, int64_t> addresses;
-  /// Whether a command of the program uses an operand: by the command, and the
-  /// number of the operand among those of its kind. All have one condition.
+  /// Whether a command of the program uses an operand: by command, operand
+  /// kind, and index among the operands of that kind. All share one condition.
   std::map<std::tuple<size_t, program::OperandKind, size_t>, bool> used;
 };
 
@@ -311,8 +311,8 @@ TEST_F(AccessesTest, AreThoseOfTheOperations) {
     }
     EXPECT_EQ(index, action->commands.size());
   }
-  // The module has every operation of the dialect, the program every command,
-  // and among them is one with each operand.
+  // The module has every operation of the dialect, the program has every
+  // command, and each operand is used at least once.
   for (RegisteredOperationName name :
        context.getRegisteredOperationsByDialect("rt"))
     EXPECT_TRUE(operations.count(name.getStringRef().str()))

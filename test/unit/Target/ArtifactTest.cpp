@@ -1,7 +1,6 @@
-// What a compiled program says of its kernels, against its launches and, for
-// CUDA devices, against the PTX beside it. The folder is that of the
-// environment variable CLEAVE_TEST_ARTIFACT; test_cuda_artifacts.py compiles
-// some.
+// A compiled program's records of its kernels, against its launches and, for
+// CUDA devices, against its PTX. The environment variable CLEAVE_TEST_ARTIFACT
+// gives the folder; test_cuda_artifacts.py compiles some.
 
 #include "cleave/program_io.h"
 
@@ -28,7 +27,7 @@ std::string contentsOf(const fs::path &path) {
   return text.str();
 }
 
-/// By kernel: of what each parameter is a multiple, as PTX declares it.
+/// By kernel: the alignment of each parameter, as declared in the PTX.
 std::map<std::string, std::vector<int64_t>>
 parametersOf(const std::string &ptx) {
   std::map<std::string, std::vector<int64_t>> kernels;
@@ -70,7 +69,8 @@ protected:
     return rank % size / (size / (on.pre * on.size)) % on.size;
   }
 
-  /// All addresses that `ref` of an action means, less that of its arena.
+  /// All addresses to which `ref` of an action can refer, relative to its
+  /// arena.
   std::set<int64_t> addressesOf(uint32_t action, const BufferRef &ref) const {
     std::set<int64_t> offsets = {0}, found;
     if (auto move = moves.find({action, ref.arena}); move != moves.end())
@@ -134,7 +134,7 @@ TEST_F(Artifact, PtxTakesNoMoreForGrantedThanAddressesHave) {
     EXPECT_GE(kernel.block, 1) << kernel.symbol;
     EXPECT_LE(kernel.block, 1024) << kernel.symbol;
     ASSERT_TRUE(kernels.count(kernel.symbol)) << kernel.symbol;
-    // And that of the axis indices.
+    // One more parameter for the axis indices.
     ASSERT_EQ(kernels[kernel.symbol].size(), kernel.args.size() + 1)
         << kernel.symbol;
   }

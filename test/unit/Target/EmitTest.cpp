@@ -1,5 +1,5 @@
-// What programs for CUDA devices say of kernels, and that the kernels do no
-// more: they run in the interpreter, on memory of exactly those bytes.
+// The kernel records of CUDA programs, and checks that the kernels access no
+// more: they run in the interpreter, on memory of exactly the recorded sizes.
 
 #include "GpuInterpreter.h"
 #include "cleave/Codegen/GPU/GPU.h"
@@ -70,7 +70,8 @@ protected:
   std::string said;
 };
 
-/// A planned program; OFFSET is that of a view, in elements.
+/// A program with planned memory; OFFSET is replaced by a view's element
+/// offset.
 std::string planned(int64_t offset) {
   std::string text = R"(
     module attributes {rt.arenas = array<i64: 192, 64>} {
@@ -103,7 +104,7 @@ TEST_F(EmitTest, KernelsSayHowTheyAreLaunched) {
   EXPECT_EQ(kernel.symbol, "k");
   EXPECT_EQ(kernel.numArgs, 2);
   ASSERT_EQ(kernel.args.size(), 2u);
-  EXPECT_EQ(kernel.args[0].bytes, 40); // and what it reads beyond
+  EXPECT_EQ(kernel.args[0].bytes, 40); // including reads past the end
   EXPECT_FALSE(kernel.args[0].written);
   EXPECT_EQ(kernel.args[1].bytes, 32);
   EXPECT_TRUE(kernel.args[1].written);
@@ -138,7 +139,7 @@ TEST_F(EmitTest, WhatKernelsTakeForGrantedIsVerified) {
 // Kernels within their bytes
 //===----------------------------------------------------------------------===//
 
-/// Memory whose floats are numbers and whose integers are valid indices.
+/// Memory in which floats are finite and integers are valid indices.
 std::vector<char> filled(Type type, int64_t bytes) {
   std::vector<char> memory(bytes);
   Type element = cast<RankedTensorType>(type).getElementType();
@@ -153,7 +154,7 @@ std::vector<char> filled(Type type, int64_t bytes) {
   return memory;
 }
 
-/// Whether what a kernel does may differ by the rank.
+/// Whether a kernel depends on the rank.
 bool isOfRanks(func::FuncOp kernel) {
   return kernel
       ->walk([](Operation *op) {
@@ -165,7 +166,8 @@ bool isOfRanks(func::FuncOp kernel) {
 }
 
 /// Runs the kernels of a program that are not too large; those that depend on
-/// the rank on all of them. What went wrong; `count`: how many there were.
+/// the rank run for all ranks. Returns errors; `count` is the number of
+/// kernels.
 std::string runWithinBytes(ModuleOp module, const program::Program &program,
                            int &count) {
   auto emitted = codegen::emitGpuKernels(module);
@@ -216,8 +218,8 @@ std::string runWithinBytes(ModuleOp module, const program::Program &program,
   return wrong;
 }
 
-// Three ranks take two rows each of four: there is room for those of the last,
-// which are not read.
+// Three ranks take two rows each of a four-row array: the array has room for
+// the last rank's rows, which are padding.
 TEST_F(EmitTest, KernelsReadWithinWhatTheySay) {
   auto module = parse(R"(
     dist.mesh @m <["x"=3]>
@@ -236,7 +238,7 @@ TEST_F(EmitTest, KernelsReadWithinWhatTheySay) {
   int count = 0;
   EXPECT_EQ(runWithinBytes(*module, *program, count), "");
   EXPECT_EQ(count, 1);
-  // Less would not do.
+  // A kernel that does more than recorded is detected.
   program::Kernel &kernel = program->kernels[0];
   kernel.args[2].written = false;
   EXPECT_NE(
@@ -250,8 +252,7 @@ TEST_F(EmitTest, KernelsReadWithinWhatTheySay) {
             std::string::npos);
 }
 
-// test_cuda_artifacts.py gives files: programs of one rank, before kernels are
-// formed.
+// Programs from test_cuda_artifacts.py: for one rank, before kernel fusion.
 TEST_F(EmitTest, OfAFile) {
   const char *path = std::getenv("CLEAVE_TEST_PROGRAM");
   if (!path)

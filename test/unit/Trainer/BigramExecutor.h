@@ -1,6 +1,6 @@
-// A model of a few lines in the place of a compiled program: a table [V, V] of
-// next-token logits, trained with plain momentum. Its ranks split the batch,
-// padded, like data parallelism.
+// A minimal model in place of a compiled program: a table [V, V] of next-token
+// logits, trained with momentum SGD. Its ranks split the batch with padding, as
+// in data parallelism.
 #ifndef CLEAVE_TEST_UNIT_TRAINER_BIGRAMEXECUTOR_H
 #define CLEAVE_TEST_UNIT_TRAINER_BIGRAMEXECUTOR_H
 
@@ -19,7 +19,7 @@ struct BigramOptions {
   bool pipelined = false;
 };
 
-/// The manifest of such a program; the table starts from `init`.
+/// The manifest of the bigram program; the table is initialized by `init`.
 Manifest bigramManifest(const BigramOptions &options);
 
 class BigramExecutor : public StepExecutor {
@@ -43,7 +43,7 @@ public:
   void stopTrace() override { traces = false; }
   std::vector<RankEvent> takeTrace(int64_t rank) override;
 
-  /// Called before every action, with the number of the step.
+  /// Called before every action, with the step number.
   std::function<void(BigramExecutor &, const std::string &, int64_t)> before;
   double *values(const std::string &buffer);
   std::span<std::byte> tile(const std::string &buffer, int64_t rank);

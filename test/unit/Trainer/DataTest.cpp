@@ -1,4 +1,4 @@
-// Data: the order of samples, how text and arrays are cut, what is refused.
+// Data: the order of samples, how text and arrays are cut, and rejected data.
 #include "cleave/trainer/Data.h"
 #include "BigramExecutor.h"
 #include "TestFolder.h"
@@ -101,7 +101,7 @@ TEST_F(Text, IsCutIntoSequencesAndTheirNextTokens) {
             (Row{2, 3, 4, 5}));
 }
 
-// A row of labels is filled with a sequence: one label for each sample has no
+// A row of labels is filled from a sequence: a single label per sample has no
 // room for it.
 TEST_F(Text, NextTokensNeedALabelForEachToken) {
   folder.write("x.txt", cycle(40));
@@ -197,7 +197,7 @@ TEST_F(Text, OtherMistakes) {
             std::string::npos);
 }
 
-// Every row is in one part, once; which is a matter of the seed.
+// Every row is in exactly one part; the seed determines which.
 TEST_F(Text, SamplesAreHeldOutBySeed) {
   Array tokens = makeArray("i64", {40, 5});
   for (int64_t i = 0; i < 200; ++i)
@@ -235,7 +235,7 @@ TEST_F(Text, SamplesAreHeldOutBySeed) {
   auto shuffled = parts("t.txt");
   EXPECT_NE(shuffled[1], end[1]);
   settings.validation = 0;
-  EXPECT_EQ(all(shuffled), parts("t.txt")[0]); // no window is lost
+  EXPECT_EQ(all(shuffled), parts("t.txt")[0]); // no sequence is lost
 }
 
 TEST_F(Text, ValidationHasDataOfItsOwn) {
@@ -286,7 +286,7 @@ TEST_F(Text, NamedArraysGiveASamplePerRow) {
             std::string::npos);
 }
 
-// Rows that a rank has beyond the batch must not count.
+// Rows of a rank beyond the end of the batch must not count.
 TEST(Feeder, PaddingIsIgnored) {
   BigramOptions options;
   options.batch = 5;

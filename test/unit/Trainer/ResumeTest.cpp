@@ -1,4 +1,5 @@
-// Checkpoints, and runs that go on from them or begin with other weights.
+// Checkpoints, runs that resume from them, and runs that start from other
+// weights.
 #include "TrainingFixture.h"
 
 #include "cleave/io/Error.h"
@@ -26,7 +27,7 @@ TEST_F(Training, ResumesBitIdentical) {
   for (const char *file :
        {"model.safetensors", "optimizer.safetensors", "state.json"})
     EXPECT_EQ(checkpoint("a", file), checkpoint("b", file)) << file;
-  // Another mesh.
+  // Resumes on another mesh.
   model.ranks = 2;
   run("c");
   rest = losses("c");
@@ -36,7 +37,7 @@ TEST_F(Training, ResumesBitIdentical) {
 
 TEST_F(Training, ResumeLatestGoesOnInItsFolder) {
   run("whole");
-  // Dies two steps after its checkpoint.
+  // The run dies two steps after its checkpoint.
   options.saveEvery = 5;
   before = [](BigramExecutor &, const std::string &action, int64_t step) {
     if (step == 7 && action == "update")
@@ -70,7 +71,7 @@ TEST_F(Training, BadCheckpointsAreRefused) {
   };
   EXPECT_NE(refused("nowhere").find("does not exist; give a checkpoint"),
             std::string::npos);
-  // Torn: each file cut in half.
+  // Torn checkpoints: each file is cut in half.
   for (const char *file :
        {"model.safetensors", "optimizer.safetensors", "state.json"}) {
     std::string whole = folder.read(path + "/" + file);
@@ -113,7 +114,7 @@ TEST_F(Training, AStopForNaNSavesTheStateBeforeIt) {
             std::string::npos)
       << message;
   EXPECT_EQ(checkpoints("a"), std::vector<std::string>{"checkpoint-000003"});
-  // What it saved is what a run of three steps has.
+  // The saved state equals that of a run of three steps.
   before = nullptr;
   options.steps = 3;
   options.horizon = 8;
@@ -143,7 +144,7 @@ TEST_F(Training, TheNewestCheckpointsAreKept) {
   EXPECT_EQ(runWith("\"keep\":1,", "b"),
             std::vector<std::string>{"checkpoint-000008"});
   EXPECT_EQ(runWith("\"keep\":0,", "c").size(), 4u);
-  EXPECT_EQ(folder.list("b").size(), 5u); // and nothing that was removed
+  EXPECT_EQ(folder.list("b").size(), 5u); // and no removed checkpoint
   options.saveEvery = 0;
   EXPECT_EQ(runWith("\"save_minutes\":1e-9,\"keep\":0,", "d").size(), 8u);
   EXPECT_EQ(runWith("\"save_minutes\":0,", "e").size(), 1u);
@@ -164,8 +165,9 @@ TEST_F(Training, LatestPassesOverWhatIsTorn) {
       << printed;
 }
 
-// Not the one with the latest time, which a copy changes, nor that of the most
-// steps, which may be of a run that was given up.
+// The latest checkpoint is neither the one with the latest time stamp, which a
+// copy changes, nor the one with the most steps, which may be of an abandoned
+// run.
 TEST_F(Training, TheLatestCheckpointIsNamed) {
   namespace fs = std::filesystem;
   options.saveEvery = 2;
@@ -189,7 +191,8 @@ TEST_F(Training, TheLatestCheckpointIsNamed) {
                         " to 12") != std::string::npos;
   };
   EXPECT_TRUE(goesOnFrom("8")) << printed;
-  // What is gone on from is the latest, before anything is saved.
+  // After a resume, the resumed checkpoint is the latest until another is
+  // saved.
   options.resume = folder.path("a/checkpoint-000004/");
   before = [](BigramExecutor &, const std::string &, int64_t step) {
     if (step == 5)
@@ -200,15 +203,15 @@ TEST_F(Training, TheLatestCheckpointIsNamed) {
   before = nullptr;
   EXPECT_EQ(folder.read("a/latest"), "checkpoint-000004\n");
   EXPECT_TRUE(goesOnFrom("4")) << printed;
-  // Where it is gone or damaged, the one that was written last.
+  // If it is missing or damaged, the checkpoint written last is used.
   fs::remove_all(folder.path("a/checkpoint-000004"));
   EXPECT_TRUE(goesOnFrom("6")) << printed;
   folder.write("a/latest", "../a");
   EXPECT_TRUE(goesOnFrom("6")) << printed;
-  // A kill before the one that it names was whole.
+  // A kill before the named checkpoint was complete.
   folder.write("a/latest", "checkpoint-000010\ncheckpoint-000008\n");
   EXPECT_TRUE(goesOnFrom("8")) << printed;
-  // Somebody's link, or a FIFO, gives way.
+  // A symbolic link or FIFO in its place is replaced.
   for (bool isLink : {true, false}) {
     fs::remove(folder.path("a/latest"));
     if (isLink)
@@ -224,7 +227,7 @@ TEST_F(Training, TheLatestCheckpointIsNamed) {
   }
 }
 
-// Another run is newer than all checkpoints that an older one names.
+// `latest` means the run that saved last, whatever checkpoints older runs name.
 TEST_F(Training, LatestIsOfTheRunThatSavedLast) {
   namespace fs = std::filesystem;
   const fs::path here = fs::current_path();
@@ -274,7 +277,7 @@ TEST_F(Training, AResumeIsTheSameRun) {
       << printed;
   EXPECT_DOUBLE_EQ(log("b")[0]["lr"].get<double>(), 0.25 * 4 / 8);
   options.accepted.clear();
-  // Other data, the same data elsewhere, data that is gone.
+  // Other data, the same data at another path, missing data.
   std::string text = folder.read("x.txt");
   folder.write("y.txt", text + "\1");
   folder.write("z.txt", text);
@@ -292,7 +295,7 @@ TEST_F(Training, AResumeIsTheSameRun) {
       std::string::npos)
       << refused();
   folder.write("x.txt", text);
-  // In its own folder.
+  // Allowed changes in the run's own folder.
   change("\"lr\":0.5", "\"on_nan\":\"skip\",\"lr\":0.5");
   change("\"lr\":0.5", "\"keep\":2,\"lr\":0.5");
   runManifest(other, "a");
@@ -325,8 +328,8 @@ TEST_F(Training, BeginsWithOtherWeights) {
                               "[11, 11]");
 }
 
-// The number of microbatches is layout, unless something is computed by
-// microbatch: a loss of the router, a capacity, an asynchronous schedule.
+// The number of microbatches only affects scheduling, unless a value is
+// computed per microbatch: a router loss, a capacity, an asynchronous schedule.
 TEST(Differences, WhatMicrobatchesChange) {
   auto changes = [](const std::string &parallel) {
     auto config = [&](int microbatches) {
@@ -346,7 +349,7 @@ TEST(Differences, WhatMicrobatchesChange) {
   EXPECT_TRUE(changes(R"("expert":{"z_loss":0.01,"aux_scope":"microbatch"})"));
   EXPECT_TRUE(
       changes(R"("expert":{"capacity":1.5,"capacity_scope":"microbatch"})"));
-  // Nothing is computed of it.
+  // With a zero weight no loss is computed.
   EXPECT_FALSE(
       changes(R"("expert":{"aux_loss":0.0,"aux_scope":"microbatch"})"));
   EXPECT_FALSE(changes(R"("expert":{"aux_loss":0.01,"aux_scope":"step"})"));

@@ -1,5 +1,5 @@
-// What the compiler writes as configuration is what the loop reads, and what a
-// run's folder keeps reads back to the same configuration.
+// The training loop reads the configuration that the compiler writes, and the
+// configuration in a run's folder reads back to the same.
 #include "cleave/Config/Load.h"
 #include "cleave/trainer/Settings.h"
 

@@ -1,5 +1,5 @@
-// The loop: logs, meshes, signals, failures. Against a small model,
-// so that only the loop can be wrong.
+// The training loop: logs, meshes, signals, failures. Run on a small model
+// without the compiler, so that only the loop can be wrong.
 #include "cleave/trainer/Train.h"
 #include "TrainingFixture.h"
 #include "cleave/io/Error.h"
@@ -81,7 +81,7 @@ TEST_F(Training, MeshAndMicrobatchesChangeNothing) {
     }
 }
 
-// All microbatches first, then one run that takes them all.
+// A program that loads all microbatches first, then runs them in one action.
 TEST_F(Training, PipelinedStepsAreTheSame) {
   for (int64_t microbatches : {1, 3}) {
     model.microbatches = microbatches;
@@ -97,7 +97,8 @@ TEST_F(Training, PipelinedStepsAreTheSame) {
   }
 }
 
-// A process per rank, a thread per stream, all events of all steps.
+// The trace has a process per rank, a thread per stream, and all events of all
+// steps.
 TEST_F(Training, WritesATrace) {
   model.ranks = 2;
   options.trace = folder.path("trace.json");
@@ -146,7 +147,7 @@ TEST_F(Training, APipelineWithoutItsLoadsIsRefused) {
   model.pipelined = true;
   model.microbatches = 3;
   Manifest manifest = bigramManifest(model);
-  model.microbatches = 2; // of the program
+  model.microbatches = 2; // in the program
   try {
     runManifest(manifest, "a");
     ADD_FAILURE() << "trained";
@@ -268,7 +269,7 @@ TEST_F(Training, StepsWithoutLabelsAreLeftOut) {
   ASSERT_EQ(lines.size(), 10u);
   EXPECT_EQ(lines[9]["left_out"], "no labels");
   EXPECT_TRUE(lines[9]["loss"].is_null());
-  // A label in every ninth sample.
+  // Every ninth sample has a label.
   for (int64_t i = 0; i < 40; i += 9)
     labels.as<int64_t>()[4 * i] = 1;
   writeNpz(folder.path("x.npz"), {{"input_ids", tokens}, {"y", labels}});
@@ -370,7 +371,7 @@ TEST(Ranks, TheLauncherSaysWhichTransport) {
   EXPECT_EQ(chooseTransport("auto", 1, "cuda"), "auto");
   EXPECT_EQ(chooseTransport("nccl", 1, "cuda"), "nccl");
   ::unsetenv("OMPI_COMM_WORLD_SIZE");
-  // As torchrun has it.
+  // The environment that torchrun sets.
   ::setenv("WORLD_SIZE", "4", 1);
   EXPECT_NE(refusalOfCuda("auto", 4).find("MASTER_ADDR and MASTER_PORT"),
             std::string::npos);

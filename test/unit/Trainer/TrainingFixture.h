@@ -1,4 +1,4 @@
-// Runs of the loop in folders of a test.
+// Runs of the training loop in a test's folder.
 #ifndef CLEAVE_TEST_UNIT_TRAINER_TRAININGFIXTURE_H
 #define CLEAVE_TEST_UNIT_TRAINER_TRAININGFIXTURE_H
 

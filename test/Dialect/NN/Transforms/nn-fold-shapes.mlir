@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -nn-fold-shapes | FileCheck %s
 
-// Flattening around a product vanishes, and the split of its result reaches the
-// weight.
+// The flattening around a product disappears; splitting its result becomes a
+// reshape of the weight.
 // CHECK-LABEL: func @linear
 // CHECK-SAME:    %[[X:.+]]: tensor<2x5x6xf32>, %[[W:.+]]: tensor<6x12xf32>
 // CHECK:         %[[V:.+]] = nn.reshape %[[W]] : tensor<6x12xf32> -> tensor<6x3x4xf32>
@@ -14,7 +14,7 @@ func.func @linear(%x: tensor<2x5x6xf32>, %w: tensor<6x12xf32>) -> tensor<2x5x3x4
   return %2 : tensor<2x5x3x4xf32>
 }
 
-// A third of a fused dimension, split further: the slice takes one index.
+// A third of a fused dimension that is split further: the slice takes one index.
 // CHECK-LABEL: func @slice_of_fused
 // CHECK:         nn.slice %{{.+}} [0, 1, 0, 0] [5, 1, 2, 4] [1, 1, 1, 1] : tensor<5x3x2x4xf32>
 // CHECK-NOT:     nn.transpose
@@ -25,7 +25,7 @@ func.func @slice_of_fused(%x: tensor<5x6xf32>, %w: tensor<6x24xf32>) -> tensor<5
   return %2 : tensor<5x2x4xf32>
 }
 
-// Cuts 24 = 4 x 6 and 24 = 3 x 8 contradict each other: one of them stays.
+// The splits 24 = 4 x 6 and 24 = 3 x 8 contradict each other: one of them stays.
 // CHECK-LABEL: func @negative_contradiction
 // CHECK:         nn.reshape %{{.+}} : tensor<{{.*}}> -> tensor<3x8xf32>
 func.func @negative_contradiction(%x: tensor<24xf32>, %y: tensor<4x6xf32>) -> tensor<3x8xf32> {
@@ -36,7 +36,7 @@ func.func @negative_contradiction(%x: tensor<24xf32>, %y: tensor<4x6xf32>) -> te
   return %3 : tensor<3x8xf32>
 }
 
-// Rows of a norm stay whole.
+// The normalized dimension of a norm is not split.
 // CHECK-LABEL: func @negative_rows
 // CHECK:         nn.rms_norm %{{.+}} : (tensor<5x12xf32>
 // CHECK:         nn.reshape %{{.+}} : tensor<5x12xf32> -> tensor<5x3x4xf32>
@@ -46,7 +46,7 @@ func.func @negative_rows(%x: tensor<5x12xf32>, %w: tensor<12xf32>) -> tensor<5x3
   return %1 : tensor<5x3x4xf32>
 }
 
-// Transposes of both operands leave an addition below it and end in the letters.
+// Transposes of both operands move below the addition and become einsum labels.
 // CHECK-LABEL: func @transposes
 // CHECK-NOT:     nn.transpose
 // CHECK:         %[[S:.+]] = arith.addf %{{.+}}, %{{.+}} : tensor<3x2xf32>
@@ -59,7 +59,7 @@ func.func @transposes(%x: tensor<3x2xf32>, %y: tensor<3x2xf32>, %w: tensor<3x4xf
   return %3 : tensor<2x4xf32>
 }
 
-// Repeated key heads: the einsum does without them.
+// Repeated key heads: the einsum reads the unrepeated heads.
 // CHECK-LABEL: func @repeated_heads
 // CHECK:         nn.einsum "abcd,aed->abce" %{{.+}}, %{{.+}} : tensor<2x3x5x4xf32>, tensor<2x7x4xf32> -> tensor<2x3x5x7xf32>
 func.func @repeated_heads(%q: tensor<6x5x4xf32>, %k: tensor<2x7x4xf32>) -> tensor<6x5x7xf32> {
@@ -69,7 +69,7 @@ func.func @repeated_heads(%q: tensor<6x5x4xf32>, %k: tensor<2x7x4xf32>) -> tenso
   return %2 : tensor<6x5x7xf32>
 }
 
-// Work on repeated values is done once.
+// Operations on repeated values are done once, before the repetition.
 // CHECK-LABEL: func @narrow
 // CHECK:         %[[E:.+]] = math.exp %{{.+}} : tensor<3xf32>
 // CHECK:         nn.broadcast %[[E]] dims = [1] : tensor<3xf32> -> tensor<2x3xf32>
@@ -79,7 +79,7 @@ func.func @narrow(%x: tensor<3xf32>) -> tensor<2x3xf32> {
   return %1 : tensor<2x3xf32>
 }
 
-// Arithmetic on a boolean is a choice between two numbers.
+// Arithmetic on a boolean becomes a select between two numbers.
 // CHECK-LABEL: func @mask
 // CHECK-SAME:    %[[M:.+]]: tensor<3xi1>
 // CHECK-DAG:     %[[HIDDEN:.+]] = arith.constant dense<-1.000000e+09> : tensor<3xf32>
@@ -120,8 +120,8 @@ func.func @shared_keys(%k: tensor<4x2x2x16xf32>, %c: tensor<4x16xf32>) -> tensor
   return %12 : tensor<2x2x4x16xf32>
 }
 
-// Rows that are written one part after the other, in another order of
-// dimensions: what was there before, and the order, vanish.
+// Rows are written one part after the other, in another order of dimensions: the
+// initial content and the transpose disappear.
 // CHECK-LABEL: func @written_rows
 // CHECK-SAME:    %[[X:.+]]: tensor<5x2xf32>, %[[Y:.+]]: tensor<5x4xf32>
 // CHECK-NEXT:    %[[Z:.+]] = nn.concat %[[X]], %[[Y]] dim = 1
@@ -137,7 +137,7 @@ func.func @written_rows(%x: tensor<5x2xf32>, %y: tensor<5x4xf32>) -> tensor<5x6x
   return %5 : tensor<5x6xf32>
 }
 
-// A transpose of one operand moves to the others, and slices find their operand.
+// A transpose of one operand moves to the others; slices of a concatenation become its operands.
 // CHECK-LABEL: func @transposed_operand
 // CHECK-SAME:    %[[X:.+]]: tensor<5x2xf32>, %[[Y:.+]]: tensor<4x5xf32>
 // CHECK-DAG:     %[[T:.+]] = nn.transpose %[[Y]] [1, 0]
@@ -152,7 +152,7 @@ func.func @transposed_operand(%x: tensor<5x2xf32>, %y: tensor<4x5xf32>) -> (tens
   return %2, %3 : tensor<5x6xf32>, tensor<2x5xf32>
 }
 
-// A slice that reads two operands stays.
+// A slice that spans two operands of a concatenation stays.
 // CHECK-LABEL: func @negative_slice_of_both
 // CHECK:         nn.concat
 // CHECK:         nn.slice

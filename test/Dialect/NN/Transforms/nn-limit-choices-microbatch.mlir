@@ -2,8 +2,8 @@
 // RUN: not cleave-opt %s -split-input-file --pass-pipeline="builtin.module(func.func(nn-limit-choices{capacity=1 scope=batch}))" 2>&1 | FileCheck %s --check-prefix=SCOPE
 // SCOPE: scope is 'batch'; expected sequence or microbatch
 
-// 24 slots of 4 sequences, 2 experts: each takes 6, the first ones. What earlier
-// samples have taken is counted for each of them.
+// 4 sequences of 24 slots in all and 2 experts: each expert takes the first 6. The
+// loads of earlier samples are counted for each sample.
 // CHECK-LABEL: func @slots
 // CHECK-SAME:    %[[IDS:[^ ]+]]: tensor<4x3x2xi64>
 // CHECK:         %[[POSITIONS:.+]] = nn.iota dim = 0 : tensor<3xi64>
@@ -22,7 +22,7 @@ func.func @slots(%x: tensor<4x3x2x6xf32>, %w: tensor<2x6x8xf32>, %ids: tensor<4x
 
 // -----
 
-// One sample has none before it.
+// A single sample has no earlier ones.
 // CHECK-LABEL: func @one
 // CHECK-NOT:     after
 // expected-remark @below {{an expert takes 2 of the 6 slots of a microbatch}}
@@ -33,7 +33,7 @@ func.func @one(%x: tensor<1x3x2x6xf32>, %w: tensor<2x6x8xf32>, %ids: tensor<1x3x
 
 // -----
 
-// Samples without positions stand in a row.
+// Samples without positions are ordered by their index.
 // CHECK-LABEL: func @rows
 // CHECK:         %[[ROW:.+]] = nn.reshape %{{.+}} : tensor<5x2xi64> -> tensor<1x5x2xi64>
 // CHECK:         nn.position_in_expert %[[ROW]], %{{.+}} experts = 4

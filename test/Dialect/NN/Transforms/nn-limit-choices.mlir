@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -split-input-file --pass-pipeline="builtin.module(func.func(nn-limit-choices{capacity=1}))" -verify-diagnostics | FileCheck %s
 
-// 6 slots of a sequence, 2 experts: each takes 3, the first ones; a bias goes with
-// them, weights that are read by the same choice do not.
+// 6 slots of a sequence and 2 experts: each expert takes the first 3. The expert's
+// bias is limited too, weights gathered by the same choice are not.
 // CHECK-LABEL: func @slots
 // CHECK-SAME:    %[[X:.+]]: tensor<4x3x2x6xf32>, %[[W:.+]]: tensor<2x6x8xf32>, %[[B:.+]]: tensor<2x8xf32>, %[[T:.+]]: tensor<5x8xf32>, %[[IDS:.+]]: tensor<4x3x2xi64>
 // CHECK-NEXT:    %[[POSITIONS:.+]] = nn.iota dim = 0 : tensor<3xi64>
@@ -24,7 +24,7 @@ func.func @slots(%x: tensor<4x3x2x6xf32>, %w: tensor<2x6x8xf32>, %b: tensor<2x8x
 
 // -----
 
-// One expert for each token.
+// Top-1 routing.
 // CHECK-LABEL: func @switch
 // CHECK:         %[[IDS:.+]] = nn.argmax
 // CHECK:         nn.position_in_expert %[[IDS]], %{{.+}} experts = 2 : (tensor<4x3xi64>, tensor<3xi64>) -> tensor<4x3xi64>
@@ -37,7 +37,7 @@ func.func @switch(%x: tensor<4x3x6xf32>, %w: tensor<2x6x8xf32>, %scores: tensor<
 
 // -----
 
-// Rows and columns of an image are one row of positions.
+// Rows and columns of an image are merged into one sequence of positions.
 // CHECK-LABEL: func @image
 // CHECK:         %[[FLAT:.+]] = nn.reshape %{{.+}} : tensor<4x3x5x2xi64> -> tensor<4x15x2xi64>
 // CHECK:         nn.position_in_expert %[[FLAT]]
@@ -50,7 +50,7 @@ func.func @image(%x: tensor<4x3x5x2x6xf32>, %w: tensor<2x6x8xf32>, %ids: tensor<
 
 // -----
 
-// One expert has room for all.
+// A single expert has room for all slots.
 // CHECK-LABEL: func @negative_one
 // CHECK-NOT:     arith
 func.func @negative_one(%x: tensor<4x3x2x6xf32>, %w: tensor<1x6x8xf32>, %ids: tensor<4x3x2xi64>) -> tensor<4x3x2x8xf32> {
@@ -68,7 +68,7 @@ func.func @rows(%x: tensor<5x6xf32>, %w: tensor<2x6x8xf32>, %ids: tensor<5xi64>)
 
 // -----
 
-// The dimension of one sample is gone.
+// The batch dimension of one sample has been folded away.
 // CHECK-LABEL: func @one_sample
 // CHECK:         nn.reshape %{{.+}} : tensor<5x2xi64> -> tensor<1x5x2xi64>
 func.func @one_sample(%tokens: tensor<1x5xi64> {nn.name = "tokens", nn.role = #nn.role<tokens>}, %x: tensor<5x2x6xf32>, %w: tensor<4x6x8xf32>, %scores: tensor<5x4xf32>) -> tensor<5x2x8xf32> {
@@ -80,7 +80,7 @@ func.func @one_sample(%tokens: tensor<1x5xi64> {nn.name = "tokens", nn.role = #n
 
 // -----
 
-// Samples and positions are one dimension.
+// Samples and positions are merged into one dimension.
 func.func @joined(%tokens: tensor<2x5xi64> {nn.name = "tokens", nn.role = #nn.role<tokens>}, %x: tensor<10x2x6xf32>, %w: tensor<4x6x8xf32>, %scores: tensor<10x4xf32>) -> tensor<10x2x8xf32> {
   %best, %ids = nn.top_k %scores k = 2 : tensor<10x4xf32> -> tensor<10x2xf32>, tensor<10x2xi64>
   // expected-error @below {{has choices 'tensor<10x2xi64>', but capacity is that of a sequence}}
@@ -90,7 +90,7 @@ func.func @joined(%tokens: tensor<2x5xi64> {nn.name = "tokens", nn.role = #nn.ro
 
 // -----
 
-// Positions before samples.
+// Positions precede samples.
 func.func @positions_first(%x: tensor<3x4x2x6xf32> {nn.name = "x", nn.role = #nn.role<input>, nn.batch_dim = 1 : i64}, %w: tensor<2x6x8xf32>, %scores: tensor<3x4x2x5xf32> {nn.name = "scores", nn.role = #nn.role<input>, nn.batch_dim = 1 : i64}) -> tensor<3x4x2x8xf32> {
   %ids = nn.argmax %scores dim = 3 : tensor<3x4x2x5xf32> -> tensor<3x4x2xi64>
   // expected-error @below {{but capacity is that of a sequence}}

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --split-input-file --nn-mark-batch | FileCheck %s
 
-// The mask has no samples, whatever its size; the transposed output has them in
-// dimension 1; a sum over them needs the whole call.
+// The mask has no batch dimension, whatever its size. The transposed output has
+// the batch in dimension 1. A sum over the batch needs the whole call.
 // CHECK-LABEL: func @tokens
 // CHECK-SAME:    tensor<6x6xf32> {nn.name = "mask"
 // CHECK-SAME:    tensor<6x6xi64> {nn.batch_dim = 0 : i64, nn.name = "ids"
@@ -26,8 +26,8 @@ func.func @tokens(%mask: tensor<6x6xf32> {nn.name = "mask", nn.role = #nn.role<i
 
 // -----
 
-// Through a product of dimensions and back; the second input meets the first in
-// one of them.
+// The batch is merged with another dimension and split again; the second input
+// has the merged dimension.
 // CHECK-LABEL: func @product
 // CHECK-SAME:    tensor<2x3x4xf32> {nn.batch_dim = 0 : i64, nn.name = "x"
 // CHECK-SAME:    tensor<6x4xf32> {nn.name = "y"
@@ -43,7 +43,7 @@ func.func @product(%x: tensor<2x3x4xf32> {nn.name = "x", nn.role = #nn.role<inpu
 
 // -----
 
-// What meets the other input in sums alone has its samples first, as that one.
+// An input that meets the other one only through sums has its batch first, as the other one has.
 // CHECK-LABEL: func @sums
 // CHECK-SAME:    {nn.batch_dim = 0 : i64, nn.name = "x"
 // CHECK-SAME:    {nn.batch_dim = 0 : i64, nn.name = "y"
@@ -59,7 +59,7 @@ func.func @sums(%x: tensor<5x3xf32> {nn.name = "x", nn.role = #nn.role<input>},
 
 // -----
 
-// A mean over the samples that comes back to each of them mixes them.
+// A mean over the samples that is broadcast back to each of them mixes the samples.
 // CHECK-LABEL: func @mixes
 // CHECK-SAME:    -> (tensor<5x3xf32> {nn.batch_dim = 0 : i64, nn.name = "y", nn.role = #nn.role<output>, nn.whole_call})
 func.func @mixes(%x: tensor<5x3xf32> {nn.name = "x", nn.role = #nn.role<input>})
@@ -72,7 +72,7 @@ func.func @mixes(%x: tensor<5x3xf32> {nn.name = "x", nn.role = #nn.role<input>})
 
 // -----
 
-// What the inputs say wins over their order.
+// A batch dimension given for an input overrides the default order.
 // CHECK-LABEL: func @said
 // CHECK-SAME:    tensor<4x5xf32> {nn.batch_dim = -1 : i64, nn.name = "m"
 // CHECK-SAME:    tensor<5x4xf32> {nn.batch_dim = 1 : i64, nn.name = "x"

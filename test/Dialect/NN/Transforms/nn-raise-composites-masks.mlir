@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s -nn-raise-composites | FileCheck %s
 
-// Masks and caps of attention, and what must stay a bias.
+// Masks and softcaps of attention that are recognized, and masks that must stay a bias.
 
 // i - j < 3 and i - j >= 0.
 // CHECK-LABEL: func @differences
@@ -68,7 +68,7 @@ func.func @both_sides(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2
   return %o : tensor<2x5x4xf32>
 }
 
-// i - 3 <= j <= i + 1: a window of five that ends one key later.
+// i - 3 <= j <= i + 1: a window of five whose last key is one position later.
 // CHECK-LABEL: func @uneven
 // CHECK-DAG:     %[[KEYS:.+]] = nn.iota
 // CHECK-DAG:     %[[ONE:.+]] = arith.constant dense<1> : tensor<5xi64>
@@ -116,7 +116,7 @@ func.func @wide(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x5x4xf
   return %o : tensor<2x5x4xf32>
 }
 
-// Bounded from below alone: no window of attention.
+// Bounded below only: not an attention window.
 // CHECK-LABEL: func @negative_later_keys
 // CHECK:         arith.cmpi sge
 // CHECK:         nn.attention {{.*}} bias(%{{.+}}) scale = 1.000000e+00 :
@@ -136,7 +136,7 @@ func.func @negative_later_keys(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v:
   return %o : tensor<2x5x4xf32>
 }
 
-// |j - i| >= 2 is no band.
+// |j - i| >= 2 is not a band.
 // CHECK-LABEL: func @negative_far_keys
 // CHECK:         math.absi
 // CHECK:         nn.attention {{.*}} bias(%{{.+}}) scale = 1.000000e+00 :
@@ -157,7 +157,7 @@ func.func @negative_far_keys(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: t
   return %o : tensor<2x5x4xf32>
 }
 
-// Documents packed in a row.
+// Documents packed into one sequence.
 // CHECK-LABEL: func @documents
 // CHECK-NOT:     arith.cmpi
 // CHECK:         nn.attention {{.*}} segments(%arg3, %arg3) scale = 1.000000e+00 causal :
@@ -179,8 +179,8 @@ func.func @documents(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x
   return %o : tensor<2x5x4xf32>
 }
 
-// 0 where ids agree, -inf where they differ, ids of queries and keys in other
-// arrays and orders.
+// 0 where ids agree, -inf where they differ; the ids of queries and keys are in
+// different arrays and dimension orders.
 // CHECK-LABEL: func @not_other_documents
 // CHECK:         %[[Q:.+]] = nn.transpose %arg3
 // CHECK:         nn.attention {{.*}} segments(%[[Q]], %arg4) scale = 1.000000e+00 :
@@ -199,7 +199,7 @@ func.func @not_other_documents(%q: tensor<2x5x4xf32>, %k: tensor<2x7x4xf32>, %v:
   return %o : tensor<2x5x4xf32>
 }
 
-// Of two comparisons one is a bias.
+// Of two comparisons, one becomes segments and the other stays a bias.
 // CHECK-LABEL: func @negative_two_documents
 // CHECK:         arith.cmpi eq
 // CHECK:         nn.attention {{.*}} segments(%arg3, %arg3) bias(%{{.+}}) scale = 1.000000e+00 :
@@ -219,7 +219,7 @@ func.func @negative_two_documents(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, 
   return %o : tensor<2x5x4xf32>
 }
 
-// 3 tanh(s / 6), masked outside: scores of half the scale.
+// 3 tanh(s / 6) with the mask applied after it: a softcap on scores of half the scale.
 // CHECK-LABEL: func @capped
 // CHECK-NOT:     math.tanh
 // CHECK:         nn.attention {{.*}} key_mask(%arg3) scale = 5.000000e-01 softcap = 3.000000e+00 :
@@ -238,7 +238,7 @@ func.func @capped(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x5x4
   return %o : tensor<2x5x4xf32>
 }
 
-// A mask within the tanh does not hide: -inf becomes -3.
+// A mask inside the tanh hides nothing: -inf becomes -3.
 // CHECK-LABEL: func @negative_masked_within_cap
 // CHECK-NOT:     nn.attention
 // CHECK:         math.tanh

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s --split-input-file --nn-raise-composites | FileCheck %s
 
-// A batch of one sample leaves no dimension in the products: what all share are heads.
+// With a batch of one sample the products have no batch dimension: shared labels are heads.
 
 // CHECK-LABEL: func @one_sample
 // CHECK:         nn.attention {{.*}} : (tensor<1x6x4x1x8xf32>, tensor<1x6x4x8xf32>, tensor<1x6x4x8xf32>)

@@ -20,7 +20,7 @@ func.func @rms_norm(%x: tensor<2x5x6xf32>, %w: tensor<6xf32>) -> tensor<2x5x6xf3
   return %9 : tensor<2x5x6xf32>
 }
 
-// Divided by another size than that of the row: no mean.
+// Divided by a number other than the row's size: not a mean.
 // CHECK-LABEL: func @negative_rms_norm
 // CHECK-NOT:     nn.rms_norm
 func.func @negative_rms_norm(%x: tensor<5x6xf32>) -> tensor<5x6xf32> {
@@ -115,8 +115,8 @@ func.func @rotary(%x: tensor<2x5x3x4xf32>, %angle: tensor<5x2xf32>) -> tensor<2x
   return %5 : tensor<2x5x3x4xf32>
 }
 
-// Scales on query and key, a causal mask and one over keys, and the guard
-// against rows of NaN.
+// Scales on query and key, a causal mask and a key mask, and the guard against
+// rows of NaN.
 // CHECK-LABEL: func @attention
 // CHECK-SAME:    %[[Q:.+]]: tensor<2x5x3x4xf32>, %[[K:.+]]: tensor<2x5x3x4xf32>, %[[V:.+]]: tensor<2x5x3x7xf32>, %[[M:.+]]: tensor<2x5xi1>
 // CHECK:         %[[QG:.+]] = nn.reshape %[[Q]] : tensor<2x5x3x4xf32> -> tensor<2x5x3x1x4xf32>
@@ -146,7 +146,7 @@ func.func @attention(%q: tensor<2x5x3x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tenso
   return %o : tensor<2x5x3x7xf32>
 }
 
-// Groups of query heads, and a window of the last three keys.
+// Grouped query heads, and a window of the last three keys.
 // CHECK-LABEL: func @grouped_window
 // CHECK-NOT:     arith.cmpi
 // CHECK:         nn.attention %{{.+}}, %{{.+}}, %{{.+}} scale = 1.000000e+00 causal window = 3 : (tensor<2x5x3x2x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>)
@@ -169,7 +169,7 @@ func.func @grouped_window(%q: tensor<2x3x2x5x4xf32>, %k: tensor<2x5x3x4xf32>, %v
   return %o : tensor<2x3x2x5x4xf32>
 }
 
-// The second product contracts queries, not keys.
+// The second product contracts queries instead of keys.
 // CHECK-LABEL: func @negative_other_contraction
 // CHECK-NOT:     nn.attention
 func.func @negative_other_contraction(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf32>, %v: tensor<2x5x4xf32>) -> tensor<2x5x4xf32> {
@@ -179,7 +179,7 @@ func.func @negative_other_contraction(%q: tensor<2x5x4xf32>, %k: tensor<2x5x4xf3
   return %o : tensor<2x5x4xf32>
 }
 
-// Only the first features rotate; their slice was merged with those of its
+// Only the first features rotate; their slice was merged with the slices of its
 // halves.
 // CHECK-LABEL: func @partial_rotary
 // CHECK:         %[[X:.+]] = nn.slice %{{.+}} [0, 0, 0] [2, 5, 4] [1, 1, 1]
@@ -200,7 +200,7 @@ func.func @partial_rotary(%x: tensor<2x5x6xf32>, %c: tensor<5x2xf32>, %s: tensor
   return %2 : tensor<2x5x4xf32>
 }
 
-// A key mask per sample and a bias for all: both come to the joint shape.
+// A key mask per sample and a bias for all samples are broadcast to their joint shape.
 // CHECK-LABEL: func @two_biases
 // CHECK:         nn.attention {{.+}} bias(%{{.+}}) {{.+}}, tensor<2x1x1x5x5xf32>)
 func.func @two_biases(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %v: tensor<2x3x5x4xf32>, %m: tensor<2x5x5xf32>, %c: tensor<5x5xf32>) -> tensor<2x3x5x4xf32> {
@@ -214,7 +214,7 @@ func.func @two_biases(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %v: tens
   return %o : tensor<2x3x5x4xf32>
 }
 
-// A bias that may be trained stays outside: attention has no derivative for it.
+// A bias that may be trained stays outside: attention has no derivative for its bias.
 // CHECK-LABEL: func @negative_learned_bias
 // CHECK-NOT:     nn.attention
 // CHECK:         return
@@ -227,8 +227,8 @@ func.func @negative_learned_bias(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32
   return %o : tensor<2x3x5x4xf32>
 }
 
-// Heads and features of several dimensions each, with one head of keys: joined
-// on the way in and apart again on the way out.
+// Heads and features span several dimensions each, with one key head: they are
+// merged before attention and split again after it.
 
 // CHECK-LABEL: func @several_dimensions_of_heads
 // CHECK:         %[[Q:.*]] = nn.reshape %{{.*}} : tensor<2x5x3x2x2x4xf32> -> tensor<2x5x1x6x8xf32>

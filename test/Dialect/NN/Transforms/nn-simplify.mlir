@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -nn-simplify | FileCheck %s
 // RUN: cleave-opt %s -nn-simplify=parameter-views | FileCheck %s --check-prefix=VIEW
 
-// Without the option parameters keep their shape.
+// Without the option, parameters keep their shape.
 // CHECK-LABEL: func @views
 // CHECK-SAME:    %{{.+}}: tensor<6x12xf32> {nn.name = "w", nn.role = #nn.role<parameter>}
 // CHECK:         nn.reshape
@@ -18,8 +18,8 @@ func.func @views(%x: tensor<2x5x6xf32> {nn.name = "x", nn.role = #nn.role<input>
   return %2 : tensor<2x3x5x4xf32>
 }
 
-// Two uses that cut a parameter differently: one cut becomes the view, the other
-// a reshape in the body.
+// Two uses split a parameter differently: one split becomes the parameter's view,
+// the other a reshape in the body.
 // VIEW-LABEL: func @conflict
 // VIEW-SAME:    nn.view = #nn.view<shape = [12], view = [3, 4]>
 // VIEW:         nn.reshape %{{.+}} : tensor<3x4xf32> -> tensor<2x6xf32>
@@ -29,7 +29,7 @@ func.func @conflict(%w: tensor<12xf32> {nn.name = "w", nn.role = #nn.role<parame
   return %0, %1 : tensor<3x4xf32>, tensor<2x6xf32>
 }
 
-// A table that is gathered and, transposed, multiplied is one argument.
+// A table that is gathered and, transposed, multiplied becomes one argument.
 // VIEW-LABEL: func @tied
 // VIEW:         %[[E:.+]] = nn.gather %[[T:.+]], %{{.+}} dim = 0
 // VIEW:         nn.einsum "ab,cb->ac" %[[E]], %[[T]]
@@ -41,7 +41,7 @@ func.func @tied(%t: tensor<7x3xf32> {nn.name = "t", nn.role = #nn.role<parameter
   return %2 : tensor<5x7xf32>
 }
 
-// Equal slices: two matrices stored as one.
+// Equal slices of one parameter: two matrices stored as one.
 // VIEW-LABEL: func @gated
 // VIEW-SAME:    tensor<6x2x4xf32> {{.*}}nn.view = #nn.view<shape = [6, 8], view = [6, 2, 4]>
 // VIEW:         nn.einsum "{{.*}}" {{.*}} : tensor<5x6xf32>, tensor<6x2x4xf32> -> tensor<5x2x4xf32>
@@ -54,7 +54,7 @@ func.func @gated(%x: tensor<5x6xf32> {nn.name = "x", nn.role = #nn.role<input>},
   return %3 : tensor<5x4xf32>
 }
 
-// Slices that leave something out, or differ, are no such thing.
+// Slices that leave out elements, or that differ in size, are not split.
 // VIEW-LABEL: func @cut
 // VIEW-SAME:    tensor<6x8xf32> {nn.name = "w"
 // VIEW-SAME:    tensor<6x8xf32> {nn.name = "v"

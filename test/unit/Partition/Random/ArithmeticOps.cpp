@@ -1,6 +1,6 @@
-// The rest of arith and math: operations that no other family has, each on
-// operands for which it is defined. What jumps (rounding, remainders, bits)
-// takes exact values only.
+// The remaining operations of arith and math, each on operands for which it is
+// defined. Discontinuous operations (rounding, remainders, bits) take exact
+// values only.
 
 #include "Generator.h"
 
@@ -24,7 +24,7 @@ Value above1(Generator &g, Value x) {
   return make<arith::AddFOp>(g, one, square);
 }
 
-/// In (-1/2, 1/2).
+/// A value in (-1/2, 1/2).
 Value inside1(Generator &g, Value x) {
   Value half =
       nn::createSplat(g.b, g.loc, cast<RankedTensorType>(x.getType()), 0.5);
@@ -33,7 +33,8 @@ Value inside1(Generator &g, Value x) {
 
 using Unary = Value (*)(Generator &, Value);
 
-/// Continuous, of values up to 6 in magnitude, with results up to 2^12.
+/// A continuous function of values up to 6 in magnitude, with results up to
+/// 2^12.
 bool unary(Generator &g) {
   static const Unary functions[] = {
       make<math::AtanOp, Value>,
@@ -79,7 +80,7 @@ bool unary(Generator &g) {
   return true;
 }
 
-/// Continuous in both operands.
+/// A function that is continuous in both operands.
 bool binary(Generator &g) {
   Entry x = g.any(), y = g.like(x.type());
   switch (g.random.below(6)) {
@@ -120,7 +121,7 @@ bool binary(Generator &g) {
   }
 }
 
-/// Jumps: of exact values, and exact again.
+/// Discontinuous functions of exact values with exact results.
 bool rounding(Generator &g) {
   Entry x = g.anyExact(0, 4);
   Value half = nn::createSplat(g.b, g.loc, x.type(), 0.5);
@@ -153,7 +154,7 @@ bool rounding(Generator &g) {
     return true;
   }
   case 7: {
-    // There and back.
+    // Converts to an integer and back.
     Type wide = g.b.getI64Type();
     Value whole = g.random.chance(1, 2)
                       ? make<arith::FPToSIOp>(g, x.type().clone(wide), halves)
@@ -165,10 +166,10 @@ bool rounding(Generator &g) {
     return true;
   }
   default: {
-    // What the bits are is of no matter, but that they come through. There is
-    // no nn on integers of 16 bits.
+    // The bits themselves do not matter, only that they are preserved. nn has
+    // no operations on 16-bit integers.
     unsigned width = x.type().getElementTypeBitWidth();
-    if (width == 16 || g.style.compiled) // nn-widen has no other bits
+    if (width == 16 || g.style.compiled) // nn-widen supports no other widths
       return false;
     Value bits = make<arith::BitcastOp>(
         g, x.type().clone(g.b.getIntegerType(width)), x.value);
@@ -178,10 +179,10 @@ bool rounding(Generator &g) {
   }
 }
 
-/// Asks of numbers what they are; chooses by the answer.
+/// Classifies or compares numbers, and selects by the result.
 bool question(Generator &g) {
   Entry x = g.anyExact(0, 4), y = g.like(x.type());
-  // 1/0, 0/0 and common numbers.
+  // Infinity, NaN and finite numbers.
   Value zero = nn::createSplat(g.b, g.loc, x.type(), 0);
   Value odd =
       g.random.chance(1, 2) ? make<arith::DivFOp>(g, x.value, zero) : x.value;
@@ -204,7 +205,7 @@ bool question(Generator &g) {
   return true;
 }
 
-/// Into another width and back.
+/// Converts to another width and back.
 bool width(Generator &g) {
   if (g.random.chance(1, 2)) {
     Entry x = g.any();
@@ -232,7 +233,7 @@ bool width(Generator &g) {
   return true;
 }
 
-/// Of integers; the last bits of the result, which so stays small.
+/// Integer operations; only the last bits are kept, so that results stay small.
 bool integers(Generator &g) {
   RankedTensorType type = g.ints(g.shape(0, 4));
   Value x = g.like(type).value, y = g.like(type).value;

@@ -1,5 +1,5 @@
-// Runs a random program compiled: on the CPU, or for CUDA devices on the
-// recorder that stands in for them.
+// Compiles and runs a random program: on the CPU, or for CUDA devices on the
+// recorder that stands in for the CUDA libraries.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_COMPILED_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_COMPILED_H
@@ -11,24 +11,24 @@
 namespace cleave::random {
 
 struct CompileStyle {
-  bool bf16 = false; // nn-mixed-precision comes before partitioning
+  bool bf16 = false; // run nn-mixed-precision before partitioning
   program::Device device = program::Device::Cpu;
-  /// How many values are drawn for each program.
+  /// How many sets of input values are drawn for each program.
   int64_t draws = 6;
-  /// Changes the command lists of the ranks' program, where it is given.
+  /// If set, changes the command lists of the per-rank program.
   std::function<mlir::LogicalResult(program::Program &)> change = nullptr;
 };
 
-/// After all that `Runner` does: the program of the ranks in f64 against the
-/// interpreter, then in its real precision against the program of one device,
-/// both compiled.
+/// After everything that `Runner` does, runs the compiled per-rank program: in
+/// f64 against the interpreter, then in its own precision against the compiled
+/// single-device program.
 class CompiledRunner : public Runner {
 public:
   /// Without `interpret`, the comparison of interpreted programs is left out.
   CompiledRunner(mlir::MLIRContext *context, CompileStyle style,
                  bool interpret = true, bool prove = true);
 
-  /// `global` before nn-mixed-precision, with one function.
+  /// `global`: a module with one function, before nn-mixed-precision.
   Outcome run(mlir::ModuleOp global, uint64_t seed,
               Coverage *coverage = nullptr, const Bug *bug = nullptr,
               bool *planted = nullptr) override;
@@ -43,8 +43,8 @@ private:
   CompileStyle style;
 };
 
-/// Prepares the environment for programs for CUDA devices, before anything
-/// else uses it. What is missing, or an empty string.
+/// Prepares the environment for CUDA programs. Must be called before anything
+/// else uses the environment. Returns what is missing, or an empty string.
 std::string prepareRecorder();
 
 } // namespace cleave::random

@@ -35,7 +35,8 @@ StringRef nameOf(Coverage::Column column) {
   return names[column];
 }
 
-/// Operations of arith and math share a few rules; those of nn have their own.
+/// Operations of arith and math share a few rules; each nn operation has its
+/// own.
 std::string ruleName(Operation *op, const ShardingRule &rule) {
   if (op->getName().getDialectNamespace() != "arith" &&
       op->getName().getDialectNamespace() != "math")
@@ -74,7 +75,7 @@ void Coverage::add(ModuleOp module) {
       if (auto given =
               func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName))
         layouts[argument] = mesh->layout(given);
-  // A case counts once in a cell.
+  // A case counts once per cell.
   std::set<std::tuple<std::string, std::string, Column>> seen;
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
@@ -108,7 +109,7 @@ void Coverage::addOperation(
     look(operand);
   for (Value result : op->getResults())
     look(result);
-  // What the sides of a branch give is as good as an operand.
+  // Values yielded by a branch are covered like operands.
   for (Region &region : op->getRegions())
     for (Block &block : region)
       for (Value value : block.getTerminator()->getOperands())
@@ -120,7 +121,7 @@ void Coverage::addOperation(
     if (plan)
       splits.push_back(mesh.decompose(
           cast<AxisListAttr>(plan.getFactors()[number]).getAxes()));
-    // What must be whole may have come in split, and gone out again.
+    // A factor that must be whole may have been split before or after it.
     auto addTensor = [&](Value value, const TensorFactors &dims) {
       auto it = layouts.find(value);
       if (it == layouts.end())

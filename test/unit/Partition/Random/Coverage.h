@@ -1,7 +1,6 @@
-// Counts which rules the cases exercise, and how: for each rule and kind of
-// factor, the cases in which such a factor is split and leaves a remainder, is
-// split by a part of an axis, meets a partial value, or a value with several
-// readers.
+// Counts which sharding rules the cases exercise. For each rule and kind of
+// factor, it counts the cases in which the factor is split with a remainder, is
+// split by a sub-axis, meets a partial value, or a value with several readers.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_COVERAGE_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_COVERAGE_H
@@ -19,19 +18,19 @@ class Coverage {
 public:
   enum Column { Uneven, SubAxis, Partial, MultiUser, Columns };
 
-  /// Counts a module as dist-plan-ops left it.
+  /// Counts a module after dist-plan-ops.
   void add(mlir::ModuleOp module);
-  /// Notes the operations of a module.
+  /// Records which operations a module contains.
   void note(mlir::ModuleOp module);
 
   void print(llvm::raw_ostream &out) const;
-  /// The cells with fewer cases than `least`, and what is unseen.
+  /// Lists the cells with fewer cases than `least`, and unseen operations.
   std::string missing(mlir::MLIRContext *context, int64_t least) const;
-  /// The operations with a rule that never came up; one line each.
+  /// The operations with a rule that never occurred; one line each.
   std::string unseen(mlir::MLIRContext *context) const;
 
 private:
-  /// `isFirst`: whether the case has not counted in this cell yet.
+  /// `isFirst`: whether the case has not yet counted in this cell.
   void addOperation(
       mlir::Operation *op, const dist::MeshAxes &mesh,
       const llvm::DenseMap<mlir::Value, dist::Layout> &layouts,

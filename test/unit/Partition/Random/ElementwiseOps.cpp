@@ -1,4 +1,4 @@
-// Elementwise operations: sums, products, choices, and what is not linear.
+// Elementwise operations: sums, products, selects, and non-linear functions.
 
 #include "Generator.h"
 
@@ -45,7 +45,7 @@ bool absolute(Generator &g) {
   return true;
 }
 
-/// A quotient by 1 + y^2, so that nothing is divided by zero.
+/// Division by 1 + y^2, so that nothing is divided by zero.
 bool division(Generator &g) {
   Entry x = g.any(), y = g.tamed(g.like(x.type()), 10);
   Value one = nn::createSplat(g.b, g.loc, x.type(), 1);
@@ -55,7 +55,7 @@ bool division(Generator &g) {
   return true;
 }
 
-/// Of bounded slope everywhere.
+/// Functions with a bounded derivative.
 bool smooth(Generator &g) {
   Entry x = g.any();
   switch (g.random.below(9)) {
@@ -97,7 +97,7 @@ bool smooth(Generator &g) {
   }
 }
 
-/// A comparison of exact values chooses; or one of global indices, as masks do.
+/// Selects by a comparison of exact values, or of global indices as masks do.
 bool choice(Generator &g) {
   Entry x = g.any(), y = g.like(x.type());
   Value condition;
@@ -121,7 +121,7 @@ bool choice(Generator &g) {
   return true;
 }
 
-/// Integers into floats.
+/// Converts integers to floats.
 bool conversion(Generator &g) {
   RankedTensorType type = g.ints(g.shape(0, 4));
   Entry x = g.like(type), y = g.like(type);

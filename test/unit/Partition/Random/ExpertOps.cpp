@@ -1,5 +1,5 @@
-// Products of rows with the matrices that they choose, and the order in which
-// they choose them.
+// Grouped products, in which each row chooses a matrix, and the position of
+// each row among those that chose the same one.
 
 #include "Generator.h"
 
@@ -16,7 +16,7 @@ int64_t elements(ArrayRef<int64_t> shape) {
   return count;
 }
 
-/// Which matrix each row chooses: some choose none.
+/// The matrix that each row chooses; some rows choose none.
 Value choices(Generator &g, ArrayRef<int64_t> rows) {
   return g.like(g.ints(rows)).value;
 }
@@ -64,7 +64,7 @@ bool positionInExpert(Generator &g) {
   ArrayRef<int64_t> tokens = ArrayRef(shape).take_front(2);
   if (elements(shape) > g.kMaxElements)
     return false;
-  // In order, in that of an argument, with some equal.
+  // Rows in order, or ordered by an argument, in which some entries are equal.
   RankedTensorType type =
       g.ints(g.random.chance(1, 3) ? tokens : tokens.take_back(1));
   Value positions =

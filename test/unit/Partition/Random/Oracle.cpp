@@ -14,8 +14,8 @@ using namespace cleave::random;
 
 namespace {
 
-/// Whether an operation rounds nothing where its operands are free of rounding
-/// and stay below 2^53.
+/// Whether an operation does not round, given operands that are free of
+/// rounding and below 2^53.
 bool isExact(Operation *op) {
   if (auto pad = dyn_cast<nn::PadOp>(op))
     return pad.getValue().isInteger();
@@ -45,14 +45,14 @@ double magnitudeOf(const Tensor &tensor) {
   return largest;
 }
 
-/// What came up while a program ran on one device.
+/// Statistics of a value while a program ran on one device.
 struct Measured {
   double magnitude = 0;
   int64_t size = 0;
   bool integers = true;
 };
 
-/// Follows from what was measured, operation by operation.
+/// Derives tolerances from the measurements, operation by operation.
 class Tolerances {
 public:
   explicit Tolerances(const llvm::DenseMap<Value, Measured> &measured)
@@ -85,7 +85,7 @@ private:
       product *= 16 + other.magnitude;
       product *= measured.lookup(operand).size + 1;
     }
-    // Sums of products stay far below the integers that a double holds.
+    // Sums of products stay far below the largest integers exact in a double.
     from.exact &= product < 0x1p52;
     for (Value result : op->getResults()) {
       known[result] = from;
@@ -113,7 +113,7 @@ private:
            llvm::zip_equal(loop.getRegionIterArgs(), yields))
         changed |= merge(known[argument], of(yielded));
     }
-    // An error grows in each trip by as much as the values do.
+    // An error grows in each iteration by as much as the values do.
     std::optional<APInt> trips = loop.getStaticTripCount();
     double more =
         trips && trips->sgt(2) ? double(trips->getSExtValue() - 1) : 1;
@@ -172,7 +172,7 @@ FailureOr<Oracle> Oracle::of(func::FuncOp func, ArrayRef<Tensor> arguments) {
   return oracle;
 }
 
-/// Empty where both agree.
+/// A description of the difference; empty if both agree.
 std::string cleave::random::difference(const Tensor &want, const Tensor &got,
                                        Tolerance tolerance) {
   std::string text;

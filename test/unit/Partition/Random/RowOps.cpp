@@ -8,11 +8,11 @@ using namespace cleave::random;
 
 namespace {
 
-/// Large enough that a row of equal elements does not blow up its rounding.
+/// Large enough that a row of equal elements does not amplify rounding errors.
 constexpr double kEpsilon = 0.125;
 
-/// What a row of one element less its own mean is, and the like: zero, in bf16
-/// up to how often the element was rounded.
+/// Whether norms cancel: a row of one element minus its mean is zero, except in
+/// bf16, where the difference depends on how often the element was rounded.
 bool cancels(Generator &g, const Entry &x) {
   return g.style.bf16 && x.shape().back() == 1;
 }
@@ -66,7 +66,7 @@ bool rmsNorm(Generator &g) {
   return true;
 }
 
-/// The gradients alone, on statistics that are any numbers.
+/// The gradients alone, with arbitrary statistics.
 bool normGrad(Generator &g) {
   Entry x = g.tamed(g.any(1, 4), 10);
   Entry dy = g.tamed(g.like(x.type()), 10);
@@ -107,7 +107,7 @@ bool crossEntropy(Generator &g) {
   return true;
 }
 
-/// The gradient alone, with a statistic that is any number.
+/// The gradient alone, with an arbitrary statistic.
 bool crossEntropyGrad(Generator &g) {
   Entry x = g.tamed(g.any(1, 4), 4);
   RankedTensorType rows = rowsOf(g, x);

@@ -1,4 +1,4 @@
-// Operations that place elements.
+// Operations that move elements.
 
 #include "Generator.h"
 
@@ -34,8 +34,8 @@ bool broadcast(Generator &g) {
   return true;
 }
 
-/// Merges, splits, and both at once: all elements into one dimension, and that
-/// into others.
+/// Merges or splits dimensions, or both: merges all into one dimension and
+/// splits that differently.
 bool reshape(Generator &g) {
   Entry x = g.anyKind(0, 5);
   if (g.random.chance(1, 2)) {
@@ -80,7 +80,7 @@ bool transpose(Generator &g) {
   return true;
 }
 
-/// A box with steps, backwards too.
+/// A strided slice, possibly reversed.
 bool slice(Generator &g) {
   Entry x = g.anyKind(1, 4);
   SmallVector<int64_t> offsets, sizes, strides;

@@ -1,4 +1,4 @@
-// Shrinks what fails, writes it down and runs it again.
+// Shrinks failing programs, writes them to files and replays such files.
 
 #include "Shrink.h"
 

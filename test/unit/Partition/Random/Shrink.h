@@ -1,5 +1,5 @@
-// Failing programs, made small (cleave/Reduce/Reduce.h) as long as they fail in
-// the same way.
+// Reduces failing programs (cleave/Reduce/Reduce.h) as long as they fail in the
+// same way.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_SHRINK_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_SHRINK_H
@@ -13,11 +13,11 @@ inline uint64_t caseSeed(uint64_t run, int64_t number) {
   return Random::mix(Random::mix(run) + uint64_t(number));
 }
 
-/// Shrinks, prints, and writes to `path`.
+/// Shrinks the program, prints it, and writes it to `path`.
 void reportShrunk(mlir::ModuleOp program, uint64_t seed, Runner &runner,
                   const Outcome &outcome, llvm::StringRef path);
 
-/// Runs a file that reportShrunk wrote; the exit code.
+/// Runs a file that reportShrunk wrote; returns the exit code.
 int replayFile(llvm::StringRef path, Runner &runner,
                mlir::MLIRContext *context);
 

@@ -56,7 +56,8 @@ static llvm::cl::opt<bool>
     bugs("bugs",
          llvm::cl::desc("after how many cases is each planted bug found"));
 
-/// For each bug, the first case in which each of the two finds it.
+/// For each bug, finds the first case in which each of the two runners detects
+/// it.
 static int huntBugs(Runner &proving, Runner &comparing, Style style) {
   int64_t missed = 0;
   llvm::outs() << llvm::formatv("{0,-24} {1,10} {2,10}  {3}\n", "bug", "proof",
@@ -76,7 +77,7 @@ static int huntBugs(Runner &proving, Runner &comparing, Style style) {
   return missed != 0;
 }
 
-// dlopen looks where LD_LIBRARY_PATH said when the process began.
+// dlopen uses the value of LD_LIBRARY_PATH from process start, so re-executes.
 static void startWithRecorder(char **argv) {
   const std::string folder = CLEAVE_RECORDER_FOLDER;
   const char *found = std::getenv("LD_LIBRARY_PATH");
