@@ -77,7 +77,7 @@ class Installed(unittest.TestCase):
         self.assertIn("plan: error: ", wrong.stderr)
         path = os.pathsep.join([str(self.prefix / "bin"), os.environ["PATH"]])
         out = self.ok(cached("CLEAVE_LIT"), "-v", OUTSIDE, "--param", f"path={path}",
-                      "--param", f"plugin={build}/libcount-collectives.so")
+                      "--param", f"plugin={build}/libcount-collectives.so", "--param", f"output={build}")
         self.assertIn("Passed: 1", out)
 
 
