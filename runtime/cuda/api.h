@@ -118,7 +118,7 @@ namespace cleave::cuda {
 #define CLEAVE_DECLARE(name) decltype(&::name) name = nullptr;
 struct DriverApi {
   CLEAVE_DRIVER_FUNCTIONS(CLEAVE_DECLARE)
-  // Only in a recorder that stands in for the driver, else NULL.
+  // Present only in the simulated driver that records calls, else NULL.
   cleave_recorder_note note = nullptr;
   cleave_recorder_kernels kernels = nullptr;
 };
@@ -135,8 +135,9 @@ struct DnnApi {
 #endif
 #undef CLEAVE_DECLARE
 
-// Each throws Error UNSUPPORTED, naming the library and what to do, where it or
-// one of its functions is missing. driver() has been initialised.
+// Each function throws Error UNSUPPORTED, naming the library and what to do, if
+// the library or one of its functions is missing. driver() returns an
+// initialised driver.
 const DriverApi &driver();
 const BlasApi &blas();
 const NcclApi &nccl();
@@ -148,8 +149,9 @@ void check(cublasStatus_t status, const std::string &what);
 void check(ncclResult_t status, const std::string &what);
 
 #ifdef CLEAVE_HAS_CUDNN
-// NULL where cuDNN or one of its functions is missing, with
-// CLEAVE_CUDA_NO_CUDNN set: others do what it would do.
+// Returns NULL if cuDNN or one of its functions is missing, or if
+// CLEAVE_CUDA_NO_CUDNN is set. Other kernels then compute attention and
+// convolutions.
 const DnnApi *dnn();
 void check(cudnnStatus_t status, const std::string &what);
 #endif

@@ -11,7 +11,7 @@ using program::Attention;
 namespace {
 constexpr int64_t mostFeatures = 128; // of its gradient on all devices
 constexpr int64_t most = int64_t(1) << 30;
-// Workspace in addition to what follows from sizes.
+// Workspace in addition to the bytes that follow from sizes.
 constexpr int64_t fixed = 512;
 
 int64_t roundedTo(int64_t x, int64_t unit) {
@@ -24,9 +24,10 @@ AttentionCut partOf(const Attention &x, int64_t batch, int64_t heads) {
     return out;
   int64_t queryHeads = batch * heads * x.g;
   out.sumBytes = roundedTo(queryHeads * x.qLen * 4, 256);
-  // For sums in one order engines keep the gradients of all scores, in bf16 and
-  // whole tiles (sm_80, sm_90); and with shared kv heads what each query head
-  // adds to their gradients, in bf16 or, without the scores, f32 (sm_100).
+  // In deterministic mode engines keep the gradients of all scores, in bf16 and
+  // whole tiles (sm_80, sm_90). If query heads share KV heads, they also keep
+  // each query head's contribution to the gradients of keys and values, in bf16
+  // or, without the scores, in f32 (sm_100).
   int64_t scores =
       2 * queryHeads * roundedTo(x.qLen, 64) * roundedTo(x.kLen, 128);
   int64_t shared =
@@ -62,7 +63,7 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
     return refuse("it is empty");
   if (x.qLen < 2 || x.kLen < 2)
     return refuse("it has fewer than two queries or keys");
-  // The bound keeps sizes in the range of an int64.
+  // This bound keeps sizes in the range of an int64.
   int64_t largest = 1 << 20;
   if (std::max({x.b, x.n, x.g, x.qLen, x.kLen}) > largest ||
       double(x.b) * double(x.n) * double(x.g) > double(largest))
@@ -79,7 +80,8 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
     return refuse("it has a window that no diagonal ends");
   if (!isCausal)
     return AttentionDiagonal{};
-  // No row may be empty, and cuDNN's engines support these two diagonals.
+  // A row without any key is not supported, and cuDNN's engines support only
+  // these two diagonals.
   if (shift < 0 || (shift != 0 && shift != x.kLen - x.qLen))
     return refuse("its diagonal neither begins at the first key nor ends at "
                   "the last one");

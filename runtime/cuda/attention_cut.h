@@ -23,9 +23,10 @@ struct AttentionDiagonal {
 std::optional<AttentionDiagonal> diagonalOf(const program::Attention &attention,
                                             std::string &why);
 
-// Parts of `batch` samples and `heads` kv heads, one after the other, each with
-// the same scratch memory: first the sums of dO o of its gradient, then what
-// cuDNN's engines want. Both begin at multiples of 256.
+// Divides attention into parts of `batch` samples and `heads` KV heads, which
+// run one after the other with the same scratch memory. The scratch memory has
+// the sums of dO o for the gradient, then the workspace of cuDNN's engines.
+// Both begin at multiples of 256.
 struct AttentionCut {
   int64_t batch = 0, heads = 0;
   int64_t sumBytes = 0, engineBytes = 0;
@@ -35,8 +36,9 @@ struct AttentionCut {
 
 inline constexpr int64_t enoughCutBytes = int64_t(256) << 20;
 
-// The fewest parts that take at most `enough` bytes, or the smallest parts.
-// nullopt if even these take more than 1 GiB.
+// Returns the fewest parts whose scratch memory is at most `enough` bytes, or
+// the smallest parts if there are none. Returns nullopt if even these take more
+// than 1 GiB.
 std::optional<AttentionCut> cutOf(const program::Attention &attention,
                                   std::string &why,
                                   int64_t enough = enoughCutBytes);

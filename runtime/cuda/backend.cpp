@@ -1,4 +1,4 @@
-// A rank on a CUDA device: commands are enqueued on one stream, in order.
+// The CUDA backend of a rank: commands are enqueued on one stream, in order.
 
 #include "cuda/backend.h"
 

@@ -1,4 +1,4 @@
-// A rank on a CUDA device, and the transports between such ranks.
+// The CUDA backend of a rank, and the transports between ranks on CUDA devices.
 #ifndef CLEAVE_RUNTIME_CUDA_BACKEND_H
 #define CLEAVE_RUNTIME_CUDA_BACKEND_H
 
@@ -15,9 +15,10 @@ struct RankStream {
   CUstream compute = nullptr;
 };
 
-// Ranks share devices in turn. Throws UNSUPPORTED where there is no device, or
-// the artifact has no kernels for it, and OUT_OF_MEMORY, before anything is
-// allocated, where a device has less memory than its ranks need.
+// Creates the backends. Ranks are assigned to devices in turn. Throws
+// UNSUPPORTED if there is no device, or if the artifact has no kernels for it.
+// Throws OUT_OF_MEMORY, before anything is allocated, if a device has less
+// memory than its ranks need.
 std::vector<std::unique_ptr<Backend>> makeBackends(cleave_program &program,
                                                    const SessionShape &shape);
 

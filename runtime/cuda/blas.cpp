@@ -32,7 +32,7 @@ using Layout = Owned<cublasLtMatrixLayout_t, destroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, destroy>;
 
 constexpr int64_t bestAlignment = 256;
-// The alignment of additional operands and results of an epilogue.
+// The required alignment of the epilogue's additional operands and results.
 constexpr int64_t epilogueAlignment = 16;
 
 std::string describe(const Gemm &gemm) {
@@ -248,9 +248,9 @@ bool isAligned(const void *at, int64_t alignment) {
 }
 
 // cuBLASLt's sums have the type of the result. Its documentation does not say
-// whether alpha scales them and whether operands are rounded to tf32 for them.
-// Operands are placed as those of gradients of weights do: what is summed is
-// the outer dimension.
+// whether alpha scales the sums, and whether operands are rounded to TF32 for
+// them. The operands must be laid out as in gradients of weights, where the
+// outer dimension is summed.
 bool canSum(const Gemm &gemm, const GemmBuffers &buffers,
             const BlasLayout &layout, bool allowTf32) {
   bool isOuter = sumsFirst(gemm, layout) ? !layout.first.isTransposed
@@ -260,7 +260,7 @@ bool canSum(const Gemm &gemm, const GemmBuffers &buffers,
          isAligned(buffers.sums, epilogueAlignment);
 }
 
-// From the epilogue that saves most to the one that always works.
+// The possible epilogues, from the most fused one to the one that always works.
 std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
                            const BlasLayout &layout, bool allowTf32) {
   if (canSum(gemm, buffers, layout, allowTf32))
@@ -270,7 +270,7 @@ std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
   Fused most;
   most.bias = canFuse && hasBias && layout.isSwapped &&
               isAligned(buffers.bias, epilogueAlignment);
-  // For a ReLU cuBLASLt stores a mask of its operand, not the operand.
+  // For a ReLU cuBLASLt stores a mask and not the activation's operand.
   bool isGelu = gemm.activation == Activation::GeluTanh;
   most.activation = canFuse && most.bias == hasBias &&
                     (isGelu || (gemm.activation == Activation::Relu && !keeps));
@@ -342,7 +342,7 @@ Enqueue cuda::makeGemm(Device &device, const Gemm &gemm,
     layout = layoutOf(gemm);
   if (!layout)
     return makeOwn(kernels, gemm, buffers);
-  // cuBLASLt wants its scratch memory at a multiple of 256.
+  // cuBLASLt requires scratch memory that begins at a multiple of 256.
   GemmBuffers aligned = buffers;
   auto given = reinterpret_cast<uintptr_t>(buffers.workspace);
   auto skipped = static_cast<int64_t>(-given & 255);

@@ -17,11 +17,11 @@ private:
   explicit Blas(cublasLtHandle_t handle) : handle(handle) {}
 };
 
-// By cuBLASLt where it has the layout and the type, else by makePlainGemm; what
-// the epilogue lacks is done by a kernel of ours after the product. The
-// algorithm is chosen here, once. With `allowTf32` products of f32 may round
-// their operands to 10 bits of mantissa. `isOwn` says whether cuBLASLt was
-// asked and had nothing.
+// Returns a product by cuBLASLt if it supports the layout and the type, else by
+// makePlainGemm. If cuBLASLt lacks a part of the epilogue, a kernel of ours
+// runs after the product. The algorithm is chosen here, once. With `allowTf32`,
+// f32 products may round their operands to 10 bits of mantissa. `isOwn` is set
+// if cuBLASLt was asked and had no algorithm.
 Enqueue makeGemm(Device &device, const program::Gemm &gemm,
                  const GemmBuffers &buffers, int64_t workspaceBytes,
                  bool allowTf32 = false, bool *isOwn = nullptr);

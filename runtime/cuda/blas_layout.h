@@ -18,22 +18,22 @@ struct StoredMatrix {
   int64_t stride = 0; // from one of the batch to the next
 };
 
-// D = first x second for a batch of matrices. Where isSwapped, D is C's
-// transpose, so first is B's and second A's, and the bias runs along a column
-// of D; else D is C.
+// The product D = first x second for a batch of matrices. If isSwapped, D is
+// the transpose of C, `first` is B, `second` is A, and the bias runs along a
+// column of D. Otherwise D is C.
 struct BlasLayout {
   bool isSwapped = false;
   StoredMatrix first, second, result;
   int64_t batch = 1;
-  // The product is repeated at these offsets of a, b and c.
+  // The offsets of a, b and c at which the product is repeated.
   struct Offsets {
     int64_t a = 0, b = 0, c = 0;
   };
   std::vector<Offsets> offsets;
 };
 
-// nullopt if cuBLASLt cannot read the layout: neither rows nor columns of an
-// operand are contiguous. No size may be 0.
+// Returns nullopt if cuBLASLt cannot read the layout, because neither rows nor
+// columns of an operand are contiguous. No size may be 0.
 std::optional<BlasLayout> layoutOf(const program::Gemm &gemm);
 
 } // namespace cleave::cuda

@@ -17,13 +17,15 @@ struct ConvolutionProduct {
 };
 ConvolutionProduct productOf(const program::Convolution &convolution);
 
-// Whether all indices of the kernels and of their blocks fit into 31 bits.
+// Returns whether all indices of the kernels and of their blocks fit into 31
+// bits.
 bool fitsKernels(const program::Convolution &convolution);
 
-// Bytes for engines of cuDNN: those that keep x, w and y with channels
-// innermost, in units of 8, and of gradients of filters some parts of the sums,
-// in f32. Where that would be more than 1 GiB, little: then engines that take
-// the arrays as they are do it. 0 where cuDNN is not asked.
+// Returns the workspace for cuDNN's engines in bytes. Some engines convert x, w
+// and y so that channels are innermost, in units of 8; engines for filter
+// gradients also keep several partial sums in f32. If that would exceed 1 GiB,
+// a small workspace is returned, for engines that read the arrays directly.
+// Returns 0 if cuDNN is not used.
 int64_t dnnConvolutionBytes(const program::Convolution &convolution);
 
 } // namespace cleave::cuda

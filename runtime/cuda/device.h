@@ -1,7 +1,7 @@
-// A device, and what a rank has on it: memory, streams, events, modules.
-//
+// A device and the resources of a rank on it: memory, streams, events, modules.
 // All calls act on the device that is current on the calling thread
-// (Device::use). Destructors end nothing that still runs: synchronise first.
+// (Device::use). Destructors do not wait for running work, so the caller must
+// synchronise first.
 #ifndef CLEAVE_RUNTIME_CUDA_DEVICE_H
 #define CLEAVE_RUNTIME_CUDA_DEVICE_H
 
@@ -49,16 +49,18 @@ using GraphExec = Owned<CUgraphExec, destroyGraph>;
 Stream makeStream(); // does not wait for the default stream
 Event makeEvent(bool timed = false);
 
-// Who gives memory. What NCCL gives its collectives can use where it is,
-// without copies, once they are captured in a graph ("User Buffer Registration"
-// in NCCL's manual); where NCCL has none to give, the driver does.
+// The allocator of device memory. NCCL's collectives can use memory from NCCL's
+// allocator directly, without copies, once they are captured in a graph ("User
+// Buffer Registration" in NCCL's manual). If NCCL has no allocator, the
+// driver's is used.
 enum class Allocator { Driver, Nccl };
 
 // Bytes of a device, zeroed, at a multiple of 256.
 class DeviceMemory {
 public:
   DeviceMemory() = default;
-  // Throws OUT_OF_MEMORY: needed, free, and what it was for.
+  // Allocates memory. Throws OUT_OF_MEMORY that says how much was needed, how
+  // much was free, and what it was for.
   DeviceMemory(int64_t bytes, const std::string &purpose,
                Allocator allocator = Allocator::Driver);
   char *data() const {
@@ -84,7 +86,7 @@ public:
 
   // Makes this the current device of the calling thread.
   void use();
-  // The same for destructors, which cannot report errors.
+  // Like use(), for destructors, which cannot report errors.
   void tryUse() { (void)driver().cuCtxSetCurrent(context); }
 
   // Lets kernels on this device read the memory of `other`. Throws UNSUPPORTED
@@ -111,8 +113,8 @@ inline CUdeviceptr address(const void *at) {
   return reinterpret_cast<CUdeviceptr>(at);
 }
 
-// Makes `waiting` wait for everything that was enqueued on `before` so far.
-// Records the event anew.
+// Makes `waiting` wait for all work that was enqueued on `before` so far, by
+// recording the event.
 void after(CUstream before, CUevent event, CUstream waiting);
 
 } // namespace cleave::cuda

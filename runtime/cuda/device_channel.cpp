@@ -1,4 +1,4 @@
-// Transfers from one rank to another on devices of this process.
+// Transfers between two ranks on devices of one process.
 
 #include "device_channel.h"
 
@@ -75,7 +75,8 @@ private:
     return counters.at(call.members[call.self], call.purpose);
   }
 
-  // Meets the other side, which has waited. The lock is held.
+  // Matches this side with the other one, which has started before. The lock
+  // must be held.
   void meet(DeviceMessage &other) {
     DeviceMessage &sender = call.self == 0 ? *this : other;
     DeviceMessage &receiver = call.self == 0 ? other : *this;
@@ -114,7 +115,7 @@ private:
   const Event ready;
   const std::shared_ptr<Event> copied; // the other side may outlive this one
   bool isStarted = false;
-  // The event that both sides wait for, once the other side has started.
+  // The event that both sides wait for, set when the second side has started.
   std::shared_ptr<Event> met;
   std::string failure;
 };

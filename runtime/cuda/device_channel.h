@@ -1,5 +1,5 @@
-// Transfers from one rank to another on devices of this process; see Channel.
-// The side that starts last enqueues the copy, after the work of both sides.
+// Transfers between two ranks on devices of one process; see Channel. The side
+// that starts second enqueues the copy, after the work of both sides.
 #ifndef CLEAVE_RUNTIME_CUDA_DEVICE_CHANNEL_H
 #define CLEAVE_RUNTIME_CUDA_DEVICE_CHANNEL_H
 
@@ -17,7 +17,7 @@ class DeviceChannel {
 public:
   explicit DeviceChannel(const TransportOptions &options) : options(options) {}
 
-  // One side of a message that is sent many times.
+  // Prepares one side of a message that is sent repeatedly.
   std::unique_ptr<Operation> prepare(CollectiveCall call, Counters &counters,
                                      Transfers &transfers);
   void abort();

@@ -43,8 +43,8 @@ void Transfers::zero(char *dst, int64_t bytes) {
           describe(*current));
 }
 
-// Adds the bytes of a strided operand: each row, if there are few, else the
-// whole range.
+// Adds the byte ranges of a strided operand: each row if there are few, else
+// the whole range.
 static void addAccesses(std::vector<Access> &accesses, const char *at,
                         const StridedCopy &copy,
                         const std::vector<int64_t> &strides, bool written) {

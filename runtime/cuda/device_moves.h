@@ -7,7 +7,8 @@
 
 namespace cleave::cuda {
 
-// Elements in runs of `run` elements; runs are `stride` elements apart.
+// Elements in contiguous runs of `run` elements, with `stride` elements between
+// the beginnings of runs.
 struct Runs {
   char *at;
   int64_t run, stride;
@@ -33,8 +34,8 @@ public:
   // Copies a sequence of `count` elements that is cut into runs on both sides.
   void retile(const Runs &dst, const ConstRuns &src, int64_t count,
               int64_t elementSize);
-  // Reduces with the type and the reduction of the call, which are filled in
-  // here.
+  // Reduces with the type and the reduction of the call, which this function
+  // fills in.
   void reduce(Reduction &reduction, const CollectiveCall &call);
   // Writes a box of an exchange: the reduction over its senders, or zeros
   // without senders.
@@ -42,7 +43,7 @@ public:
            const std::vector<int64_t> &dstStrides,
            const std::vector<const char *> &from,
            const std::vector<int64_t> &srcStrides, const CollectiveCall &call);
-  // Copies numbers to the host; waits for the stream.
+  // Copies numbers to the host, and waits for the stream.
   std::vector<int64_t> read(const int64_t *at, int64_t count);
 
   const RankStream rank;

@@ -1,4 +1,5 @@
-// Attention by cuDNN, if it has one with the same meaning.
+// Attention by cuDNN, for the cases in which cuDNN's attention has the same
+// meaning.
 
 #include "dnn.h"
 
@@ -45,7 +46,7 @@ std::string describe(const Attention &x) {
          " features";
 }
 
-// One command: a plan, and its arguments for each part.
+// One command: a cuDNN plan, and its arguments for each part.
 class DnnCommand {
 public:
   DnnCommand(DnnDevice &dnn, const Attention &x,
@@ -91,7 +92,7 @@ private:
   std::vector<std::unique_ptr<DnnDescriptor>> packs;
 };
 
-// The arrays of a command, and where each part of them begins.
+// The arrays of a command, and the beginning of each part in them.
 struct Arrays {
   struct One {
     int64_t id;

@@ -1,4 +1,5 @@
-// Attention and convolutions by cuDNN, if it has some with the same meaning.
+// Attention and convolutions by cuDNN, for the cases in which cuDNN's
+// operations have the same meaning.
 #ifndef CLEAVE_RUNTIME_CUDA_DNN_H
 #define CLEAVE_RUNTIME_CUDA_DNN_H
 
@@ -7,25 +8,29 @@
 
 namespace cleave::cuda {
 
-// Nothing where cuDNN does not do it, `why` says why not; makeAttention() does
-// it then. Plans are made here, once for all commands of the same sizes on a
-// device. Takes attentionWorkspace() bytes of workspace, in parts of `enough`
-// bytes each (attention_cut.h).
+// Returns attention by cuDNN, or an empty function, with the reason in `why`,
+// if cuDNN does not support it; the caller then uses makeAttention(). A plan is
+// made once for all commands of the same sizes on a device. It takes
+// attentionWorkspace() bytes of workspace, in parts of `enough` bytes each
+// (attention_cut.h).
 Enqueue makeDnnAttention(Device &device, const program::Attention &attention,
                          const AttentionBuffers &buffers, std::string &why,
                          int64_t enough = enoughCutBytes);
 
-// The same of a convolution; takes convolutionWorkspace() bytes. Operands of
-// f32 may be rounded to TF32 with `tf32` only, or where that changes nothing.
+// Returns a convolution by cuDNN, or an empty function with the reason in
+// `why`. It takes convolutionWorkspace() bytes. f32 operands are rounded to
+// TF32 only with `tf32`, or if the rounding changes nothing.
 Enqueue makeDnnConvolution(Device &device,
                            const program::Convolution &convolution,
                            const ConvolutionBuffers &buffers, bool tf32,
                            std::string &why);
 
-// Whether there is a cuDNN for the device; else `why` says what is missing.
+// Returns whether cuDNN can be used on the device; if not, `why` says what is
+// missing.
 bool hasDnn(Device &device, std::string &why);
 
-// By cuDNN or by kernels of the runtime.
+// Returns attention or a convolution by cuDNN if possible, else by kernels of
+// the runtime.
 inline Enqueue makeBestAttention(Device &device,
                                  const program::Attention &attention,
                                  const AttentionBuffers &buffers) {

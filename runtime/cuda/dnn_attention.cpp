@@ -12,13 +12,13 @@ using program::AttentionRef;
 using program::DType;
 
 namespace {
-// The one that was tried, by its graphs.
+// The oldest version of cuDNN with which these graphs were tried.
 constexpr size_t leastVersion = 91900;
 constexpr cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16, f32 = CUDNN_DATA_FLOAT;
 constexpr cudnnDataType_t i32 = CUDNN_DATA_INT32, flag = CUDNN_DATA_BOOLEAN;
 
-// [batch, head, position, feature] of one of [batch, position, n, g, feature],
-// with the heads [n, g] in one.
+// Describes [batch, position, n, g, feature] to cuDNN as [batch, head,
+// position, feature], with the heads [n, g] in one dimension.
 DnnShape shapeOf(const AttentionRef &ref, int64_t b, int64_t length, int64_t n,
                  int64_t g, int64_t width, const char *name) {
   auto refuse = [&](const char *why) {
@@ -43,7 +43,7 @@ DnnShape shapeOf(const AttentionRef &ref, int64_t b, int64_t length, int64_t n,
   return out;
 }
 
-// All that is [batch, head, query, 1], which cuDNN takes densely only.
+// The shape [batch, head, query, 1], which cuDNN supports only densely.
 DnnShape rowsOf(const Attention &x) {
   return DnnShape::dense({x.b, x.n * x.g, x.qLen, 1});
 }
@@ -191,7 +191,7 @@ private:
     return score;
   }
 
-  // What all query heads of a kv head add to its keys: of^T by.
+  // Adds up what all query heads of a KV head contribute to its keys: of^T by.
   void toKeys(Tensor of, Tensor by, int64_t width, int64_t id,
               const DnnShape &shape) {
     DnnShape turned = scores.turned();
@@ -240,7 +240,7 @@ std::optional<DnnEngine> cuda::dnnEngineFor(const DnnTarget &target,
   if (!x.backward || target.capability < 100)
     return std::nullopt;
   size_t version = target.api.cudnnGetVersion();
-  // Of these devices one engine has one order of sums, with these settings.
+  // On these devices one engine, with these settings, sums in a fixed order.
   if (version < 92300)
     return DnnEngine{
         5, {{CUDNN_KNOB_TYPE_KERNEL_CFG, 31}, {CUDNN_KNOB_TYPE_STAGES, 2}}};

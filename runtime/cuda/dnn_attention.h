@@ -7,7 +7,7 @@
 
 namespace cleave::cuda {
 
-// By what a plan of attention knows its tensors and numbers.
+// The ids of tensors and scalars in a plan of attention.
 enum DnnAttentionId : int64_t {
   dnnQ = 1,
   dnnK,
@@ -26,17 +26,18 @@ enum DnnAttentionId : int64_t {
   dnnWindow, // f32
 };
 
-// The graph that cuDNN's engines know as attention, or as its gradient in the
-// form that NVIDIA calls deterministic: dq is one product, not atomic
-// additions. Throws DnnRefusal where an array is placed otherwise than cuDNN
-// wants it.
+// Builds the graph that cuDNN's engines recognize as attention, or as its
+// gradient in the form that NVIDIA calls deterministic: dq is computed by one
+// product, without atomic additions. Throws DnnRefusal if cuDNN does not
+// support the layout of an array.
 void buildDnnAttention(DnnGraph &graph, const program::Attention &attention,
                        const AttentionDiagonal &diagonal);
 
-// Throws DnnRefusal where cuDNN or the device is not one that this is known of.
+// Throws DnnRefusal if this version of cuDNN or this device has not been
+// tested.
 void checkDnnTarget(const DnnTarget &target);
 
-// The engine to ask for by number; none: heuristics know.
+// Returns the engine to request by number; nullopt if heuristics find it.
 std::optional<DnnEngine> dnnEngineFor(const DnnTarget &target,
                                       const program::Attention &attention);
 

@@ -7,17 +7,18 @@
 
 namespace cleave::cuda {
 
-// By what a plan of a convolution knows its tensors.
+// The ids of tensors in a plan of a convolution.
 enum DnnConvolutionId : int64_t { dnnX = 1, dnnW, dnnY };
 
-// A graph of one operation. Throws DnnRefusal where cuDNN has none that means
-// the same.
+// Builds a graph of one operation. Throws DnnRefusal if cuDNN has no operation
+// with the same meaning.
 void buildDnnConvolution(DnnGraph &graph,
                          const program::Convolution &convolution);
 
-// Notes of engines that compute something else: other bits in each run,
-// operands that are rounded (to TF32 they may be, with `tf32`), sums that are
-// not of f32, and transforms, whose errors do not grow as those of a sum.
+// The numerical notes of engines that must not be used: their results differ
+// from run to run, their operands are rounded (TF32 is allowed with `tf32`),
+// their sums are not in f32, or they use transforms (Winograd, FFT), whose
+// errors differ from those of a plain sum.
 DnnNotes refusedOfConvolutions(program::DType type, bool tf32);
 
 } // namespace cleave::cuda

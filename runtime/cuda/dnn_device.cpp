@@ -1,4 +1,4 @@
-// cuDNN of a device, and the plans that have been made for it.
+// The cuDNN handle of a device, with the plans that were made for it.
 
 #include "dnn_device.h"
 
@@ -16,7 +16,7 @@ DnnDevice *DnnDevice::of(Device &device, std::string &why) {
     why = "there is no cuDNN, or CLEAVE_CUDA_NO_CUDNN is set";
     return nullptr;
   }
-  // Not destroyed at the end of the process, when cuDNN may be gone.
+  // Never destroyed, because cuDNN may be unloaded before the process ends.
   static auto &mutex = *new std::mutex;
   static auto &all = *new std::map<int, std::unique_ptr<DnnDevice>>;
   std::lock_guard lock(mutex);

@@ -1,4 +1,4 @@
-// cuDNN of a device, and the plans that have been made for it.
+// The cuDNN handle of a device, with the plans that were made for it.
 #ifndef CLEAVE_RUNTIME_CUDA_DNN_DEVICE_H
 #define CLEAVE_RUNTIME_CUDA_DNN_DEVICE_H
 
@@ -22,15 +22,17 @@ enum class DnnFamily { Attention, Convolution };
 
 class DnnDevice {
 public:
-  // NULL where there is none, `why` says what is missing.
+  // Returns NULL if the device has no cuDNN; `why` says what is missing.
   static DnnDevice *of(Device &device, std::string &why);
 
-  // What `make` makes, once for each key of a family; it may throw DnnRefusal.
+  // Makes the plan for a key; it is called once for each key of a family, and
+  // may throw DnnRefusal.
   using Make = std::function<void(const DnnTarget &, DnnEntry &)>;
   const DnnEntry &planOf(DnnFamily family, std::vector<int64_t> key,
                          const Make &make);
 
-  // Ranks that share a device take turns: the handle knows one stream.
+  // Ranks that share a device take turns, because the handle is bound to one
+  // stream at a time.
   void execute(const DnnPlan &plan, const DnnDescriptor &pack, CUstream stream,
                const std::string &what);
 

@@ -21,7 +21,8 @@ Made make(const DnnTarget &target, cudnnBackendDescriptorType_t kind) {
   return std::make_shared<DnnDescriptor>(target.api, kind);
 }
 
-// For descriptions of devices; those that are there are known by the handle.
+// Sets the target of a descriptor: the handle of a real device, or a device
+// description.
 void setTarget(DnnDescriptor &to, const DnnTarget &target,
                cudnnBackendAttributeName_t properties) {
   if (target.properties)
@@ -40,7 +41,8 @@ Made makeGraph(const DnnTarget &target,
   return graph;
 }
 
-// Configurations that heuristics of this kind offer, best first.
+// Returns the engine configurations that this kind of heuristics offers, best
+// first.
 std::vector<Made> askHeuristics(const DnnTarget &target,
                                 const DnnDescriptor &graph,
                                 cudnnBackendHeurMode_t mode) {
@@ -65,7 +67,8 @@ std::vector<Made> askHeuristics(const DnnTarget &target,
   return found;
 }
 
-// The same for one engine; what it refers to comes into `parts`.
+// Returns the configuration of one given engine. Descriptors that it refers to
+// are added to `parts`.
 Made configure(const DnnTarget &target, const DnnDescriptor &graph,
                const DnnEngine &wanted, DnnParts &parts) {
   Made engine = make(target, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -102,7 +105,7 @@ DnnChoice describe(const DnnTarget &target, const DnnDescriptor &config) {
              &place);
   DnnChoice out;
   engine->get(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &out.engine);
-  // Newer ones have more kinds than are known here.
+  // Newer versions of cuDNN have more kinds of notes than are known here.
   DnnNotes notes(64);
   notes.resize(std::min(engine->get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                     CUDNN_TYPE_NUMERICAL_NOTE,
@@ -126,10 +129,10 @@ Made makePlan(const DnnTarget &target, const DnnDescriptor &config,
   return plan;
 }
 
-// Visits what there is, in order, until `take` says true: `wanted`, or what
-// heuristics offer. Those that `mayTake` refuses, kinds of heuristics that have
-// nothing, and engines that cannot be had after all are passed over; `why` says
-// what the last one lacks.
+// Visits engine configurations in order until `take` returns true: only
+// `wanted` if it is given, else those that heuristics offer. Skips engines that
+// `mayTake` refuses, heuristics without results, and engines that cannot be
+// created; `why` receives the reason for the last one.
 struct Visit {
   std::function<bool(const DnnChoice &)> mayTake;
   std::function<bool(const DnnChoice &, DnnParts)> take;

@@ -14,13 +14,13 @@
 
 namespace cleave::cuda {
 
-// cuDNN cannot or shall not do it; what() says why.
+// Thrown if cuDNN cannot compute something, or must not be used for it; what()
+// gives the reason.
 struct DnnRefusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A descriptor of cuDNN's, which it is asked for by `api`. All functions throw
-// DnnRefusal.
+// Owns a descriptor of cuDNN's backend API. All functions throw DnnRefusal.
 class DnnDescriptor {
 public:
   DnnDescriptor(const DnnApi &api, cudnnBackendDescriptorType_t kind);
@@ -47,7 +47,8 @@ public:
   }
   void finalize();
 
-  // Into `values`, which has room for `most`; how many there are.
+  // Copies an attribute's elements into `values`, which has room for `most`,
+  // and returns their number.
   int64_t get(cudnnBackendAttributeName_t name,
               cudnnBackendAttributeType_t type, int64_t most,
               void *values) const;
@@ -61,7 +62,7 @@ private:
 
 using DnnParts = std::vector<std::shared_ptr<const DnnDescriptor>>;
 
-// Where the elements of a tensor are, in elements.
+// The shape and strides of a tensor, in elements.
 struct DnnShape {
   std::vector<int64_t> dims, strides;
 
@@ -70,8 +71,8 @@ struct DnnShape {
   DnnShape turned() const;
 };
 
-// Who a plan is made for: a device by its handle, or by a description of it
-// where there is none (tests).
+// The target of a plan: a device with its handle, or a device description in
+// tests without a device.
 struct DnnTarget {
   const DnnApi &api;
   int capability; // 90: sm_90
@@ -90,11 +91,12 @@ public:
 
   using Tensor = const DnnDescriptor *;
 
-  // In memory, at a multiple of 16; a plan is told where by its `id`.
+  // Adds a tensor in memory, at a multiple of 16 bytes. Its address is given to
+  // a plan by its `id`.
   Tensor tensor(int64_t id, cudnnDataType_t type, const DnnShape &shape);
-  // One number in the memory of the host.
+  // Adds a scalar in host memory.
   Tensor scalar(int64_t id, cudnnDataType_t type, size_t rank);
-  // The result of one operation for others, nowhere in memory.
+  // Adds an intermediate tensor that is not stored in memory.
   Tensor between(cudnnDataType_t type, const DnnShape &shape);
 
   // out = a b, added in f32.
@@ -108,15 +110,15 @@ public:
                  cudnnDataType_t compute = CUDNN_DATA_FLOAT);
   // out = where ? x : otherwise
   void select(Tensor where, Tensor x, Tensor otherwise, Tensor out);
-  // A cross-correlation y of x and w, or what its cotangent gives to one of
-  // them; added in f32.
+  // Adds the cross-correlation y of x and w, or the gradient of one of them,
+  // summed in f32.
   enum class Convolution { Forward, InputGrad, FilterGrad };
   void convolve(Convolution kind, Tensor x, Tensor w, Tensor y,
                 const DnnWindow &window);
-  // An element's index along `axis`; x is looked at for its shape.
+  // Writes each element's index along `axis`; x gives the shape.
   void index(int64_t axis, Tensor x, Tensor out);
 
-  // Of all tensors in memory and all numbers.
+  // The ids of all tensors in memory and of all scalars.
   const std::vector<int64_t> &ids() const { return given; }
 
 private:
@@ -135,10 +137,10 @@ private:
   std::vector<cudnnBackendDescriptor_t> operations;
 };
 
-// What cuDNN says of how an engine computes.
+// The numerical notes by which cuDNN describes how an engine computes.
 using DnnNotes = std::vector<cudnnBackendNumericalNote_t>;
 
-// What an engine is known by, for messages and tests.
+// Identifies the chosen engine, for messages and tests.
 struct DnnChoice {
   int64_t engine = -1, workspace = 0;
   DnnNotes notes;
@@ -146,7 +148,7 @@ struct DnnChoice {
   bool has(cudnnBackendNumericalNote_t note) const;
 };
 
-// An engine that is asked for by its number and settings, not by heuristics.
+// An engine that is requested by its number and settings, without heuristics.
 struct DnnEngine {
   int64_t number = 0;
   std::vector<std::pair<cudnnBackendKnobType_t, int64_t>> knobs;
@@ -157,9 +159,9 @@ inline const DnnNotes neverTaken{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
 
 class DnnPlan {
 public:
-  // The first engine of cuDNN's heuristics, or that one alone, that takes no
-  // more than this workspace and has none of these notes. Throws DnnRefusal
-  // where there is none. Needs the graph no more.
+  // Uses the first engine from cuDNN's heuristics (or only the given engine)
+  // that needs at most this workspace and has none of these notes. Throws
+  // DnnRefusal if there is none. The graph may be destroyed afterwards.
   DnnPlan(const DnnTarget &target, const DnnGraph &graph, int64_t mostWorkspace,
           const std::optional<DnnEngine> &engine = {},
           const DnnNotes &refused = neverTaken);

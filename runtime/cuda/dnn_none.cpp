@@ -1,4 +1,4 @@
-// Where the runtime was built without cuDNN's headers.
+// Replaces the cuDNN functions in builds without cuDNN's headers.
 
 #include "dnn.h"
 

@@ -6,14 +6,14 @@
 
 namespace cleave::cuda {
 
-// C = activation(C + bias), over C as the product has it; the bias is added
-// where `addsBias`, and the activation's operand is kept where the product
-// keeps it. With derivativeAt C = C * activation'(derivativeAt). Nothing to be
-// done: an empty function.
+// Applies C = activation(C + bias) to the product's result in place. The bias
+// is added if `addsBias`; the activation's operand is stored if the product
+// asks for it. With derivativeAt, C = C * activation'(derivativeAt). Returns an
+// empty function if there is nothing to do.
 Enqueue makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
                      const GemmBuffers &buffers, bool addsBias);
 
-// The sums of an operand, if the product has them.
+// Returns the sums of an operand, or an empty function if the product has none.
 Enqueue makeOperandSums(Kernels &kernels, const program::Gemm &gemm,
                         const GemmBuffers &buffers);
 

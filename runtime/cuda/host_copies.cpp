@@ -1,4 +1,4 @@
-// Copies between the host and a rank's device, on a stream of their own.
+// Copies between the host and a rank's device, on a separate stream.
 
 #include "host_copies.h"
 
@@ -12,7 +12,7 @@ HostCopies::HostCopies(Device &device, CUstream compute)
     : device(device), compute(compute), copies(makeStream()),
       begun(makeEvent()), done(makeEvent()) {}
 
-// The pinned pieces are freed after this. After a failure the device may still
+// The pinned buffers are freed after this. After a failure the device may still
 // use them.
 HostCopies::~HostCopies() {
   device.tryUse();

@@ -1,4 +1,4 @@
-// Copies between the host and a rank's device, on a stream of their own.
+// Copies between the host and a rank's device, on a separate stream.
 #ifndef CLEAVE_RUNTIME_CUDA_HOST_COPIES_H
 #define CLEAVE_RUNTIME_CUDA_HOST_COPIES_H
 
@@ -9,24 +9,24 @@
 
 namespace cleave::cuda {
 
-// A device reads and writes pages of the host at full speed, and while the host
-// goes on, only where they are pinned. So data goes through two pinned pieces
-// in turn: one is on its way while the host copies from or to the other.
-//
-// Both directions are ordered with `compute`, before and after. All functions
-// may be called from any thread, one at a time.
+// A device accesses host memory at full speed, and asynchronously, only if the
+// pages are pinned. So data goes through two pinned buffers in turn: one is in
+// transfer while the host copies from or to the other. Both directions are
+// ordered with the stream `compute`, before and after. All functions may be
+// called from any thread, one at a time.
 class HostCopies {
 public:
   HostCopies(Device &device, CUstream compute);
   ~HostCopies();
   HostCopies(const HostCopies &) = delete;
 
-  // To the device. `from` may be overwritten on return, but what is written may
-  // still be on its way: what is enqueued on `compute` from now on sees it.
+  // Copies to the device. `from` may be overwritten on return, although the
+  // data may still be in transfer. Work that is enqueued on `compute` from now
+  // on sees the data.
   void write(char *to, const void *from, int64_t bytes);
 
-  // From the device: what everything enqueued on `compute` leaves there.
-  // Returns when the data is here.
+  // Copies from the device, after all work that is enqueued on `compute` so
+  // far. Returns when the data has arrived.
   void read(void *to, const char *from, int64_t bytes);
 
   // Waits until all copies have ended.
@@ -43,8 +43,8 @@ private:
     Event passed;
     bool isOnItsWay = false;
   };
-  // The next piece, once nothing uses it. Its memory is allocated with its
-  // first use.
+  // Returns the next pinned buffer, once nothing uses it. Its memory is
+  // allocated at its first use.
   Piece &takePiece();
   void mark(Piece &piece);
   static void await(Piece &piece);

@@ -1,5 +1,5 @@
-// Limits of the runtime's kernels, and the workspace that they take. Known
-// without a CUDA toolkit.
+// The limits of the runtime's kernels and the workspace that they need.
+// Available without a CUDA toolkit.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNEL_LIMITS_H
 #define CLEAVE_RUNTIME_CUDA_KERNEL_LIMITS_H
 
@@ -7,15 +7,15 @@
 
 namespace cleave::cuda {
 
-// Bytes for counts of rows per group in a block, and for matrices to choose
-// from.
+// The shared memory for counts of rows per group in a block, in bytes, and for
+// ids of matrices.
 inline constexpr int64_t countedBytes = 96 << 10;
 inline constexpr int64_t mostMatrices = countedBytes / 8 - 1;
 
 // The most features of an attention head.
 inline constexpr int64_t mostFeatures = 256;
 
-// The 64-bit numbers in the tables of a grouped product.
+// The number of 64-bit entries in the tables of a grouped product.
 inline int64_t groupTableNumbers(int64_t matrices, int64_t rows) {
   return 2 * (matrices + 1) + 2 * rows;
 }

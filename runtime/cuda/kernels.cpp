@@ -1,4 +1,4 @@
-// Loading the runtime's kernels on a device, and launching them.
+// Loads the runtime's kernels on a device, and launches them.
 
 #include "kernels.h"
 
@@ -63,9 +63,9 @@ void Kernels::launchPointers(const char *name, int64_t blocks, int threads,
   if (blocks < 0 || blocks > INT32_MAX)
     fail(CLEAVE_UNSUPPORTED, what + " with " + std::to_string(blocks) +
                                  " blocks, more than a grid can have");
-  // More than the 48 KiB that a kernel may have unasked, with what it declares.
-  // The limit belongs to the function, which all ranks of the device share: it
-  // only grows.
+  // A kernel may use at most 48 KiB of shared memory, its static memory
+  // included, without raising its limit. The limit belongs to the function,
+  // which all ranks of the device share, so it is only ever raised.
   if (shared > (16 << 10)) {
     std::lock_guard lock(mutex);
     if (int64_t &limit = sharedLimits[function]; shared > limit) {

@@ -1,8 +1,7 @@
-// The runtime's own device kernels (kernels/*.cu): attention,
-// convolutions, products of
-// layouts that cuBLASLt lacks, grouped products, and what moves, fills, sorts
-// and reduces. The same sources are compiled for CPUs (kernels/emulation.h), so
-// that tests run them where there is no device.
+// The runtime's own device kernels (kernels/*.cu): attention, convolutions,
+// products in layouts that cuBLASLt lacks, grouped products, and kernels that
+// move, fill, sort and reduce data. The same sources are compiled for CPUs
+// (kernels/emulation.h), so that tests can run them without a device.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_H
 
@@ -35,8 +34,8 @@ public:
   }
 
   Device &device;
-  // Whether kernels with Hopper's warpgroup products may be called;
-  // CLEAVE_CUDA_NO_WGMMA turns them off.
+  // True if kernels with Hopper's warpgroup products may be used;
+  // CLEAVE_CUDA_NO_WGMMA disables them.
   bool hasWarpgroups = false;
 
 private:
@@ -49,20 +48,20 @@ private:
   std::map<CUfunction, int64_t> sharedLimits; // those that have been raised
 };
 
-// Enqueues what a command does on a stream. May be called again and again, and
-// within the capture of a graph. Makers throw Error where it is not supported;
-// buffers are addresses on the device.
+// Enqueues the work of a command on a stream. It may be called repeatedly, and
+// while a graph is captured. The make functions throw Error if the command is
+// not supported; buffers are device addresses.
 using Enqueue = std::function<void(CUstream)>;
 
 Enqueue makeAttention(Kernels &kernels, const program::Attention &attention,
                       const AttentionBuffers &buffers);
-// Sums have one order on every device. Takes no workspace.
+// Sums have the same order on every device. No workspace is needed.
 Enqueue makeConvolution(Kernels &kernels,
                         const program::Convolution &convolution,
                         const ConvolutionBuffers &buffers);
 Enqueue makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
                     const GroupedBuffers &buffers);
-// A product of any layout, for those that cuBLASLt cannot read.
+// Returns a product for any layout, used for layouts that cuBLASLt cannot read.
 Enqueue makePlainGemm(Kernels &kernels, const program::Gemm &gemm,
                       const GemmBuffers &buffers);
 
@@ -83,7 +82,8 @@ Enqueue makePositionInExpert(Kernels &kernels,
                              const program::PositionInExpert &order,
                              const PositionInExpertBuffers &buffers);
 
-// dst[i...] = src[i...] over `dims`, strides in bytes; elements of `size`.
+// dst[i...] = src[i...] over `dims`, with strides in bytes and elements of
+// `size` bytes.
 struct StridedCopy {
   char *dst = nullptr;
   const char *src = nullptr;
@@ -94,9 +94,9 @@ Enqueue makeCopy(Kernels &kernels, const StridedCopy &copy);
 Enqueue makeFill(Kernels &kernels, char *dst, int64_t count, int size,
                  uint64_t pattern);
 
-// dst[i] = srcs[0][i] op srcs[1][i] op ..., in this order, as reduceInto() of
-// transport.h; over `rows` rows of `count` elements, whose strides are bytes.
-// dst may be one of the sources.
+// dst[i] = srcs[0][i] op srcs[1][i] op ..., in this order, like reduceInto() of
+// transport.h. The arrays have `rows` rows of `count` elements, with row
+// strides in bytes. dst may be one of the sources.
 struct Reduction {
   char *dst = nullptr;
   std::vector<const char *> srcs;

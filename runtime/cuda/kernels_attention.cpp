@@ -64,8 +64,8 @@ AttentionArguments argumentsOf(const program::Attention &x,
   return out;
 }
 
-// Whether matrix units can compute it: bf16 with contiguous features, in units
-// of 16 bytes.
+// Returns whether tensor cores can compute this attention: it is bf16, and its
+// features are contiguous, in multiples of 16 bytes.
 bool fitsMatrices(const program::Attention &x, const AttentionArguments &args) {
   if (x.dtype != DType::BF16 || x.d > 128 || x.dv > 128 || x.d % 8 || x.dv % 8)
     return false;
@@ -80,7 +80,7 @@ bool fitsMatrices(const program::Attention &x, const AttentionArguments &args) {
           (fits(args.dO) && fits(args.dq) && fits(args.dk) && fits(args.dV)));
 }
 
-// How the kernels for a type and a head size are launched.
+// The launch parameters of the kernels for a type and a head size.
 struct Variant {
   std::string name;
   int64_t tile, shared;

@@ -69,9 +69,9 @@ const char *transposeKernel(int64_t width) {
                       : "cleave_transpose_8";
 }
 
-// The dimension that is contiguous in the source, if it pays to copy in tiles
-// of it and of the last dimension, which is contiguous in the destination; else
-// the last one.
+// Returns the dimension that is contiguous in the source, if copying in tiles
+// of it and of the last dimension (which is contiguous in the destination) is
+// faster; else the last dimension.
 size_t turnedDim(const std::vector<Dim> &dims, int64_t width) {
   constexpr int64_t least = 8; // of a tile's rows and columns
   size_t last = dims.size() - 1;

@@ -1,4 +1,4 @@
-// Matrix products, and products with chosen matrices, on a device.
+// Matrix products and grouped matrix products on a device.
 
 #include "kernels.h"
 
@@ -67,7 +67,7 @@ GroupedVariant variantOf(const program::GroupedGemm &x,
   if (x.dtype == DType::F64)
     return {x.outer ? "cleave_grouped_outer_f64" : "cleave_grouped_f64",
             productRows, productColumns};
-  // Matrix units read bf16 rows in units of 16 bytes.
+  // Tensor cores read bf16 rows in units of 16 bytes.
   auto fits = [&](const program::RowsRef &ref, const void *data,
                   int64_t width) {
     int64_t bits = width;

@@ -12,8 +12,9 @@ using namespace cleave;
 using namespace cleave::cuda;
 
 namespace {
-// How many warps of a block can count for this many groups, each with counters
-// of its own, and the shared memory for them. nullopt if not even one warp can.
+// The number of warps of a block that can count this many groups, each with its
+// own counters, and the shared memory for them. nullopt if not even one warp
+// can.
 struct Counting {
   int64_t warps = 0, shared = 0;
 

@@ -12,7 +12,8 @@ namespace cleave::cuda {
 // All functions throw Error UNSUPPORTED, except find().
 class Library {
 public:
-  // `needed` says what the library is and where it comes from.
+  // `needed` is the text for messages: what the library is, and where it comes
+  // from.
   Library(const char *file, const char *needed) : file(file) {
     handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (handle)
@@ -40,7 +41,7 @@ private:
   void *handle = nullptr; // never closed: others may use it, too
 };
 
-// Sets api.NAME; for the lists of api.h.
+// Assigns the function to api.NAME; used with the lists of api.h.
 #define CLEAVE_TEXT(name) #name
 #define CLEAVE_LOOK_UP(name) library.need(api.name, CLEAVE_TEXT(name));
 

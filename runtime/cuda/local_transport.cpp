@@ -129,8 +129,8 @@ private:
       (this->*move)(part);
   }
 
-  // Reduce-scatter, then all-gather. A peer reads chunk p of our src only if
-  // it is member p, so writing our own chunk in place disturbs nobody.
+  // A reduce-scatter, then an all-gather. A peer reads chunk p of our source
+  // only if it is member p, so writing our own chunk in place is safe.
   void allReduce() {
     forChunk(call, call.self, [&](size_t part, int64_t begin, int64_t end) {
       Reduction all;
@@ -195,7 +195,7 @@ private:
     }
   }
 
-  // Only the device knows how many rows come.
+  // The number of received rows is known only on the device.
   void allToAllV() {
     CollectiveCall own = call;
     std::vector<int64_t> received = transfers.read(call.received, size);
@@ -243,8 +243,8 @@ private:
       exchange(index, 1);
   }
 
-  // Assembles our tile from boxes. In the second round it reads what others
-  // have assembled.
+  // Assembles our tile from boxes. In the second round the boxes come from
+  // tiles that other members assembled.
   void exchange(size_t index, int round) {
     const Part &part = call.parts[index];
     for (const program::ExchangePiece &piece : part.pieces) {

@@ -81,7 +81,7 @@ NcclCall::NcclCall(CollectiveCall given)
       size(static_cast<int>(call.members.size())), routes(planned),
       sources(call.members.size()) {
   place();
-  // The number of rows is not known yet: at most all of them, in both
+  // The number of rows is not known in advance; it is at most all rows, in both
   // directions.
   if (call.kind == CollectiveKind::AllToAllV && call.parts.size() > 1)
     for (int way = 0; way < 2; ++way)
@@ -284,8 +284,8 @@ void NcclCall::combine(Transfers &transfers, char *base) {
   }
 }
 
-// Points `sources` at the contributions that begin `offset` bytes into what
-// each member sent.
+// Points `sources` to the contributions at byte `offset` of what each member
+// sent.
 void NcclCall::aim(int64_t offset, const char *own) {
   for (const Parcel &parcel : routes.parcels[Routes::First])
     if (parcel.isIncoming)
@@ -322,8 +322,7 @@ void NcclCall::reduceBlocks(Transfers &transfers) {
   }
 }
 
-// Assembles our tile from boxes, which each sender sent in the order of the
-// pieces.
+// Assembles our tile from received boxes, which are in the order of the pieces.
 void NcclCall::assemble(Transfers &transfers, char *base) {
   std::vector<const char *> next(size);
   for (const Parcel &parcel : routes.parcels[Routes::First])

@@ -1,4 +1,4 @@
-// One collective as calls of NCCL, with packing and unpacking.
+// A collective expressed as NCCL calls, with packing and unpacking.
 #ifndef CLEAVE_RUNTIME_CUDA_NCCL_CALL_H
 #define CLEAVE_RUNTIME_CUDA_NCCL_CALL_H
 
@@ -10,9 +10,9 @@
 
 namespace cleave::cuda {
 
-// What a rank does in a collective. NCCL's own collectives serve where they
-// have the type and the reduction; all else is messages, as between processes
-// without devices (Routes).
+// A rank's part in a collective. NCCL's own collectives are used if they
+// support the type and the reduction; all others are messages, as between
+// processes without devices (Routes).
 class NcclCall {
 public:
   explicit NcclCall(CollectiveCall given);
@@ -24,7 +24,7 @@ public:
   int64_t sent() const { return bytesOf(false); }
   int64_t received() const { return bytesOf(true); }
 
-  // An AllToAllV waits here for its counts; other collectives wait for nothing.
+  // An AllToAllV waits here for its counts; other collectives do not wait.
   void begin(Transfers &transfers);
   // `comm` is null if there is only one member.
   void enqueue(ncclComm_t comm, Transfers &transfers, char *stagingAt);

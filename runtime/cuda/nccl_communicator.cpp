@@ -11,16 +11,16 @@
 using namespace cleave;
 using namespace cleave::cuda;
 
-// NCCL blocks until all members have come, so creation runs on a thread of its
-// own. The thread may outlive the communicator if a member is lost.
+// Creation runs on a separate thread, because NCCL blocks until all members
+// have joined. The thread may outlive the communicator if a member is lost.
 struct NcclCommunicator::Making {
   std::atomic<bool> isDone{false};
   ncclComm_t comm = nullptr;
   std::string failure;
 };
 
-// The same for connections: the first messages wait for members that may be
-// lost. Aborting the communicator ends them.
+// Connecting runs on a separate thread, too, as the first messages wait for
+// members that may be lost. Aborting the communicator ends it.
 struct NcclCommunicator::Connecting {
   std::atomic<bool> isDone{false};
   std::string failure;
@@ -182,8 +182,9 @@ int64_t NcclCommunicator::stagingBytes() const {
   return bytes;
 }
 
-// NCCL's kernels end at once, but the call waits for all graphs that hold some
-// of them, which go with their ranks: so it has a thread of its own.
+// NCCL's kernels end at once, but ncclCommAbort waits for all graphs that
+// contain them, which are destroyed with their ranks. So it runs on a separate
+// thread.
 void NcclCommunicator::abort() {
   if (isAborted.exchange(true))
     return;

@@ -1,4 +1,5 @@
-// A rank's part of a communicator: its making, its stream, its staging memory.
+// A rank's part of a communicator: its creation, its stream, and its staging
+// memory.
 #ifndef CLEAVE_RUNTIME_CUDA_NCCL_COMMUNICATOR_H
 #define CLEAVE_RUNTIME_CUDA_NCCL_COMMUNICATOR_H
 
@@ -27,12 +28,12 @@ public:
   // Continues the creation without blocking, so that no rank waits for members
   // that are creating other communicators. Returns true once it can be used.
   bool advance();
-  // Members that have not joined the creation yet.
+  // Returns the members that have not joined the creation yet.
   std::vector<int> missing();
-  // Sends a byte to each member and back, of a pair from the first to the
-  // second; true when all have come. NCCL connects two ranks in the call of
-  // their first message, which waits for both: in the middle of a step two that
-  // send to each other would wait for ever.
+  // Exchanges a byte with each member, and returns true when all have arrived.
+  // NCCL connects two ranks in the call of their first message, which waits for
+  // both. Without this, two ranks whose first messages cross in the middle of a
+  // step would wait for each other forever.
   bool connect();
 
   // Provides staging memory of at least this many bytes. Memory that was handed
@@ -50,9 +51,9 @@ public:
       throw Aborted();
     body(comm.load());
   }
-  // From any thread: what is under way ends, and nothing begins. A call of NCCL
-  // that waits for a lost member keeps the lock, and only this ends it: so it
-  // is waited for a moment, and not longer.
+  // May be called from any thread: ends transfers in flight, and prevents new
+  // ones. An NCCL call that waits for a lost member holds the lock, and only
+  // this function ends it; so the lock is waited for only for a moment.
   void abort();
   // Throws if NCCL has detected a failure.
   void check(const CollectiveCall &call);
@@ -61,11 +62,11 @@ public:
   const std::vector<int> members;
   NcclGroup *const group;
   Transfers transfers;
-  // Work that was started before the communicator could be used, in order.
+  // Work that was started before the communicator was ready, in order.
   std::deque<std::function<void()>> waiting;
-  // Whether members send messages in addition to NCCL's own collectives.
+  // True if members send messages in addition to NCCL's own collectives.
   bool sends = false;
-  // The collective that was started last, and the number of starts.
+  // The last started collective, and the number of starts.
   const CollectiveCall *last = nullptr;
   int64_t starts = 0;
 

@@ -12,7 +12,7 @@ using namespace cleave::cuda;
 using program::CollectiveKind;
 
 namespace {
-// Whether two calls are parts of one collective.
+// Returns whether two calls belong to one collective.
 bool agree(const CollectiveCall &a, const CollectiveCall &b) {
   if (a.kind != b.kind || a.dtype != b.dtype || a.reduce != b.reduce ||
       a.members != b.members || a.root != b.root || a.sources != b.sources ||

@@ -1,5 +1,5 @@
-// What the members of a communicator know of each other on the host, where they
-// are threads of one process.
+// Host-side state that members of a communicator share if they are threads of
+// one process.
 #ifndef CLEAVE_RUNTIME_CUDA_NCCL_GROUP_H
 #define CLEAVE_RUNTIME_CUDA_NCCL_GROUP_H
 
@@ -13,19 +13,20 @@
 
 namespace cleave::cuda {
 
-// The k-th start of one member belongs to the k-th start of the others.
+// The k-th start of each member belongs to the same collective.
 class NcclGroup {
 public:
   NcclGroup(std::vector<int> members, const TransportOptions &options)
       : options(options), turns(members.size()), enqueuedTurns(members.size()) {
   }
 
-  // Returns the number of the start. Throws BAD_PROGRAM where others have
-  // started something else with this number.
+  // Returns the number of the start. Throws BAD_PROGRAM if other members have
+  // started a different collective with this number.
   int64_t start(const CollectiveCall &call);
   // The member has enqueued its next start.
   void enqueued(int self);
-  // Until all members have enqueued this start; calls drive() now and then.
+  // Waits until all members have enqueued this start; calls drive()
+  // periodically.
   void await(const CollectiveCall &call, int64_t turn,
              const std::function<void()> &drive);
   std::vector<int> missing(const CollectiveCall &call, int64_t turn);
@@ -41,7 +42,8 @@ private:
   const TransportOptions &options;
   std::mutex mutex;
   std::condition_variable changed;
-  // Of each member: how many starts, and how many of them it has enqueued.
+  // For each member: the number of its starts, and of starts that it has
+  // enqueued.
   std::vector<int64_t> turns, enqueuedTurns;
   std::map<int64_t, Started> started;
   bool isAborted = false;

@@ -1,8 +1,8 @@
-// The `nccl` transport: a communicator for each group of ranks, and one for
-// each ordered pair that sends messages, each with a stream of its own.
-//
-// Nobody blocks to make a communicator: ranks of different programs come to
-// them in different orders. What is started before one is ready waits for it.
+// The `nccl` transport. There is a communicator for each group of ranks, and
+// one for each ordered pair of ranks that exchanges messages. Each has a stream
+// of its own. Creating a communicator does not block, because ranks with
+// different programs need communicators in different orders. Collectives that
+// start before their communicator is ready are queued.
 
 #include "nccl_transport.h"
 
@@ -128,7 +128,7 @@ public:
     return found;
   }
 
-  // Enqueues what has waited for communicators that are ready now.
+  // Enqueues queued collectives whose communicators are ready now.
   void drive() {
     for (auto &[key, communicator] : communicators)
       if (!communicator->waiting.empty() && communicator->advance())
@@ -272,8 +272,8 @@ std::unique_ptr<Operation> NcclEndpoint::prepare(CollectiveCall call) {
                                          std::move(communicator));
 }
 
-// All ranks come to their communicators in one order, that of the keys, so each
-// waits only for ranks that come to the same one next.
+// All ranks connect their communicators in the order of the keys, so each waits
+// only for ranks whose next communicator is the same.
 void NcclEndpoint::connect() {
   transport.streamOf(rank).device->use();
   Clock::time_point begin = Clock::now();
@@ -302,7 +302,8 @@ void NcclEndpoint::connect() {
   }
 }
 
-// Who has not come as far as we have: all tell each other in the store.
+// Returns the members that have not reached this point yet; ranks publish their
+// progress in the store.
 std::vector<int> NcclEndpoint::late(const NcclCommunicator &communicator) {
   std::string what = communicator.key + "/late/";
   transport.store->set(what + std::to_string(rank),
@@ -317,8 +318,8 @@ std::vector<int> NcclEndpoint::late(const NcclCommunicator &communicator) {
   return ranks;
 }
 
-// Streams are looked at only where no transfer has begun or ended for as long
-// as one may take: the host waits, then, and captures nothing.
+// Streams are queried only if no transfer has begun or ended for the time that
+// one may take at most. The host waits then, so no graph is being captured.
 void NcclEndpoint::watch() {
   Clock::time_point now = Clock::now();
   if (now - watched < std::chrono::milliseconds(20))
@@ -330,7 +331,7 @@ void NcclEndpoint::watch() {
     if (!communicator->last)
       continue;
     communicator->check(*communicator->last);
-    // Transfers that are replayed are in the stream of commands.
+    // Replayed transfers run in the stream of commands.
     auto isBusy = [](CUstream stream) {
       return driver().cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
     };

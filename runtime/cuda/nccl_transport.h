@@ -1,5 +1,5 @@
-// Collectives by NCCL, between ranks in threads of one process or in processes
-// of their own.
+// Collectives by NCCL, between ranks in threads of one process or in separate
+// processes.
 #ifndef CLEAVE_RUNTIME_CUDA_NCCL_TRANSPORT_H
 #define CLEAVE_RUNTIME_CUDA_NCCL_TRANSPORT_H
 
@@ -8,12 +8,12 @@
 
 namespace cleave::cuda {
 
-// Ranks [first, first + ranks.size()) are threads of this process, each with a
-// device of its own, as NCCL wants it. `store` is that of all processes.
-//
-// Operations only enqueue, on a stream for each communicator. Where all members
-// are threads of this process finish() waits until all have started, and finds
-// who is late and who disagrees; else Endpoint::progress() finds who is late.
+// Ranks [first, first + ranks.size()) are threads of this process, each with
+// its own device, as NCCL requires. `store` is shared by all processes.
+// Operations only enqueue work, on one stream for each communicator. If all
+// members are threads of this process, finish() waits until all have started,
+// and detects late ranks and programs that disagree. Otherwise
+// Endpoint::progress() detects late ranks.
 std::unique_ptr<Transport> makeNcclTransport(const TransportOptions &options,
                                              Counters &counters, int first,
                                              std::vector<RankStream> ranks,

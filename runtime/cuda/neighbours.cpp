@@ -1,4 +1,5 @@
-// The store of several processes, and whether each has a device.
+// The store that several processes share, and the check that each process has
+// its own device.
 
 #include "neighbours.h"
 

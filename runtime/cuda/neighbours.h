@@ -1,4 +1,4 @@
-// What ranks in processes of their own tell each other before NCCL connects
+// Information that ranks in separate processes exchange before NCCL connects
 // them.
 #ifndef CLEAVE_RUNTIME_CUDA_NEIGHBOURS_H
 #define CLEAVE_RUNTIME_CUDA_NEIGHBOURS_H
@@ -9,11 +9,11 @@
 
 namespace cleave::cuda {
 
-// On the board of all processes, under the session's name.
+// Returns a store on the board of all processes, under the session's name.
 std::unique_ptr<Store> makeWorldStore(const Neighbours &neighbours);
 
-// Returns once every rank has said which device it has. Throws UNSUPPORTED
-// where two have the same, TIMEOUT where some say nothing.
+// Waits until every rank has reported its device. Throws UNSUPPORTED if two
+// ranks have the same device, TIMEOUT if ranks do not report.
 void compareDevices(Store &store, const Neighbours &neighbours, double seconds,
                     const Device &own);
 

@@ -1,4 +1,4 @@
-// In place of support.cpp, in builds without the CUDA toolkit.
+// Replaces support.cpp in builds without the CUDA toolkit.
 
 #include "backends.h"
 

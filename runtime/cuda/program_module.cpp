@@ -1,4 +1,4 @@
-// Choosing and loading the generated kernels of a program.
+// Selects and loads the generated kernels of a program.
 
 #include "program_module.h"
 
@@ -33,13 +33,14 @@ std::optional<Image> imageOf(const std::string &name) {
   return image;
 }
 
-// Code runs on its generation, from its own version on; PTX on all later ones.
+// Machine code runs on later devices of the same generation; PTX runs on all
+// later devices.
 bool serves(const Image &image, int version) {
   return image.version <= version &&
          (!image.isCode || image.version / 10 == version / 10);
 }
 
-// What to do where no image serves a device.
+// Says what to do if no image fits the device.
 std::string remedyFor(int version) {
   int newest = 0; // that target.architectures may name
   for (int served : {80, 90, 100})
@@ -60,7 +61,8 @@ std::string read(const std::string &path) {
   return bytes;
 }
 
-// PTX is compiled here; what its compiler says becomes part of the error.
+// The driver compiles PTX here; the output of its compiler becomes part of the
+// error.
 CUmodule load(const std::string &bytes, const std::string &path) {
   char log[1024] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,

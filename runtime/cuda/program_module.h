@@ -15,10 +15,11 @@ struct ProgramModule {
   std::vector<CUfunction> functions; // by kernel
 };
 
-// From the program's folder or what came in place of it: kernels.sm_NN.cubin,
-// code of one processor and later ones of its generation, or kernels.sm_NN.ptx,
-// which the driver compiles for any later one. Throws UNSUPPORTED where none is
-// for the device, and BAD_PROGRAM where a kernel is missing.
+// Loads the kernels from the program's folder, or from the images that replace
+// it: kernels.sm_NN.cubin, machine code for one device and later ones of its
+// generation, or kernels.sm_NN.ptx, which the driver compiles for any later
+// device. Throws UNSUPPORTED if no image fits the device, BAD_PROGRAM if a
+// kernel is missing.
 std::shared_ptr<ProgramModule> loadModule(const cleave_program &program,
                                           Device &device);
 

@@ -10,7 +10,7 @@
 using namespace cleave;
 using namespace cleave::cuda;
 
-// The memory goes next. After a failure something may still use it.
+// The memory is freed after this. After a failure the device may still use it.
 DeviceStorage::~DeviceStorage() {
   device.tryUse();
   (void)driver().cuStreamSynchronize(stream);
@@ -33,7 +33,8 @@ void DeviceStorage::zero(int64_t at, int64_t bytes) {
   check(driver().cuStreamSynchronize(stream), "clearing memory");
 }
 
-// The bytes of Memory::poison: arenas begin at even addresses on both sides.
+// Writes the same bytes as Memory::poison; arenas begin at even addresses on
+// host and device.
 void DeviceStorage::poison(int64_t at, int64_t bytes) {
   if (bytes == 0)
     return;
@@ -87,7 +88,7 @@ bool DeviceStorage::guardIntact() const {
 int64_t DeviceStorage::touched(int64_t at, int64_t bytes) const {
   if (bytes <= 0)
     return 0;
-  // Poison depends on whether an address is even.
+  // The poison pattern depends on whether an address is even.
   std::vector<char> copy(bytes + 1);
   char *from = copy.data() + (at & 1);
   read(at, from, bytes);

@@ -7,8 +7,8 @@
 
 namespace cleave::cuda {
 
-// All is ordered with the stream of commands; write() and zero() are seen by
-// what is enqueued there after them.
+// All operations are ordered with the stream of commands. Work that is enqueued
+// there later sees the effects of write() and zero().
 class DeviceStorage : public Storage {
 public:
   DeviceStorage(Device &device, HostCopies &copies, int64_t bytes,

@@ -1,5 +1,5 @@
-// Few bytes that ranks leave for each other: how those of other processes find
-// the id of a communicator, and tell how far they have come.
+// A key-value store through which ranks exchange a few bytes: the ids of
+// communicators, and how far each rank has progressed.
 #ifndef CLEAVE_RUNTIME_CUDA_STORE_H
 #define CLEAVE_RUNTIME_CUDA_STORE_H
 
@@ -14,11 +14,12 @@ class Store {
 public:
   virtual ~Store() = default;
   virtual void set(const std::string &key, const std::string &value) = 0;
-  // At once; nothing where nobody has set it yet.
+  // Returns immediately; nullopt if the key is not set yet.
   virtual std::optional<std::string> get(const std::string &key) = 0;
 };
 
-// For ranks that are threads of this process. neighbours.h has that of several.
+// Creates a store for ranks that are threads of this process. neighbours.h has
+// one for several processes.
 std::unique_ptr<Store> makeLocalStore();
 
 } // namespace cleave::cuda

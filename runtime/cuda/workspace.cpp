@@ -17,17 +17,17 @@ namespace {
 constexpr int64_t tile = 128;       // rows and columns of a block of a result
 constexpr int64_t processors = 132; // of the devices that matter most
 constexpr int64_t leastDepth = 256; // of a part of a sum
-// Flags, descriptions of tiles, and what it takes to begin at a multiple of 256
-// where the plan has multiples of 64.
+// Flags, tile descriptions, and the padding that aligns to 256 bytes where the
+// plan aligns to 64.
 constexpr int64_t fixed = (int64_t(64) << 10) + 256;
 constexpr int64_t most = int64_t(32) << 20;
 
 int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
 } // namespace
 
-// cuBLASLt cuts long sums in parts where results alone are too few to fill a
-// device, and keeps the parts in f32 or f64 here. It takes an algorithm that
-// needs no more than it gets.
+// cuBLASLt splits long sums if the results alone are too few to occupy a
+// device, and stores the partial sums here in f32 or f64. It selects an
+// algorithm that needs at most the given workspace.
 int64_t cuda::gemmWorkspace(const program::Gemm &gemm, std::string &error) {
   error = checkGemm(gemm);
   if (!error.empty())
@@ -37,7 +37,7 @@ int64_t cuda::gemmWorkspace(const program::Gemm &gemm, std::string &error) {
     batch *= size;
   if (batch == 0 || gemm.m == 0 || gemm.n == 0 || gemm.k == 0)
     return 0;
-  // Products of the sizes stay in range: none is above 2^31, cut at `most`.
+  // The bound `most` keeps the products of sizes in range.
   double results = double(batch) * double(gemm.m) * double(gemm.n);
   int64_t rows = over(gemm.m, tile), columns = over(gemm.n, tile);
   double tiles = double(batch) * double(rows) * double(columns);
@@ -66,7 +66,8 @@ int64_t cuda::attentionWorkspace(const program::Attention &x,
     int64_t size = x.dtype == program::DType::F64 ? 8 : 4;
     bytes = roundedTo64(x.b * x.n * x.g * x.qLen * size); // sums of dO o
   }
-  // cuDNN's begins at a multiple of 256 where the plan has multiples of 64.
+  // cuDNN's workspace begins at a multiple of 256, where the plan has multiples
+  // of 64.
   std::string why;
   if (std::optional<AttentionCut> cut = cutOf(x, why))
     bytes = std::max(bytes, cut->bytes() + 256);
@@ -75,7 +76,7 @@ int64_t cuda::attentionWorkspace(const program::Attention &x,
 
 int64_t cuda::groupedWorkspace(const program::GroupedGemm &x,
                                std::string &error) {
-  // What is well-formed is so on every device.
+  // A command that is valid on the CPU is valid on every device.
   if (cleave::groupedWorkspace(x, 1, error) < 0)
     return -1;
   int64_t rows = 1;

@@ -8,7 +8,7 @@
 namespace cleave {
 
 namespace {
-/// One character of UTF-8 (Unicode, table 3-7), or one byte that begins no
+/// One UTF-8 character (Unicode, table 3-7), or one byte that does not begin a
 /// character.
 struct Character {
   size_t size = 1;
@@ -138,7 +138,7 @@ std::streamsize EscapingStream::Buffer::xsputn(const char *text,
 }
 
 int EscapingStream::Buffer::sync() {
-  // A flush ends a message, so an incomplete character is escaped.
+  // A flush ends a message, so an incomplete character at its end is escaped.
   std::string shown = escapedLines(rest);
   rest.clear();
   auto size = static_cast<std::streamsize>(shown.size());

@@ -121,7 +121,7 @@ std::string fingerprintOf(const Manifest &manifest) {
   return digestOf(text);
 }
 
-/// What is wrong with a file; "" if it is as it was written.
+/// Returns what is wrong with a file of the folder; "" if it is unchanged.
 static std::string faultOf(const std::filesystem::path &path,
                            const ManifestFile &expected) {
   std::string found, reason;
@@ -151,7 +151,7 @@ bool readManifest(const std::string &folder, Manifest &manifest,
       return false;
     }
     for (const ManifestFile &file : manifest.files) {
-      // A part is the name of a file in the folder, without a path.
+      // The name of a file must be a plain name without a path.
       std::filesystem::path part =
           path / std::filesystem::path(file.name).filename();
       if (std::string fault = faultOf(part, file); !fault.empty()) {

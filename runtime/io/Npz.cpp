@@ -36,7 +36,8 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
   auto damaged = [&](const std::string &why) {
     return InputError(path + ": not a whole .npz file: " + why);
   };
-  // The end record comes last, followed only by a comment of at most 64 KiB.
+  // The end record is at the end of the file, followed only by a comment of at
+  // most 64 KiB.
   if (size < 22)
     throw damaged("too short");
   size_t end = size - 22;

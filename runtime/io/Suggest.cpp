@@ -35,7 +35,8 @@ cleave::nearest(const std::string &name,
   size_t bestDistance = 0;
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(name, candidate);
-    // A prefix counts like one wrong letter, a short prefix like two.
+    // A prefix of the candidate counts like one wrong letter, a short prefix
+    // like two.
     if (candidate.starts_with(name) &&
         (name.size() >= 3 || name.size() * 2 > candidate.size()))
       distance = std::min<size_t>(distance,

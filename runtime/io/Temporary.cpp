@@ -113,8 +113,8 @@ void say(const char *text) {
 void onSignal(int number) {
   int error = errno;
   if (::getpid() == process) { // else a child that has not executed yet
-    // On another thread: stops the main thread, which would otherwise go on and
-    // report missing files.
+    // In a thread other than the main thread: stops the main thread, which
+    // would otherwise continue and report missing files.
     if (!::pthread_equal(::pthread_self(), mainThread)) {
       ::pthread_kill(mainThread, number);
       errno = error;
@@ -164,8 +164,8 @@ void TemporaryPath::keep() {
   isKept = true;
   if (!slot)
     return;
-  // If the slot is null, the handler has taken the name, and the process is
-  // about to end.
+  // If the slot is null, the signal handler has taken the name, and the process
+  // is about to end.
   std::free(slot->exchange(nullptr));
   slot = nullptr;
 }
@@ -196,8 +196,8 @@ std::string temporaryNameOf(const std::string &path, const char *what) {
          hostAndProcess();
 }
 
-/// Whether the process in a name's end "-HOST-PID" ran on this machine and has
-/// ended.
+/// Returns whether the process of a name that ends in "-HOST-PID" ran on this
+/// machine and has ended.
 static bool hasEnded(std::string_view name) {
   size_t dash = name.rfind('-');
   if (dash == std::string_view::npos || dash + 1 == name.size() ||

@@ -42,7 +42,8 @@ void recordWeights(Manifest &manifest) {
   }
 }
 
-/// Why a file is not the one that the program was compiled from; "" if it is.
+/// Returns how a file differs from the one that the program was compiled from;
+/// "" if it does not.
 static std::string changeOf(const ManifestWeights &was, const MappedFile &file,
                             bool verifies) {
   if (static_cast<int64_t>(file.size()) != was.bytes)

@@ -1,5 +1,5 @@
-// The wire in plain MPI calls. The host's thread and the rank's thread never
-// need MPI at the same time for long, so one lock and MPI_THREAD_SERIALIZED do.
+// Implements Wire by MPI calls. The threads of the host and of the rank rarely
+// need MPI at the same time, so one lock and MPI_THREAD_SERIALIZED are enough.
 
 #include "error.h"
 #include "wire.h"

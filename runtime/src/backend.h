@@ -1,6 +1,6 @@
-// Where a rank computes: all of a command that depends on the device. A Rank
-// finds addresses and checks that they are in its arenas; the backend makes
-// calls of them. One backend for each rank.
+// The part of a command's execution that depends on the device. A Rank resolves
+// addresses and checks that they are within its arenas; the backend turns
+// commands into calls. Each rank has its own backend.
 #ifndef CLEAVE_RUNTIME_BACKEND_H
 #define CLEAVE_RUNTIME_BACKEND_H
 
@@ -17,8 +17,9 @@ struct cleave_program;
 
 namespace cleave {
 
-// The memory of one arena of one rank, zeroed at first. Addresses are those of
-// the device; the host may touch them only through these functions.
+// The memory of one arena of one rank, zeroed when it is allocated. Addresses
+// are device addresses; the host accesses the memory only through these
+// functions.
 class Storage {
 public:
   virtual ~Storage() = default;
@@ -26,13 +27,14 @@ public:
   virtual int64_t size() const = 0;
   virtual int64_t slack() const { return 0; } // usable bytes past the end
 
-  // Bytes [at, at + bytes) to and from the host.
+  // Copies bytes [at, at + bytes) from the host, or to the host.
   virtual void write(int64_t at, const void *from, int64_t bytes) = 0;
   virtual void read(int64_t at, void *to, int64_t bytes) const = 0;
   virtual void zero(int64_t at, int64_t bytes) = 0;
-  // Until all that was written is there for others than the rank's commands.
+  // Returns when all written bytes are visible to other ranks and to the host,
+  // not only to the rank's own commands.
   virtual void finish() {}
-  // Whether the host may use data() as it is.
+  // Returns whether the host may access data() directly.
   virtual bool isHost() const { return false; }
 
   // Poison mode: as Memory has them.
@@ -49,7 +51,7 @@ struct Access {
   bool written = false;
 };
 
-// Where a call stands in the program, for messages and recordings.
+// The position of a call in the program, for messages and recordings.
 struct CallSite {
   const program::Action *action = nullptr;
   int index = -1;
@@ -63,16 +65,16 @@ public:
 
   virtual ~Backend() = default;
 
-  // On the rank's own thread, before all that follows: libraries keep state per
-  // thread. `meanwhile` is called now and then while the host waits for the
-  // device; it throws where a transfer is lost.
+  // Binds the backend to the rank's own thread, before all other calls, because
+  // libraries keep state per thread. `meanwhile` is called periodically while
+  // the host waits for the device; it throws if a transfer is lost.
   virtual void attach(std::function<void()> meanwhile) = 0;
 
   virtual std::unique_ptr<Storage> allocate(int64_t bytes,
                                             const std::string &purpose) = 0;
 
-  // Bytes of scratch memory of a library command; -1 where it is not
-  // supported, with the reason in `error`.
+  // Returns the bytes of scratch memory that a library command needs, or -1 if
+  // the command is not supported, with the reason in `error`.
   virtual int64_t workspace(const program::Gemm &gemm,
                             std::string &error) const = 0;
   virtual int64_t workspace(const program::Attention &attention,
@@ -82,8 +84,8 @@ public:
   virtual int64_t workspace(const program::Convolution &convolution,
                             std::string &error) const = 0;
 
-  // Calls that carry out a command. On a device they only enqueue it; what
-  // goes wrong there is found by finish().
+  // These functions return calls that carry out a command. On a device a call
+  // only enqueues the command; finish() reports errors of its execution.
   virtual Run launch(const program::Launch &launch,
                      std::vector<void *> args) = 0;
   virtual Run gemm(const program::Gemm &gemm, const GemmBuffers &buffers,
@@ -100,44 +102,47 @@ public:
                        const SortRowsBuffers &buffers) = 0;
   virtual Run positionInExpert(const program::PositionInExpert &order,
                                const PositionInExpertBuffers &buffers) = 0;
-  // `dims` and the strides in bytes; trailing dimensions that are dense on both
-  // sides are one block of `block` bytes already.
+  // A strided copy. `dims` counts blocks, and strides are in bytes. Trailing
+  // dimensions that are dense on both sides are already merged into one block
+  // of `block` bytes.
   virtual Run copy(const CopyBuffers &buffers, int64_t block,
                    std::vector<int64_t> dims, std::vector<int64_t> srcStrides,
                    std::vector<int64_t> dstStrides) = 0;
   virtual Run fill(char *dst, int64_t count, int64_t size,
                    uint64_t pattern) = 0;
 
-  // The value of the byte of a condition, once it is known.
+  // Waits for the byte of a condition and returns its value.
   virtual char flag(const char *at) = 0;
 
-  // `run` at its place in the program, collectives included.
+  // Wraps `run`, which may be a collective, with its position in the program.
   virtual Run at(CallSite site, Run run) {
     (void)site;
     return run;
   }
 
-  // After the last command of an action: returns when all of it is done.
+  // Called after the last command of an action; returns when all commands are
+  // complete.
   virtual void finish() {}
 
-  // Traces. mark(n) is passed when all that was called before is done; once
-  // finish() has returned, passed(n) is when that was, by traceClock(). mark(0)
-  // comes first, before any call of an action.
+  // Marks measure times for traces. mark(n) completes when all calls before it
+  // are complete; after finish(), passed(n) is the time of its completion by
+  // traceClock(). mark(0) precedes all calls of an action.
   virtual void makeMarks(size_t count) { marks.resize(count); }
   virtual void mark(size_t number) { marks[number] = traceClock(); }
   virtual int64_t passed(size_t number) { return marks[number]; }
 
-  // An action that has run before may be replayed as a whole. replay() does so,
-  // or says that it cannot; between beginCapture() and endCapture() calls are
-  // not carried out but kept, and endCapture() carries them out.
+  // Replay of recorded actions. replay() runs an action that was recorded
+  // before, or returns false. Between beginCapture() and endCapture() calls are
+  // recorded and not executed; endCapture() executes the recording.
   virtual bool replay(const program::Action &) { return false; }
   virtual bool beginCapture(const program::Action &) { return false; }
   virtual void endCapture(const program::Action &) {}
   virtual void cancelCapture() {} // after a failure
-  // Lets go of what can be replayed: memory that it names goes next.
+  // Drops all recordings, because memory that they refer to will be freed.
   virtual void forget() {}
 
-  // The stream of commands that transfers order themselves with; NULL: none.
+  // The stream that commands are enqueued on, so that transfers can order
+  // themselves after them; NULL if the device has no streams.
   virtual void *stream() const { return nullptr; }
 
 private:

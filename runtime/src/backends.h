@@ -1,4 +1,4 @@
-// Backends and transports for a session, by the program's device.
+// Selects backend and transport of a session by the device of the program.
 #ifndef CLEAVE_RUNTIME_BACKENDS_H
 #define CLEAVE_RUNTIME_BACKENDS_H
 
@@ -21,12 +21,14 @@ struct SessionShape {
 struct Neighbours {
   World *world = nullptr; // NULL: none
   std::string session;    // its name, the same in all of them
-  // To be called while they are waited for; throws where that is in vain.
+  // Called periodically while ranks wait for each other; throws if waiting is
+  // useless because the job is lost.
   std::function<void()> meanwhile;
 };
 
-// What a build does for programs of CUDA devices: backends by rank less
-// shape.first, and a transport between them. Functions throw as those below.
+// What a build with CUDA support provides: backends (indexed by rank -
+// shape.first) and a transport between them. These functions throw like those
+// declared below.
 struct DeviceSupport {
   void (*need)();
   std::vector<std::unique_ptr<Backend>> (*makeBackends)(cleave_program &program,
@@ -37,20 +39,21 @@ struct DeviceSupport {
       const Neighbours &neighbours,
       const std::vector<std::unique_ptr<Backend>> &backends);
 };
-// Null in builds without the CUDA toolkit. runtime/cuda defines it.
+// Returns null in builds without the CUDA toolkit. It is defined in
+// runtime/cuda.
 const DeviceSupport *cudaSupport();
 
-// By rank less shape.first. Throws UNSUPPORTED or OUT_OF_MEMORY, with what to
-// do, where the machine cannot serve the program.
+// Returns backends indexed by rank - shape.first. Throws UNSUPPORTED or
+// OUT_OF_MEMORY, with advice, if the machine cannot run the program.
 std::vector<std::unique_ptr<Backend>> makeBackends(cleave_program &program,
                                                    const SessionShape &shape,
                                                    Counters &counters);
 
-// Throws UNSUPPORTED where this machine has no CUDA device, or this build
-// cannot use one.
+// Throws UNSUPPORTED if the machine has no CUDA device, or if this build does
+// not support CUDA.
 void needCuda();
 
-// `kind` is that of cleave_session_options, or NULL.
+// `kind` is the transport of cleave_session_options, or NULL.
 std::unique_ptr<Transport>
 makeTransport(const cleave_program &program, const char *kind,
               const TransportOptions &options, const SessionShape &shape,

@@ -1,4 +1,4 @@
-// The board: everyone sends its notes to everyone.
+// A board of notes: every process sends its notes to every other process.
 
 #include "board.h"
 

@@ -1,5 +1,6 @@
-// What processes pin up for each other: few bytes under a key, which all others
-// can read once they have arrived. Nobody is waited for.
+// A small key-value store that processes share. A note of a few bytes under a
+// key becomes readable in all other processes when it arrives; nobody waits for
+// it.
 #ifndef CLEAVE_RUNTIME_BOARD_H
 #define CLEAVE_RUNTIME_BOARD_H
 
@@ -20,7 +21,7 @@ public:
   // Key and value together, in bytes.
   static constexpr int64_t longestNote = 4096;
 
-  // Notes travel over the channel, under the tag.
+  // Creates a board whose notes are sent over the channel with the tag.
   Board(Wire &wire, int channel, int tag);
 
   // From any thread.

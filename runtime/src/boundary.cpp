@@ -1,5 +1,5 @@
-// What is wrong with an entry of a program's boundary is said when the program
-// is loaded: tiles.cpp trusts the sizes.
+// Checks the boundary entries of a program when it is loaded, as tiles.cpp
+// trusts their sizes.
 
 #include "boundary.h"
 
@@ -17,7 +17,8 @@ namespace {
   fail(CLEAVE_BAD_PROGRAM, "buffer \"" + entry.name + "\": " + message);
 }
 
-// -1 if a dim is negative or the product does not fit.
+// Returns the number of elements, or -1 if a dimension is negative or the
+// product overflows.
 int64_t checkedCount(const std::vector<int64_t> &shape) {
   int64_t count = 1;
   for (int64_t dim : shape)
@@ -33,7 +34,7 @@ std::string print(const std::vector<int64_t> &shape) {
   return text + "]";
 }
 
-// The ranks of its class, and the arena that it is in.
+// Checks the entry's class of ranks, and that the class has the entry's arena.
 void checkClass(const Program &program, const Classes &classes,
                 const Boundary &entry) {
   if (entry.rankClass >= 0) {
@@ -53,7 +54,7 @@ void checkClass(const Program &program, const Classes &classes,
                    std::to_string(program.arenas[arena].rankClass) + " have");
 }
 
-// The whole array, and how it is seen.
+// Checks the shape of the whole array and its view.
 void checkView(const Boundary &entry) {
   int64_t count = checkedCount(entry.globalShape);
   if (count < 0)

@@ -1,5 +1,5 @@
-// The boundary of a program, its named buffers: whether an entry is in order,
-// and the view by which it is cut.
+// The boundary of a program (its named buffers): validity of entries, and the
+// view in which arrays are cut into tiles.
 #ifndef CLEAVE_RUNTIME_BOUNDARY_H
 #define CLEAVE_RUNTIME_BOUNDARY_H
 
@@ -17,9 +17,11 @@ public:
 
   // All ranks for class -1.
   int64_t ranksOf(int32_t rankClass) const;
-  // Whether the class is all ranks with one index on some axes.
+  // Returns whether the class contains exactly the ranks with one fixed index
+  // on some mesh axes.
   bool isSlice(int32_t rankClass) const;
-  // Whether the ranks of the class have one index on the axis, of several.
+  // Returns whether the ranks of the class share one index on an axis with
+  // several positions.
   bool fixes(int32_t rankClass, int32_t axis) const;
 
 private:
@@ -31,14 +33,15 @@ private:
   std::map<int32_t, Class> classes;
 };
 
-// Throws unless shapes, view, sharding and tile fit together.
+// Throws unless shapes, view, sharding and tile are consistent.
 void checkBoundary(const program::Program &program, const Classes &classes,
                    const program::Boundary &entry);
 
-// The sizes that the whole array is seen with, before they are permuted.
+// The sizes of the whole array in its view, before the permutation.
 const std::vector<int64_t> &viewShape(const program::Boundary &entry);
 
-// The dimension of viewShape that dimension `dim` of the viewed array is.
+// Returns the dimension of viewShape that becomes dimension `dim` of the viewed
+// array.
 int64_t permuted(const program::Boundary &entry, size_t dim);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// The C ABI: argument checks and translation of errors, nothing else.
+// The C ABI: checks arguments and translates errors, nothing else.
 
 #include "backends.h"
 #include "cleave/device.h"
@@ -46,7 +46,7 @@ void setScalar(cleave_session *session, const char *name, T value) {
   need(name, "name");
   const Boundary &entry = session->boundary(name);
   needCount(entry, 1);
-  // An integer goes through the widest type of the buffer's kind.
+  // Integers are converted through the widest type of the buffer's kind.
   union {
     float f32;
     double f64;
@@ -428,8 +428,9 @@ void cleave_prepare_process(int32_t ranks, int32_t threads_per_rank,
                             char **argv) {
   if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
     return;
-  // Some tens of microseconds cover the gap between two commands. The default
-  // is milliseconds, in which the thread waited for may not get a core.
+  // A spin time of some tens of microseconds covers the gap between two
+  // commands. With OpenMP's default of milliseconds, the thread that is waited
+  // for may not get a core.
   int64_t threads = int64_t(ranks) * std::max(threads_per_rank, 1);
   bool enough =
       threads <= static_cast<int64_t>(std::thread::hardware_concurrency());

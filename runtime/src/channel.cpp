@@ -1,4 +1,4 @@
-// Transfers from one rank to another within this process.
+// Transfers between two ranks of one process.
 
 #include "channel.h"
 
@@ -35,8 +35,8 @@ public:
     return counters.at(call.members[call.self], call.purpose);
   }
 
-  // Idle -> Posted -> Matched -> Copying -> Done -> Idle. Only one side of a
-  // pair copies.
+  // The states of a message are Idle -> Posted -> Matched -> Copying -> Done ->
+  // Idle. Only one side of a pair copies.
   enum class State { Idle, Posted, Matched, Copying, Done, Failed };
 
   const CollectiveCall call;
@@ -70,7 +70,8 @@ void Channel::abort() {
   signal();
 }
 
-// Programs of the two ranks that disagree would read wild memory.
+// Checks that both sides agree: if the programs of two ranks differ, one would
+// read invalid memory.
 void Channel::meet(Message &a, Message &b) {
   a.peer = &b;
   b.peer = &a;
@@ -179,7 +180,7 @@ void Channel::complete(Message &message) {
   }
 }
 
-// Nobody reads or writes the message's memory any more.
+// After this call nobody reads or writes the message's memory.
 void Channel::withdraw(Message &message) {
   while (true) {
     uint32_t seen = events.load(std::memory_order_acquire);

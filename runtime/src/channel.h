@@ -1,7 +1,7 @@
-// Transfers from one rank to another within this process. A channel leads from
-// one rank to another; its k-th send meets its k-th receive. Once both have
-// started, whoever finishes first copies, so neither waits for more than the
-// other's start.
+// Transfers between two ranks of one process.
+// A channel leads from one rank to another; its k-th send matches its k-th
+// receive. Once both have started, the side that calls finish() first copies
+// the data, so neither side waits for more than the other's start.
 #ifndef CLEAVE_RUNTIME_CHANNEL_H
 #define CLEAVE_RUNTIME_CHANNEL_H
 
@@ -20,7 +20,7 @@ class Channel {
 public:
   explicit Channel(const TransportOptions &options) : options(options) {}
 
-  // One side of a message that is sent again and again.
+  // Prepares one side of a message that is sent repeatedly.
   std::unique_ptr<Operation> prepare(CollectiveCall call, Counters &counters);
   void abort();
 
@@ -37,7 +37,8 @@ private:
 
   const TransportOptions &options;
   std::mutex mutex; // guards all but `events`
-  // Started messages that wait for the other side, which has none then.
+  // The started messages of one side that wait for the other side. Only one
+  // side can have such messages.
   Message *first = nullptr, *last = nullptr;
   bool isAborted = false;
   std::atomic<uint32_t> events{0}; // counts changes, for those who wait

@@ -39,7 +39,8 @@ public:
 
   void start(Started &operation);
   void finish(Started &operation);
-  // Waits until nothing is left; throws what an operation has failed with.
+  // Waits until no operation is left; rethrows the exception of an operation
+  // that failed.
   void drain();
   // Nothing touches the operation any more.
   void withdraw(Started &operation);
@@ -51,7 +52,8 @@ private:
   std::condition_variable wake, done;
   std::deque<Started *> queue;
   Started *running = nullptr;
-  // Peers have lost count of ours then: nothing runs any more.
+  // After a failure the peers' counts of operations no longer match ours, so no
+  // further operation runs.
   std::exception_ptr failure;
   bool quit = false;
   std::thread thread;

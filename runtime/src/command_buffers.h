@@ -1,5 +1,5 @@
-// Where the operands of a command are in memory, for every backend. Null: the
-// command has no such operand.
+// The addresses of a command's operands in memory, for every backend. A null
+// pointer means that the command does not have the operand.
 #ifndef CLEAVE_RUNTIME_COMMAND_BUFFERS_H
 #define CLEAVE_RUNTIME_COMMAND_BUFFERS_H
 
@@ -27,8 +27,8 @@ struct AttentionBuffers {
   const int64_t *dropoutKeys = nullptr;
   const int64_t *queryIndices = nullptr, *keyIndices = nullptr;
   void *workspace = nullptr; // attentionWorkspace() bytes, aligned to 64
-  // Every launch adds the floating-point operations of the blocks of scores
-  // that it computed.
+  // Every launch adds the floating-point operations of the score blocks that it
+  // computed.
   std::atomic<int64_t> *flops = nullptr;
 };
 
@@ -44,7 +44,7 @@ struct PositionInExpertBuffers {
   int64_t *result = nullptr, *scratch = nullptr;
 };
 
-// One of x, w and y is written, as the kind says.
+// The kind of convolution determines which of x, w and y is written.
 struct ConvolutionBuffers {
   void *x = nullptr, *w = nullptr, *y = nullptr;
   void *workspace = nullptr; // convolutionWorkspace() bytes

@@ -7,7 +7,7 @@ using program::Convolution;
 using program::DType;
 
 namespace {
-// So that products of two stay in range.
+// The largest size of a dimension; products of two sizes then fit into 64 bits.
 constexpr int64_t largest = INT32_MAX;
 
 std::string text(int64_t number) { return std::to_string(number); }

@@ -10,7 +10,8 @@
 
 namespace cleave {
 
-// Why it is no convolution; empty if it is one. Sizes are positive then.
+// Returns the reason why the convolution is invalid; empty if it is valid. In a
+// valid convolution all sizes are positive.
 std::string checkConvolution(const program::Convolution &convolution);
 
 // Of x, w and y.

@@ -1,6 +1,6 @@
-// Bytes moved between ranks, per rank and purpose, written by the copy loops of
-// the transports only; and the operations of attention, per rank, written by
-// its kernels.
+// Counters per rank: bytes moved between ranks by purpose, written only by the
+// copy loops of the transports, and floating-point operations of attention,
+// written by its kernels.
 #ifndef CLEAVE_RUNTIME_COUNTERS_H
 #define CLEAVE_RUNTIME_COUNTERS_H
 

@@ -1,5 +1,5 @@
-// Elements of buffers one at a time, by their type. Inline: they are called for
-// every element of a tile.
+// Access to single elements of buffers, by type. The functions are inline
+// because they are called for every element of a tile.
 #ifndef CLEAVE_RUNTIME_ELEMENTS_H
 #define CLEAVE_RUNTIME_ELEMENTS_H
 
@@ -19,7 +19,7 @@ inline float fromBf16(uint16_t x) {
   return out;
 }
 
-// The bits of the nearest bf16; of two the even one.
+// Rounds to the nearest bf16 and returns its bits; ties go to even.
 inline uint16_t toBf16(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
@@ -55,7 +55,8 @@ inline void storeFloat(program::DType type, void *data, int64_t i,
   }
 }
 
-// Whether loadFloat reads the type; else loadInt does.
+// Returns whether elements of the type are read by loadFloat; other types are
+// read by loadInt.
 inline bool isFloat(program::DType type) {
   return type == program::DType::F32 || type == program::DType::F64 ||
          type == program::DType::BF16;
@@ -90,7 +91,8 @@ inline void storeInt(program::DType type, void *data, int64_t i,
   }
 }
 
-// From one buffer to another; types may differ where both are floats.
+// Copies an element between buffers. The types may differ if both are floating
+// types.
 inline void copyElement(program::DType dstType, void *dst, int64_t i,
                         program::DType srcType, const void *src, int64_t j) {
   if (dstType == srcType) {
@@ -102,7 +104,7 @@ inline void copyElement(program::DType dstType, void *dst, int64_t i,
   }
 }
 
-// Two shares of a partial value as one. A NaN stays.
+// Combines two contributions to a partial result. A NaN in either is kept.
 template <class T> T combine(program::ReduceOp op, T a, T b) {
   switch (op) {
   case program::ReduceOp::Sum:
@@ -118,7 +120,8 @@ template <class T> T combine(program::ReduceOp op, T a, T b) {
   return a;
 }
 
-// Writes what changes nothing when it is combined.
+// Stores the identity of the reduction: the value that leaves the other operand
+// unchanged.
 inline void storeIdentity(program::DType type, void *dst, int64_t i,
                           program::ReduceOp op) {
   if (isFloat(type)) {

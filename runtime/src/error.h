@@ -20,7 +20,7 @@ struct RuntimeError : std::runtime_error {
   int rank; // the rank to blame where it is not the one that throws
 };
 
-// Thrown by a waiting rank when another one has failed.
+// Thrown in a waiting rank when another rank has failed.
 struct Aborted : std::exception {
   explicit Aborted(int waitedFor = -1) : waitedFor(waitedFor) {}
   int waitedFor; // the first rank that had not come by then, if any

@@ -31,7 +31,7 @@ void checkAxes(const Program &program, const std::vector<SubAxis> &axes,
   }
 }
 
-// Strides of a dense tile, whose elements are `count`.
+// The strides of a dense tile; `count` is its number of elements.
 std::vector<int64_t> stridesOf(const std::vector<int64_t> &shape,
                                const std::vector<std::vector<SubAxis>> &axes,
                                int64_t count, const char *side) {

@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-// Fills the part's pieces and strides. Throws where the tiles do not fit the
-// mesh or the buffers, or some element is held by no member.
+// Computes the pieces and strides of the part. Throws if the tiles do not fit
+// the mesh or the buffers, or if no member holds some element.
 void prepareExchange(const program::Program &program,
                      const program::Exchange &exchange,
                      const std::vector<int> &members, int self, Part &part);

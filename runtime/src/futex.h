@@ -18,7 +18,8 @@ inline void futexWake(std::atomic<uint32_t> &word) {
           INT32_MAX, nullptr, nullptr, 0);
 }
 
-// Returns when the word is not `expected`, on a wake-up, or after `seconds`.
+// Returns when the word differs from `expected`, after a wake-up, or after
+// `seconds`.
 inline void futexWait(std::atomic<uint32_t> &word, uint32_t expected,
                       double seconds) {
   timespec limit;

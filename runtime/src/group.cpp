@@ -22,7 +22,8 @@ void Group::barrier(const CollectiveCall &call) {
   passed[call.self].store(next, std::memory_order_relaxed);
   if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == members.size()) {
     arrived.store(0, std::memory_order_relaxed);
-    // Fails only against abort(), whose bit must stay.
+    // The exchange fails only if abort() has set its bit meanwhile; the bit
+    // must stay set.
     if (!generation.compare_exchange_strong(turn, next,
                                             std::memory_order_acq_rel))
       throw Aborted();
@@ -40,8 +41,8 @@ void Group::barrier(const CollectiveCall &call) {
     uint32_t now = generation.load(std::memory_order_acquire);
     if (now == next)
       return;
-    // The barrier may also have been passed before it was aborted; the run
-    // is lost either way.
+    // The barrier may have been passed before the abort; the run is lost in
+    // either case.
     if (now & abortedBit) {
       std::vector<int> ranks = missing(next);
       throw Aborted(ranks.empty() ? -1 : ranks.front());

@@ -1,4 +1,4 @@
-// Ranks of one process that hold collectives together.
+// A group of ranks in one process that run collectives together.
 #ifndef CLEAVE_RUNTIME_GROUP_H
 #define CLEAVE_RUNTIME_GROUP_H
 
@@ -18,14 +18,14 @@ public:
         passed(this->members.size()), calls(this->members.size()),
         begins(this->members.size()) {}
 
-  // Waits until all members are here. The release of the last one orders all
-  // writes before the barrier with all reads after it. Throws Aborted, or Error
-  // TIMEOUT naming who is missing.
+  // Waits until all members arrive. Writes of all members before the barrier
+  // are visible to all members after it. Throws Aborted, or Error TIMEOUT that
+  // names the missing ranks.
   void barrier(const CollectiveCall &call);
   void abort();
 
-  // Throws BAD_PROGRAM unless all members have brought the same collective:
-  // programs that disagree would read wild memory.
+  // Throws BAD_PROGRAM unless all members call the same collective. If programs
+  // of ranks disagree, a rank would read invalid memory.
   void checkCalls(const CollectiveCall &own) const;
 
   const std::vector<int> members;
@@ -39,15 +39,17 @@ private:
   std::vector<std::atomic<uint32_t>> passed;
 
 public:
-  // What each member brought to the current collective: written before the
-  // first barrier, read by the others until the last one. Shared: a member that
-  // fails may be gone while others still look at what it brought.
+  // The current collective call of each member, written before the first
+  // barrier and read by the others until the last one. The pointers are shared,
+  // because a member that fails may end while others still read its call.
   std::vector<std::shared_ptr<const CollectiveCall>> calls;
-  // `local`: when each member's side of the link was free for it. Likewise.
+  // For the transport `local`: the time at which each member's side of the link
+  // became free. Written and read like `calls`.
   std::vector<std::chrono::steady_clock::time_point> begins;
 };
 
-// AllToAllV: how many rows come from a member, checked against what it sends.
+// For AllToAllV: the number of rows that come from a member, checked against
+// the number that the member sends.
 int64_t rowsFrom(const CollectiveCall &call, const CollectiveCall &peer,
                  int member);
 

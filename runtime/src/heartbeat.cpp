@@ -1,4 +1,4 @@
-// The host's sign of life, sent and heard.
+// Sends and receives the host's heartbeat.
 
 #include "heartbeat.h"
 
@@ -12,7 +12,7 @@ using namespace cleave;
 namespace {
 constexpr int host = 0;
 constexpr std::chrono::milliseconds every{500}, lookEvery{100};
-// A longer gap between two looks is this process's own.
+// A longer gap between two checks means that this process itself was stopped.
 constexpr std::chrono::seconds longestGap{1};
 } // namespace
 

@@ -1,7 +1,7 @@
-// The host's sign of life. Workers wait for its word while it saves or
-// validates, however long that takes (while it compiles: rendezvous.h and
-// host_watch.h); a host that has been stopped, or whose
-// machine has, says nothing more.
+// The heartbeat of the host.
+// Workers wait for the next request of the host while it saves or validates,
+// however long that takes. (While it compiles, see rendezvous.h and
+// host_watch.h.) If the host or its machine has stopped, its heartbeat stops.
 #ifndef CLEAVE_RUNTIME_HEARTBEAT_H
 #define CLEAVE_RUNTIME_HEARTBEAT_H
 
@@ -15,9 +15,9 @@
 
 namespace cleave {
 
-// In the host: sends an empty message to every worker twice a second, from a
-// thread of its own. At most one is under way to each, so that a worker that
-// has been stopped is not flooded.
+// The host's side: a thread sends an empty message to every worker twice a
+// second. At most one message is in flight to each worker, so that a stopped
+// worker is not flooded.
 class Heart {
 public:
   Heart(Wire &wire, int channel, int tag);
@@ -34,13 +34,14 @@ private:
   std::thread thread;
 };
 
-// In a worker: how long the host has been silent. Counts only while this
-// process runs itself, so that a job that is stopped as a whole goes on.
+// The worker's side: measures how long the host has been silent. Only time in
+// which this process itself runs counts, so that a job survives being stopped
+// and continued as a whole.
 class Pulse {
 public:
   Pulse(Wire &wire, int channel, int tag);
 
-  // Looks for signs, a few times a second at most.
+  // Checks for heartbeats, at most a few times a second.
   double secondsOfSilence();
 
 private:

@@ -1,4 +1,4 @@
-// A look at the process of rank 0 through /proc.
+// Observes the process of rank 0 through /proc.
 
 #include "host_watch.h"
 
@@ -38,7 +38,7 @@ Status statusOf(int process) {
   return status;
 }
 
-// Launchers give each process its rank in one of these.
+// Launchers give each process its rank in one of these variables.
 bool isRankZero(int process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/environ");
   std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -54,7 +54,8 @@ bool isRankZero(int process) {
   return false;
 }
 
-// The sibling that is rank 0; 0: none on this machine.
+// Returns the sibling process that is rank 0, or 0 if there is none on this
+// machine.
 int findHost() {
   const int parent = getppid();
   std::error_code error, ignored;

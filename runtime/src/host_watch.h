@@ -1,5 +1,5 @@
-// Whether the host runs at all, before MPI has been joined: the host may
-// compile first, and MPI waits for it without end.
+// Watches whether the host is alive before MPI is initialized. The host may
+// compile first, and MPI_Init waits for it without a limit.
 #ifndef CLEAVE_RUNTIME_HOST_WATCH_H
 #define CLEAVE_RUNTIME_HOST_WATCH_H
 
@@ -9,10 +9,9 @@
 
 namespace cleave {
 
-// In a worker, while it lives: where the process of rank 0, if it is a process
-// of this machine with the same parent, has been stopped for longer than
-// `seconds`, this process says so and ends with 3. Launchers then end the rest
-// of the job.
+// Runs in a worker. If the process of rank 0 is a sibling on this machine and
+// has been stopped for longer than `seconds`, this process prints a message and
+// ends with code 3. Launchers then end the rest of the job.
 class HostWatch {
 public:
   HostWatch(int rank, double seconds);

@@ -19,7 +19,8 @@ namespace {
   fail(CLEAVE_BAD_PROGRAM, message);
 }
 
-/// What a file system that forbids execution makes of a library.
+/// Explains a failure to load a library from a file system that is mounted
+/// noexec.
 std::string whyNotExecutable(const std::string &path) {
   struct statvfs system{};
   if (statvfs(path.c_str(), &system) != 0 || !(system.f_flag & ST_NOEXEC))
@@ -35,7 +36,7 @@ cleave_program::~cleave_program() {
 }
 
 void cleave_program::bindKernels() {
-  // A device's kernels are loaded there (cuda/program_module.h).
+  // Kernels of a device are loaded elsewhere (cuda/program_module.h).
   if (data.device != Device::Cpu || data.kernels.empty() || !kernels.empty())
     return;
   if (!libraryPath.empty() && !library) {
@@ -115,7 +116,8 @@ std::unique_ptr<cleave_program> cleave::loadProgram(const std::string &dir) {
   } catch (const RuntimeError &error) {
     throw RuntimeError(error.status, path + ": " + error.what());
   }
-  // A path with a slash keeps dlopen from searching the system's folders.
+  // A path with a slash keeps dlopen from searching the system's library
+  // folders.
   program->libraryPath = dir.empty() ? "." : dir;
   if (program->data.device == Device::Cpu)
     program->libraryPath += "/kernels.so";

@@ -1,4 +1,5 @@
-// A program in memory with its kernels: what cleave_program points to.
+// A loaded program with its kernels: the object that a cleave_program handle
+// points to.
 #ifndef CLEAVE_RUNTIME_LOADED_PROGRAM_H
 #define CLEAVE_RUNTIME_LOADED_PROGRAM_H
 
@@ -15,11 +16,12 @@ struct cleave_program {
   std::map<std::string, cleave_kernel, std::less<>> added;
   void *library = nullptr; // dlopen
   std::string libraryPath; // for a device: the folder
-  // For a device, in a process that was sent them: its kernels by file name.
-  // libraryPath is then that of kernels.so, if there is one.
+  // For device programs in a process that received them from the host: kernel
+  // images by file name. libraryPath is then the path of kernels.so, if there
+  // is one.
   std::map<std::string, std::string> images;
   std::vector<cleave_kernel> kernels; // by kernel index, once bound
-  // Buffers by name: all their entries, and the first entry of each, in order.
+  // All entries of each buffer name, and the first entry of each name in order.
   std::map<std::string, std::vector<int32_t>, std::less<>> entries;
   std::vector<int32_t> names;
   bool isLost = false; // a thread that does not respond still runs in it
@@ -28,17 +30,18 @@ struct cleave_program {
   cleave_program(const cleave_program &) = delete;
   ~cleave_program();
 
-  // Resolves all kernels; throws BAD_PROGRAM naming those that are missing.
+  // Resolves all kernels. Throws BAD_PROGRAM that names the missing ones.
   void bindKernels();
 };
 
 namespace cleave {
 
-// Throws unless indices, sizes and names are consistent. Addresses of
+// Throws unless indices, sizes and names are consistent. The addresses of
 // commands are checked when a session prepares them.
 void checkStructure(const program::Program &program);
 
-// The files of the program's kernels by name, to be sent to other processes.
+// Returns the files with the program's kernels by name, to be sent to other
+// processes.
 std::map<std::string, std::string> kernelFiles(const cleave_program &program);
 
 std::unique_ptr<cleave_program> parseProgram(std::string_view bytes);

@@ -1,6 +1,7 @@
-// The `local` transport: ranks are threads, and a collective reads the memory
-// of its peers between barriers. Every element is reduced by one rank, in the
-// order of the group, so replicas are bit-identical and runs repeat exactly.
+// The `local` transport: ranks are threads of one process, and a collective
+// reads the memory of its peers between barriers. Every element is reduced by
+// one rank, in the order of the group, so replicas are bit-identical and runs
+// are reproducible.
 
 #include "channel.h"
 #include "comm_thread.h"
@@ -35,7 +36,7 @@ public:
 
   void post() override { posted = Clock::now(); }
 
-  // The data moves in finish(): nobody else would do the copying meanwhile.
+  // The data moves in finish(), as no other thread would copy it earlier.
   void start() override {
     if (!posted)
       posted = Clock::now();
@@ -47,7 +48,8 @@ public:
     group.begins[call.self] = std::max(posted.value(), linkFree);
     posted.reset();
     group.barrier(call);
-    // A slow link is kept busy by what is posted, however late threads wake.
+    // An emulated link is busy from the moment that both sides have posted,
+    // even if threads wake up late.
     auto begin = *std::max_element(group.begins.begin(), group.begins.end());
     received = 0;
     group.checkCalls(call);
@@ -96,7 +98,7 @@ private:
     return counters.at(group.members[call.self], call.purpose);
   }
 
-  // Books bytes that this rank reads from the memory of member `owner`.
+  // Counts bytes that this rank reads from the memory of member `owner`.
   void book(int owner, int64_t bytes) {
     if (owner == call.self)
       return;
@@ -116,8 +118,8 @@ private:
     return group.calls[member]->parts[part];
   }
 
-  // Reduce-scatter, then all-gather. A peer reads chunk p of our src only if
-  // it is member p, so writing our own chunk in place disturbs nobody.
+  // A reduce-scatter, then an all-gather. A peer reads chunk p of our source
+  // only if it is member p, so writing our own chunk in place is safe.
   void allReduce() {
     forChunk(call, call.self, [&](size_t part, int64_t begin, int64_t end) {
       for (int p = 0; p < size; ++p) {
@@ -167,8 +169,8 @@ private:
     for (int step = 0; step < size; ++step) {
       int p = (call.self + step) % size;
       const char *src = partOf(p, index).src;
-      // The block is one sequence of elements, cut into rows of `inner` on
-      // the sender's side and of `dstInner` on ours.
+      // The block is one sequence of elements, divided into rows of `inner`
+      // elements at the sender and rows of `dstInner` elements here.
       for (int64_t at = 0; at < part.count;) {
         int64_t srcColumn = at % part.inner, dstColumn = at % part.dstInner;
         int64_t run =
@@ -219,8 +221,8 @@ private:
       exchange(index, 1);
   }
 
-  // Assembles our tile from boxes, row by row, in the second round from what
-  // others have assembled.
+  // Assembles our tile from boxes, row by row. In the second round the boxes
+  // come from tiles that other members assembled in the first.
   void exchange(size_t index, int round) {
     const Part &part = call.parts[index];
     for (const program::ExchangePiece &piece : part.pieces) {

@@ -13,8 +13,8 @@
 using namespace cleave;
 
 namespace {
-// 0x7ffa, repeated from even addresses; whole words are filled and compared, as
-// whole arenas are, many times a step.
+// The poison pattern is 0x7ffa, repeated from even addresses. Whole words are
+// filled and compared, because whole arenas are processed many times a step.
 constexpr char poisonBytes[2] = {char(0xfa), char(0x7f)};
 constexpr uint64_t poisonWord = 0x7ffa7ffa7ffa7ffa;
 constexpr int64_t wordBytes = sizeof poisonWord;

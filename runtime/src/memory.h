@@ -1,5 +1,6 @@
-// The memory of one arena of one rank, between inaccessible pages, so that a
-// kernel that runs over an end faults instead of writing into a neighbour.
+// The memory of one arena of one rank. It is placed between inaccessible pages,
+// so that a kernel that runs past either end faults instead of overwriting
+// other memory.
 #ifndef CLEAVE_RUNTIME_MEMORY_H
 #define CLEAVE_RUNTIME_MEMORY_H
 
@@ -26,11 +27,12 @@ public:
   int64_t size() const { return bytes; }
   int64_t slack() const; // usable bytes past the end
 
-  // Poison: as f64, f32 and bf16 a NaN; as an index far out of range.
+  // Fills memory with poison: a NaN as f64, f32 and bf16, and an index far out
+  // of range as an integer.
   static void poison(char *at, int64_t bytes);
-  // One past the last byte that differs from the poison.
+  // Returns the position after the last byte that differs from poison.
   static int64_t touched(const char *at, int64_t bytes);
-  // Fills the slack between the last byte and the next page with a pattern.
+  // Fills the gap between the last byte and the next page with a pattern.
   void guard();
   bool guardIntact() const;
 

@@ -1,11 +1,10 @@
-// The `mpi` transport: every rank is a process, and a collective is messages
-// between its members, straight to each other. Who receives what, and the order
-// in which a member adds up what it received, are those of the `local`
-// transport, so that both move the same bytes and give the same bits.
-//
-// Before its first data a member sends each peer a header that says which
-// collective it is in: that finds programs that disagree, and tells the
-// watchdog who is missing.
+// The `mpi` transport: every rank is a process, and a collective consists of
+// direct messages between its members. Receivers and the order of reduction are
+// those of the `local` transport, so that both move the same bytes and give
+// bit-identical results.
+// Before its first data a member sends each peer a header that identifies the
+// collective. The header detects programs that disagree, and tells the watchdog
+// which ranks are missing.
 
 #include "error.h"
 #include "routes.h"
@@ -23,14 +22,14 @@ namespace {
 using Clock = World::Clock;
 
 constexpr int abortTag = Wire::lastTag;
-// Per group: the header, then one for each phase.
+// The tags of a group: one for headers, then one for each phase.
 constexpr int tagsOfGroup = 1 + Routes::phases;
 
-// Memory for messages, kept from step to step.
+// Memory for messages that is reused in every step.
 class Scratch {
 public:
   ~Scratch() {
-    // Messages that were given up may still be read by MPI.
+    // MPI may still read messages that were given up.
     for (Block &block : blocks)
       if (!isLost)
         free(block.at);
@@ -129,7 +128,8 @@ public:
         wire.send(request, channel, rank, abortTag, nullptr, 0);
         wire.drop(request, false);
       } catch (const RuntimeError &) {
-        // It cannot be told; its own watchdog will.
+        // The error cannot be delivered to the peer; the peer's own watchdog
+        // will report it.
       }
     }
   }
@@ -176,10 +176,11 @@ public:
   std::unique_ptr<Operation> prepare(CollectiveCall call) override;
   int64_t bufferBytes() const override { return scratch.total; }
 
-  // Members of a group start their collectives in one order, but those of two
-  // groups that share two members may be under way at the same time: messages
-  // of a pair have a tag per group. Both see the groups that they share in the
-  // order of their members, whatever the order of preparation.
+  // Members of a group start their collectives in the same order, but
+  // collectives of two groups that share two members may be in flight at the
+  // same time. So messages of a pair have one tag per group. The tag follows
+  // from the members of the shared groups, so that it does not depend on the
+  // order of preparation.
   void announce(std::vector<std::vector<int>> all) override {
     std::sort(all.begin(), all.end());
     for (const std::vector<int> &members : all)
@@ -188,7 +189,8 @@ public:
           tagOf(members, peer);
   }
 
-  // The key of a group is its members; a channel has two of the pair's own.
+  // The key of a group is the list of its members; a channel between two ranks
+  // has a key of its own.
   static std::vector<int> keyOf(const CollectiveCall &call) {
     if (call.kind != program::CollectiveKind::SendRecv)
       return call.members;
@@ -347,7 +349,7 @@ private:
     }
   }
 
-  // Where a piece of a message begins, and its length.
+  // Returns where piece `i` of a message begins, and its length.
   std::pair<int64_t, int64_t> piece(const Parcel &parcel, size_t i) const {
     int64_t longest = transport.options.longestMessage;
     int64_t begin = static_cast<int64_t>(i) * longest;
@@ -363,7 +365,8 @@ private:
       }
   }
 
-  // Until all messages of the phase have arrived and all sent ones have left.
+  // Waits until all messages of the phase have arrived and all sent messages
+  // have left.
   void wait(Routes::Phase phase) {
     Patience patience(transport.options.spin);
     Clock::time_point deadline =
@@ -397,7 +400,8 @@ private:
         done = false;
     }
     for (Parcel &parcel : routes.parcels[phase])
-      // Before it is known what a peer sends, its data is not looked at.
+      // Data of a peer is not received before its header says which collective
+      // it sends.
       if (!parcel.isIncoming || !peers[parcel.member].arrival.active)
         done = advance(parcel) && done;
     return done;
@@ -446,13 +450,13 @@ private:
     throw lateness(call, transport.options.timeoutSeconds, missing(phase));
   }
 
-  // Ranks that have not come, or not sent all.
+  // The ranks that have not arrived, or have not sent everything.
   std::vector<int> missing(Routes::Phase phase) const {
     std::vector<int> ranks;
     for (int member = 0; member < size; ++member)
       if (peers[member].arrival.active)
         ranks.push_back(call.members[member]);
-    // All came, but somebody stopped on the way.
+    // All ranks have arrived, but one stopped before it sent everything.
     if (ranks.empty())
       for (const Parcel &parcel : routes.parcels[phase])
         for (const Wire::Request &request : parcel.pieces)

@@ -12,8 +12,8 @@ namespace cleave {
 
 using Operand = program::Operand<const program::BufferRef>;
 
-// Bytes from the first to past the last that the command may touch, of a
-// program that may be damaged.
+// The bytes from the first to past the last byte that the command may access.
+// Arithmetic is checked, as the program may be damaged.
 inline int64_t spanOf(const Operand &operand) {
   const std::vector<int64_t> &dims = operand.dims;
   if (!operand.strides.empty()) {
@@ -29,7 +29,8 @@ inline int64_t spanOf(const Operand &operand) {
   return spanOf(count, operand.elementSize);
 }
 
-// The addresses that a command uses, by where it names them.
+// The resolved addresses of a command, looked up by the field that names each
+// address.
 class Addresses {
 public:
   // To whatever is at the address.
@@ -47,7 +48,7 @@ public:
   void add(const Operand &operand, char *at) {
     found.emplace_back(&operand.buffer, at);
   }
-  // Null where the command does not use it.
+  // Returns null if the command does not use the address.
   Pointer operator[](const program::BufferRef &ref) const {
     for (auto [buffer, at] : found)
       if (buffer == &ref)

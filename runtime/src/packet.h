@@ -1,4 +1,4 @@
-// What processes tell each other, as bytes. Both ends are of one build.
+// Serializes messages between processes. Both ends are of the same build.
 #ifndef CLEAVE_RUNTIME_PACKET_H
 #define CLEAVE_RUNTIME_PACKET_H
 

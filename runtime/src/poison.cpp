@@ -1,5 +1,5 @@
-// Poison mode: memory that should not be read holds NaNs, memory that should
-// not be written is checked, and the highest byte in use is measured.
+// The poison mode: memory that must not be read is filled with NaNs, memory
+// that must not be written is checked, and the highest used byte is measured.
 
 #include "error.h"
 #include "rank.h"
@@ -9,8 +9,8 @@
 using namespace cleave;
 using namespace cleave::program;
 
-// After the last use of a value its bytes are poisoned, less what other live
-// values hold (a result that took its operand's place begins where it ends).
+// The bytes of a value are poisoned after its last use, except for bytes that
+// other live values occupy (such as a result that reuses its operand's memory).
 void Rank::planPoison(PreparedAction &prepared) const {
   const std::vector<Lifetime> &lives = prepared.action->lifetimes;
   prepared.dead.resize(prepared.commands.size());
@@ -56,7 +56,7 @@ void Rank::planPoison(PreparedAction &prepared) const {
   }
 }
 
-// Only these bytes are looked at: beside them a collective may be writing.
+// Only these bytes are inspected, as a collective may be writing beside them.
 void Rank::noteTouched(size_t arena, int64_t begin, int64_t end) {
   int64_t &high = touchedHigh[arena];
   begin = std::max(begin, high);
@@ -71,7 +71,8 @@ void Rank::beforeAction() {
       arenas[i]->poison(0, arenas[i]->size());
 }
 
-// What calls leave to each other or to their caller is in slots.
+// Values that calls exchange with each other or with their caller are in the
+// arena of slots.
 void Rank::aroundCall() {
   for (size_t i = 0; i < arenas.size(); ++i)
     if (data.arenas[i].lifespan == Lifespan::Transient) {

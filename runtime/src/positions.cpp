@@ -1,5 +1,6 @@
-// Positions of ranks on the mesh: axes are counted like digits, the last one
-// fastest. Apart from tiles.cpp because commands ask for them, too.
+// Positions of ranks on the mesh: a rank's coordinates are the digits of its
+// number, the last axis fastest. This is a file of its own because commands
+// need it as well as tiles.cpp.
 
 #include "positions.h"
 

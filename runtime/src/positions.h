@@ -1,4 +1,4 @@
-// Where ranks are on the mesh, and which of them hold a buffer.
+// Coordinates of ranks on the mesh, and the ranks that hold a buffer.
 #ifndef CLEAVE_RUNTIME_POSITIONS_H
 #define CLEAVE_RUNTIME_POSITIONS_H
 
@@ -11,7 +11,8 @@ namespace cleave {
 // The rank's index on every axis.
 std::vector<int64_t> axisIndices(const program::Program &program, int64_t rank);
 
-// Position of a rank on a sub-axis, and on several, the first one slowest.
+// Returns the index of a rank on a sub-axis, or on several sub-axes, the first
+// one slowest.
 int64_t subAxisIndex(const program::Program &program,
                      const std::vector<int64_t> &axisIndex,
                      const program::SubAxis &sub);
@@ -20,7 +21,7 @@ int64_t groupIndex(const program::Program &program,
                    const std::vector<program::SubAxis> &group);
 // Ranks of one group.
 int64_t groupSize(const std::vector<program::SubAxis> &group);
-// The rank at position `index` of the group that a rank is in.
+// Returns the rank at index `index` of the group that contains a given rank.
 int64_t groupMember(const program::Program &program,
                     std::vector<int64_t> axisIndex,
                     const std::vector<program::SubAxis> &group, int64_t index);
@@ -29,7 +30,8 @@ int64_t groupMember(const program::Program &program,
 bool holds(const program::Program &program, const program::Boundary &entry,
            int64_t rank);
 
-// Ranks that hold the same tile (and the same share of a partial value).
+// Returns the number of ranks that hold the same tile (and the same
+// contribution to a partial value).
 int64_t ownersOf(const program::Program &program,
                  const program::Boundary &entry);
 

@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-// Why no backend computes this product; empty if one may.
+// Returns the reason why no backend can compute this product; empty if one may.
 std::string checkGemm(const program::Gemm &gemm);
 
 } // namespace cleave

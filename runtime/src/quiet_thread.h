@@ -1,4 +1,4 @@
-// Threads that take no signals: those belong to the threads of the host
+// Threads that block all signals, as signals are handled by threads of the host
 // program.
 #ifndef CLEAVE_RUNTIME_QUIET_THREAD_H
 #define CLEAVE_RUNTIME_QUIET_THREAD_H
@@ -12,7 +12,8 @@
 
 namespace cleave {
 
-// A thread with all signals blocked. Throws what std::thread does.
+// Starts a thread with all signals blocked. Throws the exceptions of
+// std::thread.
 template <typename F> std::thread startQuietThread(F &&body) {
   struct Blocked {
     sigset_t before;
@@ -26,8 +27,9 @@ template <typename F> std::thread startQuietThread(F &&body) {
   return std::thread(std::forward<F>(body));
 }
 
-// Throws std::system_error unless so many more threads can live at once: OpenMP
-// starts its own at their first work, and ends the process where it cannot.
+// Throws std::system_error unless `count` more threads can be started at once.
+// OpenMP starts its threads with its first work and ends the process if it
+// cannot, so this is checked before.
 inline void requireThreads(int count) {
   std::latch done(1);
   std::vector<std::thread> threads;

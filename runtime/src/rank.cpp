@@ -22,7 +22,7 @@ Rank::Rank(cleave_program &program, int rank, std::unique_ptr<Backend> owned,
     axisSize.push_back(axis.size);
   moved.resize(data.arenas.size());
   for (const Arena &arena : data.arenas) {
-    // In a pipeline most arenas are those of other stages.
+    // In a pipeline most arenas belong to ranks of other stages.
     bool isHere = arena.rankClass < 0 ||
                   static_cast<uint32_t>(arena.rankClass) == data.classOf(rank);
     arenas.push_back(backend->allocate(isHere ? arena.size : 0,
@@ -96,8 +96,9 @@ const PreparedAction *Rank::find(std::string_view action) const {
 void Rank::prepare(Endpoint &endpoint, Counters &counters) {
   backend->attach([&endpoint] { endpoint.progress(); });
   uint32_t ownClass = data.classOf(rank);
-  // Workspaces that the plan does not cover (another machine, other threads)
-  // come from one buffer, which must not move once addresses are taken.
+  // Library calls without a planned workspace (as on another machine, or with
+  // other threads) share one buffer, which must not move once addresses are
+  // taken.
   auto plan = [&](const auto &op) {
     if constexpr (requires { op.workspace; }) {
       std::string error;
@@ -130,7 +131,8 @@ std::vector<std::vector<int>> Rank::groupsOf(uint32_t ownClass) const {
         try {
           groups.push_back(membersOf(*collective).first);
         } catch (const RuntimeError &) {
-          // Said again, with its place, when the command is prepared.
+          // The error is reported again, with its position, when the command is
+          // prepared.
         }
   return groups;
 }
@@ -150,8 +152,8 @@ const PreparedAction *Rank::prepareCall(const Call &call, Endpoint &endpoint,
   return variant.get();
 }
 
-// Whether the host is needed while an action of this name runs, on any rank:
-// its transfers must be replayed by all who take part, or by nobody.
+// Returns whether the host is needed while an action of this name runs, on any
+// rank. Transfers must be replayed by all participants or by none.
 static bool needsHost(const Program &program, const Action &action) {
   for (const Action &other : program.actions) {
     if (other.name != action.name)
@@ -217,7 +219,7 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
              std::get<Collective>(command.op).token >= 0))
           bad("a transfer that starts or ends cannot depend on a condition");
         out.run = [this, flag = use(conditionOf(command)), run = out.run] {
-          // Other bytes are those of a value that has taken the flag's place.
+          // Other bytes belong to a value that has reused the flag's memory.
           char value = backend->flag(flag);
           if (value != 0 && value != 1)
             bad("its condition holds byte " +
@@ -260,7 +262,8 @@ Rank::membersOf(const Collective &collective) const {
     if (members > data.numRanks())
       bad("a group with more members than ranks");
   }
-  // The members: ranks that differ from this one only in the group's axes.
+  // The members of the group: ranks that differ from this one only along the
+  // group's axes.
   std::vector<int> all(members);
   for (int64_t member = 0; member < members; ++member)
     all[member] = static_cast<int>(

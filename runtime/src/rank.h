@@ -1,6 +1,7 @@
-// One rank: its memory and its commands, ready to run. Everything that can be
-// found out before a step (addresses, library primitives, peers) is found out
-// by prepare(), which also is the check that no command leaves its arena.
+// One rank: its memory and its commands, ready to run.
+// prepare() computes everything that is known before a step (addresses, library
+// primitives, peers). It is also the check that no command accesses memory
+// outside its arena.
 #ifndef CLEAVE_RUNTIME_RANK_H
 #define CLEAVE_RUNTIME_RANK_H
 
@@ -28,10 +29,11 @@ struct PreparedCommand {
 struct PreparedAction {
   const program::Action *action = nullptr;
   std::vector<PreparedCommand> commands;
-  // Nothing in it waits for the host; its transfers.
+  // True if no command of the action waits for the host. `transfers` are the
+  // action's transfers.
   bool mayReplay = true;
   std::vector<Operation *> operations;
-  // Poison mode: after command i, ranges that hold nothing live.
+  // For the poison mode: byte ranges that hold no live value after command i.
   struct Range {
     int32_t arena;
     int64_t begin, end;
@@ -44,27 +46,30 @@ public:
   Rank(cleave_program &program, int rank, std::unique_ptr<Backend> backend,
        bool poison);
 
-  // On the rank's own thread: libraries keep state per thread.
+  // Must run on the rank's own thread, because libraries keep state per thread.
   void prepare(Endpoint &endpoint, Counters &counters);
 
-  // Ends what other threads do for the rank: nothing runs afterwards.
+  // Stops the rank's other threads; after this call no operation runs.
   void drop() {
     backend->forget();
     operations.clear();
   }
 
-  // Address of a buffer whose elements are in [low, high) bytes from it.
+  // Resolves an address whose elements extend from `low` to `high` bytes around
+  // it.
   char *resolve(const program::BufferRef &ref, int64_t low, int64_t high) const;
 
-  // Of the arenas that ranks of this class have.
+  // The total bytes of the arenas that ranks of this class have.
   int64_t arenaBytes() const;
 
   const PreparedAction *find(std::string_view action) const;
 
-  // Where the rank's tile of a buffer is: its arena, and the first byte.
+  // Returns the location of the rank's tile of a buffer: its arena, and its
+  // first byte.
   std::pair<Storage *, int64_t> find(const program::Boundary &entry) const;
 
-  // Counts the transfers of an action that the backend has replayed.
+  // Counts the bytes of the transfers of an action that the backend has
+  // replayed.
   static void bookReplay(const PreparedAction &action);
 
   // Poison mode.
@@ -79,14 +84,15 @@ public:
   int64_t touchedBytes = -1, scratchBytes = 0, unplannedBytes = 0;
 
 private:
-  // The rank's index on a part of a mesh axis.
+  // Returns the rank's index on a sub-axis.
   int64_t indexOn(const program::SubAxis &on) const;
 
   using Run = Backend::Run;
-  // resolve(), for the command that is being prepared, which does that there.
+  // Resolves an operand of the command that is being prepared, with its
+  // accesses.
   char *use(const Operand &operand);
-  // Of all that the command uses, but for scratch memory that need not be
-  // planned: see workspace().
+  // Resolves all operands of a command, except for scratch memory without a
+  // plan; see workspace().
   template <class Op> Addresses useAll(const Op &op);
   Run prepare(const program::Launch &launch);
   Run prepare(const program::Gemm &gemm);
@@ -103,14 +109,15 @@ private:
   const PreparedAction *prepareCall(const program::Call &call,
                                     Endpoint &endpoint,
                                     const Counters &counters);
-  // The members of a collective, and which of them this rank is.
+  // Returns the members of a collective, and the index of this rank among them.
   std::pair<std::vector<int>, int>
   membersOf(const program::Collective &collective) const;
   std::vector<std::vector<int>> groupsOf(uint32_t ownClass) const;
   CollectiveCall makeCall(const program::Collective &collective,
                           const program::Command &command,
                           const Counters &counters) const;
-  // Of a library call: bytes of scratch memory, and where they are.
+  // For a library call: the bytes of scratch memory that it needs, and their
+  // address.
   template <class Op> int64_t needOf(const Op &op) const;
   template <class Op> void *workspace(const Op &op, int64_t neededBytes);
   void planPoison(PreparedAction &prepared) const;
@@ -123,13 +130,14 @@ private:
   std::vector<Access> accesses;     // of the command that is being prepared
   std::vector<int64_t> touchedHigh; // per arena, in this action
   std::vector<PreparedAction> actions;
-  // What is called, once for each set of slots: action, then bytes per arena.
+  // Called actions, prepared once for each set of slots. The key is the action
+  // and the offset in bytes for each arena.
   std::map<std::pair<uint32_t, std::vector<int64_t>>,
            std::unique_ptr<PreparedAction>>
       variants;
   std::vector<int64_t> moved; // bytes per arena, of the call being prepared
   std::vector<std::unique_ptr<Operation>> operations;
-  // One buffer serves all commands: they run one after the other.
+  // One buffer serves all commands, as they run one after the other.
   std::unique_ptr<Storage> unplanned;
   int64_t unplannedNeed = 0;
 };

@@ -1,5 +1,5 @@
-// Preparing the commands of one rank that are no transfers: each operand's
-// address goes to the backend under its name.
+// Prepares the commands of a rank other than transfers: passes the address of
+// each operand to the backend under its name.
 
 #include "convolution.h"
 #include "rank.h"
@@ -176,7 +176,7 @@ Rank::Run Rank::prepare(const Copy &copy) {
     srcStrides[i] *= size;
     dstStrides[i] *= size;
   }
-  // Trailing dimensions that are dense on both sides move as one block.
+  // Trailing dimensions that are dense on both sides are moved as one block.
   int64_t block = size;
   while (!dims.empty() && srcStrides.back() == block &&
          dstStrides.back() == block) {

@@ -1,4 +1,5 @@
-// Elementwise reductions of several buffers, in a fixed order of operands.
+// Elementwise reductions of several buffers in a fixed order, so that results
+// are reproducible.
 
 #include "transport.h"
 
@@ -11,11 +12,11 @@ using program::DType;
 using program::ReduceOp;
 
 namespace {
-// Small enough to stay in the first-level cache beside a source block.
+// The block fits into the first-level cache together with a block of a source.
 constexpr int64_t blockBytes = 8192;
 
-// Sums of integers wrap to their width, which C++ leaves undefined for signed
-// ones.
+// Sums of integers wrap around. The addition is done in unsigned types, as
+// signed overflow is undefined in C++.
 struct Sum {
   template <class T> T operator()(T a, T b) const {
     if constexpr (std::is_integral_v<T>)
@@ -24,11 +25,11 @@ struct Sum {
       return a + b;
   }
 };
-// The sum of booleans, whose width is one bit.
+// The sum of booleans is their parity, as they have one bit.
 struct Parity {
   uint8_t operator()(uint8_t a, uint8_t b) const { return a ^ b; }
 };
-// A NaN in either operand wins, so that it cannot get lost on the way.
+// A NaN in either operand is the result, so that it is never lost.
 struct Max {
   template <class T> T operator()(T a, T b) const {
     return (a > b || a != a) ? a : b;

@@ -1,4 +1,5 @@
-// What the host says to the workers, and what it makes of their answers.
+// The requests that the host sends to workers, and the handling of their
+// answers.
 
 #include "remote.h"
 
@@ -39,8 +40,8 @@ Remote::Remote(World &world, const cleave_program &program,
       memories(world.size()), waits(world.size(), -1) {
   world.awaitAtMost(std::max(timeoutSeconds, 5.0)); // machines may be busy
   world.beat();
-  // The workers may not see the host's files: the program and its kernels
-  // travel as bytes.
+  // Workers may not see the host's files, so the program and its kernels are
+  // sent as bytes.
   std::map<std::string, std::string> kernels = kernelFiles(program);
   Packet packet = request(Request::Create);
   packet.add(options.threads_per_rank).add(options.watchdog_seconds);
@@ -55,7 +56,8 @@ Remote::Remote(World &world, const cleave_program &program,
 
 Remote::~Remote() {
   try {
-    // Answers that were not waited for must not be taken for later ones.
+    // Answers that nobody waited for must not be taken for answers to later
+    // requests.
     if (!world.lost())
       collect([](const Failure &) {}, [] { return true; });
     tellAll(request(Request::Free));
@@ -118,8 +120,8 @@ std::vector<TraceEvent> Remote::traced(int rank) {
   world.send(rank, World::Command, request(Request::Traced));
   Packet answer = world.receive(rank, World::Data);
   int64_t answered = traceClock();
-  // Clocks of one machine agree; another's is set to the middle of the answer's
-  // way, which is as exact as the way is short.
+  // Clocks of one machine agree. The clock of another machine is aligned to the
+  // middle of the round trip; the error is at most half the round trip.
   int64_t offset = (asked + answered) / 2 - answer.take<int64_t>();
   if (std::abs(offset) <= answered - asked)
     offset = 0;
@@ -165,7 +167,8 @@ void Remote::look(const OnFailure &onFailure) {
       entry.calls = answer.take<int64_t>();
     }
     counters.attentionFlops(rank) = answer.take<int64_t>();
-    // A rank that only gave up because of another has nothing to tell.
+    // A rank that stopped only because another rank failed has nothing to
+    // report.
     if (failure.status != CLEAVE_OK && isDone)
       onFailure(failure);
   }

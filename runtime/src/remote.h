@@ -1,5 +1,5 @@
-// The host's side of a session with several processes: what it asks of the
-// ranks in the others. The workers' side is worker.cpp.
+// The host's side of a session with several processes: its requests to ranks in
+// other processes. The workers' side is worker.cpp.
 #ifndef CLEAVE_RUNTIME_REMOTE_H
 #define CLEAVE_RUNTIME_REMOTE_H
 
@@ -19,7 +19,7 @@
 
 namespace cleave {
 
-// What went wrong in a run; see cleave_failure.
+// The failure of a run; see cleave_failure.
 struct Failure {
   cleave_status status = CLEAVE_OK;
   int rank = -1;
@@ -30,7 +30,7 @@ struct Failure {
   static Failure read(Packet &packet);
 };
 
-// The first number of a packet from the host. Those marked * are answered.
+// The first number of a packet from the host. Requests marked * are answered.
 enum class Request : int32_t {
   Quit,   // code, whether the run is lost
   Create, // * session, options, transport, program, kernels
@@ -48,7 +48,8 @@ class Remote {
 public:
   using OnFailure = std::function<void(const Failure &)>;
 
-  // Asks the others to make the session, too; collect() has the answers.
+  // Asks the other processes to create the session, too; collect() receives
+  // their answers.
   Remote(World &world, const cleave_program &program,
          const cleave_session_options &options, Counters &counters);
   ~Remote();
@@ -68,19 +69,20 @@ public:
   void run(const std::string &action);
   // Takes the answers that are there.
   void look(const OnFailure &onFailure);
-  // Waits for all answers as long as the watchdog would, but for a second only
+  // Waits for all answers: as long as the watchdog allows, but only a second
   // once the run has failed.
   void collect(const OnFailure &onFailure,
                const std::function<bool()> &hasFailed);
 
-  // Whom the ranks elsewhere waited for in the last run, where they know.
+  // Reports the rank that each remote rank waited for in the last run, if it is
+  // known.
   void takeWaits(std::vector<int> &waitedFor) const {
     for (size_t rank = 0; rank < waits.size(); ++rank)
       if (waits[rank] >= 0)
         waitedFor[rank] = waits[rank];
   }
 
-  // The session's name, the same in all processes.
+  // The session's number, equal in all processes.
   int32_t id() const { return session; }
 
   void resetCounters() { toReset = true; }

@@ -25,13 +25,14 @@ using std::chrono::seconds;
 constexpr uint64_t magic = 0x31656c6576616c63; // both ends are of one build
 constexpr const char *inherited = "CLEAVE_RENDEZVOUS_FILE";
 
-// How often the host says that it lives.
+// The interval at which the host signals that it is alive.
 constexpr milliseconds beatEvery{1000};
 
-// So long an executable may take to start in another's place.
+// The time that an executable may need to start after exec, in seconds.
 constexpr double starting = 60;
 
-// The host's first word, the caller's, and the host's last.
+// The messages of a connection: the host's greeting, the caller's greeting, and
+// the host's final answer.
 struct Greeting {
   uint64_t magic = ::magic;
 };
@@ -46,8 +47,9 @@ struct Welcome {
   char refusal[240] = {};
 };
 
-// Processes of another job are not ours. TORCHELASTIC_RESTART_COUNT says
-// nothing: each machine counts its own failures.
+// A name for the job, so that processes of other jobs are rejected.
+// TORCHELASTIC_RESTART_COUNT is not used, as each machine counts its own
+// failures.
 uint64_t nameOfJob() {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char *name : {"MASTER_PORT", "TORCHELASTIC_RUN_ID"}) {
@@ -70,7 +72,8 @@ std::string inSeconds(double given) {
   return text;
 }
 
-// That of the executable in whose place this one has come.
+// The listening socket that was inherited from the executable that this one
+// replaced.
 Socket inheritedListener() {
   const char *text = std::getenv(inherited);
   int file = -1, process = 0;
@@ -166,7 +169,7 @@ void Rendezvous::answer() {
             watched.push_back({socket.file, POLLIN, 0});
     }
     ::poll(watched.data(), watched.size(), 20);
-    // Half a word from a stranger must not keep a core busy.
+    // An incomplete greeting from a stranger must not keep a core busy.
     std::this_thread::sleep_for(milliseconds(5));
   }
 }
@@ -287,7 +290,8 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
   while (true) {
     Socket socket = reach(address.host, address.port, deadline, reason);
     Greeting greeting{0};
-    // Where somebody listens again, an executable may be starting.
+    // If a listener exists again after a failure, the host may be executing
+    // another image.
     if (socket && socket.receiveAll(&greeting, sizeof(greeting),
                                     wasGreeted ? in(starting) : deadline)) {
       if (greeting.magic != magic)
@@ -301,7 +305,7 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
       call.size = job.size;
       (void)socket.send(&call, sizeof(call));
       wasGreeted = true;
-      // It may compile first, and says that it lives.
+      // The host may compile first; meanwhile it signals that it is alive.
       Welcome word;
       bool hasWord = false;
       do {

@@ -1,6 +1,6 @@
-// How the processes of a job without MPI find each other: the host listens at
-// MASTER_ADDR, next to MASTER_PORT, which torchrun itself may use, and the
-// others call. What they say to each other then is tcp_wire.h.
+// Connects the processes of a job without MPI. The host listens at MASTER_ADDR
+// on the port after MASTER_PORT (torchrun may use MASTER_PORT itself), and the
+// workers connect to it. After that they communicate through tcp_wire.h.
 #ifndef CLEAVE_RUNTIME_RENDEZVOUS_H
 #define CLEAVE_RUNTIME_RENDEZVOUS_H
 
@@ -15,34 +15,36 @@
 
 namespace cleave {
 
-// MASTER_ADDR and CLEAVE_PORT, else MASTER_PORT + 1. Throws Error BAD_ARGUMENT
-// where they are not as they should be.
+// The host's address: MASTER_ADDR, and CLEAVE_PORT or else MASTER_PORT + 1.
+// Throws Error BAD_ARGUMENT if they are malformed.
 struct Address {
   std::string host;
   int port = 0;
   std::string text() const { return host + ":" + std::to_string(port); }
 };
 Address rendezvousAddress();
-// CLEAVE_JOIN_TIMEOUT, else 300. Throws Error BAD_ARGUMENT, too.
+// CLEAVE_JOIN_TIMEOUT in seconds, default 300. Throws Error BAD_ARGUMENT if it
+// is malformed.
 double joinSeconds();
 
-// What ends a process that the host needs no more.
+// Thrown in a worker that the host no longer needs; ends the process.
 struct Dismissed {
   int code = 0;
 };
 
-// The host's side. From the start somebody answers, on a thread: whoever has
-// been answered knows that the host lives, however long it takes to need them.
-// An executable that takes this one's place goes on listening.
+// The host's side. A thread answers workers from the start, so that they know
+// that the host is alive, however long it takes until it needs them. An
+// executable that replaces this one by exec keeps the listening socket.
 class Rendezvous {
 public:
   Rendezvous(const Launcher &job, Address address);
   ~Rendezvous();
 
-  // All others, by rank. Throws TIMEOUT, which names those that have not come.
+  // Returns the connections to all workers, by rank. Throws TIMEOUT that names
+  // the ranks that have not connected.
   std::vector<Socket> gather(double seconds);
-  // Sends home who comes within that time, or, where nobody does, within
-  // `alone` of it: then this process was started without the others.
+  // Dismisses workers that connect within `seconds`. If none has connected
+  // within `alone`, returns early: this process was started without workers.
   void dismiss(int code, double seconds, double alone);
 
 private:
@@ -64,8 +66,8 @@ private:
   std::thread thread;
 };
 
-// The side of the others: a line to the host, once it needs them. Throws
-// Dismissed, or an Error where the host does not come, or has gone.
+// The worker's side: connects to the host and waits until the host needs it.
+// Throws Dismissed, or an Error if the host does not appear or is gone.
 Socket reachHost(const Launcher &job, const Address &address, double seconds);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Planning the messages of a collective, and adding up what came.
+// Plans the messages of a collective, and reduces received data.
 
 #include "routes.h"
 
@@ -14,7 +14,8 @@ bool isSentBy(const program::ExchangePiece &piece, int member) {
          piece.senders.end();
 }
 
-// One sequence of bytes, cut into rows differently on both sides.
+// Copies one sequence of bytes that is divided into rows differently at source
+// and destination.
 void copyRows(const Rows &from, const Rows &to) {
   for (int64_t at = 0, total = from.total(); at < total;) {
     int64_t srcColumn = at % from.bytes, dstColumn = at % to.bytes;
@@ -55,14 +56,14 @@ Rows Routes::dense(char *at, int64_t elements) const {
   int64_t bytes = elements * elementSize;
   return {at, 1, bytes, bytes};
 }
-// Block `member` of [outer, size, inner] at `at`.
+// Block `member` of an array [outer, size, inner] that begins at `at`.
 Rows Routes::block(char *at, int member, int64_t outer, int64_t inner) const {
   int64_t row = inner * elementSize;
   return {at + member * row, outer, row, size * row};
 }
 
-// Calls body(offset in the sender's tile, in the receiver's, bytes) for the
-// rows of a box.
+// Calls body(offset in the sender's tile, offset in the receiver's tile, bytes)
+// for the rows of a box.
 template <class Body>
 void Routes::forRows(const Part &part, const program::ExchangePiece &piece,
                      Body body) const {
@@ -89,7 +90,7 @@ void Routes::keep(Phase phase, Parcel parcel) {
     parcels[phase].push_back(std::move(parcel));
 }
 
-// Each member adds up one chunk of all, and sends the sums to the others.
+// Each member reduces one chunk and sends the result to the other members.
 void Routes::planAllReduce(Messages &m) const {
   const int to = m.out.member, from = m.in.member;
   forChunk(call, to, [&](size_t index, int64_t begin, int64_t end) {
@@ -133,7 +134,7 @@ void Routes::planBlocks(Messages &m, const Part &part) const {
   }
 }
 
-// Whole tiles, to those that take them from this member.
+// Sends whole tiles to the members that take them from this member.
 void Routes::planTiles(Messages &m) const {
   const int to = m.out.member, from = m.in.member;
   bool sends = call.self == 0, receives = !sends; // SendRecv
@@ -219,8 +220,8 @@ void Routes::combine() {
   }
 }
 
-// Points `sources` at the contributions that begin `offset` bytes into what
-// each member sent.
+// Points `sources` to the contributions at byte `offset` of what each member
+// sent.
 void Routes::aim(int64_t offset, const char *own) {
   for (const Parcel &parcel : parcels[First])
     if (parcel.isIncoming)
@@ -251,8 +252,8 @@ void Routes::reduceBlocks() {
   }
 }
 
-// Puts our tile together from boxes, which came from each sender in the order
-// of the pieces; the second round goes where it belongs.
+// Assembles our tile from received boxes, which are in the order of the pieces.
+// Boxes of the second round are placed in the target tile.
 void Routes::assemble() {
   std::vector<const char *> &next = sources;
   for (const Parcel &parcel : parcels[First])

@@ -1,6 +1,6 @@
-// Who sends what to whom in a collective made of messages, and what a member
-// makes of what it received. Volumes and the order of partial sums are those of
-// the `local` transport.
+// The messages of a collective: who sends which bytes to whom, and how a member
+// processes what it received. Volumes and the order of partial sums are those
+// of the `local` transport.
 #ifndef CLEAVE_RUNTIME_ROUTES_H
 #define CLEAVE_RUNTIME_ROUTES_H
 
@@ -19,7 +19,7 @@ struct Rows {
   int64_t total() const { return rows * bytes; }
   bool dense() const { return rows == 1 || stride == bytes; }
 
-  // Takes on one more row if it is where the next one would.
+  // Appends one more row if it follows the existing rows at the same stride.
   bool append(const Rows &next) {
     int64_t step = rows == 1 ? next.at - at : stride;
     if (next.rows != 1 || next.bytes != bytes || step < bytes ||
@@ -31,8 +31,9 @@ struct Rows {
   }
 };
 
-// What goes to or comes from one member in one phase: where it is here, or
-// nowhere for what is to be added up, which stays in scratch memory.
+// The data that is sent to or received from one member in one phase: its
+// location in memory, or none if the data is to be reduced and stays in scratch
+// memory.
 struct Parcel {
   Parcel(int member, bool isIncoming)
       : member(member), isIncoming(isIncoming) {}
@@ -54,22 +55,23 @@ struct Parcel {
   std::vector<Wire::Request> pieces;
 };
 
-// The part of one member. The call must outlive it.
+// One member's part in a collective. The call must outlive this object.
 class Routes {
 public:
-  // An all-reduce sends the sums on in its second phase, an exchange of two
-  // rounds what it has assembled; all else has one.
+  // An all-reduce sends reduced chunks in its second phase, an exchange of two
+  // rounds what it has assembled; other collectives have only the first phase.
   enum Phase { First, Second, phases };
 
   explicit Routes(const CollectiveCall &call);
 
-  // Plans again, by the counts that are in memory now (AllToAllV).
+  // Plans again from the counts that are in memory now (AllToAllV).
   void replan();
 
   // Once the first phase is complete.
   void combine();
 
-  // Whether all members wait for all, so that it can be told who never came.
+  // Returns whether every member waits for every other, so that ranks that
+  // never arrived can be named.
   bool isMutual() const;
 
   std::vector<Parcel> parcels[phases];

@@ -1,4 +1,4 @@
-// The executor: every rank's thread walks the command list of the action.
+// The executor: each rank's thread runs the commands of the action in order.
 
 #include "session.h"
 
@@ -31,7 +31,8 @@ std::vector<std::string> purposesOf(const Program &program) {
 }
 } // namespace
 
-// While a session is made: what the others have found.
+// Exchanges information about devices between the processes while a session is
+// created.
 Neighbours cleave_session::neighboursOf(const WorkerPart *part) {
   if (!world)
     return {};
@@ -132,7 +133,8 @@ void cleave_session::quit() {
   dispatch(Job::Quit);
   for (std::thread &thread : threads)
     thread.join();
-  // Before any memory goes: after a failure other threads may still read it.
+  // Ranks are dropped before memory is freed, because other threads may still
+  // use it after a failure.
   for (std::unique_ptr<Rank> &rank : ranks)
     if (rank)
       rank->drop();
@@ -163,8 +165,8 @@ void cleave_session::dispatch(Job next) {
       watchTheLast();
     lock.lock();
   }
-  // Ranks that wait see the failure at once; one that computes forever would
-  // hold up the host program for good.
+  // Ranks that wait see the failure at once. A rank that computes forever would
+  // block the host program, so the wait is bounded.
   std::chrono::duration<double> patience(std::min(timeoutSeconds, 4.0));
   if (!finished() && !wakeCaller.wait_for(lock, patience, finished))
     isLost = program.isLost = true;
@@ -256,7 +258,7 @@ void cleave_session::walk(Rank &rank, Place &place) {
   Backend &backend = *rank.backend;
   const PreparedAction &action = *place.action;
   bool watched = injection.rank == rank.rank && injection.run == runs;
-  // The same for all ranks: either all replay an action, or none.
+  // All ranks replay an action, or none does.
   bool isPlain = !poison && injection.rank < 0 && !isTracing;
   if (isPlain && action.mayReplay && backend.replay(*action.action)) {
     Rank::bookReplay(action);

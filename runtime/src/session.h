@@ -1,6 +1,6 @@
 // A session: the ranks of a program and their transport. With the local
-// transport all ranks are threads of this process. With mpi one of them is, and
-// the host reaches the others through Remote.
+// transport all ranks are threads of this process. With mpi one rank is in this
+// process, and the host reaches the others through Remote.
 #ifndef CLEAVE_RUNTIME_SESSION_H
 #define CLEAVE_RUNTIME_SESSION_H
 
@@ -26,8 +26,8 @@ struct Neighbours;
 // What a session in a worker needs of it.
 struct WorkerPart {
   int32_t session = 0; // its name
-  // To be called while something is waited for: ends the process where the
-  // host says so.
+  // Called periodically while a worker waits; ends the process if the host asks
+  // for it.
   std::function<void()> meanwhile;
 };
 } // namespace cleave
@@ -49,22 +49,25 @@ public:
   void zero(const std::string &name);
   cleave_memory memory(int rank) const;
   void trace(bool enabled);
-  // The events of a rank so far; a rank elsewhere is asked for more.
+  // Returns the events of a rank so far. If the rank is in another process, new
+  // events are fetched from it.
   std::vector<cleave::TraceEvent> &traced(int rank);
   void injectFailure(int rank, int64_t run, int command, bool hang);
-  // The first entry of the name, or that of the rank's class.
+  // Returns the first boundary entry with this name, or the entry for the
+  // rank's class.
   const cleave::program::Boundary &boundary(const std::string &name,
                                             int rank = -1) const;
-  // Only of a rank of this process, which holds the entry.
+  // Returns the address of a tile. The rank must be of this process and hold
+  // the entry.
   void *tile(int rank, const cleave::program::Boundary &entry) const;
-  // The same as the storage and the first byte there.
+  // Returns the tile as storage and first byte.
   std::pair<cleave::Storage *, int64_t>
   place(int rank, const cleave::program::Boundary &entry) const;
   void zero(int rank, const cleave::program::Boundary &entry);
   bool isHere(int rank) const { return ranks[rank] != nullptr; }
   void checkRank(int rank) const;
-  // A rank did not even answer the watchdog: its thread may still run, so the
-  // session must never be freed.
+  // True if a rank did not respond even to the watchdog. Its thread may still
+  // run, so the session must never be freed.
   bool lost() const { return isLost; }
 
   cleave_program &program;
@@ -79,11 +82,13 @@ public:
   std::vector<std::unique_ptr<cleave::Rank>> ranks; // NULL: elsewhere
 
   cleave::Failure failure;
-  // Whom each rank waited for when the run was lost; -1: nobody.
+  // The rank that each rank waited for when the run was lost; -1 if it waited
+  // for none.
   std::vector<int> waitedFor;
   std::set<std::string> traceNames;
   std::vector<cleave::TraceReader> traceReaders; // by rank
-  // While an action runs the thread that called looks after messages, too.
+  // Called by the thread that waits while an action runs, so that messages make
+  // progress.
   std::function<void()> meanwhile;
 
 private:
@@ -99,7 +104,8 @@ private:
   cleave::Neighbours neighboursOf(const cleave::WorkerPart *part);
   void dispatch(Job next); // runs a job on all ranks and waits for them
   void quit();
-  // Where a rank is in its list, and in the action that it calls there.
+  // The position of a rank in its list of commands, and in the action that it
+  // calls there.
   struct Place {
     const cleave::PreparedAction *action = nullptr, *called = nullptr;
     int command = -1, inner = -1;

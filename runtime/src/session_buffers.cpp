@@ -1,4 +1,4 @@
-// Named buffers of a session: what the host writes and reads.
+// The host's access to named buffers of a session.
 
 #include "error.h"
 #include "positions.h"
@@ -79,8 +79,8 @@ void cleave_session::scatter(const Boundary &entry, cleave_dtype type,
   }
 }
 
-// From the first class that holds the buffer. With a report the others' whole
-// arrays are compared with its own.
+// Gathers from the first class that holds the buffer. If a report is requested,
+// the whole arrays of other classes are compared with it.
 void cleave_session::gather(const std::string &name, cleave_dtype type,
                             void *data, cleave_gather_report *report) {
   const std::vector<int32_t> &entries = entriesOf(name);
@@ -119,7 +119,7 @@ void cleave_session::gather(const std::string &name, cleave_dtype type,
 void cleave_session::gather(const Boundary &entry, cleave_dtype type,
                             void *data, cleave_gather_report *report) {
   std::vector<void *> tiles(ranks.size());
-  // Copies of a tile are fetched only to be compared.
+  // Copies of a tile are fetched only for comparison.
   std::vector<bool> wanted =
       neededTiles(program.data, entry, report != nullptr);
   std::vector<std::pair<int, std::vector<char>>> fetched, copied;

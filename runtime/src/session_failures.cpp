@@ -1,5 +1,6 @@
-// Failures of a session: who has failed, and where; who is to blame where ranks
-// wait; the watchdog of the caller; failures that tests inject.
+// Handles failures of a session: which rank failed and where, which rank caused
+// it if ranks wait for each other, the caller's watchdog, and failures that
+// tests inject.
 
 #include "session.h"
 #include "session_options.h"
@@ -10,8 +11,9 @@
 using namespace cleave;
 using namespace cleave::program;
 
-// Collectives watch those who wait in them. In an action without any, or after
-// its last one, nobody waits for a silent rank but the caller.
+// A collective detects ranks that do not arrive while others wait in it. In an
+// action without collectives, or after its last one, only the caller waits, so
+// only the caller can detect a silent rank.
 void cleave_session::watchTheLast() {
   Failure found;
   {
@@ -32,7 +34,7 @@ void cleave_session::watchTheLast() {
   recordFailure(found);
 }
 
-// Where the others wait for a rank that fails.
+// The collective in which other ranks wait for a rank that fails.
 std::string cleave_session::nextCollective(const Place &place) const {
   auto search = [&](const PreparedAction *action, int from) -> std::string {
     for (size_t i = std::max(from, 0); action && i < action->commands.size();
@@ -52,7 +54,8 @@ std::string cleave_session::nextCollective(const Place &place) const {
   return found.empty() ? search(place.action, place.command) : found;
 }
 
-// The place in the list is part of a failure; what it calls is said here.
+// A failure records the position in the command list; this function adds the
+// called action.
 std::string cleave_session::describe(const Place &place,
                                      const std::string &what) const {
   if (place.inner < 0)
@@ -90,7 +93,8 @@ void cleave_session::recordFailure(const Failure &found) {
   transport->abort();
 }
 
-// Ranks may wait one for the other; it is the last one that is to blame.
+// If ranks wait for each other in a chain, the last rank of the chain caused
+// the failure.
 void cleave_session::blameTheLast() {
   std::lock_guard lock(mutex);
   std::vector<bool> seen(ranks.size());

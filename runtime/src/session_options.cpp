@@ -1,4 +1,4 @@
-// What a session's options come to on this machine.
+// Resolves the options of a session for this machine.
 
 #include "session_options.h"
 
@@ -26,7 +26,8 @@ int cleave::threadsPerRank(const cleave_session_options &options, int ranks,
   return world ? world->coresPerRank() : std::max(1, coreCount() / ranks);
 }
 
-// Whether something is computed while a collective of a group is under way.
+// Returns whether the program computes while a collective of a group is in
+// flight.
 static bool startsCollectives(const Program &program) {
   for (const Action &action : program.actions)
     for (const Command &command : action.commands) {

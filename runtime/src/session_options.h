@@ -1,4 +1,4 @@
-// What a session's options come to on this machine.
+// Resolves the options of a session for this machine.
 #ifndef CLEAVE_RUNTIME_SESSION_OPTIONS_H
 #define CLEAVE_RUNTIME_SESSION_OPTIONS_H
 
@@ -8,22 +8,22 @@
 
 namespace cleave {
 
-// Seconds after which who waits for another rank gives up.
+// The number of seconds after which a rank that waits for another one gives up.
 inline double watchdogOf(const cleave_session_options &options) {
   return options.watchdog_seconds > 0 ? options.watchdog_seconds : 300;
 }
 
-// The caller's own watchdog: a rank that waits in a collective knows more of
-// what is missing, and is let speak first.
+// The caller's own, longer timeout. A rank that waits in a collective knows
+// better which ranks are missing, so it reports first.
 inline double callersWatchdogOf(double timeoutSeconds) {
   return timeoutSeconds + 1;
 }
 
-// `world`: NULL where ranks are threads of this process.
+// `world` is NULL if ranks are threads of this process.
 int threadsPerRank(const cleave_session_options &options, int ranks,
                    World *world);
 
-// Throws Error where the transport cannot do what the options ask for.
+// Throws Error if the transport does not support the requested options.
 TransportOptions transportOptionsOf(const program::Program &program,
                                     const cleave_session_options &options,
                                     int threadsPerRank, double timeoutSeconds,

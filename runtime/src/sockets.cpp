@@ -37,8 +37,8 @@ Socket open(int family) {
   return Socket(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-// Who has lost its machine or network is noticed in a minute or two, also where
-// nothing is said.
+// Enables keep-alive, so that a lost machine or network is detected within a
+// minute or two, even if the peer sends nothing.
 void configure(const Socket &socket) {
   auto set = [&](int level, int name, int value) {
     setsockopt(socket.file, level, name, &value, sizeof(value));
@@ -162,7 +162,8 @@ Socket cleave::reach(const std::string &host, int port,
     Socket made = open(one->ai_family);
     if (!made)
       continue;
-    // One that says nothing leaves time for the next, and the next attempt.
+    // Limits the wait for an address that does not respond, so that the next
+    // address and the next attempt get time.
     auto until = std::min(deadline, Socket::Clock::now() + mostPerAddress);
     int error = connect(made.file, one->ai_addr, one->ai_addrlen) ? errno : 0;
     if (error == EINPROGRESS) {

@@ -1,4 +1,4 @@
-// Sockets of processes that find each other without MPI.
+// Sockets for processes that connect without MPI.
 #ifndef CLEAVE_RUNTIME_SOCKETS_H
 #define CLEAVE_RUNTIME_SOCKETS_H
 
@@ -21,27 +21,29 @@ public:
   ~Socket();
   explicit operator bool() const { return file >= 0; }
 
-  // Without waiting: bytes moved, 0 where none can be now, -1 where the other
-  // side is gone.
+  // Does not block. Returns the number of bytes moved, 0 if none can be moved
+  // now, or -1 if the peer is gone.
   int64_t send(const void *data, int64_t bytes) const;
   int64_t receive(void *data, int64_t bytes) const;
-  // All of it by then; false where that is not to be.
+  // Moves all bytes until the deadline; returns false if that fails.
   using Clock = std::chrono::steady_clock;
   bool receiveAll(void *data, int64_t bytes, Clock::time_point deadline) const;
-  // As bytes that stay: how many are there, of at most so many; -1: gone.
+  // Reads without consuming: returns the number of available bytes, at most
+  // `bytes`, or -1 if the peer is gone.
   int64_t peek(void *data, int64_t bytes) const;
-  // Returns after `milliseconds` at most; true where something is there, or
-  // the other side is gone.
+  // Waits at most `milliseconds`. Returns true if data is available, or the
+  // peer is gone.
   bool await(int milliseconds) const;
 
   int file;
 };
 
-// On all networks, or on this machine only where `host` is a name of itself
-// alone. Throws Error where the port is taken.
+// Listens on all networks, or on this machine only if `host` is a loopback
+// name. Throws Error if the port is taken.
 Socket listenAt(const std::string &host, int port);
 Socket acceptFrom(const Socket &listener); // empty where nobody is there
-// Empty where it is not reached by then, with the reason.
+// Connects until the deadline. Returns an empty socket on failure, with the
+// reason.
 Socket reach(const std::string &host, int port,
              Socket::Clock::time_point deadline, std::string &reason);
 

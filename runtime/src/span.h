@@ -14,7 +14,8 @@ namespace cleave {
   fail(CLEAVE_BAD_PROGRAM, message);
 }
 
-// Bytes from the first to past the last element of a strided array.
+// The number of bytes from the first to past the last element of a strided
+// array.
 template <class Dims, class Strides>
 int64_t spanOf(const Dims &dims, const Strides &strides, int64_t elementSize) {
   __int128 last = 0;

@@ -1,4 +1,5 @@
-// What sessions and the step pool tell each other; there may be no pool.
+// Variables that sessions and the step pool share. They exist even if no pool
+// is linked.
 
 #include "step_pool.h"
 

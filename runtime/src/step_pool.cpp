@@ -47,9 +47,9 @@ struct Lock {
   std::atomic_flag &flag;
 };
 
-// Free blocks. A thread has a slot of its own while it lives, and what it
-// frees returns there: ranks that run side by side could otherwise need more
-// blocks of one size in some later step than they ever did before.
+// Free blocks. A living thread has its own slot, and blocks that it frees
+// return to that slot. Without slots, ranks that run concurrently could need
+// more blocks of a size in some later step than in any step before.
 struct Slot {
   std::atomic_flag busy;
   void *free[classes] = {}; // a free block's first word points to the next
@@ -66,7 +66,7 @@ std::atomic_flag growing;
 size_t used[classes]; // bytes of a class's range that are blocks by now
 std::atomic<char *> base{nullptr};
 
-// The thread's blocks stay in the slot, for the next thread.
+// The thread's blocks stay in the slot and serve the next thread.
 void releaseSlot(void *value) {
   auto slot = reinterpret_cast<intptr_t>(value);
   ownSlot = 0;
@@ -80,7 +80,8 @@ Slot &slotOfThread() {
   if (slotKeyReady.load(std::memory_order_acquire))
     for (int slot = 1; slot < slots; ++slot)
       if (!slotTaken[slot].exchange(true, std::memory_order_acquire)) {
-        // Allocates nothing for the first 32 keys of a process.
+        // pthread_setspecific allocates no memory for the first 32 keys of a
+        // process.
         pthread_setspecific(slotKey, reinterpret_cast<void *>(intptr_t(slot)));
         ownSlot = slot;
         break;
@@ -107,7 +108,7 @@ char *reserve() {
   return at;
 }
 
-// Index of the size class of a pool block, or -1 for memory of libc.
+// Returns the size class of a pool block, or -1 for memory of libc.
 int classOf(const void *block) {
   char *at = base.load(std::memory_order_acquire);
   auto *address = static_cast<const char *>(block);
@@ -124,7 +125,8 @@ void countCall() {
   cleave::allocations.fetch_add(1, std::memory_order_relaxed);
 }
 
-// A new block, and further ones for the slot where a page holds several.
+// Returns a new block. If a page holds several blocks, the others are added to
+// the slot.
 void *grow(Slot &slot, int index) {
   Lock lock(growing);
   char *at = reserve();

@@ -1,4 +1,4 @@
-// What can be checked of a program before memory exists.
+// Checks of a program that need no memory to be allocated.
 
 #include "boundary.h"
 #include "error.h"
@@ -11,8 +11,8 @@ using namespace cleave;
 using namespace cleave::program;
 
 namespace {
-// Far above any host with ranks in one process; bounds what a damaged file
-// can ask for.
+// Far more ranks than any host can run in one process. The limit bounds what a
+// damaged file can request.
 constexpr int64_t maxRanks = 1 << 16;
 
 [[noreturn]] void bad(const std::string &message) {
@@ -128,8 +128,8 @@ void checkAction(const Program &program, const Action &action) {
       bad("a lifetime of action \"" + action.name + "\" is out of range");
 }
 
-// A name may have an entry for each class that holds the buffer, and several
-// where the class has several stages that do.
+// A buffer name may have one entry for each class that holds the buffer, and
+// several if the class has several such stages.
 void checkBuffers(const Program &program) {
   Classes classes(program);
   std::map<std::string_view, std::vector<const Boundary *>> known;

@@ -29,12 +29,14 @@ struct Header {
   int32_t from = 0, to = 0, channel = 0, tag = 0;
   int64_t bytes = 0;
 };
-// In place of a channel: the process of rank `tag` has gone.
+// A notice, in the place of a channel number, that the process of rank `tag` is
+// gone.
 constexpr int32_t goneNotice = -1;
 
-// More that nobody has asked for than this is left in the network.
+// If more unrequested bytes than this have arrived, further bytes are left in
+// the network.
 constexpr int64_t mostUnread = int64_t(256) << 20;
-// So long processes that end wait for each other.
+// The time for which processes that end wait for each other.
 constexpr std::chrono::seconds closeTimeout{10};
 
 struct Outgoing {
@@ -172,7 +174,8 @@ public:
     request.active = false;
     std::erase(posted, request.handle);
     tickets.erase(request.handle);
-    // Its memory may go: what has begun is finished from a copy.
+    // The sender may free its memory, so transfers that have begun continue
+    // from a copy.
     for (Line &line : lines)
       for (Outgoing &message : line.out)
         if (message.ticket == request.handle) {
@@ -196,7 +199,7 @@ public:
     return true;
   }
 
-  // The others send what they have and go; the host goes last.
+  // Workers send what they have and disconnect; the host disconnects last.
   void close() override {
     Clock::time_point deadline = Clock::now() + closeTimeout;
     auto areAll = [&](auto holds) {
@@ -251,7 +254,7 @@ private:
     ticket.isDone = true;
   }
 
-  // Somebody waits for what may still be in the network.
+  // A receiver waits for data that may still be in the network.
   void askForMore() {
     if (unreadBytes <= mostUnread || isHungry)
       return;
@@ -344,7 +347,7 @@ private:
       found->second.isDone = true;
   }
 
-  // A piece at a time: other lines want to be heard, too.
+  // Reads one piece at a time, so that other connections are served, too.
   void read(Line &line) {
     constexpr int64_t headerBytes = sizeof(Header), most = 4 << 20;
     int64_t taken = 0;

@@ -1,5 +1,5 @@
-// The wire over TCP: every process has a line to the host, which hands on what
-// others send to each other. It is for control: few messages, and weights.
+// Wire over TCP. Every process has a connection to the host, which forwards
+// messages between workers. It is meant for control: few messages, and weights.
 #ifndef CLEAVE_RUNTIME_TCP_WIRE_H
 #define CLEAVE_RUNTIME_TCP_WIRE_H
 
@@ -11,17 +11,19 @@
 
 namespace cleave {
 
-// In the host `lines` are those of all ranks, its own empty; elsewhere the only
-// one is that to the host. Messages move on a thread of the wire's own.
+// In the host `lines` are the connections to all ranks, empty for the host
+// itself. In a worker the only connection is the one to the host. Messages move
+// on a separate thread of the wire.
 std::unique_ptr<Wire> makeTcpWire(int rank, int size,
                                   std::vector<Socket> lines);
 
-// Under a launcher that brings no MPI: finds the others first.
+// Connects to the other processes, under a launcher without MPI, and returns
+// the wire.
 std::unique_ptr<Wire> openTcpWire();
-// In the host: begins to listen, if it has not yet. False where there is
-// nobody to listen for.
+// In the host: starts to listen, unless it already does. Returns false if the
+// launcher started no other process.
 bool awaitCallers();
-// In a host that has not needed the others: sends them home.
+// In a host that has not needed the workers: dismisses them with an exit code.
 void dismissCallers(int code);
 
 } // namespace cleave

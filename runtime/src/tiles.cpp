@@ -1,5 +1,6 @@
-// Scatter and gather of named buffers. Not in the hot path: one generic loop
-// over the elements of a tile, with the view as strides.
+// Scatter and gather of named buffers.
+// This is not a hot path: one generic loop visits the elements of a tile, and
+// the view is expressed by strides.
 
 #include "tiles.h"
 
@@ -18,7 +19,7 @@ using namespace cleave;
 using namespace cleave::program;
 
 namespace {
-// The sizes of the viewed array V, and its strides in the original one.
+// The sizes of the viewed array V, and its strides in the original array.
 struct View {
   std::vector<int64_t> shape, strides;
 };
@@ -36,7 +37,7 @@ View viewOf(const Boundary &entry) {
   return view;
 }
 
-// Which tile a rank holds, and which share of a partial value.
+// The tile that a rank holds, and its contribution to a partial value.
 struct Place {
   std::vector<int64_t> tile;
   int64_t share = 0;
@@ -57,8 +58,8 @@ Place placeOf(const Program &program, const Boundary &entry, int64_t rank) {
   return place;
 }
 
-// Calls body(element of the tile, element of the whole array or -1 for
-// padding) in the tile's order.
+// Calls body(element of the tile, element of the whole array or -1 for padding)
+// in the order of the tile.
 template <class Body>
 void forTile(const Boundary &entry, const View &view, const Place &place,
              Body body) {
@@ -66,7 +67,8 @@ void forTile(const Boundary &entry, const View &view, const Place &place,
   if (rank == 0)
     return body(0, 0);
   int64_t count = elementCount(entry.localShape);
-  // A row of the last dimension at a time: `valid` elements, then padding.
+  // Processes one row of the last dimension at a time: `valid` elements, then
+  // padding.
   int64_t row = entry.localShape[rank - 1], stride = view.strides[rank - 1];
   int64_t first = place.tile[rank - 1] * row;
   int64_t inside = std::clamp<int64_t>(view.shape[rank - 1] - first, 0, row);
@@ -98,7 +100,7 @@ void checkTypes(const Boundary &entry, DType host) {
                                   nameOf(host));
 }
 
-// Notes that a and b differ in element i of type `type`.
+// Records that a and b, of type `type`, differ in element i.
 void noteDifference(DType type, const void *a, const void *b, int64_t i,
                     cleave_gather_report &report) {
   double difference =
@@ -119,7 +121,7 @@ bool sameBits(DType type, const void *a, const void *b, int64_t first,
                      count * size) == 0;
 }
 
-// Of two copies of a tile; padding may differ.
+// Compares two copies of a tile; their padding may differ.
 void compareReplicas(const Boundary &entry, const View &view,
                      const Place &place, const void *a, const void *b,
                      int rankA, int rankB, cleave_gather_report &report) {
@@ -138,7 +140,8 @@ void compareReplicas(const Boundary &entry, const View &view,
   });
 }
 
-// The first rank that holds an element of the whole array, and where.
+// Returns the first rank that holds an element of the whole array, and the
+// element's position in the rank's tile.
 std::pair<int32_t, int64_t> locate(const Program &program,
                                    const Boundary &entry, int64_t sought) {
   View view = viewOf(entry);
@@ -239,7 +242,8 @@ void cleave::gatherTiles(const Program &program, const Boundary &entry,
       }
     });
   };
-  // Shares in order, so that the first one assigns and the sum is repeatable.
+  // Contributions are combined in order: the first one is assigned, and the sum
+  // is reproducible.
   for (int64_t share = 0; share < groupSize(entry.partial); ++share)
     for (size_t rank = 0; rank < tiles.size(); ++rank) {
       if (places[rank].share != share)

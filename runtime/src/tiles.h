@@ -1,4 +1,4 @@
-// Between whole arrays as files have them and the tiles that ranks hold.
+// Converts between whole arrays, as files hold them, and the tiles of ranks.
 #ifndef CLEAVE_RUNTIME_TILES_H
 #define CLEAVE_RUNTIME_TILES_H
 
@@ -12,26 +12,27 @@ namespace cleave {
 // Elements of an array of this shape.
 int64_t elementCount(const std::vector<int64_t> &shape);
 
-// The tile of one rank. Elements past the end of the array get the bits of
-// `padding`, zero where it is NULL. See cleave_session_scatter.
+// Fills the tile of one rank. Elements beyond the end of the array get the bits
+// of `padding`, or zero if it is NULL. See cleave_session_scatter.
 void scatterTile(const program::Program &program,
                  const program::Boundary &entry, cleave_dtype hostType,
                  const void *data, const void *padding, int64_t rank,
                  void *tile);
 
-// The ranks whose tiles gatherTiles reads: one per tile, or all that have one.
+// Returns which ranks' tiles gatherTiles reads: one rank per tile, or all ranks
+// that have one.
 std::vector<bool> neededTiles(const program::Program &program,
                               const program::Boundary &entry, bool replicas);
 
-// `tiles[r]` is rank r's tile, NULL where it is not needed. See
+// `tiles[r]` is the tile of rank r, NULL if it is not needed. See
 // cleave_session_gather.
 void gatherTiles(const program::Program &program,
                  const program::Boundary &entry, cleave_dtype hostType,
                  void *data, const std::vector<void *> &tiles,
                  cleave_gather_report *report);
 
-// Compares what two classes hold of one buffer: the whole arrays `a` and `b`,
-// gathered in the buffer's own type from the entries.
+// Compares a buffer in two classes: `a` and `b` are the whole arrays, gathered
+// from their entries in the buffer's own type.
 void compareClasses(const program::Program &program,
                     const program::Boundary &entryA, const void *a,
                     const program::Boundary &entryB, const void *b,

@@ -41,7 +41,7 @@ struct Describe {
 };
 } // namespace
 
-// The n-th start of the sender meets the n-th start of the receiver.
+// The n-th start of the sender matches the n-th start of the receiver.
 TraceReader::Message TraceReader::messageOf(const TraceEvent &event) {
   const Command &command =
       program.actions.at(event.action).commands.at(event.command);

@@ -1,4 +1,5 @@
-// When a rank began and ended each command of the actions that the host ran.
+// Records when a rank began and ended each command of the actions that the host
+// ran.
 #ifndef CLEAVE_RUNTIME_TRACE_H
 #define CLEAVE_RUNTIME_TRACE_H
 
@@ -26,8 +27,8 @@ inline int64_t traceClock() {
       .count();
 }
 
-// The events of one rank. Room is made before an action runs, so that nothing
-// is allocated while it does.
+// The events of one rank. Memory is reserved before an action runs, so that
+// recording allocates nothing.
 class Trace {
 public:
   void makeRoom(size_t commands) {
@@ -35,7 +36,8 @@ public:
     if (events.capacity() < need)
       events.reserve(std::max(need, 2 * events.capacity()));
   }
-  // An action of `commands` commands; passed(n) is when the first n were done.
+  // Adds an action of `commands` commands. passed(n) returns the time at which
+  // the first n commands were complete.
   void add(uint32_t action, size_t commands, const auto &passed) {
     for (size_t i = 0; i < commands; ++i)
       events.push_back(
@@ -45,13 +47,13 @@ public:
   std::vector<TraceEvent> events;
 };
 
-// What the host is told of the events of one rank, in their order.
+// Converts the events of one rank, in order, to the form of the C ABI.
 class TraceReader {
 public:
   TraceReader(const program::Program &program, int rank)
       : program(program), rank(rank) {}
 
-  // `names` holds what had to be put together.
+  // `names` owns strings that had to be composed.
   cleave_trace_event describe(const TraceEvent &event,
                               std::set<std::string> &names);
 
@@ -60,13 +62,13 @@ private:
     int32_t from = -1, to = -1;
     int64_t number = 0;
   };
-  // The message that the event starts to send or ends to receive.
+  // Returns the message that the event starts to send or finishes to receive.
   Message messageOf(const TraceEvent &event);
 
   const program::Program &program;
   const int rank;
   std::map<std::pair<int32_t, int32_t>, int64_t> counts; // by sender, receiver
-  // What is being received: by action and token.
+  // The receives in flight, by action and token.
   std::map<std::pair<uint32_t, int32_t>, Message> receives;
 };
 

@@ -1,4 +1,4 @@
-// Bytes that commands read and write, from their sizes alone.
+// Computes the bytes that commands read and write from their sizes.
 
 #include "traffic.h"
 

@@ -1,5 +1,5 @@
-// The memory that a command has to read and write: a measure for how fast it
-// was.
+// The memory traffic that a command needs at least: a measure for how fast it
+// ran.
 #ifndef CLEAVE_RUNTIME_TRAFFIC_H
 #define CLEAVE_RUNTIME_TRAFFIC_H
 
@@ -7,9 +7,10 @@
 
 namespace cleave {
 
-// Bytes of all operands and results, each once. Where ids choose, as for a
-// gather or for experts, all that can be chosen counts. 0 for transfers, waits
-// and calls, and for kernels of which the program does not say it.
+// Returns the bytes of all operands and results, counting each once. If ids
+// choose rows or matrices (gathers, experts), all that can be chosen counts.
+// Returns 0 for transfers, waits and calls, and for kernels that do not declare
+// their accesses.
 int64_t trafficOf(const program::Program &program,
                   const program::Command &command);
 

@@ -24,9 +24,9 @@ struct Part {
   char *src = nullptr, *dst = nullptr;
   int64_t count = 0;
   int64_t outer = 1, inner = 0, dstOuter = 1, dstInner = 0;
-  // Exchange: the boxes that this member sends or receives, common ones in the
-  // same order on all members, in so many rounds, and the strides of the two
-  // tiles in elements.
+  // For Exchange: the boxes that this member sends or receives (all members
+  // list common boxes in the same order), the number of rounds, and the strides
+  // of both tiles in elements.
   std::vector<program::ExchangePiece> pieces;
   int rounds = 1;
   std::vector<int64_t> srcStrides, dstStrides;
@@ -50,21 +50,20 @@ struct CollectiveCall {
 
 const char *nameOf(program::CollectiveKind kind);
 
-// AllToAllV: how many rows go to, or come from, a member: `counts` is the
-// call's `sent` or `received`. Throws Error where there are more than its block
-// has.
+// For AllToAllV: the number of rows to or from a member; `counts` is the call's
+// `sent` or `received`. Throws Error if it is more than a block holds.
 int64_t rowsOf(const CollectiveCall &call, const int64_t *counts, int member);
 
-// What the watchdog says: "all_reduce NAME over ranks 0, 1 timed out after 5 s:
-// missing ranks: 1".
+// The watchdog's description of a call: "all_reduce NAME over ranks 0, 1 timed
+// out after 5 s: missing ranks: 1".
 std::string describe(const CollectiveCall &call);
 std::string print(const std::vector<int> &ranks);
 RuntimeError lateness(const CollectiveCall &call, double seconds,
                       std::vector<int> missing);
 
-// Calls body(part, begin, end), `part` an index, for the pieces of chunk
-// `member` of an all-reduce: the parts are laid end to end and cut into
-// ceil(total / members) elements.
+// Calls body(part, begin, end) for the pieces of chunk `member` of an
+// all-reduce. The parts are laid end to end and cut into chunks of ceil(total /
+// members) elements; `part` is an index.
 template <class Body>
 void forChunk(const CollectiveCall &call, int member, Body body) {
   int64_t total = 0;
@@ -84,20 +83,22 @@ void forChunk(const CollectiveCall &call, int member, Body body) {
   }
 }
 
-// The members of a group must start and finish their operations in one order,
-// but for SendRecv: see program::Collective.
-// Both calls may block; finish() returns when dst is complete and src may be
-// overwritten. They throw Aborted after Transport::abort(), and Error with
-// CLEAVE_TIMEOUT naming the ranks that are missing.
+// A prepared collective. The members of a group must start and finish their
+// operations in the same order, except for SendRecv (see program::Collective).
+// start() and finish() may block; after finish() the destination is complete
+// and the source may be overwritten. Both throw Aborted after
+// Transport::abort(), and Error with CLEAVE_TIMEOUT naming the missing ranks.
 class Operation {
 public:
   virtual ~Operation() = default;
   virtual void start() = 0;
   virtual void finish() = 0;
-  // Where another thread calls start() later: the rank has come this far.
+  // Called when another thread will call start() later; it announces that the
+  // rank has reached this operation.
   virtual void post() {}
-  // On a device: whether start() and finish() only enqueue, and need no host in
-  // between, so that a graph may hold them; then replayed() counts one more.
+  // For devices: returns whether start() and finish() only enqueue work and
+  // need no host in between, so that a graph may contain them. replayed() then
+  // counts one more execution.
   virtual bool mayReplay() const { return false; }
   virtual void replayed() {}
 };
@@ -105,17 +106,18 @@ public:
 class Endpoint {
 public:
   virtual ~Endpoint() = default;
-  // The groups in which the rank will hold collectives, before the first one is
-  // prepared: ranks that run different programs prepare in different orders.
+  // Announces the groups in which the rank will run collectives, before the
+  // first collective is prepared: ranks with different programs prepare in
+  // different orders.
   virtual void announce(std::vector<std::vector<int>> groups) { (void)groups; }
   virtual std::unique_ptr<Operation> prepare(CollectiveCall call) = 0;
-  // After the last one has been prepared: what ranks need of each other before
-  // they run. May wait for all of them; throws as operations do.
+  // Called after the last collective is prepared, to exchange what ranks need
+  // of each other before they run. May wait for all ranks; throws like
+  // operations do.
   virtual void connect() {}
-  // To be called now and then while something else is done between start and
-  // finish, where messages do not travel by themselves, and while the host
-  // waits for a device: throws as Operation::finish() does where a transfer
-  // that was only enqueued is lost.
+  // Called periodically between start and finish if messages do not progress by
+  // themselves, and while the host waits for a device. Throws like
+  // Operation::finish() if an enqueued transfer is lost.
   virtual void progress() {}
   // Memory beside the arenas that messages take.
   virtual int64_t bufferBytes() const { return 0; }
@@ -125,7 +127,7 @@ class Transport {
 public:
   virtual ~Transport() = default;
   virtual std::unique_ptr<Endpoint> connect(int rank) = 0;
-  // Wakes every waiting rank; all later operations throw Aborted.
+  // Wakes all waiting ranks; all later operations throw Aborted.
   virtual void abort() = 0;
 };
 
@@ -133,18 +135,18 @@ struct TransportOptions {
   int ranks = 1;
   double timeoutSeconds = 300;
   bool spin = false; // waiting threads have a core of their own
-  // local: a thread of each rank carries out what only starts, meanwhile.
+  // For `local`: a thread of each rank executes asynchronous collectives.
   bool commThread = false;
-  // local: no message takes less, of latency and bytes received: ranks of one
-  // process then behave like ranks connected by a link (for tests and
-  // comparisons).
+  // For `local`: every message takes at least the time of this latency and
+  // bandwidth, so that ranks of one process behave like ranks connected by a
+  // link (for tests and comparisons).
   double linkLatency = 0;        // seconds
   double linkBytesPerSecond = 0; // 0: no limit
   // mpi: longer messages are sent in pieces.
   int64_t longestMessage = int64_t(1) << 29;
 };
 
-// How long it takes at least to receive so many bytes, of all peers at once.
+// The least time to receive `bytes` in total from all peers.
 inline double leastSeconds(const TransportOptions &options, int latencies,
                            int64_t bytes) {
   double seconds = latencies * options.linkLatency;
@@ -152,16 +154,18 @@ inline double leastSeconds(const TransportOptions &options, int latencies,
     seconds += double(bytes) / options.linkBytesPerSecond;
   return seconds;
 }
-// Returns that time, `seconds` after `begin`, when it has come.
+// Waits until `seconds` after `begin` and returns that time.
 std::chrono::steady_clock::time_point
 sleepUntil(std::chrono::steady_clock::time_point begin, double seconds);
 
-// Ranks are threads of this process. Counters outlive the transport.
+// Creates a transport whose ranks are threads of this process. The counters
+// must outlive the transport.
 std::unique_ptr<Transport> makeLocalTransport(const TransportOptions &options,
                                               Counters &counters);
 
-// The rank of this process is that of the process in the world; a transport is
-// made by all processes at the same time, those past options.ranks included.
+// Creates a transport with one rank per process; the rank is the process's
+// index in the world. All processes create a transport at the same time,
+// including those beyond options.ranks.
 class World;
 std::unique_ptr<Transport> makeMpiTransport(const TransportOptions &options,
                                             Counters &counters, World &world);

@@ -1,5 +1,5 @@
-// A process that serves one rank: it does what the host asks for until the
-// host says how to end.
+// A worker process serves one rank: it executes the host's requests until the
+// host dismisses it.
 
 #include "cleave/io/Escape.h"
 #include "cleave/launcher.h"
@@ -33,7 +33,8 @@ public:
     Packet packet;
     Patience fresh(false, 1000), patience = fresh;
     while (true) {
-      // In this order: the host's last word is heard when it has gone.
+      // The order matters: the host's last message is read even if the host has
+      // ended.
       bool isGone = world.hasEnded(host);
       if (world.poll(host, World::Command, packet)) {
         if (!obey(packet))
@@ -57,7 +58,7 @@ private:
     int kernels = -1; // memory that holds the library
 
     ~Entry() {
-      // A thread that does not respond still uses them.
+      // A thread that does not respond still uses the program and the session.
       if (session && session->lost()) {
         session.release();
         program.release();
@@ -157,7 +158,8 @@ private:
     options.threads_per_rank = packet.take<int32_t>();
     options.watchdog_seconds = packet.take<double>();
     options.poison = packet.take<int32_t>();
-    // As long as the host waits for the others.
+    // The host's silence is tolerated as long as the host itself waits for
+    // ranks.
     world.needHostWithin(std::max(watchdogOf(options), 5.0));
     std::string transport = packet.takeText();
     options.transport = transport.c_str();
@@ -184,7 +186,7 @@ private:
     answer(failure, /*isOwn=*/true, entry.session.get());
   }
 
-  // A path from which the bytes can be loaded.
+  // Returns a path from which the bytes can be loaded by dlopen.
   static std::string libraryOf(const std::string &bytes, int &file) {
     file = memfd_create("cleave-kernels", MFD_CLOEXEC);
     for (size_t at = 0; file >= 0 && at < bytes.size();) {
@@ -215,7 +217,7 @@ private:
     world.send(host, World::Reply, packet);
   }
 
-  // While the rank runs, the host may still end it.
+  // The host may end the process while the rank runs.
   void listen() {
     bool isGone = world.hasEnded(host);
     Packet packet;
@@ -265,17 +267,18 @@ int32_t cleave_serve(void) {
       watch.emplace(static_cast<int>(found->rank), joinSeconds());
     World &world = World::get();
     watch.reset();
-    // The host finishes its step and saves; until then it needs all ranks.
+    // After these signals the host finishes its step and saves; until then it
+    // needs all ranks.
     for (int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU})
       std::signal(number, SIG_IGN);
     return Worker(world).serve();
   } catch (const Dismissed &word) {
     return word.code;
   } catch (const RuntimeError &error) {
-    // The first worker says that the host has gone.
+    // The first worker reports that the host is gone.
     World *world = World::joined();
-    // So does it of a silent one; launchers end the job with the first that
-    // goes.
+    // The first worker also reports a silent host; launchers end the job when
+    // the first process fails.
     if (world && error.status == CLEAVE_TIMEOUT && error.rank == 0 &&
         world->rank() > 1) {
       usleep(500'000);

@@ -1,4 +1,5 @@
-// Joining the processes of a job, watching that they live, leaving it.
+// Joins the processes of a job, watches whether they are alive, and leaves the
+// job.
 
 #include "world.h"
 
@@ -27,8 +28,9 @@ std::unique_ptr<World> world;
 
 constexpr std::chrono::milliseconds lookEvery{20};
 
-// Processes can watch each other where they share a kernel and its process
-// ids; the machine's name alone would not tell containers apart.
+// An identifier of the kernel and its process-id namespace: processes with the
+// same one can watch each other. The name of the machine would not distinguish
+// containers.
 std::string placeOfProcesses() {
   std::string place;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), place);
@@ -58,7 +60,8 @@ Wire *openWire() {
       (self.parent_path().parent_path() / "lib" / "libcleave-mpi.so").string();
   if (const char *given = std::getenv("CLEAVE_MPI_LIBRARY"))
     path = given;
-  // Open MPI's plug-ins look for its symbols among the global ones.
+  // Open MPI's plug-ins find its symbols only if the library is loaded with
+  // RTLD_GLOBAL.
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!library)
     fail(CLEAVE_UNSUPPORTED,
@@ -321,8 +324,8 @@ void World::finish(int code) {
       if (peer != rank() && !hasEnded(peer))
         link->send(sends[peer], control, peer, Command, quit.bytes.data(),
                    quit.bytes.size());
-    // Whoever does not listen soon never will. The launcher may be about to
-    // kill what is left of the job.
+    // A process that does not respond within this time never will. The launcher
+    // may already be about to kill the remaining processes.
     Clock::time_point limit = Clock::now() + std::chrono::milliseconds(500);
     for (int peer = 0; peer < size(); ++peer) {
       Patience patience(false, 1000);

@@ -1,6 +1,6 @@
 // The processes of a job. Process 0 is the host: it runs the program that the
-// user has started, prints and writes. The others serve one rank each
-// (worker.cpp) and do what the host says.
+// user started, prints, and writes files. The other processes are workers,
+// which serve one rank each (worker.cpp) and execute the host's requests.
 #ifndef CLEAVE_RUNTIME_WORLD_H
 #define CLEAVE_RUNTIME_WORLD_H
 
@@ -17,8 +17,9 @@
 
 namespace cleave {
 
-// How a thread waits for messages, which arrive only while somebody looks:
-// first eagerly, then seldom, because others may need the core.
+// The waiting strategy for messages, which make progress only while a thread
+// polls: poll continuously at first, then rarely, because others may need the
+// core.
 class Patience {
 public:
   explicit Patience(bool spin, int longestMicroseconds = 200)
@@ -33,8 +34,9 @@ class World {
 public:
   using Clock = std::chrono::steady_clock;
 
-  // Joins the other processes at the first call. Throws Error where there is
-  // no launcher, no MPI, or another number of processes than it said.
+  // Joins the other processes at the first call. Throws Error if there is no
+  // launcher, no MPI, or a number of processes that differs from the
+  // launcher's.
   static World &get();
   // NULL before that.
   static World *joined();
@@ -43,53 +45,54 @@ public:
   int rank() const { return link->rank(); }
   int size() const { return link->size(); }
 
-  // Throws an Error that names the first process found to have ended. Looks
-  // only now and then, and only at processes of this machine; a launcher ends
-  // the job where one dies on another.
+  // Throws an Error that names the first process found to have ended. It checks
+  // only now and then, and only processes of this machine; on other machines
+  // the launcher ends the job.
   void checkAlive();
   // A process of this machine that has ended.
   bool hasEnded(int rank) const;
   // "process 4711 of rank 2 on node3"
   std::string describe(int rank) const;
-  // Of this process among those of its machine: what the launcher says, else in
-  // the order of ranks.
+  // The index of this process among the processes of its machine: from the
+  // launcher if it says so, else by order of ranks.
   int localRank() const { return local; }
   Board &board() { return *notes; }
-  // Cores that this process may count on: those it is bound to, shared with
-  // the others that are bound to the same.
+  // The number of cores for this process: the cores that it is bound to,
+  // divided by the number of processes bound to the same cores.
   int coresPerRank() const { return cores; }
   // Whether no two ranks share a core.
   bool hasOwnCore() const { return !isCrowded; }
 
-  // Host and workers; see worker.cpp. Sending returns when the memory is free.
+  // The tags of messages between host and workers; see worker.cpp. Sending
+  // returns when the memory is free.
   enum Tag { Command = 1, Reply = 2, Data = 3, Note = 4, Beat = 5 };
   void send(int to, Tag tag, const void *data, int64_t bytes);
   void send(int to, Tag tag, const Packet &packet) {
     send(to, tag, packet.bytes.data(),
          static_cast<int64_t>(packet.bytes.size()));
   }
-  // In the host: a message that another process keeps waiting for longer, and
-  // for a second more per 10 MB, is an Error TIMEOUT, and the job is lost.
+  // For the host: a message that takes longer than `seconds` (plus a second per
+  // 10 MB) is an Error TIMEOUT, and the job is lost.
   void awaitAtMost(double seconds) { patience = seconds; }
-  // In the host, from now on: gives the workers a sign of life.
+  // For the host: starts sending heartbeats to the workers.
   void beat();
-  // In a worker: from now on, and at first for five minutes, the host may be
-  // silent for so long.
+  // For workers: from now on the host may be silent for at most `seconds`. The
+  // initial limit is five minutes.
   void needHostWithin(double seconds) { hostPatience = seconds; }
-  // In a worker: throws an Error TIMEOUT of rank 0 where it was silent for
-  // longer. So does whatever waits for the host.
+  // For workers: throws an Error TIMEOUT of rank 0 if the host was silent for
+  // longer. All functions that wait for the host do so.
   void needHost();
   // False if there is none.
   bool poll(int from, Tag tag, Packet &packet);
   Packet receive(int from, Tag tag);
   void receive(int from, Tag tag, void *data, int64_t bytes);
 
-  // A run is lost: processes may hang or be gone, so that ending in good order
-  // is impossible.
+  // Marks the run as lost: processes may hang or be gone, so that an orderly
+  // end is impossible.
   void lose() { isLost = true; }
   bool lost() const { return isLost; }
-  // Ends the job: the host tells the workers with which code. Does not return
-  // where the job is lost.
+  // Ends the job: the host sends the exit code to the workers. Does not return
+  // if the job is lost.
   void finish(int code);
   // In a worker.
   void leave(int code, bool isLost);

@@ -89,7 +89,7 @@ public:
     int64_t given = shift && width == count ? count - 1 : count;
     convertElements(array.dtype, row + (shift ? elementSize(array.dtype) : 0),
                     input.dtype, out, given, path);
-    // In a row of exactly S tokens, the last one has no next token.
+    // A row of exactly S tokens has no next token for its last one.
     if (given < count)
       convertElements("i64", reinterpret_cast<const std::byte *>(&ignoreIndex),
                       input.dtype, out + given * elementSize(input.dtype), 1,
@@ -138,7 +138,7 @@ public:
     int64_t width = array.elements() / array.shape[0], count = 0;
     for (int64_t n = 0, all = samples(Split::training); n < all; ++n) {
       int64_t row = parts.row(Split::training, n);
-      // The labels of tokens are the next tokens.
+      // The labels of a language model are the next tokens.
       for (int64_t at = isShifted(*input) ? 1 : 0; at < width; ++at, ++count)
         if (integerAt(array.dtype, array.bytes.data(), row * width + at) !=
             ignoreIndex)
@@ -215,7 +215,7 @@ private:
     return true;
   }
 
-  /// Suggests an array that no input reads in place of a missing one: ";
+  /// Suggests an array that no input reads in place of a missing array: ";
   /// data.labels = \"label\"?".
   std::string meantBy(const Manifest &manifest, const ManifestInput &input,
                       const std::string &name) const {
@@ -297,7 +297,8 @@ private:
       return shape;
     };
     bool fits = plain(row) == plain(want);
-    // A row of tokens may have one more token, which follows the sequence.
+    // A row may have one more token than the sequence: the label of the last
+    // one.
     if (!fits && (input.role == InputRole::Tokens || isShifted(input)) &&
         row.size() == 1 && want.size() == 1 && row[0] == want[0] + 1)
       fits = true;
@@ -324,7 +325,7 @@ private:
   std::vector<std::string> unread;              // also in the data
   std::map<std::string, const Array *> sources; // by input
   std::map<std::string, bool> isReadWhole;      // by array; else by samples
-  /// The input of the labels and its array.
+  /// The input for labels, and the name of its array.
   std::pair<const ManifestInput *, std::string> labels = {nullptr, ""};
   std::string path, loss, firstName;
   int64_t ignoreIndex, rows = -1;

@@ -36,14 +36,14 @@ struct StepBalance {
   bool empty() const { return routers.empty(); }
 };
 
-/// Reads what the last step left in buffers and counters.
+/// Reads the loads of the last step from buffers and counters.
 StepBalance readBalance(const Manifest &manifest, StepExecutor &executor);
 
 /// [{"router", "load", "dropped"}], a line of log.jsonl.
 nlohmann::ordered_json toLogEntry(const StepBalance &balance);
 /// [{"router", "chosen": [...], "taken"}], of counters.json.
 nlohmann::ordered_json toCounts(const StepBalance &balance);
-/// The worst loads of all routers: " load 1.42 dropped 3.1%".
+/// The largest loads over all routers: " load 1.42 dropped 3.1%".
 std::string summaryOf(const StepBalance &balance);
 
 } // namespace cleave

@@ -50,10 +50,12 @@ static std::string digestOfFile(const fs::path &path) {
 
 namespace {
 
-/// The tensors of a file, and the buffers that hold them, whole or as slices.
+/// The tensors of a file, and the program's buffers that hold them, whole or as
+/// slices.
 class BufferList {
 public:
-  /// `slot` follows the name; empty for the parameter itself.
+  /// Adds a tensor, or the slot `slot` of its optimizer state; `slot` is empty
+  /// for the parameter itself.
   void add(const ManifestTensor &tensor, const std::string &slot,
            const std::string &buffer, const std::string &dtype,
            const std::vector<int64_t> &shape) {
@@ -71,7 +73,7 @@ public:
     sources.push_back({buffer, slices, index});
   }
 
-  /// Writes the buffers into a file, gathering one at a time.
+  /// Writes the buffers to a file, gathering one at a time.
   void write(const std::string &path, StepExecutor &executor) const {
     Array whole;
     std::string gathered;
@@ -380,7 +382,7 @@ static std::string nameOf(const std::string &checkpoint) {
 void nameLatest(const std::string &run, const std::string &checkpoint,
                 const std::string &before) {
   const std::string path = (fs::path(run) / latestFile).string();
-  // A link of this name that is not ours stays.
+  // A symbolic link with this name that we did not create is kept.
   struct stat info{};
   if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) &&
       !S_ISDIR(info.st_mode))
@@ -409,8 +411,8 @@ std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
             std::string::npos ||
         name.size() > prefix.size() + 18)
       continue;
-    // A run that was resumed from an earlier step writes its checkpoints after
-    // those of later steps, so the time decides.
+    // The modification time decides, because a run that was resumed from an
+    // earlier step writes its checkpoints after those of later steps.
     fs::file_time_type time =
         fs::last_write_time(entry.path() / "state.json", error);
     if (error)
@@ -422,8 +424,8 @@ std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
   return found;
 }
 
-/// Throws if a checkpoint cannot be read because of the disk or of permissions.
-/// It may be good, so it must not be skipped.
+/// Throws if a checkpoint cannot be read because of a disk error or of
+/// permissions. Such a checkpoint may be good, so it must not be skipped.
 static void needReadable(const std::string &checkpoint) {
   std::error_code error;
   fs::directory_iterator files(checkpoint, error), end;
@@ -468,8 +470,8 @@ void removeOldCheckpoints(const std::string &run, int64_t keep) {
   std::sort(found.rbegin(), found.rend());
   std::error_code ignored;
   for (size_t i = keep; i < found.size(); ++i) {
-    // The folder is renamed before it is removed, so that a folder of its name
-    // is always complete.
+    // The folder is renamed before it is removed, so that a folder with this
+    // name is always complete.
     fs::path path(found[i].path);
     fs::path gone = temporaryNameOf(path.string(), "gone");
     fs::remove_all(gone, ignored);

@@ -19,8 +19,8 @@ inline std::string stateName(const ManifestState &state) {
                                  : state.parameter + "." + state.slot;
 }
 
-/// Whether this state counts the updates of a parameter. Several parameters may
-/// share one count.
+/// Returns whether this state is a parameter's count of updates. Several
+/// parameters may share one count.
 inline bool isCount(const ManifestState &state) { return state.slot == "step"; }
 
 /// The names of a tensor in the model's file: its own name, or the names of its
@@ -34,8 +34,8 @@ inline std::vector<std::string> fileNamesOf(const ManifestTensor &tensor) {
   return names;
 }
 
-/// The optimizer's copy of the parameter with more digits; null if there is
-/// none.
+/// Returns the optimizer's master copy of a parameter (with higher precision);
+/// null if there is none.
 inline const ManifestState *masterOf(const Manifest &manifest,
                                      const ManifestTensor &tensor) {
   for (const ManifestState &item : manifest.state)

@@ -90,7 +90,7 @@ static std::unique_ptr<Dataset> openArrays(std::map<std::string, Array> arrays,
                           settings);
 }
 
-/// Reads those of the arrays `names` that inputs want, by `read`.
+/// Reads the arrays of `names` that inputs need, by the function `read`.
 static std::unique_ptr<Dataset>
 openNamed(const std::vector<std::string> &names,
           const std::function<Array(const std::string &)> &read,
@@ -193,7 +193,7 @@ openText(const std::shared_ptr<MappedFile> &file, const Manifest &manifest,
                           settings);
 }
 
-/// Tokens without a header: they are of data.dtype.
+/// Opens tokens without a header; their type is data.dtype.
 static std::unique_ptr<Dataset> openBin(const std::shared_ptr<MappedFile> &file,
                                         const Manifest &manifest,
                                         const Settings &settings) {

@@ -49,9 +49,9 @@ static int64_t elementCount(const std::vector<int64_t> &shape) {
   return count;
 }
 
-/// The shape of the whole array in the dimensions of the input, because arrays
-/// may have other dimensions of size 1. Empty if the array cannot be divided
-/// into samples.
+/// The shape of the whole array in the dimensions of the input, as the array
+/// may have additional dimensions of size 1. Empty if the array cannot be
+/// divided into samples.
 static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
                                        const ArrayView &array) {
   std::vector<int64_t> shape = input.shape;
@@ -60,7 +60,8 @@ static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
                                                    : std::vector<int64_t>();
   shape[input.batchDim] = 1;
   int64_t each = elementCount(shape);
-  // Samples that are not outermost have a place of their own.
+  // If samples are not the outermost dimension, the position of a sample is
+  // computed.
   bool isOutermost = input.batchDim == 0;
   if (each <= 0 || array.elements() % each != 0 ||
       (!isOutermost && array.shape.size() != shape.size()))
@@ -69,7 +70,7 @@ static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
   return isOutermost || shape == array.shape ? shape : std::vector<int64_t>();
 }
 
-/// For a label that may mean "ignored", names the key that says so.
+/// For a label that may mean "ignored": names the key that declares it so.
 static std::string howToIgnore(const ManifestInput &input, int64_t label,
                                const int64_t *ignored) {
   if (!ignored || label >= 0 || input.role != InputRole::Labels)

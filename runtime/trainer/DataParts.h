@@ -28,8 +28,8 @@ bool isShifted(const ManifestInput &input);
 std::string allIgnored(const std::string &label, int64_t count,
                        int64_t ignored);
 
-/// How many of `total` are held out for validation: the share, rounded down,
-/// but at least `least`, enough for one sample.
+/// Returns how many of `total` samples are held out for validation: the share,
+/// rounded down, but at least `least`.
 int64_t heldOut(int64_t total, double share, int64_t least);
 
 /// Throws InputError if the samples of an input are not in dimension 0, because

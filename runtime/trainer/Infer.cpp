@@ -74,8 +74,8 @@ public:
       samples = manifest.samplesPerMicrobatch();
   }
 
-  /// The samples of a call from `begin` on, filled up with zeros; the whole
-  /// array if the input has no samples.
+  /// Returns the samples of a call from `begin` on, padded with zeros; the
+  /// whole array if the input has no samples.
   Array slice(const Fed &entry, int64_t begin) const {
     const ManifestInput &input = *entry.input;
     if (input.batchDim < 0)
@@ -129,9 +129,9 @@ private:
 
 } // namespace
 
-/// Refuses another number of samples than a call takes, if an output depends on
-/// all samples of a call: zeros for missing samples, or several calls, would
-/// change it.
+/// Refuses a number of samples that differs from the call's batch if an output
+/// depends on all samples of a call. Padding with zeros, or several calls,
+/// would change such outputs.
 static void checkWholeCalls(const Manifest &manifest, const Inputs &inputs,
                             const std::string &path) {
   const int64_t perCall = manifest.samplesPerMicrobatch();

@@ -33,8 +33,8 @@ static bool isFresh(const ManifestState &item,
          !known.count(item.parameter);
 }
 
-/// Says which state is dropped, because its parameter is frozen now: whoever
-/// trains it again later should know.
+/// Reports the state that is dropped because its parameter is frozen now, for
+/// users who train the parameter again later.
 static void sayWhatIsLeftOut(const std::string &path,
                              std::set<std::string> known,
                              const Manifest &manifest) {
@@ -140,7 +140,7 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
                  optimizerReader.find(stateName(item)),
                  executor.need(item.buffer).shape, item.buffer, executor);
   loadCounts(path, state, optimizerReader, known, manifest, executor);
-  // Master copies are loaded after state that starts anew.
+  // Master copies are loaded after the state that starts anew.
   for (auto &load : masters)
     load();
   modelReader.checkWhole();

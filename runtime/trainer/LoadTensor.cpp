@@ -90,7 +90,8 @@ void initializeState(const Manifest &manifest, WeightFiles &files,
         executor.zero(item.buffer);
       continue;
     }
-    // Converts to the state's type, which has more digits than the tensor's.
+    // Converts to the type of the state, which has higher precision than the
+    // tensor's.
     ManifestTensor tensor = *manifest.tensor(item.parameter);
     tensor.dtype = executor.need(item.buffer).dtype;
     executor.scatter(item.buffer, initialValue(tensor, files, seed));

@@ -14,8 +14,8 @@
 
 namespace cleave {
 
-/// The tensor by its name or an alias, or its state `slot`; null if the file
-/// has none.
+/// Finds a tensor by its name or an alias, or the slot `slot` of its state;
+/// returns null if the file has none.
 const ArrayView *findTensor(const SafetensorsReader &file,
                             const ManifestTensor &tensor,
                             const std::string &slot);

@@ -34,8 +34,8 @@ shapesInCheckpoint(const std::string &path) {
   return shapes;
 }
 
-/// Tied names are one tensor, but the file may store it under each name.
-/// Describes a difference between them.
+/// Tied tensors are one tensor of the program, but a file may store it under
+/// each name. Describes a difference between these copies.
 static std::string whereTiesDiffer(const SafetensorsReader &file,
                                    const ManifestTensor &tensor) {
   const ArrayView *first = nullptr;

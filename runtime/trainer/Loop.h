@@ -1,4 +1,4 @@
-// The training loop, once everything is in place.
+// The training loop, after all inputs have been checked.
 
 #ifndef CLEAVE_TRAINER_LOOP_H
 #define CLEAVE_TRAINER_LOOP_H
@@ -21,13 +21,13 @@ struct LoopInputs {
   const TrainOptions &options;
   const Dataset &data;
   std::string resumed; ///< the checkpoint that it goes on from; or empty
-  /// Called before a checkpoint is saved: throws where its folder has gone.
+  /// Called before a checkpoint is saved; throws if the run's folder is gone.
   std::function<void()> checkFolder;
 };
 
-/// Trains from `state` on, into the folder `out`. Whether the program can be
-/// trained is known before it calls `fill`, which fills parameters and the
-/// optimizer's state. Throws Error.
+/// Trains from `state` on, and writes to the folder `out`. First checks that
+/// the program can be trained, then calls `fill`, which fills parameters and
+/// the optimizer's state. Throws Error.
 void runLoop(const LoopInputs &in, StepExecutor &executor, TraceFile *trace,
              const std::string &out, CheckpointState &state,
              const std::function<void()> &fill);

@@ -83,7 +83,8 @@ std::string describeNonFinite(const Manifest &manifest,
         nextSample + i, data.samples(Split::training), settings.dataSeed));
   std::sort(samples.begin(), samples.end());
   std::string given = data.firstNonFinite(samples);
-  // A mask may be infinite and right, so the tensor is still named.
+  // A mask may contain infinities legitimately, so the tensor is named in
+  // addition.
   return (given.empty() ? "" : "nor is the data: " + given + "; ") +
          "the first non-finite tensor is " +
          firstNonFiniteTensor(manifest, executor, updated) +

@@ -13,17 +13,17 @@
 namespace cleave {
 
 /// Names the first tensor with a NaN or an infinity, in the order in which a
-/// step computes: parameters, gradients. Once `updated`, gradients come first,
-/// because a bad one has spread to state and parameters by then.
+/// step computes: parameters, then gradients. If `updated`, gradients come
+/// first, because a bad gradient has already spread to state and parameters.
 std::string firstNonFiniteTensor(const Manifest &manifest,
                                  StepExecutor &executor, bool updated);
 
 /// Whether all parameters and the optimizer's state are finite.
 bool isStateFinite(const Manifest &manifest, StepExecutor &executor);
 
-/// The text after "the loss is not finite; ", for the step that begins with
-/// sample `nextSample`: whether its data is finite, and the first tensor that
-/// is not.
+/// The rest of a message that begins with "the loss is not finite; ", for the
+/// step that begins with sample `nextSample`: whether its data is finite, and
+/// the first tensor that is not.
 std::string describeNonFinite(const Manifest &manifest,
                               const Settings &settings, const Dataset &data,
                               StepExecutor &executor, int64_t nextSample,

@@ -183,8 +183,8 @@ static std::string shortTime(double seconds) {
 void Progress::step(const StepRecord &record) {
   if (bar)
     return draw(record);
-  // As plain lines: the first and last step, every validation, and one step
-  // every two seconds.
+  // Without a terminal: prints the first and last step, every validation, and
+  // one step every two seconds.
   Clock::time_point now = Clock::now();
   if (record.step == first || record.step == last || record.valLoss ||
       now - printed >= std::chrono::seconds(2)) {
@@ -235,7 +235,8 @@ void Progress::draw(const StepRecord &r) {
                        static_cast<double>(last - first + 1));
   std::string line =
       "[" + std::string(filled, '=') + std::string(width - filled, ' ') + tail;
-  // Longer lines would wrap, and could not be redrawn.
+  // A line longer than the terminal is wide would wrap, and could not be
+  // redrawn.
   printEscaped(stdout, "%s", line.substr(0, columns - 1).c_str());
   std::fflush(stdout);
   drawn = true;

@@ -18,8 +18,9 @@ enum class LeftOut {
   no,
   notFinite, ///< train.on_nan = "skip"
   noLabels,  ///< none is counted
-  /// No label is counted, but the schedule has already updated after each
-  /// microbatch, with gradients of zero: decay and momentum changed parameters.
+  /// No label was counted in the step, but the schedule had already updated
+  /// after each microbatch, with gradients of zero, so weight decay and
+  /// momentum changed parameters.
   noLabelsUpdated,
 };
 
@@ -45,17 +46,19 @@ std::string toJsonLine(const StepRecord &record);
 /// Truncates a log after a step, for a run that resumes from there.
 void trimLog(const std::string &path, int64_t step);
 
-/// Calls of malloc while the actions of a step ran, and since the start.
+/// The number of calls of malloc while the actions of a step ran, and since the
+/// start.
 struct Allocations {
   int64_t step = 0, afterWarmUp = 0, process = 0;
 };
 
-/// Traffic and memory of every rank, and the loads of experts: counters.json.
+/// The text of counters.json: traffic and memory of every rank, and the loads
+/// of experts.
 std::string countersToJson(StepExecutor &executor, const StepRecord &record,
                            std::optional<Allocations> allocations);
 
-/// Progress of a run: one line that is redrawn on a terminal, or a plain line
-/// now and then.
+/// Shows the progress of a run: on a terminal as one line that is redrawn, else
+/// as occasional plain lines.
 class Progress {
 public:
   /// `unit`: the unit of the speed, "tokens" or "samples".

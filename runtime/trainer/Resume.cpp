@@ -76,7 +76,7 @@ std::string resolveResume(const std::string &resume, const std::string &out,
       if (isRunOf(run.path().filename().string(), model))
         runs.push_back(run.path().string());
   }
-  // The run that saved last, and the newest of its checkpoints.
+  // The runs that have checkpoints, each with the time of its last checkpoint.
   std::vector<std::pair<int64_t, std::vector<CheckpointEntry>>> found;
   for (const std::string &run : runs) {
     found.emplace_back(INT64_MIN, checkpointsOf(run));
@@ -102,7 +102,7 @@ RecordedConfig recordedConfig(const std::string &checkpoint) {
   std::error_code ignored;
   CheckpointState state =
       readCheckpointState(checkpoint, /*checksDigests=*/false);
-  // What stands beside it may be of another run by now.
+  // Configuration files beside the checkpoint may belong to a later run by now.
   if (!state.config.empty())
     return {configToml(state.config),
             (fs::path(checkpoint) / "state.json").string()};
@@ -110,7 +110,8 @@ RecordedConfig recordedConfig(const std::string &checkpoint) {
   if (!run.has_filename())
     run = run.parent_path();
   run = run.parent_path();
-  // Earlier versions have it only there, where config-N.toml held up to step N.
+  // Earlier versions have the configuration only there; config-N.toml held up
+  // to step N.
   if (!fs::exists(run / "log.jsonl", ignored))
     return {};
   fs::path best = run / "config.toml";
@@ -162,7 +163,8 @@ std::map<std::string, Json> keysOf(const std::string &json) {
 
 namespace {
 
-/// What of both configurations decides whether a key is mathematics.
+/// The effects of keys; both configurations together decide whether a key
+/// changes the mathematics.
 class Effects {
 public:
   using Keys = std::map<std::string, Json>;
@@ -237,7 +239,7 @@ std::vector<Difference> differences(const std::string &was,
     bool isEntry = key.starts_with("dims.") || key.starts_with("mesh.") ||
                    key.starts_with("data.inputs.") ||
                    key.starts_with("data.bind.");
-    // A key that another version does not know says nothing.
+    // A key that one of the versions does not know is no difference.
     if (!isEntry && (a == before.end() || b == now.end()))
       continue;
     if (key == "data.path" || key == "train.steps")
@@ -248,7 +250,7 @@ std::vector<Difference> differences(const std::string &was,
     bool isBoth = a != before.end() && b != now.end();
     if (isBoth && key == "data.eval_path" && isSameFile(a->second, b->second))
       continue;
-    // A program that leaves it open takes what was recorded.
+    // If the program leaves the key unset, it takes the recorded value.
     if (isBoth && key == "data.shuffle_split" &&
         (a->second == "auto" || b->second == "auto"))
       continue;
@@ -273,7 +275,8 @@ std::string shellQuoted(const std::string &text) {
   return quoted + "'";
 }
 
-/// " --set 'dims.\"a.b\"=1'", of a key that the configuration names plainly.
+/// Returns " --set 'dims.\"a.b\"=1'" for a key that the configuration spells
+/// plainly.
 static std::string setFlag(const std::string &key, const std::string &value) {
   std::string shown = key;
   for (const char *map : {"dims.", "mesh.", "data.inputs.", "data.bind."})
@@ -325,7 +328,8 @@ void refuseChanges(const std::string &checkpoint,
         (keys.empty() ? "" : ", or say that it is meant with" + keys));
 }
 
-/// Not known, or made by another version: neither is another graph.
+/// A digest that is unknown, or was made by another version, does not count as
+/// another graph.
 static bool isSameGraph(const CheckpointState &state,
                         const Manifest &manifest) {
   auto version = [](const std::string &digest) {
@@ -340,7 +344,7 @@ void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
                     const Manifest &manifest, const Accepted &accepted) {
   if (accepted.count("model"))
     return;
-  // Another file is another value of the key.
+  // A path to another file is another value of the key.
   std::map<std::string, Json> before = keysOf(state.config),
                               now = keysOf(manifest.configJson);
   for (const auto &[input, hash] : manifest.bound)

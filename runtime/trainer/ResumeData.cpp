@@ -1,4 +1,4 @@
-// Whether a run goes on with the data that it was trained on.
+// Checks that a run resumes with the data that it was trained on.
 
 #include "ResumeText.h"
 #include "Toml.h"
@@ -16,11 +16,12 @@ using Json = nlohmann::ordered_json;
 
 namespace cleave {
 
-/// What is read of data to know it again: well below a second.
+/// The number of bytes that are read to identify data; reading them takes well
+/// below a second.
 constexpr size_t identityBytes = size_t(256) << 20, blockBytes = 64 << 10;
 
-/// `most`: how many bytes are read; of a larger file, blocks that are spread
-/// over all of it.
+/// Reads at most `most` bytes: of a larger file, blocks that are spread evenly
+/// over it.
 static Json identityOfFile(const std::string &path, size_t most) {
   MappedFile file(path);
   std::string_view bytes{reinterpret_cast<const char *>(file.data()),
@@ -40,7 +41,8 @@ static Json identityOfFile(const std::string &path, size_t most) {
   return {{"bytes", bytes.size()}, {"sampled", digestOfPieces(sampled)}};
 }
 
-/// As earlier versions recorded it: the ends alone.
+/// The identity that earlier versions recorded: the first and last bytes of the
+/// file.
 static Json endsOfFile(const std::string &path, size_t) {
   MappedFile file(path);
   constexpr size_t ends = size_t(1) << 20;
@@ -78,7 +80,8 @@ bool isSameData(const std::string &identity, const std::string &path) {
   return recorded == identityBy(isOld ? endsOfFile : identityOfFile, path);
 }
 
-/// " (x.npy has changed, y.npy is new)", of a folder.
+/// Lists the files of a folder that differ: " (x.npy has changed, y.npy is
+/// new)".
 static std::string whichFiles(const std::string &identity,
                               const std::string &path) {
   std::error_code ignored;

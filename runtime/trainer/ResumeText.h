@@ -1,5 +1,5 @@
-// What resuming and its messages share: keys of a configuration, words for a
-// shell.
+// Helpers for resuming and its messages: keys of a configuration, and quoting
+// for the shell.
 
 #ifndef CLEAVE_TRAINER_RESUMETEXT_H
 #define CLEAVE_TRAINER_RESUMETEXT_H
@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-/// The keys of a configuration (JSON) by their whole path: "train.lr".
+/// The keys of a configuration (JSON), each by its full path: "train.lr".
 std::map<std::string, nlohmann::ordered_json> keysOf(const std::string &json);
 
 /// Whether a shell takes it as it is.

@@ -33,8 +33,8 @@ std::string createOut(const std::string &out, const std::string &model) {
     fs::path folder = fs::path(path).lexically_normal();
     if (!folder.has_filename())
       folder = folder.parent_path();
-    // The folders that are new: a run in one that is lost with the power is
-    // lost, too.
+    // Collects the new parent folders, which must be flushed, too: otherwise a
+    // power failure could lose the whole path.
     std::vector<fs::path> parents;
     std::error_code error;
     for (fs::path at = folder.parent_path();
@@ -70,7 +70,8 @@ std::string createOut(const std::string &out, const std::string &model) {
   }
 }
 
-/// What a batch system or a shell writes where it was told to.
+/// Returns whether a file is output of a batch system or a shell that was
+/// directed into the folder.
 static bool isOutputOfLauncher(const std::string &name) {
   return name.ends_with(".out") || name.ends_with(".err") ||
          name.ends_with(".log") || name == "nohup.out";
@@ -78,7 +79,8 @@ static bool isOutputOfLauncher(const std::string &name) {
 
 bool isRunFolder(const std::string &folder) {
   std::error_code error;
-  // A run has been there: what users put beside it is no matter.
+  // A run has been in this folder; other files that users put into it do not
+  // matter.
   const bool isLogged = fs::exists(fs::path(folder) / "log.jsonl", error);
   if (isLogged && fs::exists(fs::path(folder) / "config.toml", error))
     return true;
@@ -105,7 +107,8 @@ RunLock::RunLock(const std::string &folder)
     : name(folder), path((fs::path(folder) / ".lock").string()) {
   int64_t process = 0;
   std::string host;
-  // Who holds it may be about to write its name, or to end and remove the file.
+  // The holder of the lock may be about to write its name, or to end and remove
+  // the file.
   FileLock::Outcome outcome = FileLock::Outcome::Missing;
   for (int i = 0; i < 20; ++i) {
     outcome = lock.tryLock(path, FileLock::Exclusive, /*create=*/true);

@@ -9,34 +9,37 @@
 
 namespace cleave {
 
-/// True if the checkpoint is in the output folder: the run goes on there.
+/// Returns true if the checkpoint is in the output folder, so that the run
+/// continues there.
 bool continuesIn(const std::string &out, const std::string &resume);
 
-/// Makes the folder `out`, which must not exist, or the next runs/<model>-<n>.
+/// Creates the folder `out`, which must not exist, or the next
+/// runs/<model>-<n>.
 std::string createOut(const std::string &out, const std::string &model);
 
-/// Whether a folder holds nothing but what a run writes: it is empty, say, or
-/// of one that was killed before its first checkpoint.
+/// Returns whether a folder contains only files that a run writes. An empty
+/// folder counts, and so does that of a run that was killed before its first
+/// checkpoint.
 bool isRunFolder(const std::string &folder);
 
-/// One process at a time writes to a run's folder. The file `.lock` in it says
-/// which, and goes with this object.
+/// Lets only one process at a time write to a run's folder. The file `.lock`
+/// names the process; the destructor removes it.
 class RunLock {
 public:
   RunLock() = default;
-  /// Throws InputError with the process and the machine that hold it. Removes
-  /// what processes that were killed have left there.
+  /// Throws InputError that names the process and the machine which hold the
+  /// lock. Removes temporary files that killed processes left in the folder.
   explicit RunLock(const std::string &folder);
   RunLock(RunLock &&) = default;
   RunLock &operator=(RunLock &&) = default;
   ~RunLock();
 
-  /// Throws RunError where the folder is not the one that was locked any more:
-  /// it was moved, removed or unmounted, and whoever made another one of its
-  /// name must not find our checkpoints there.
+  /// Throws RunError if the folder was moved, removed or unmounted since it was
+  /// locked. A new folder with the same name may belong to another run, which
+  /// must not find our checkpoints there.
   void check() const;
 
-  /// Empty where nothing was asked to be locked.
+  /// The locked folder; empty if no folder was to be locked.
   const std::string &folder() const { return name; }
 
 private:

@@ -19,8 +19,9 @@ Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch)
 
 uint64_t Permutation::at(uint64_t index) const {
   const uint64_t mask = (uint64_t(1) << halfBits) - 1;
-  // A Feistel network permutes the next power of four; following it until it
-  // lands in range permutes the range. At most 4 steps on average.
+  // A Feistel network permutes the next power of four. Applying it until the
+  // result is in range permutes the range, with fewer than 4 applications on
+  // average.
   do {
     uint64_t left = index >> halfBits, right = index & mask;
     for (uint64_t round = 0; round < 4; ++round) {

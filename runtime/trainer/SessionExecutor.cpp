@@ -50,12 +50,13 @@ public:
     if (status != CLEAVE_OK) {
       std::string message = cleave_last_error();
       cleave_program_free(program);
-      // A device that refuses is a failed run; memory that cannot suffice and
-      // a program that cannot be served are known before running.
+      // An error of a device is a failure of the run. Insufficient memory and
+      // unsupported programs are detected before running, and are errors of
+      // input.
       if (status == CLEAVE_INTERNAL || status == CLEAVE_RANK_FAILED ||
           status == CLEAVE_TIMEOUT)
         throw RunError(folder + ": " + message);
-      // What this machine lacks is not the program's fault.
+      // An error because of what this machine lacks is not the program's fault.
       bool isOfMachine =
           status == CLEAVE_UNSUPPORTED || status == CLEAVE_OUT_OF_MEMORY;
       throw InputError(isOfMachine ? message : folder + ": " + message);
@@ -207,7 +208,8 @@ public:
 
 private:
   [[noreturn]] static void fail(cleave_status status, const std::string &what) {
-    // A rank that is gone is no matter of what was asked of it.
+    // If a rank has died, the error is not about the request, so its text is
+    // omitted.
     if (status == CLEAVE_RANK_FAILED || status == CLEAVE_TIMEOUT)
       throw RunError(cleave_last_error());
     std::string message = what + ": " + cleave_last_error();

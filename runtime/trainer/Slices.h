@@ -6,10 +6,10 @@
 
 namespace cleave {
 
-/// Copies the `count` slices from `fromBegin` on along dimension `dim` of
-/// `from` to those from `toBegin` on of `to`. The arrays have one element type
-/// and, but for `dim`, one shape; `label` names the array in the message if
-/// they do not, or if a slice is outside.
+/// Copies `count` slices along dimension `dim`: from position `fromBegin` of
+/// `from` to position `toBegin` of `to`. Both arrays must have the same element
+/// type, and the same shape except in `dim`. Throws an error that names the
+/// array `label` if they do not, or if a slice is out of range.
 void copySlices(const ArrayView &from, int64_t fromBegin, Array &to,
                 int64_t toBegin, int64_t count, int64_t dim,
                 const std::string &label);

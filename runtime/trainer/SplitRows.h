@@ -9,14 +9,16 @@
 
 namespace cleave {
 
-/// Divides rows 0 to `rows` - 1 of the data: the last `heldOut` are held out,
-/// or, shuffled, as many drawn by `seed`.
+/// Divides rows 0 to `rows` - 1 of the data into training and validation. The
+/// last `heldOut` rows are held out or, if shuffled, as many rows drawn by
+/// `seed`.
 class SplitRows {
 public:
   SplitRows() = default;
   SplitRows(int64_t rows, int64_t heldOut, bool shuffled, uint64_t seed)
       : rows(rows), heldOut(heldOut) {
-    // An epoch that no training sample belongs to.
+    // The permutation of the split uses an epoch number that training never
+    // uses.
     if (shuffled && heldOut > 0)
       order.emplace(rows, seed, ~uint64_t(0));
   }
@@ -26,7 +28,7 @@ public:
   }
   bool isShuffled() const { return order.has_value(); }
 
-  /// The row of the data that a sample is.
+  /// Returns the row of the data that holds a sample.
   int64_t row(Split split, int64_t sample) const {
     bool isTraining = split == Split::training;
     if (!order)

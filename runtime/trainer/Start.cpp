@@ -1,7 +1,7 @@
 //===- Start.cpp - what comes before the first step -----------------------===//
 //
-// Everything that can be known to be wrong is found before the first step and
-// before anything is written: data, checkpoint, weights, the output folder.
+// Errors in data, checkpoint, weights and the output folder are found before
+// the first step, and before anything is written.
 //
 //===----------------------------------------------------------------------===//
 #include "Loop.h"
@@ -26,7 +26,7 @@ namespace cleave {
 
 namespace {
 
-/// A run as asked for, compared with the one that it goes on from.
+/// Prepares a run, and compares it with the run that it resumes.
 class Start {
 public:
   Start(const Manifest &manifest, const TrainOptions &options)
@@ -61,11 +61,11 @@ private:
   std::unique_ptr<Dataset> data;
 };
 
-/// What a checkpoint says of the data and the number of steps.
+/// The checkpoint's record of the data and the number of steps.
 struct Recorded {
   std::string dataPath, evalPath;
   std::optional<int64_t> steps;
-  /// data.shuffle_split; earlier versions held out the end.
+  /// data.shuffle_split. Earlier versions always held out the last samples.
   std::string shuffleSplit = "false";
 };
 
@@ -96,7 +96,7 @@ void Start::readCheckpoint() {
   state.seed = settings.seed;
   state.dataSeed = settings.dataSeed;
   resume = resolveResume(options.resume, options.out, manifest.model);
-  // With auto the same command begins and goes on.
+  // With "auto" the same command starts a run and resumes it.
   if (!resume.empty() && !options.weights.empty() && !isAuto)
     throw InputError("--resume goes on with the weights of its checkpoint, "
                      "--weights begins a run from others; give one of them");
@@ -155,8 +155,8 @@ void Start::readCheckpoint() {
     settings.dataPath = recorded.dataPath;
 }
 
-/// Refuses other samples to train on than those of the run, unless one of the
-/// keys that say which they are was given.
+/// Refuses to train on samples other than the resumed run's, unless the user
+/// has given one of the keys that select samples.
 void Start::checkSplit(const std::string &split) {
   Json was = Json::parse(state.split, nullptr, false), is = Json::parse(split);
   if (!was.is_object() || was == is)
@@ -172,8 +172,8 @@ void Start::checkSplit(const std::string &split) {
       "were, or say that they change with --accept data.validation");
 }
 
-/// Other contents under the same path; another path is another value of its
-/// key.
+/// Detects other contents under the same path; another path is another value of
+/// its key.
 void Start::noteEvalData() {
   const std::string identity =
       settings.evalPath.empty() ? "" : identityOfData(settings.evalPath);
@@ -198,7 +198,7 @@ void Start::openData() {
     checkSameData(resume, state, settings.dataPath, accepted, manifest.model);
   data = openDataset(manifest, settings);
   std::string identity = identityOfData(settings.dataPath);
-  // Reading a file once more is for records of earlier versions.
+  // Reading the file once more is needed only for records of earlier versions.
   if (!state.dataIdentity.empty() && state.dataIdentity != identity &&
       !isSameData(state.dataIdentity, settings.dataPath))
     changes.push_back({"data.path", jsonText(Json(recordedOf(state).dataPath)),
@@ -208,7 +208,8 @@ void Start::openData() {
   if (!resume.empty())
     checkSplit(data->split());
   state.split = data->split();
-  // What "auto" has come to, so that no later version makes it another.
+  // The resolved value of "auto", recorded so that a later version does not
+  // resolve it differently.
   const Json split = Json::parse(state.split);
   if (settings.shuffleSplit == "auto" && split.at("held_out") > 0)
     settings.shuffleSplit = split.at("shuffled") ? "true" : "false";
@@ -221,8 +222,8 @@ void Start::openData() {
   state.config = configJson(manifest, whole);
 }
 
-/// Before anything is read of a folder that the run may go on in: what another
-/// process saves until then would be missed.
+/// The folder is locked before anything is read from it: otherwise a checkpoint
+/// that another process saves meanwhile would be missed.
 void Start::lockFolder() {
   isAuto = options.resume == "auto";
   std::error_code ignored;
@@ -246,7 +247,7 @@ void Start::checkOut() {
   std::error_code ignored;
   const bool isThere = !options.out.empty() &&
                        fs::exists(fs::symlink_status(options.out, ignored));
-  // Two that begin at once are told apart by the lock.
+  // Two processes that start at once are told apart by the lock.
   goesOn = goesOn || (isAuto && isThere);
   if (goesOn && !options.dryRun && lock.folder().empty())
     lock = RunLock(options.out);
@@ -255,7 +256,7 @@ void Start::checkOut() {
                                    "overwritten: give another --out");
 }
 
-/// A new folder, which is locked from now on.
+/// Creates a new folder, which is locked from now on.
 std::string Start::createFolder() {
   std::string out;
   try {
@@ -269,7 +270,7 @@ std::string Start::createFolder() {
   return out;
 }
 
-/// A command that a supervisor repeats has nothing to do any more.
+/// A supervisor repeats the command even if all steps are done.
 bool Start::isDone() const {
   if (!isAuto || resume.empty() || state.step < settings.lastStep)
     return false;
@@ -314,7 +315,7 @@ void Start::describe() const {
                  static_cast<long long>(state.step));
 }
 
-/// A run may go on from one step more than once.
+/// A run may be resumed from one step more than once.
 void keepConfig(const fs::path &path, int64_t step) {
   char name[64];
   std::snprintf(name, sizeof name, "config-%06lld",
@@ -330,8 +331,8 @@ void keepConfig(const fs::path &path, int64_t step) {
                    ": " + error.message());
 }
 
-/// The configuration that holds from now on; what held before is kept under the
-/// number of the step up to which it did.
+/// Writes the current configuration. The previous one is kept under the number
+/// of the step up to which it was used.
 void Start::writeConfig(const std::string &out) const {
   fs::path path = fs::path(out) / "config.toml";
   std::string text = configToml(state.config);
@@ -344,8 +345,8 @@ void Start::writeConfig(const std::string &out) const {
   writeFileAtomically(path.string(), text);
 }
 
-/// Where a run begins in a folder whose checkpoints have gone, what they came
-/// to stays known.
+/// If a run begins again in a folder whose checkpoints are gone, the log of the
+/// earlier run is kept.
 void keepLog(const fs::path &path) {
   std::error_code error;
   const fs::path latest = path.parent_path() / "latest";

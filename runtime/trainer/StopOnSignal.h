@@ -8,11 +8,12 @@
 
 namespace cleave {
 
-/// While it lives, the first of these signals asks the loop to stop; the second
-/// one of the kind does what it did before: it ends the process. What was
-/// ignored stays so: SIGHUP under nohup, SIGINT of a script's background jobs.
-/// Batch systems announce the end of a job's time by SIGUSR1, the system that
-/// of its processor time by SIGXCPU, which it repeats every second.
+/// During its lifetime, the first of these signals asks the loop to stop. A
+/// second signal of the same kind has its previous effect, which ends the
+/// process. Signals that were ignored stay ignored: SIGHUP under nohup, SIGINT
+/// in background jobs of scripts. Batch systems announce the end of a job's
+/// time by SIGUSR1; the kernel announces the end of its processor time by
+/// SIGXCPU, which it repeats every second.
 class StopOnSignal {
 public:
   StopOnSignal() {

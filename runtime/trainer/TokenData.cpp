@@ -10,7 +10,7 @@ namespace cleave {
 
 namespace {
 
-/// Tokens of any integer type; the bytes belong to a file or an array.
+/// Tokens of any integer type, in a file or an array.
 class TokenDataset : public Dataset {
 public:
   TokenDataset(std::shared_ptr<const void> owner, const MappedFile *file,
@@ -60,13 +60,15 @@ public:
 
   void fill(const ManifestInput &input, Split split, int64_t sample,
             std::byte *out) const override {
-    // Where the end is held out, its windows begin at its first token.
+    // If the end of the text is held out, the windows of validation begin at
+    // its first token.
     bool isEnd = split == Split::validation && !rows.isShuffled();
     int64_t begin = (isEnd ? trainingTokens + sample * sequence
                            : rows.row(split, sample) * sequence) +
                     (isShifted(input) ? 1 : 0);
     const std::byte *from = tokens.data + begin * elementSize(tokens.dtype);
-    // All were in range when the file was opened; it may not be the same now.
+    // All tokens were in range when the file was opened, but the file may have
+    // changed since.
     for (int64_t at = 0; file && vocabulary > 0 && at < sequence; ++at)
       if (int64_t id = integerAt(tokens.dtype, from, at);
           id < 0 || id >= vocabulary)
@@ -84,7 +86,8 @@ public:
       throw DataError(change);
   }
 
-  /// Only tokens are read from a text, and they are samples.
+  /// A text has only tokens, and tokens are divided into samples, so no whole
+  /// input can be read from it.
   void fillWhole(const ManifestInput &input, std::byte *) const override {
     throw InputError(path + ": holds no array for input '" + input.name + "'");
   }
@@ -103,7 +106,8 @@ public:
   }
 
 private:
-  /// The input of tokens; throws InputError where a text cannot feed the model.
+  /// Returns the input for tokens. Throws InputError if a text cannot provide
+  /// the model's inputs.
   const ManifestInput *checkInputs(const Manifest &manifest) const {
     const ManifestInput *input = manifest.inputWithRole(InputRole::Tokens);
     if (!input || input->shape.size() != 2)

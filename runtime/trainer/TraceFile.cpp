@@ -16,12 +16,12 @@ using Json = nlohmann::ordered_json;
 
 namespace cleave {
 
-/// Threads are numbered over all ranks, so that none shares a number.
+/// Threads are numbered across all ranks, so that numbers are unique.
 static int64_t threadOf(int64_t rank, bool transfers) {
   return 2 * rank + (transfers ? 1 : 0);
 }
 
-/// "pipeline 1, data 0": where a rank is in the mesh.
+/// The coordinates of a rank in the mesh: "pipeline 1, data 0".
 static std::string placeOf(const Manifest &manifest, int64_t rank) {
   std::string text;
   for (size_t i = manifest.mesh.size(); i-- > 0;) {
@@ -105,8 +105,8 @@ void TraceFile::append(StepExecutor &executor, int64_t step) {
                {"args", std::move(args)}}));
       if (event.from < 0)
         continue;
-      // An arrow from the beginning of a send into the end of a receive. Its
-      // ends have the same name, category and number.
+      // A flow arrow leads from the beginning of a send to the end of a
+      // receive. Both ends have the same name, category and number.
       bool sends = event.from == static_cast<int64_t>(rank);
       int64_t at =
           sends ? event.beginNs : std::max(event.beginNs, event.endNs - 1);

@@ -10,10 +10,10 @@
 
 namespace cleave {
 
-/// A file in Chrome's trace format (https://ui.perfetto.dev opens it): a
-/// process per rank with a thread for what it computes and one for what it
-/// transfers, and arrows from sends to receives. Steps are appended as they
-/// end, so that a run that fails leaves a file.
+/// A trace file in Chrome's format, which https://ui.perfetto.dev opens. Each
+/// rank is a process with one thread for compute and one for transfers; arrows
+/// lead from sends to receives. Events of a step are appended when it ends, so
+/// that a run that fails leaves a readable file.
 class TraceFile {
 public:
   /// Throws InputError if the file cannot be written.
@@ -21,7 +21,7 @@ public:
   ~TraceFile();
   TraceFile(const TraceFile &) = delete;
 
-  /// Takes what the ranks did in this step.
+  /// Appends the events of all ranks in this step.
   void append(StepExecutor &executor, int64_t step);
 
 private:

@@ -57,8 +57,8 @@ public:
     validation.emplace(manifest, settings, options, data, executor, feeder);
   }
 
-  /// Trains on from `state`, which was read from `resumed` where that is a
-  /// checkpoint. Errors of a run name the newest checkpoint.
+  /// Trains from `state` on; `resumed` is the checkpoint that it was read from,
+  /// or empty. Error messages of a run name the newest checkpoint.
   void run(const std::string &out, CheckpointState &state,
            const std::string &resumed);
 
@@ -95,7 +95,8 @@ private:
   std::vector<std::string> loads; ///< of each microbatch, if pipelined
   std::string out;
   Progress *progress = nullptr; ///< while it runs
-  /// Of this run, or the one that it goes on from; empty: none.
+  /// The newest checkpoint of this run, or of the run that it resumes; empty if
+  /// there is none.
   std::string newestCheckpoint;
   int64_t saved = -1;        ///< the step of it, if it is of this run
   int64_t withoutLabels = 0; ///< steps in a row
@@ -117,8 +118,8 @@ void Trainer::stopNonFinite(const CheckpointState &state,
                         " is not finite; " +
                         describeNonFinite(manifest, settings, data, executor,
                                           state.nextSample, updated);
-  // Every update is left out whose loss or gradients are not finite, so this
-  // is the state before the step.
+  // Updates with a loss or gradients that are not finite are skipped, so
+  // parameters and state are those before the step.
   if (!manifest.hasMetric("update", "finite"))
     message += manifest.pipelined
                    ? "; the schedule updates after each microbatch, so that "
@@ -131,13 +132,13 @@ void Trainer::stopNonFinite(const CheckpointState &state,
   throw RunError(message);
 }
 
-/// The update of a step whose gradients are there, unless it has to be left
-/// out.
+/// Runs the update of a step whose gradients are complete, unless the update
+/// must be skipped.
 void Trainer::update(StepRecord &record, const CheckpointState &state) {
   std::optional<double> loss = metric("loss_grad", "loss");
   std::optional<double> weight = metric("loss_grad", "weight");
-  // A schedule that updates after each microbatch has done so by now, with
-  // gradients of zero where no label was counted.
+  // A schedule that updates after each microbatch has done so already, with
+  // gradients of zero for microbatches without labels.
   const bool isGuarded = manifest.hasMetric("update", "finite");
   const bool isApart = manifest.pipelined && !isGuarded;
   if (weight && *weight <= 0)
@@ -175,7 +176,7 @@ void Trainer::update(StepRecord &record, const CheckpointState &state) {
                     : *loss / weight.value_or(1);
 }
 
-/// What there is to count, where a step has none.
+/// Describes the labels that a step lacks, for messages.
 std::string Trainer::labelsWanted() const {
   if (settings.loss == "cross_entropy")
     return "no label is counted (all are data.ignore_index = " +
@@ -183,7 +184,7 @@ std::string Trainer::labelsWanted() const {
   return "train.loss = \"" + settings.loss + "\" is a mean of no values";
 }
 
-/// Says what was left out, and stops a run that only leaves out.
+/// Reports skipped steps, and stops a run that skips too many in a row.
 void Trainer::note(const StepRecord &record, CheckpointState &state) {
   constexpr int64_t mostInARow = 10;
   if (record.leftOut == LeftOut::no) {
@@ -214,7 +215,7 @@ void Trainer::note(const StepRecord &record, CheckpointState &state) {
       labelsWanted() + "; look at the labels of the data");
 }
 
-/// One step. A step that is left out has a loss that is not finite, or no
+/// Runs one step. The step is skipped if its loss is not finite or it has no
 /// labels.
 StepRecord Trainer::step(const CheckpointState &state) {
   StepRecord record;
@@ -260,7 +261,7 @@ StepRecord Trainer::step(const CheckpointState &state) {
   return record;
 }
 
-/// The checkpoint to go on from after a failure, for messages.
+/// The newest checkpoint to resume from, for error messages.
 std::string Trainer::newest() const {
   std::error_code ignored;
   if (!newestCheckpoint.empty() && !fs::exists(newestCheckpoint, ignored))
@@ -271,9 +272,10 @@ std::string Trainer::newest() const {
 
 void Trainer::save(const CheckpointState &state) {
   checkFolder();
-  // Named before it is there, so that no kill between loses it; one of this
-  // name that is there is of steps that were given up. What is named first
-  // counts only where something was saved.
+  // The name is written to `latest` before the checkpoint, so that a kill
+  // between the two does not lose it. This is not done if a checkpoint with
+  // this name exists, as it belongs to steps that were given up, nor before the
+  // first save, as a run of which nothing was saved must not look saved.
   const std::string name = checkpointName(state.step);
   std::error_code ignored;
   const bool isNamed = !newestCheckpoint.empty() &&
@@ -290,7 +292,7 @@ void Trainer::save(const CheckpointState &state) {
   removeOldCheckpoints(out, settings.keep);
 }
 
-/// A trace is for looking at: a run does not end for it.
+/// Traces are optional, so a run does not end if the trace cannot be written.
 void Trainer::traceStep(int64_t step) {
   if (!trace)
     return;
@@ -305,8 +307,8 @@ void Trainer::traceStep(int64_t step) {
   }
 }
 
-/// Where the log cannot be written the run ends; the step is saved, if the
-/// folder has room for that.
+/// If the log cannot be written, the run ends; the step is saved first, if the
+/// disk has space.
 void Trainer::logged(LineFile &log, const std::string &line,
                      const CheckpointState &state) {
   try {
@@ -340,7 +342,7 @@ void Trainer::run(const std::string &folder, CheckpointState &state,
   try {
     runSteps(state, signal, log);
   } catch (const DataError &error) {
-    // What was trained before is as good as it was.
+    // Steps trained before the data changed remain valid, so they are saved.
     if (saved != state.step)
       save(state);
     throw RunError(std::string(error.what()) + "; " + newest() +

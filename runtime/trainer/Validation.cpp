@@ -19,9 +19,10 @@ bool Validation::isDue(int64_t step, bool isLast) const {
   return isPossible && (isLast || (every > 0 && step % every == 0));
 }
 
-/// How many held-out samples can be validated. Labels that are not counted
-/// stand for missing samples; a loss without labels to leave out counts every
-/// row of a microbatch, so that only whole ones are right.
+/// The number of held-out samples that can be validated. If labels can be
+/// ignored, missing samples are padded with ignored labels. Otherwise the loss
+/// counts every row of a microbatch, so only whole microbatches give the right
+/// mean.
 int64_t Validation::usableSamples() const {
   int64_t count = data.samples(Split::validation);
   if (settings.loss == "cross_entropy")
@@ -29,8 +30,8 @@ int64_t Validation::usableSamples() const {
   return count - count % samplesTogether();
 }
 
-/// Samples whose loss is one: where it is not made of counts alone, those of a
-/// whole step.
+/// The number of samples that share one loss: those of a microbatch, or those
+/// of a step if the loss reads the whole step.
 int64_t Validation::samplesTogether() const {
   return manifest.readsWholeSteps() ? manifest.batch
                                     : manifest.samplesPerMicrobatch();
@@ -38,8 +39,9 @@ int64_t Validation::samplesTogether() const {
 
 /// How many samples one validation reads.
 int64_t Validation::samplesToRead() const {
-  // The same samples every time, so that values can be compared; unless asked
-  // otherwise, few enough to cost some percent of the time.
+  // Validation reads the same samples every time, so that values are
+  // comparable. By default they are few enough to cost only some percent of the
+  // time.
   int64_t count = usableSamples();
   int64_t limit = options.evalSamples;
   if (limit < 0)

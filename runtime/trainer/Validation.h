@@ -14,21 +14,22 @@
 
 namespace cleave {
 
-/// All that it is given must outlive it.
+/// All arguments must outlive this object.
 class Validation {
 public:
   Validation(const Manifest &manifest, const Settings &settings,
              const TrainOptions &options, const Dataset &data,
              StepExecutor &executor, Feeder &feeder);
 
-  /// Whether it follows the step, the last one or not.
+  /// Returns whether validation is due after this step; `isLast` is true for
+  /// the last step.
   bool isDue(int64_t step, bool isLast) const;
 
-  /// Notes the mean loss over held-out samples, read in order, and how many
-  /// they are.
+  /// Records the mean loss over the held-out samples, read in order, and their
+  /// number.
   void run(StepRecord &record);
 
-  /// Says which held-out samples cannot be validated; "": all can.
+  /// Describes held-out samples that cannot be validated; "" if all can.
   std::string samplesLeftOut() const;
 
 private:

@@ -1,5 +1,6 @@
-// cleave-opt: every dialect and every pass, for lit tests and for looking at
-// one phase alone. Plugins of passes are loaded by --load-pass-plugin.
+// cleave-opt: runs any pass on any dialect, for lit tests and for inspecting
+// single phases. Pass plugins are loaded by
+// --load-pass-plugin.
 
 #include "cleave/Compiler/Dialects.h"
 #include "cleave/Init/AllPasses.h"

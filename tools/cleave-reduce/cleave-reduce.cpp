@@ -51,9 +51,10 @@ int fail(ExitCode code, const Twine &message) {
   return code;
 }
 
-/// What LLVM makes of the shell's codes 126 and 127.
+/// The code that LLVM returns for the shell's codes 126 and 127: the command
+/// could not be executed.
 constexpr int kNotExecuted = -1;
-/// How a shell says that a signal, SIGKILL, ended a program.
+/// The shell's code for a program that the signal SIGKILL ended.
 constexpr int kKilled = 137;
 
 /// How a command ended.
@@ -63,10 +64,10 @@ struct Ended {
   std::string error; // why it could not be started
 };
 
-/// Runs the command on one file, without input and with its output dropped.
+/// Runs the command on one file, without input and with its output discarded.
 Ended runTest(StringRef path) {
-  // The path is an argument of the shell, so that no character of it is
-  // special.
+  // The path is passed as an argument of the shell, so that no character of it
+  // is special.
   std::string script = testCommand;
   size_t at = script.find("{}");
   if (at == std::string::npos)
@@ -77,7 +78,8 @@ Ended runTest(StringRef path) {
   SmallVector<StringRef> arguments = {"sh", "-c", script, "cleave-reduce",
                                       path};
   std::string program = "/bin/sh";
-  // Ends also what the shell has started, which a limit of our own would not.
+  // `timeout` also ends processes that the shell has started, which a time
+  // limit of our own would not.
   llvm::ErrorOr<std::string> timeout = llvm::sys::findProgramByName("timeout");
   if (timeLimit > 0 && !timeout)
     return {0, false, "--timeout needs the program 'timeout' (coreutils)"};
@@ -91,7 +93,8 @@ Ended runTest(StringRef path) {
   ended.code = llvm::sys::ExecuteAndWait(
       program, arguments, std::nullopt, {null, null, null}, /*SecondsToWait=*/0,
       /*MemoryLimit=*/0, &ended.error, &neverRan);
-  // What a signal ended is no failure to start; `timeout` ends by its own.
+  // A command that a signal ended was started; `timeout` itself ends by
+  // SIGKILL.
   ended.late = timeLimit > 0 && (ended.code == kKilled || ended.code == -2);
   if (!neverRan)
     ended.error.clear();
@@ -104,7 +107,8 @@ std::string textOf(ModuleOp module) {
   return text;
 }
 
-/// Writes a file whole or not at all; false with a message.
+/// Writes a file completely or not at all; returns false with a message on
+/// failure.
 bool writeFile(StringRef path, StringRef text) {
   llvm::Error error = llvm::writeToOutput(path, [&](raw_ostream &out) {
     out << text;
@@ -143,7 +147,7 @@ private:
   llvm::DenseSet<uint64_t> seen;
 };
 
-/// What a user should know where the command does not find the file itself
+/// Explains how the command ended if it does not find the original file
 /// interesting.
 std::string describe(const Ended &ended) {
   if (!ended.error.empty())
@@ -162,7 +166,7 @@ std::string describe(const Ended &ended) {
 
 int reduce(ModuleOp program, StringRef folder) {
   Tests tests((folder + "/candidate.mlir").str());
-  // As it is printed here, which is what all candidates are, too.
+  // The program is written as it is printed here, like all candidates.
   if (!writeFile(tests.path, textOf(program)))
     return RunFailed;
   if (Ended ended = runTest(tests.path); ended.code != 0)

@@ -1,6 +1,6 @@
-// How a process that becomes cleave-run hands its words on: its command line
-// stays what the user typed, which `ps` and `top` show, and the environment has
-// what cleave-run is to do.
+// How a process that becomes cleave-run passes its arguments. The command line
+// stays as the user typed it, as `ps` and `top` show it; the environment
+// carries the arguments of cleave-run.
 #ifndef CLEAVE_TOOLS_RUN_ARGUMENTS_H
 #define CLEAVE_TOOLS_RUN_ARGUMENTS_H
 
@@ -55,7 +55,8 @@ inline std::vector<std::string> ownCommandLine() {
   return words;
 }
 
-/// A null-terminated argv of words that outlive it.
+/// Returns a null-terminated argv that points into `words`, which must outlive
+/// it.
 inline std::vector<char *> argvOf(std::vector<std::string> &words) {
   std::vector<char *> argv;
   for (std::string &word : words)
@@ -64,8 +65,8 @@ inline std::vector<char *> argvOf(std::vector<std::string> &words) {
   return argv;
 }
 
-/// The process is called as its command line begins: one that executes
-/// /proc/self/exe would be called "exe".
+/// Sets the name of the process to the first word of its command line. Without
+/// this, a process that executes /proc/self/exe would be named "exe".
 inline void nameProcess(const char *command) {
   std::string_view name = command ? command : "cleave";
   std::string own(name.substr(name.find_last_of('/') + 1));

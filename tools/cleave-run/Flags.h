@@ -37,7 +37,7 @@ inline const CLI::Validator notNegative(
     },
     "");
 
-/// The long flags of a command that are shown, without their dashes.
+/// The visible long flags of a command, without their dashes.
 inline std::vector<std::string> flagsOf(const CLI::App &command) {
   std::vector<std::string> flags;
   for (const CLI::Option *option : command.get_options())
@@ -47,8 +47,8 @@ inline std::vector<std::string> flagsOf(const CLI::App &command) {
   return flags;
 }
 
-/// Words that no flag of the command takes. `meant` knows what else a flag may
-/// stand for.
+/// Describes words of the command line that match no flag. `meant` knows words
+/// that other programs use for a flag.
 inline std::string
 describeUnknown(const CLI::App &command, const std::vector<std::string> &words,
                 const std::function<std::string(const std::string &)> &meant) {
@@ -59,7 +59,8 @@ describeUnknown(const CLI::App &command, const std::vector<std::string> &words,
     std::string text = "unknown flag '" + flag + "'";
     if (std::string known = meant ? meant(flag) : ""; !known.empty())
       return text + "; did you mean " + known + "?";
-    // Two dashes that all have would make short ones near.
+    // The dashes are removed, because a common prefix would make short flags
+    // look similar.
     auto near =
         nearest(flag.substr(flag.find_first_not_of('-')), flagsOf(command));
     if (near)
@@ -80,7 +81,7 @@ describeUnknown(const CLI::App &command, const std::vector<std::string> &words,
   return isKey ? text + "; did you mean --set " + word + "?" : text;
 }
 
-/// What is wrong with a command line, in the words of our other messages.
+/// Describes an error in a command line, in the style of our other messages.
 inline std::string
 describe(const CLI::ParseError &error, const CLI::App &app,
          const std::function<std::string(const std::string &)> &meant = {}) {
@@ -104,9 +105,10 @@ describe(const CLI::ParseError &error, const CLI::App &app,
   return text;
 }
 
-/// What CLI11 takes and nobody means: an empty word (a variable of a script
-/// that is not set), a number in C's octal or hexadecimal (scripts pad
-/// numbers), one that does not fit. Empty: nothing.
+/// Describes arguments that CLI11 accepts but that are mistakes: an empty word
+/// (an unset variable of a script), a number in C's octal or hexadecimal
+/// notation (scripts pad numbers with zeros), or a number that overflows. Empty
+/// if there are none.
 inline std::string mistakeOf(const CLI::App &command) {
   const std::set<std::string> numbers = {"INT", "UINT", "N"};
   for (const CLI::Option *option : command.get_options())
@@ -153,14 +155,15 @@ inline void addExecutorFlags(CLI::App &app, RunFlags &flags) {
       ->check(notNegative)
       ->delimiter(',')
       ->expected(2);
-  // For tests of the failure path: rank, run, command, silence.
+  // For tests of failures: rank, run, command, and silence.
   app.add_option("--inject-failure", flags.executor.failure)
       ->delimiter(',')
       ->expected(3, 4)
       ->group("");
 }
 
-/// The flags that say what to train on, for how long, where to.
+/// Flags that select the training data, the number of steps, and the output
+/// folder.
 inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
   TrainOptions &train = flags.train;
   app.add_option("--data", train.data,

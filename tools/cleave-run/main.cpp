@@ -1,5 +1,6 @@
-// cleave-run DIR train|infer: runs a compiled program. No LLVM inside. A copy
-// that carries a program (compile --emit exe) needs no DIR.
+// cleave-run DIR train|infer: runs a compiled program without LLVM. An
+// executable that carries a program (compile
+// --emit exe) needs no DIR.
 #include "Arguments.h"
 #include "Flags.h"
 #include "cleave/io/Bundle.h"
@@ -26,7 +27,8 @@ class CommandLine {
 public:
   explicit CommandLine(const UnpackedBundle *carried);
 
-  /// The exit code where that is all, after --help.
+  /// Parses the command line. Returns an exit code if nothing is left to do, as
+  /// after --help.
   std::optional<int> parse(int argc, char **argv);
   bool trains() const { return bool(*trainCommand); }
 
@@ -60,7 +62,7 @@ CommandLine::CommandLine(const UnpackedBundle *carried)
   app.require_subcommand(1);
 }
 
-/// The end of an executable is its program.
+/// Refuses an executable whose carried program was cut off its end.
 void CommandLine::refuseLostBundle(int argc, char **argv) const {
   std::error_code ignored;
   const std::string self = std::filesystem::path(argv[0]).filename().string();
@@ -104,11 +106,12 @@ static Manifest openProgram(CommandLine &line) {
   return manifest;
 }
 
-/// Threads and processes for the ranks of a program. `own`: the command line
-/// of the process, with which it executes itself anew.
+/// Prepares threads and processes for the ranks of a program. `own` is the
+/// command line with which the process executes itself again.
 static void prepareProcess(CommandLine &line, const Manifest &manifest,
                            char **own) {
-  // mpirun puts a terminal before every process, whoever reads after it.
+  // mpirun connects a terminal to every process, even if nobody reads its
+  // output there.
   bool inProcesses = usesProcesses(line.flags.executor.transport);
   if (inProcesses)
     line.flags.train.progressBar = false;
@@ -128,12 +131,13 @@ static int run(int argc, char **argv, char **own,
   CommandLine line(carried);
   if (std::optional<int> ended = line.parse(argc, argv))
     return *ended;
-  // Training goes on without who reads what it says: a shell that has gone, a
-  // `tee` that has ended.
+  // Training continues if the reader of its output ends (a closed shell, a
+  // `tee` that has ended).
   if (line.trains())
     std::signal(SIGPIPE, SIG_IGN);
 
-  // Of a cache: nobody removes a program that runs. Elsewhere there is no lock.
+  // Locks a program in the cache against removal while it runs. Programs
+  // outside of the cache have no lock.
   FileLock used;
   used.lockSoon(line.folder + "/lock", FileLock::Shared, /*create=*/false);
   Manifest manifest = openProgram(line);
@@ -151,7 +155,8 @@ static int run(int argc, char **argv, char **own,
   return 0;
 }
 
-// What an executable carries, and the transport that mpirun wants.
+// Unpacks the files that the executable carries, with the transport that mpirun
+// needs.
 static std::unique_ptr<UnpackedBundle> unpack() {
   std::unique_ptr<UnpackedBundle> carried = unpackBundle();
   if (carried) {
@@ -164,7 +169,7 @@ static std::unique_ptr<UnpackedBundle> unpack() {
 
 int main(int argc, char **argv) {
   nameProcess(argv[0]);
-  // `cleave train` becomes this program, and keeps its name.
+  // `cleave train` executes this program and keeps its own name.
   const char *name = argc > 0 && argv[0] == std::string_view("cleave")
                          ? "cleave"
                          : "cleave-run";

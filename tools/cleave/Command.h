@@ -1,5 +1,5 @@
-// What a command of the driver is, and what commands share: the configuration's
-// flags, and how a command fails.
+// The interface of the driver's commands, and what they share: the flags of the
+// configuration, and how a command fails.
 
 #ifndef CLEAVE_TOOLS_COMMAND_H
 #define CLEAVE_TOOLS_COMMAND_H
@@ -25,8 +25,8 @@ enum ExitCode {
   RunFailed = 3,  // a rank died, a device refused, a collective timed out
 };
 
-// Fails with BadUsage unless `path` is a file that can be read; `wanted` says
-// what it should be, e.g. "a model".
+// Fails with BadUsage unless `path` is a readable file. `wanted` says what it
+// should be, such as "a model".
 void requireFile(const std::string &path, const std::string &wanted);
 
 // Thrown by commands, caught in main, printed as "cleave: error: …".
@@ -35,7 +35,7 @@ public:
   /// A message of one line.
   Failure(ExitCode code, const std::string &message)
       : std::runtime_error(escaped(message)), code(code) {}
-  /// Several messages, which may go on in lines that are indented.
+  /// Several messages; each may have continuation lines, which are indented.
   Failure(ExitCode code, const std::vector<std::string> &messages)
       : std::runtime_error(linesOf(messages)), code(code) {}
   ExitCode code;
@@ -44,29 +44,30 @@ private:
   static std::string linesOf(const std::vector<std::string> &messages);
 };
 
-// `add` declares the command's flags and returns what runs after parsing; its
-// result is the exit code.
+// A command. `add` declares its flags and returns the function that runs after
+// parsing, whose result is the exit code.
 struct Command {
   const char *name;
   const char *summary;
   std::function<int()> (*add)(CLI::App &app);
 };
 
-// "cleave 0.1.0 (1a2b3c4d5e6f)": with the commit that it was built from, where
-// that is known.
+// Returns "cleave 0.1.0 (1a2b3c4d5e6f)", with the commit that it was built
+// from, if it is known.
 std::string versionText();
 
 // The flags of every command that reads the configuration.
 struct CommonOptions {
   std::string configFile;
-  // A configuration below that of the file, as TOML, and what messages call it.
+  // A configuration with lower priority than the file's, as TOML, and its name
+  // for messages.
   std::string base, baseName;
   std::vector<std::string> sets;
   std::optional<int64_t> ranks;
   std::string cache;
   std::vector<std::string> binds; // NAME=FILE.npy|VALUE
-  // What flags of the command itself set, e.g. {"data.path", FILE, "--data"};
-  // they come after --set.
+  // Values that flags of the command itself set, such as {"data.path", FILE,
+  // "--data"}. They are applied after --set.
   std::vector<ConfigOverride> overrides;
 };
 
@@ -81,33 +82,35 @@ void addCacheFlag(CLI::App &app, CommonOptions &options);
 // What this process asks of all passes.
 PassFlags &passFlags();
 
-// The configuration that the flags ask for; fails with BadUsage.
+// Loads the configuration that the flags select; fails with BadUsage.
 LoadedConfig loadConfigOrFail(const CommonOptions &options);
 
-// --ranks, else the launcher's world size; none where neither is given. They
-// must agree where both are.
+// Returns --ranks, else the launcher's world size, else nullopt. Fails if both
+// are given and differ.
 std::optional<int64_t> rankCount(const CommonOptions &options);
 
-// The mesh for these ranks, put into `config`; that of the model where it is a
-// .mlir file with one. Fails with BadUsage.
+// Resolves the mesh for these ranks and stores it in `config`. A .mlir model
+// may have a mesh of its own, which is used then. Fails with BadUsage.
 Mesh resolveMeshOrFail(Config &config, const CommonOptions &options,
                        const std::string &model = "");
 
-// Refuses an output that is the model, a file of its weights, the configuration
-// or a file that it names. To be called before anything is written.
+// Refuses an output path that is the model, one of its weight files, the
+// configuration, or a file that it names. Must be called before anything is
+// written.
 void protectInputs(const std::string &output, const std::string &model,
                    const CommonOptions &options, const Config &config);
 
-// Those of cleave/Compiler/Import.h. Fail with BadUsage.
+// Wrappers of the functions in cleave/Compiler/Import.h that fail with
+// BadUsage.
 void bindGivenInputs(Config &config, const std::string &model,
                      const std::string &arrays);
 void bindDataInputs(LoadedConfig &loaded, const std::string &model,
                     const std::string &data);
 
-// Warns of keys that were set and do nothing.
+// Warns of keys that were set and have no effect.
 void warnOfIdleKeys(const LoadedConfig &loaded, const Mesh &mesh);
 
-// Refuses types that no program computes in yet.
+// Refuses data types that are reserved in the format but not implemented.
 void refuseBookedTypes(const Config &config);
 
 } // namespace cleave::driver

@@ -1,4 +1,4 @@
-// Diagnostics of MLIR as lines for the user.
+// Prints diagnostics of MLIR as lines for the user.
 
 #include "Diagnostics.h"
 

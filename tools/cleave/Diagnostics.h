@@ -1,5 +1,5 @@
-// What the compiler says to the user: errors and warnings, one line each. What
-// it decided and why are remarks, which `explain` alone tells.
+// The compiler's messages to the user: errors and warnings, one line each.
+// Decisions and their reasons are remarks, which only `explain` shows.
 
 #ifndef CLEAVE_TOOLS_DIAGNOSTICS_H
 #define CLEAVE_TOOLS_DIAGNOSTICS_H
@@ -15,8 +15,9 @@
 
 namespace cleave::driver {
 
-// Collects what a context reports while it lives. Warnings go to stderr when a
-// phase or it ends; remarks into `remarks`, if it is given.
+// Collects the diagnostics of a context during its lifetime. Warnings are
+// printed to stderr at the end of each phase and by the destructor; remarks are
+// stored in `remarks` if it is given.
 class Diagnostics {
 public:
   explicit Diagnostics(mlir::MLIRContext &context,
@@ -25,8 +26,8 @@ public:
   ~Diagnostics() { flush(); }
   // The errors so far, a line each.
   std::string errorText() const;
-  // Throws what was reported. `code`: where that does not say whose fault it
-  // is.
+  // Throws the reported errors. `code` is the exit code if the errors do not
+  // determine one.
   [[noreturn]] void fail(ExitCode code = BadUsage);
   // The value of what has succeeded.
   template <typename T>

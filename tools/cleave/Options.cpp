@@ -40,14 +40,15 @@ void driver::addBindFlag(CLI::App &app, CommonOptions &options) {
       ->allow_extra_args(false);
 }
 
-/// NAME=FILE.npy|VALUE as the key that holds it, so that config.toml has it.
+/// Converts NAME=FILE.npy|VALUE to the configuration key that holds it, so that
+/// config.toml records it.
 static ConfigOverride overrideOf(const std::string &bind) {
   size_t equals = bind.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == bind.size())
     throw Failure(BadUsage, "--bind " + bind +
                                 ": expected NAME=FILE.npy or NAME=VALUE, e.g. "
                                 "--bind temperature=0.7");
-  // As TOML: names and files may hold anything.
+  // Quotes a string as TOML, because names and files may contain any character.
   auto quoted = [](const std::string &text) {
     std::string result = "\"";
     for (char c : text) {

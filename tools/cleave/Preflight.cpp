@@ -31,7 +31,7 @@ std::string dtypeOf(Type element) {
   return element.isUnsignedInteger() ? text.substr(1) : text; // ui8
 }
 
-/// The inputs that a training program of this model has.
+/// The inputs that a training program of this model will have.
 Manifest inputsOf(func::FuncOp loss, const Config &config) {
   Manifest manifest;
   manifest.configJson = writeConfigJson(config);
@@ -81,7 +81,7 @@ void warnOfCores(const Config &config, const Mesh &mesh) {
          std::to_string(mesh.ranks()) + " ranks");
 }
 
-/// Whether data.path, if it is set, fits the inputs of the loss.
+/// Checks that data.path, if it is set, fits the inputs of the loss.
 static LogicalResult checkData(func::FuncOp loss, const Config &config) {
   std::error_code error;
   if (!std::filesystem::exists(config.data.path, error))

@@ -1,5 +1,5 @@
-// What is known to be wrong before a program is compiled: the data, the device,
-// memory that cannot suffice however it is planned.
+// Errors that can be found before a program is compiled: unsuitable data, a
+// missing device, and insufficient memory.
 
 #ifndef CLEAVE_TOOLS_PREFLIGHT_H
 #define CLEAVE_TOOLS_PREFLIGHT_H
@@ -10,16 +10,16 @@
 
 namespace cleave::driver {
 
-// Fails with BadUsage where there is no device of target.kind, or
+// Fails with BadUsage if there is no device of target.kind, or if
 // target.cluster cannot be read.
 void checkMachine(const Config &config);
 
-// What can be known to be wrong of a training run once @loss is there, as an
-// error: data.path that does not fit its inputs, memory that cannot suffice.
+// Checks a training run once @loss exists: emits an error if data.path does not
+// fit the inputs, or if memory cannot suffice under any plan.
 mlir::LogicalResult checkTraining(mlir::ModuleOp model, const Config &config,
                                   const Mesh &mesh);
 
-// Warns where the ranks of this process are more than its cores.
+// Warns if the ranks of this process outnumber its cores.
 void warnOfCores(const Config &config, const Mesh &mesh);
 
 } // namespace cleave::driver

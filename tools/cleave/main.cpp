@@ -1,5 +1,5 @@
-// The driver `cleave`: picks the command and turns every failure into one line
-// and the exit code that the contract gives it.
+// The driver `cleave`: selects the command, and turns every failure into one
+// line and the exit code that the contract defines.
 
 #include "../cleave-run/Arguments.h"
 #include "../cleave-run/Flags.h"
@@ -29,7 +29,7 @@ int fail(int code, const std::string &message) {
   std::string text = "cleave: error: ";
   for (size_t i = 0; i < message.size(); ++i) {
     text += message[i];
-    // What is indented goes on; else it is another error.
+    // Indented lines continue a message; other lines begin a new one.
     if (message[i] == '\n' && i + 1 < message.size() && message[i + 1] != ' ')
       text += "cleave: error: ";
   }
@@ -37,7 +37,7 @@ int fail(int code, const std::string &message) {
   return code;
 }
 
-// A process that only serves a rank needs no compiler.
+// A worker process, which only serves a rank, needs no compiler.
 int serve(char **argv) {
   std::error_code error;
   std::filesystem::path self =
@@ -83,7 +83,8 @@ std::string describeCommand(const std::string &name,
   return unknown + *cleave::nearest(name, names, true) + all;
 }
 
-// A flag of other trainers as ours: "'--steps' (optimizer steps, ...)".
+// Suggests our flag for a flag of other trainers: "'--steps' (optimizer steps,
+// ...)".
 std::string meantBy(const std::string &flag) {
   const cleave::Meaning *meaning = cleave::meaningOf(flag);
   std::string name = flag.substr(std::min(flag.size(), size_t(2)));
@@ -120,7 +121,8 @@ std::string meantBy(const std::string &flag) {
          (*meaning->note ? std::string(" (") + meaning->note + ")" : "");
 }
 
-// Takes MLIR's flags out of the words; what is wrong with them, or "".
+// Removes MLIR's flags from the arguments. Returns what is wrong with them, or
+// "".
 std::string takePassFlags(std::vector<char *> &words) {
   std::vector<std::string> flags;
   auto isFlag = [](const char *word) {
@@ -156,7 +158,7 @@ int runCommand(int argc, char **argv) {
     actions[sub] = command.add(*sub);
   }
 
-  // CLI11 would only say that a command is missing.
+  // Without this, CLI11 would only report that a command is missing.
   if (argc > 1 && argv[1][0] != '-') {
     std::vector<std::string> names;
     for (const Command &command : commands)
@@ -190,14 +192,15 @@ int runCommand(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   cleave::nameProcess(argv[0]);
-  // Whatever a command says of files goes through these.
+  // Everything that commands print, such as names from files, is escaped by
+  // these streams.
   cleave::EscapingStream shownOut(std::cout), shownError(std::cerr);
   if (cleave_is_worker())
     return serve(argv);
   cleave::removeTemporariesOnSignals("cleave");
   if (cleave_await_workers() != CLEAVE_OK)
     return fail(BadUsage, cleave_last_error());
-  // A check runs programs in this process, usually of more ranks than cores.
+  // `check` runs programs in this process, usually with more ranks than cores.
   if (argc > 1 && argv[1] == std::string_view("check"))
     cleave_prepare_process(INT32_MAX, 1, argv);
   std::signal(SIGXFSZ,

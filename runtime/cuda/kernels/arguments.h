@@ -1,5 +1,5 @@
-// Arguments of the kernels, as makers fill them in: plain data, shared by host
-// and device. Strides are in bytes unless a comment says otherwise.
+// Arguments of the kernels, as the host fills them in: plain data, shared by
+// host and device. Strides are in bytes unless a comment says otherwise.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ARGUMENTS_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ARGUMENTS_H
 
@@ -24,7 +24,8 @@ inline Divider dividerOf(uint32_t divisor) {
 }
 
 constexpr int copyDims = 8;
-// Innermost dimension first; `units` of the kernel's width in all.
+// A strided copy of `units` units of the kernel's width. The innermost
+// dimension is first.
 struct CopyArguments {
   char *dst;
   const char *src;
@@ -35,10 +36,12 @@ struct CopyArguments {
   int64_t dstStride[copyDims], srcStride[copyDims];
 };
 
-// Tiles of a transpose of units of so many bytes have as many rows and columns.
+// The tile size, in rows and in columns, of a transpose of units of `unit`
+// bytes.
 template <int64_t unit> constexpr int transposeTile = unit < 8 ? 64 : 32;
 
-// `head` bytes, `units` of 16, `tail` bytes; `pattern` as it is at dst.
+// A fill of `head` bytes, `units` units of 16 bytes, and `tail` bytes;
+// `pattern` is the pattern at dst.
 struct FillArguments {
   char *dst;
   int64_t head, units, tail;
@@ -46,7 +49,8 @@ struct FillArguments {
 };
 
 constexpr int reduceSources = 256;
-// Rows of `vectors` vectors, the last of which may be cut: `count` elements.
+// Rows of `count` elements in `vectors` vectors, the last of which may be
+// partial.
 struct ReduceArguments {
   char *dst;
   const char *srcs[reduceSources];
@@ -65,8 +69,8 @@ struct PlanRowsArguments {
   int64_t rows, rounds, ranks, places, tile;
   int64_t *sources, *placeOf, *sent, *counts;
 };
-// `chunks` blocks for each sample. Without `inShared` what experts have taken
-// does not fit there.
+// Counts with `chunks` blocks for each sample. Without `inShared` the counts of
+// experts do not fit into shared memory.
 struct PositionArguments {
   const int64_t *ids, *positions, *loads, *samples;
   int64_t *result;
@@ -74,13 +78,14 @@ struct PositionArguments {
   int32_t perSample, inShared;
 };
 
-// Products are computed in tiles of so many rows and columns.
+// The rows and columns of a tile of a product.
 constexpr int64_t productRows = 64, productColumns = 64;
 constexpr int productThreads = 256;
 // The same of those on matrix units.
 constexpr int64_t matrixRows = 128, matrixColumns = 128;
-// The same of those on Hopper's, by pieces of the sums: stages of shared memory
-// with operands, and what kernels keep after them (offsets of rows).
+// The tile size of products on Hopper's tensor cores, the elements of a sum per
+// stage, the number of stages of operands in shared memory, and the memory
+// after them for row offsets.
 constexpr int stagedRows = 128, stagedColumns = 256;
 constexpr int stageDepth = 64, stageCount = 4;
 constexpr int stageBytes = 2 * stageDepth * (stagedRows + stagedColumns);
@@ -102,15 +107,15 @@ struct GemmArguments {
       cBatch[batchDims];
 };
 
-// Rows sorted by the matrix that they choose: those of matrix m are
-// [rowEnd[m - 1], rowEnd[m]), in tiles [tileEnd[m - 1], tileEnd[m]); rows that
-// choose none come last, as those of matrix e. aAt and cAt: where they begin.
+// Rows sorted by the matrix that they choose. Matrix m has the rows [rowEnd[m -
+// 1], rowEnd[m]), in tiles [tileEnd[m - 1], tileEnd[m]); rows that choose no
+// matrix come last, as matrix e. aAt and cAt are the offsets of the rows.
 struct GroupTables {
   int64_t *rowEnd, *tileEnd; // [e + 1]
   int64_t *aAt, *cAt;        // [rows]
 };
 constexpr int rowDims = 8;
-// Strides in elements; dimensions of rows innermost first.
+// The dimensions of rows, innermost first, with strides in elements.
 struct GroupRowsArguments {
   GroupTables tables;
   const int64_t *ids;

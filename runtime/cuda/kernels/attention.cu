@@ -1,5 +1,6 @@
-// Attention forward: a block has a tile of queries of one head and goes over
-// the tiles of keys that some of them see, with an online softmax.
+// The forward pass of attention: a block has a tile of queries of one head, and
+// visits the tiles of keys that some of these queries see, with an online
+// softmax.
 
 #include "attention_dropout.h"
 #include "attention_tiles.h"
@@ -15,7 +16,7 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
   Tiles tiles(x.isBf16);
   auto &shared = tiles.shared;
   KeptWeights<drops, typename Tiles::Shared, tile> kept;
-  // Late queries see most keys: they begin first.
+  // Late queries see most keys under a causal mask, so they start first.
   int64_t heads = x.b * x.n * x.g, head = blockIdx.x % heads;
   int64_t q0 = (gridDim.x / heads - 1 - blockIdx.x / heads) * tile;
   int64_t g = head % x.g, n = head / x.g % x.n, b = head / x.g / x.n;
@@ -72,7 +73,8 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
         T other = __shfl_xor_sync(allLanes, best, with);
         best = other > best ? other : best;
       }
-      // While a row has seen no key, exp(-inf - -inf) must not happen.
+      // If a row has seen no key yet, the shift is 0, so that exp(-inf - -inf)
+      // is not computed.
       T shift = best == minusInfinity<T>() ? T(0) : best;
       shrink[i] = expOf(high[i] - shift);
       high[i] = best;
@@ -101,7 +103,7 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
 #pragma unroll
     for (int with = 8; with > 0; with /= 2)
       total[i] += __shfl_xor_sync(allLanes, total[i], with);
-    // A NaN score gives a NaN sum, which must come out.
+    // A NaN score makes the sum NaN, which must appear in the output.
     bool isEmpty = total[i] == 0;
     factors[i] = isEmpty ? T(0) : 1 / total[i];
     if constexpr (drops)

@@ -1,5 +1,5 @@
-// Arguments and shared memory of the attention kernels, as host and device see
-// them. Strides in elements.
+// Arguments and shared memory of the attention kernels, shared by host and
+// device. Strides are in elements.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_ARGUMENTS_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_ARGUMENTS_H
 
@@ -35,10 +35,11 @@ struct AttentionArguments {
 };
 
 constexpr int attentionThreads = 256;
-// Features that are in shared memory at a time; four for each of 16 threads.
+// The number of features in shared memory at a time: four for each of 16
+// threads.
 constexpr int attentionFeatures = 64;
 
-// What a query sees: keys at positions [low, high] of its segment.
+// The keys that a query sees: positions [low, high] in the query's segment.
 struct AttentionQuery {
   int64_t low, high, segment;
 };
@@ -47,7 +48,7 @@ struct AttentionKey {
   int32_t isSeen;
 };
 
-// Which weights of a tile dropout keeps: a bit each for four keys.
+// The dropout decisions for a tile: four keys in one word, one bit each.
 template <int tile> struct alignas(16) AttentionKept {
   uint8_t bits[tile][tile / 4];
 };
@@ -62,8 +63,8 @@ template <class T, int side> struct alignas(16) AttentionShared {
   T lse[tile], delta[tile];
 };
 
-// The kernels of bf16 that multiply matrices of registers: 64 queries or keys,
-// 16 for each warp, and up to `wide` features.
+// The bf16 kernels that use tensor cores have tiles of 64 queries or keys, 16
+// for each warp, and up to `wide` features.
 constexpr int attentionMatrixThreads = 128, attentionMatrixTile = 64;
 template <int tiles, int wide> struct alignas(16) AttentionMatrixShared {
   // 8 more: rows begin in different banks.

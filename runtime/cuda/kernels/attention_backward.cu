@@ -1,6 +1,6 @@
-// Attention backward: scores are computed anew, once by tiles of queries for
-// their gradient, once by tiles of keys for that of keys and values. Each
-// gradient is summed by one block in a fixed order.
+// The backward pass of attention. Scores are recomputed twice: by tiles of
+// queries for the gradient of queries, and by tiles of keys for the gradients
+// of keys and values. Each gradient is summed by one block in a fixed order.
 
 #include "attention_gradient.h"
 
@@ -8,7 +8,7 @@ using namespace cleave::cuda;
 using namespace cleave::cuda::device;
 
 namespace {
-/// delta = sum(dO * o) of every query, a warp for each.
+/// delta = sum(dO * o) for every query; each warp computes one query.
 template <class T> CLEAVE_DEVICE void sumDelta(const AttentionArguments &x) {
   int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   if (row >= x.b * x.n * x.g * x.qLen)

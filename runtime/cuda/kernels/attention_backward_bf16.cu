@@ -1,4 +1,5 @@
-// Attention backward in bf16 on matrix units: as attention_backward.cu.
+// The backward pass of attention in bf16 on tensor cores, structured like
+// attention_backward.cu.
 
 #include "attention_gradient.h"
 #include "attention_matrices.h"

@@ -1,5 +1,6 @@
-// Attention forward in bf16 on matrix units, for heads whose features are side
-// by side: as attention.cu, with scores and weights in registers.
+// The forward pass of attention in bf16 on tensor cores, for heads with
+// contiguous features. It is structured like attention.cu, with scores and
+// weights in registers.
 
 #include "attention_dropout.h"
 #include "attention_matrices.h"
@@ -15,7 +16,7 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
   Matrices matrices;
   auto &shared = matrices.shared;
   KeptWeights<drops, typename Matrices::Shared, tile> kept;
-  // Late queries see most keys: they begin first.
+  // Late queries see most keys under a causal mask, so they start first.
   int64_t heads = x.b * x.n * x.g, head = blockIdx.x % heads;
   int64_t q0 = (gridDim.x / heads - 1 - blockIdx.x / heads) * tile;
   int64_t g = head % x.g, n = head / x.g % x.n, b = head / x.g / x.n;
@@ -70,7 +71,8 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
     for (int i = 0; i < 2; ++i) {
       best[i] = matrices.overRow(
           best[i], [](float a, float b) { return a > b ? a : b; });
-      // While a row has seen no key, exp(-inf - -inf) must not happen.
+      // If a row has seen no key yet, the shift is 0, so that exp(-inf - -inf)
+      // is not computed.
       shift[i] = best[i] == minusInfinity<float>() ? 0 : best[i];
       shrink[i] = expOf(high[i] - shift[i]);
       high[i] = best[i];
@@ -98,7 +100,7 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
   for (int i = 0; i < 2; ++i) {
     total[i] =
         matrices.overRow(total[i], [](float a, float b) { return a + b; });
-    // A NaN score gives a NaN sum, which must come out.
+    // A NaN score makes the sum NaN, which must appear in the output.
     bool isEmpty = total[i] == 0;
     factors[i] = isEmpty ? 0 : 1 / total[i];
     if constexpr (drops)

@@ -1,5 +1,5 @@
-// Which weights of a tile of attention dropout keeps: drawn by all threads for
-// the tile, four neighbouring keys from one block of random words.
+// Attention dropout for a tile: all threads draw which weights are kept. Four
+// adjacent keys use one block of random words.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_DROPOUT_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_DROPOUT_H
 
@@ -10,14 +10,16 @@
 
 namespace cleave::cuda::device {
 
-/// In shared memory after `Shared`. Does nothing without `drops`.
+/// Dropout decisions in shared memory, stored after `Shared`. Without `drops`
+/// it does nothing.
 template <bool drops, class Shared, int tile> struct KeptWeights {
   CLEAVE_DEVICE AttentionKept<tile> &kept() const {
     return *reinterpret_cast<AttentionKept<tile> *>(sharedMemory() +
                                                     sizeof(Shared));
   }
 
-  /// Of queries from q0 and keys from k0 on; visible after a barrier.
+  /// Draws for queries from q0 and keys from k0 on. The result is visible after
+  /// a barrier.
   CLEAVE_DEVICE void draw(const AttentionArguments &x, int64_t b, int64_t n,
                           int64_t g, int64_t q0, int64_t k0) const {
     if constexpr (drops) {

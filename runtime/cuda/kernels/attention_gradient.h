@@ -7,8 +7,8 @@
 
 namespace cleave::cuda::device {
 
-/// What is known of the queries of a tile. lse is 0 where nothing is visible:
-/// all scores are -inf then.
+/// Per-query values of a tile. lse is 0 if no key is visible to the query; all
+/// its scores are -inf then.
 template <class T, class Shared>
 CLEAVE_DEVICE void loadQueries(const AttentionArguments &x, Shared &shared,
                                int i, int64_t b, int64_t n, int64_t g,
@@ -27,9 +27,9 @@ CLEAVE_DEVICE void loadQueries(const AttentionArguments &x, Shared &shared,
   shared.lse[i] = lse, shared.delta[i] = delta;
 }
 
-/// The weight of a key for a query, and the gradient of their product, from the
-/// product and dO v^T. With dropout, the weight is what the value was
-/// multiplied with.
+/// Computes the softmax weight of a key for a query, and the gradient of their
+/// score, from the product q k and from dO v^T. With dropout, the weight is the
+/// one that multiplied the value.
 template <bool drops, class T>
 CLEAVE_DEVICE void gradientOf(const AttentionArguments &x, bool isSeen,
                               bool isKept, int64_t biasAt, T lse, T delta,

@@ -1,4 +1,4 @@
-// Which keys queries see, of whole tiles where that can be known.
+// Attention masks: which keys queries see, decided for whole tiles if possible.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_MASK_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_MASK_H
 
@@ -9,7 +9,7 @@ namespace cleave::cuda::device {
 
 constexpr int64_t lowest = INT64_MIN, highest = INT64_MAX;
 
-/// A sum that stays within 64 bits, as positions may be anything.
+/// Saturating addition, as positions may be any 64-bit numbers.
 CLEAVE_DEVICE int64_t plus(int64_t a, int64_t b) {
   auto sum = int64_t(uint64_t(a) + uint64_t(b));
   if (((a ^ sum) & (b ^ sum)) >= 0)
@@ -99,7 +99,7 @@ struct QueryBounds {
            key.position <= highAll && key.segment == lowSegment &&
            key.segment == highSegment;
   }
-  /// The tiles of keys that may be seen.
+  /// The range of key tiles that this query tile may see.
   CLEAVE_DEVICE TileRange tiles(const AttentionArguments &x, int tile) const {
     if (x.keyPositions.data)
       return tilesOf(0, x.kLen, x.kLen, tile);
@@ -108,7 +108,7 @@ struct QueryBounds {
   }
 };
 
-/// All keys of a tile that the mask leaves together.
+/// The bounds of the keys in a tile that the mask leaves visible.
 struct KeyBounds {
   int64_t low = highest, high = lowest;
   int64_t lowSegment = highest, highSegment = lowest;
@@ -135,7 +135,7 @@ struct KeyBounds {
     return isWhole && query.low <= low && query.high >= high &&
            query.segment == lowSegment && query.segment == highSegment;
   }
-  /// The tiles of queries that may see them.
+  /// The range of query tiles that may see these keys.
   CLEAVE_DEVICE TileRange tiles(const AttentionArguments &x, int tile) const {
     if (isEmpty)
       return {0, 0};

@@ -1,5 +1,5 @@
-// Products of tiles of attention in bf16, summed in f32: 4 warps of 16 rows
-// each against 64 columns.
+// Products of attention tiles in bf16, summed in f32. Each of 4 warps has 16
+// rows and 64 columns.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_MATRICES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_MATRICES_H
 
@@ -12,7 +12,8 @@ template <int tiles, int wide> struct AttentionMatrices {
   static constexpr int tile = attentionMatrixTile, pitch = wide + 8;
   using Shared = AttentionMatrixShared<tiles, wide>;
   using Tile = uint16_t[tile][pitch];
-  // Of the rows g and g + 8 of the warp, two neighbours of every 8 columns.
+  // A lane's scores: for rows g and g + 8 of the warp, two adjacent columns of
+  // every 8.
   using Scores = float[tile / 8][4];
   using Sums = float[wide / 8][4];
 
@@ -28,7 +29,7 @@ template <int tiles, int wide> struct AttentionMatrices {
     return 8 * part + 2 * t + i % 2;
   }
 
-  /// The rows, with zeros where there are none and for hidden keys.
+  /// Copies rows into shared memory. Missing rows and hidden keys become zeros.
   CLEAVE_DEVICE void stage(const HeadRows &rows, Tile &to) const {
     constexpr int units = wide / 8;
 #pragma unroll
@@ -64,7 +65,7 @@ template <int tiles, int wide> struct AttentionMatrices {
     }
   }
 
-  /// sums += weights right, the weights rounded to bf16.
+  /// sums += weights x right, with the weights rounded to bf16.
   CLEAVE_DEVICE void addWeighted(const Scores &weights, const Tile &right,
                                  Sums &sums) const {
 #pragma unroll
@@ -90,7 +91,7 @@ template <int tiles, int wide> struct AttentionMatrices {
         sums[part][i] = 0;
   }
 
-  /// Writes the sums, those of row g + 8 i times factors[i].
+  /// Writes the sums; the row g + 8 i is multiplied by factors[i].
   CLEAVE_DEVICE void write(const HeadRows &to, const Sums &sums, float first,
                            float second) const {
     auto *out = static_cast<uint16_t *>(const_cast<void *>(to.data)) + to.first;
@@ -106,7 +107,8 @@ template <int tiles, int wide> struct AttentionMatrices {
       }
   }
 
-  /// Lanes of a row: max or sum of all its columns.
+  /// The maximum or sum over all columns of a row, across the lanes that share
+  /// the row.
   template <class Op> CLEAVE_DEVICE float overRow(float x, Op op) const {
     x = op(x, __shfl_xor_sync(allLanes, x, 1));
     return op(x, __shfl_xor_sync(allLanes, x, 2));

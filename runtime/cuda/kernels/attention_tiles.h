@@ -1,6 +1,6 @@
-// Products of tiles of attention in f32 or f64: 256 threads, 16 x 16, of which
-// thread (x, y) has the scores of rows `side` y + i and columns x + 16 j, and
-// of results columns 4 x + c of every 64 features.
+// Products of attention tiles in f32 or f64. There are 16 x 16 threads: thread
+// (x, y) has the scores of rows `side` y + i and columns x + 16 j, and result
+// columns 4 x + c of every 64 features.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_TILES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_TILES_H
 
@@ -39,8 +39,8 @@ template <class T, int side> struct AttentionTiles {
   CLEAVE_DEVICE AttentionTiles(bool isBf16)
       : shared(*reinterpret_cast<Shared *>(sharedMemory())), isBf16(isBf16) {}
 
-  /// Features [from, from + 64) of the rows; zeros where there is none, and for
-  /// hidden keys, which may hold anything.
+  /// Copies features [from, from + 64) of the rows into shared memory. Missing
+  /// features and hidden keys, which may hold anything, become zeros.
   CLEAVE_DEVICE void stage(const HeadRows &rows, int64_t from,
                            T (*to)[attentionFeatures + 4]) {
     bool alongRow = rows.featureStride == 1;
@@ -92,7 +92,8 @@ template <class T, int side> struct AttentionTiles {
     }
   }
 
-  /// sums += weights right, the weights as all threads have put them.
+  /// sums += weights x right, with the weights that all threads have stored in
+  /// shared memory.
   template <int wide>
   CLEAVE_DEVICE void addWeighted(const HeadRows &right, Sums<wide> &sums) {
 #pragma unroll
@@ -173,8 +174,8 @@ CLEAVE_DEVICE int64_t biasAt(const AttentionArguments &x, int64_t b, int64_t n,
          key * x.bias.strides[4];
 }
 
-/// A score from the product of a query and a key: scaled, capped, biased. slope
-/// becomes the derivative of the cap.
+/// Turns the product of a query and a key into a score: scaled, soft-capped,
+/// biased. `slope` receives the derivative of the cap.
 template <class T>
 CLEAVE_DEVICE T scoreOf(const AttentionArguments &x, T product, int64_t biasAt,
                         T &slope) {

@@ -1,5 +1,5 @@
-// Convolutions and their derivatives as products whose right operand, the
-// windows, is read where it is. Every sum has one order.
+// Convolutions and their gradients as implicit matrix products: the windows are
+// read in place. Every sum has a fixed order.
 
 #include "convolution_arguments.h"
 #include "product.h"
@@ -27,7 +27,8 @@ CLEAVE_DEVICE Place placeOf(int64_t index, const ConvolutionGrid &grid) {
   return out;
 }
 
-// Which element of the input window `o` has at `k`; -1: zero, outside.
+// Returns the input element that window `o` has at kernel position `k`, or -1
+// for padding, which reads as zero.
 CLEAVE_DEVICE int64_t inputAt(const ConvolutionArguments &x, const Place &o,
                               const Place &k) {
   int64_t at = 0;
@@ -42,7 +43,8 @@ CLEAVE_DEVICE int64_t inputAt(const ConvolutionArguments &x, const Place &o,
   return at;
 }
 
-// Which window has element `in` of the input at `k`; -1: none.
+// Returns the window that has input element `in` at kernel position `k`, or -1
+// if there is none.
 CLEAVE_DEVICE int64_t windowOf(const ConvolutionArguments &x, const Place &in,
                                const Place &k) {
   int64_t at = 0;
@@ -57,7 +59,7 @@ CLEAVE_DEVICE int64_t windowOf(const ConvolutionArguments &x, const Place &in,
   return at;
 }
 
-/// As ProductSide, with zeros where `place` is negative.
+/// Like ProductSide, with zeros where `place` is negative.
 template <class T, class Find> struct PaddedSide : ProductSide<T, Find> {
   CLEAVE_DEVICE void load(int64_t row0, int64_t depth0, T *values) const {
 #pragma unroll
@@ -78,7 +80,7 @@ CLEAVE_DEVICE PaddedSide<T, Find> windowsOf(const ConvolutionArguments &x,
   return {{from, x.isBf16 != 0, alongInner, x.columns, x.depth, find}};
 }
 
-// The tile of this block, of its group.
+// The tile of this block within its group.
 struct Tile {
   int64_t row0, column0, channel0, feature0;
 };

@@ -6,15 +6,16 @@
 
 namespace cleave::cuda {
 
-// Three dimensions, outermost first; those that there are not have one element.
+// Three spatial dimensions, outermost first; missing dimensions have size one.
 struct ConvolutionGrid {
   int32_t size[3];
   Divider by[3];
   int64_t count; // of all elements
 };
 
-// As program::Convolution; channels and features of a group. The product that
-// it is has `rows`, `columns` and sums of `depth`, for each group.
+// A convolution as program::Convolution defines it, with the channels and
+// features of one group. As a matrix product it has, for each group, `rows`,
+// `columns`, and sums of `depth` terms.
 struct ConvolutionArguments {
   void *x, *w, *y;
   int64_t groups, channels, features;

@@ -1,8 +1,7 @@
-// What all kernels share. They are compiled by a CUDA compiler and, unchanged,
-// for CPUs.
-//
-// A kernel is `extern "C" __global__ void cleave_NAME(...)` and listed at the
-// end of its file: CLEAVE_KERNELS(family, CLEAVE_KERNEL(NAME), ...).
+// Declarations that all kernels share. Kernels are compiled by a CUDA compiler
+// and, unchanged, for CPUs. A kernel is `extern "C" __global__ void
+// cleave_NAME(...)` and is listed at the end of its file:
+// CLEAVE_KERNELS(family, CLEAVE_KERNEL(NAME), ...).
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_DEVICE_CODE_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_DEVICE_CODE_H
 
@@ -26,7 +25,8 @@ namespace cleave::cuda::device {
 
 constexpr unsigned allLanes = ~0u;
 
-// bf16 as it is stored. Rounds to nearest, ties to even; NaN is 0x7fc0.
+// A stored bf16 value. Conversion rounds to nearest, ties to even; NaN becomes
+// 0x7fc0.
 struct Bf16 {
   uint16_t bits;
 };

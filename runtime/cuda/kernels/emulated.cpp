@@ -1,4 +1,4 @@
-// The kernels that are compiled for CPUs, by name.
+// The table of kernels that are compiled for CPUs, by name.
 
 #include "emulated.h"
 
@@ -8,7 +8,7 @@
 using namespace cleave;
 using namespace cleave::cuda;
 
-// One list for each file of kernels, ended by an entry without a name.
+// One list for each kernel file, terminated by an entry without a name.
 namespace cleave::cuda {
 #define CLEAVE_FAMILY(family) extern const EmulatedKernel family##Kernels[];
 #include "families.inc"

@@ -1,5 +1,4 @@
-// The runtime's device kernels compiled for CPUs, for tests where there is no
-// device.
+// The runtime's device kernels compiled for CPUs, for tests without a device.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_EMULATED_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_EMULATED_H
 
@@ -17,17 +16,17 @@ struct EmulatedKernel {
 // nullptr where there is none.
 const EmulatedKernel *findEmulated(const char *name);
 
-// Runs all blocks, one after the other, on the calling thread; `args` points to
-// the arguments as cuLaunchKernel's kernelParams does. Throws
-// std::runtime_error, naming kernel and block, at a launch that no device would
-// take, a barrier that not all threads reach, and at shuffles that lanes of a
-// warp do not reach together.
+// Runs all blocks, one after the other, on the calling thread. `args` points to
+// the arguments like kernelParams of cuLaunchKernel. Throws std::runtime_error
+// that names kernel and block if the launch exceeds the limits of a device, if
+// not all threads reach a barrier, or if lanes of a warp do not reach a shuffle
+// together.
 void runEmulated(const EmulatedKernel &kernel, int64_t gridX, int blockX,
                  int64_t sharedBytes, void **args);
 
-// In which order threads of a block take their turns, for what the calling
-// thread runs from now on. Results of a kernel without races do not depend on
-// it.
+// The order in which the threads of a block take turns, for launches of the
+// calling thread from now on. Results of a kernel without races do not depend
+// on it.
 enum class ThreadOrder { Ascending, Descending };
 void setThreadOrder(ThreadOrder order);
 

@@ -1,4 +1,5 @@
-// Runs the threads of a block as fibers: each until it waits for others.
+// Runs the threads of a block as fibers. Each fiber runs until it waits for
+// others.
 
 #include "emulation.h"
 
@@ -32,8 +33,8 @@ using namespace cleave::cuda::emulation;
 
 namespace {
 #if defined(__x86_64__)
-/// Saves the registers that a callee keeps on the stack, and the stack in
-/// *from; goes on with the stack `to`.
+/// Pushes the callee-saved registers, stores the stack pointer in *from, and
+/// continues on the stack `to`.
 __attribute__((naked, noinline)) void switchStacks(void **from, void *to) {
   asm volatile("pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n"
                "pushq %r14\n pushq %r15\n"
@@ -48,7 +49,7 @@ public:
 #if defined(__x86_64__)
   void prepare(char *stack, size_t bytes, void (*entry)()) {
     auto *top = reinterpret_cast<void **>(stack + bytes);
-    // Six registers, where to go, and a place that looks like a caller's.
+    // Space for six registers, the start address, and a null return address.
     top[-1] = nullptr;
     top[-2] = reinterpret_cast<void *>(entry);
     for (int i = 3; i <= 8; ++i)
@@ -80,7 +81,8 @@ constexpr int64_t mostShared = 227 << 10;
 
 enum class State { Ready, AtBlock, AtWarp, Done };
 
-/// What a thread has begun, the latest group last; that one is not committed.
+/// The asynchronous groups that a thread has started. The last group is not
+/// committed yet.
 struct Pending {
   using Group = std::vector<std::function<void()>>;
   std::deque<Group> groups{Group()};
@@ -101,7 +103,7 @@ struct Fiber {
   void *sanitizer = nullptr; // its own record of the fiber
 };
 
-/// The block that a thread of the host runs.
+/// The block that a host thread runs.
 struct Block {
   Context scheduler;
   void *sanitizer = nullptr;
@@ -137,7 +139,8 @@ thread_local ThreadOrder order = ThreadOrder::Ascending;
 
 void fiberMain() {
 #if CLEAVE_ASAN
-  // What it kept of the last block: making it anew takes longer than a block.
+  // The fiber's stack is kept for the next block, as creating one takes longer
+  // than running a block.
   __sanitizer_finish_switch_fiber(block->own().sanitizer, &block->hostStack,
                                   &block->hostStackBytes);
 #endif
@@ -180,7 +183,7 @@ void Block::pause(State state) {
 #endif
 }
 
-/// One block from its beginning to its end.
+/// Runs one block from beginning to end.
 class Scheduler {
 public:
   Scheduler(Block &block, int threads, std::string where)
@@ -210,7 +213,7 @@ public:
   }
 
 private:
-  /// Until its lanes are done or wait for the block.
+  /// Runs a warp until its lanes have finished or wait for the block.
   void runWarp(int begin) {
     int end = std::min(begin + 32, threads);
     while (true) {
@@ -295,7 +298,8 @@ void emulation::waitFor(Queue queue, int most) {
 void emulation::copyUnit(void *to, const void *from, bool isThere) {
   if ((sharedAddress(to) | reinterpret_cast<uintptr_t>(from)) % 16)
     complain("copies a unit that is no multiple of 16 bytes");
-  // A sanitizer sees whether it is there, even if it is not wanted.
+  // Reads the address even if the value is not needed, so that a sanitizer
+  // checks it.
   unsigned char unit[16];
   std::memcpy(unit, from, 1);
   std::memset(to, 0xff, 16);
@@ -351,7 +355,8 @@ void cuda::runEmulated(const EmulatedKernel &kernel, int64_t gridX, int blockX,
     block = std::make_unique<Block>();
   block->call = kernel.call;
   block->args = args;
-  // Of its own, so that a sanitizer sees who reads past it.
+  // Shared memory is allocated separately for each block, so that a sanitizer
+  // detects accesses beyond it.
   size_t bytes = (static_cast<size_t>(sharedBytes) + 127) & ~size_t(127);
   block->sharedBytes = static_cast<size_t>(sharedBytes);
   block->shared.reset(static_cast<unsigned char *>(
@@ -360,7 +365,7 @@ void cuda::runEmulated(const EmulatedKernel &kernel, int64_t gridX, int blockX,
   gridSize = {static_cast<unsigned>(gridX), 1, 1};
   for (int64_t i = 0; i < gridX; ++i) {
     blockIndex = {static_cast<unsigned>(i), 0, 0};
-    // NaNs: nothing is there before somebody writes it.
+    // Shared memory begins as NaNs, as it is undefined before it is written.
     std::memset(block->shared.get(), 0xff, bytes);
     Scheduler(*block, blockX, name + ", block " + std::to_string(i)).run();
   }

@@ -1,6 +1,6 @@
-// What device code needs of CUDA, for CPUs: included by the kernels alone,
-// where no CUDA compiler compiles them. Threads are fibers that switch at
-// barriers and shuffles (emulation.cpp).
+// The parts of CUDA that device code needs, implemented for CPUs. Kernels
+// include it if no CUDA compiler compiles them. Threads are fibers that switch
+// at barriers and shuffles (emulation.cpp).
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_EMULATION_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_EMULATION_H
 
@@ -16,7 +16,8 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-// Blocks run one after the other, and a thread of the host has its own.
+// Blocks run one after the other, and each host thread has its own block, so
+// shared memory is thread-local.
 #define __shared__ static thread_local
 
 namespace cleave::cuda::emulation {
@@ -26,9 +27,9 @@ struct Index {
 };
 inline thread_local Index threadIndex, blockIndex, blockSize, gridSize;
 
-// The dynamic shared memory of the block, at a multiple of 128, and where it
-// is placed as the device counts: after memory that is not dynamic, so at no
-// multiple of much more.
+// The dynamic shared memory of the block, at a multiple of 128 bytes. Its
+// address as the device counts follows the static shared memory, so it is not
+// aligned to much more.
 unsigned char *dynamicShared();
 constexpr uint32_t dynamicBegin = 128;
 inline uint32_t sharedAddress(const void *at) {
@@ -36,19 +37,21 @@ inline uint32_t sharedAddress(const void *at) {
          static_cast<uint32_t>(static_cast<const unsigned char *>(at) -
                                dynamicShared());
 }
-// What is there; complains where that is not the block's.
+// Returns the memory at a shared address; reports an error if the range is not
+// the block's.
 const void *sharedAt(uint32_t address, int bytes);
 
-// Ends the launch with an error that names the thread and says this.
+// Ends the launch with an error that names the thread and gives this reason.
 [[noreturn]] void complain(const char *what);
 
 void blockBarrier();
-// How many threads of the block, which all come here, say so.
+// Returns the number of threads of the block for which `isTrue` holds; all
+// threads must call it.
 int blockCount(bool isTrue);
-// All lanes of the warp come here at once, with the same `kind`.
+// A barrier of a warp: all lanes must call it together, with the same `kind`.
 void warpBarrier(unsigned mask, unsigned kind);
-// Where a lane of the warp puts what others read after the next warp barrier;
-// there are two places, so that none is overwritten while it is read.
+// A slot per lane for data that other lanes read after the next warp barrier.
+// There are two slots, so that a slot is not overwritten while it is read.
 constexpr int slotBytes = 32;
 void *ownSlot();
 const void *slotOf(int lane);
@@ -63,18 +66,18 @@ template <class T> T exchange(unsigned mask, T value, int lane) {
 }
 inline int ownLane() { return static_cast<int>(threadIndex.x & 31); }
 
-// What a thread begins and later waits for is finished as late as may be: by
-// the wait. Complains if it ends without.
+// Asynchronous work of a thread is executed as late as possible, by the wait
+// for it. A thread that ends without waiting is an error.
 enum Queue { Copies, Products };
 void begin(Queue queue, std::function<void()> finish);
 void commit(Queue queue);            // ends a group
 void waitFor(Queue queue, int most); // until at most so many groups are left
-// Begins to copy 16 bytes to shared memory, or to clear them: until it is
-// waited for nobody knows what is there. Complains where either is no multiple
-// of 16.
+// Starts a copy of 16 bytes to shared memory, or a clear; the destination is
+// undefined until the wait. Addresses that are not multiples of 16 are an
+// error.
 void copyUnit(void *to, const void *from, bool isThere);
 
-// Calls a kernel with arguments as cuLaunchKernel has them.
+// Calls a kernel with arguments in the form of cuLaunchKernel.
 template <auto kernel> struct Call;
 template <class... Args, void (*kernel)(Args...)> struct Call<kernel> {
   static constexpr int argBytes[] = {sizeof(Args)...};

@@ -1,5 +1,5 @@
-// What is done with a product: bias, activation, keeping its operand, or
-// multiplying by its derivative; and sums of an operand.
+// The epilogue of a product: bias, activation, storing the activation's
+// operand, or multiplying by its derivative. Also sums of an operand.
 
 #include "device_code.h"
 #include "epilogue.h"
@@ -41,7 +41,7 @@ template <class T> CLEAVE_DEVICE T slope(T x) {
   return T(0.5) * (1 + t + x * (1 - t * t) * root * (1 + 3 * cubic));
 }
 
-// C is of type C, bias and operand of type S.
+// C has type C, bias and other operands have type S.
 template <class C, class S>
 CLEAVE_DEVICE void epilogue(const EpilogueArguments &x) {
   int64_t step = int64_t(gridDim.x) * blockDim.x;
@@ -70,8 +70,7 @@ CLEAVE_DEVICE void epilogue(const EpilogueArguments &x) {
   }
 }
 
-// The operand is of type S, sums of type C. In an order that is always the
-// same.
+// Sums an operand of type S into type C, in a fixed order.
 template <class C, class S>
 CLEAVE_DEVICE void sums(const OperandSumsArguments &x) {
   using Wide = decltype(loaded(C()));

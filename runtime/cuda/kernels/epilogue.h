@@ -1,4 +1,4 @@
-// Arguments of the kernels that end a product: shared by host and device.
+// Arguments of the epilogue kernels, shared by host and device.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_EPILOGUE_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_EPILOGUE_H
 
@@ -7,7 +7,8 @@
 namespace cleave::cuda {
 
 constexpr int epilogueDims = 8;
-// Over `count` elements; innermost dimension first, strides in elements.
+// An epilogue over `count` elements. The innermost dimension is first; strides
+// are in elements.
 struct EpilogueArguments {
   char *c, *preActivation;  // may be absent
   const char *bias;         // may be absent
@@ -18,7 +19,7 @@ struct EpilogueArguments {
   int64_t size[epilogueDims], stride[epilogueDims];
 };
 
-// Columns of a block, each summed by so many threads.
+// The columns of a block, and the number of threads that sum each column.
 constexpr int sumsColumns = 16, sumsLanes = 64;
 // Sums of columns; strides in elements.
 struct OperandSumsArguments {

@@ -1,4 +1,4 @@
-// Matrix products of any layout, with all that program::Gemm has.
+// Matrix products of any layout, with all features of program::Gemm.
 
 #include "product.h"
 

@@ -6,7 +6,7 @@
 
 namespace cleave::cuda::device {
 
-/// Places of the rows that choose a matrix, in the sorted order.
+/// The rows that choose a matrix, as positions in the sorted order.
 struct GroupedRows {
   int64_t begin, count;
 };
@@ -15,7 +15,8 @@ CLEAVE_DEVICE GroupedRows rowsOf(const GroupTables &tables, int64_t m) {
   return {begin, tables.rowEnd[m] - begin};
 }
 
-/// The tile of rows of a block; there may be fewer than blocks.
+/// The tile of rows that a block computes. There may be fewer tiles than
+/// blocks.
 struct RowTile {
   int64_t m, begin = 0, count = 0, row0 = 0;
   bool isThere;

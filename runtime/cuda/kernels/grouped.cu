@@ -1,6 +1,6 @@
-// Products of rows with the matrices that they choose. Ids stay on the device:
-// a block sorts the rows, and blocks of the product, as many as there can be,
-// find their tiles in the tables.
+// Grouped matrix products (each row chooses a matrix). Ids stay on the device:
+// one block sorts the rows. The product is launched with the largest possible
+// number of blocks, which find their tiles in the tables.
 
 #include "group_tiles.h"
 #include "product.h"
@@ -40,7 +40,8 @@ extern "C" __global__ void __launch_bounds__(1024)
         uint32_t((end - tables.totals[m] + x.tileRows - 1) / x.tileRows);
   }
   __syncthreads();
-  // `totals` is read no more: sums of the tiles before.
+  // `totals` is no longer needed, so it is reused for the number of tiles of
+  // earlier matrices.
   for (int64_t m = threadIdx.x; m <= x.e; m += blockDim.x)
     tables.totals[m] = tables.counts[m];
   __syncthreads();

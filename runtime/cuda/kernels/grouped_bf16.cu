@@ -1,5 +1,5 @@
-// Products of rows with the matrices that they choose, in bf16 on matrix units:
-// for operands that are in units of 16 bytes.
+// Grouped matrix products in bf16 on tensor cores, for operands whose rows are
+// multiples of 16 bytes.
 
 #include "group_tiles.h"
 #include "product_matrices.h"
@@ -8,7 +8,8 @@ using namespace cleave::cuda;
 using namespace cleave::cuda::device;
 
 namespace {
-/// Two neighbours in a row of the result, at once where they share a word.
+/// Writes two adjacent elements of a row of the result, in one access if they
+/// share a word.
 CLEAVE_DEVICE void put(const GroupedArguments &x, void *to, int64_t at,
                        int64_t step, bool hasNext, float sum, float next) {
   if (x.isWide) {
@@ -27,7 +28,7 @@ CLEAVE_DEVICE void put(const GroupedArguments &x, void *to, int64_t at,
     out[at + step] = narrow(next);
 }
 
-/// `alongRows`: neighbours in a row of a matrix are contiguous.
+/// If `alongRows`, adjacent elements of a matrix row are contiguous in memory.
 template <bool alongRows>
 CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
   RowTile at(x, matrixRows);

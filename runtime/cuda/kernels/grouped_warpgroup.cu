@@ -1,5 +1,5 @@
-// Products of rows with the matrices that they choose, in bf16 on Hopper's
-// matrix units: for operands and results that are in units of 16 bytes.
+// Grouped matrix products in bf16 on Hopper's tensor cores, for operands and
+// results whose rows are multiples of 16 bytes.
 
 #include "group_tiles.h"
 #include "warpgroup_product.h"
@@ -8,7 +8,7 @@ using namespace cleave::cuda;
 using namespace cleave::cuda::device;
 
 namespace {
-/// `alongRows`: neighbours in a row of a matrix are contiguous.
+/// If `alongRows`, adjacent elements of a matrix row are contiguous in memory.
 template <bool alongRows>
 CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
   RowTile at(x, stagedRows);
@@ -21,7 +21,7 @@ CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
   for (int64_t i = threadIdx.x; i < stagedRows; i += blockDim.x)
     rowAt[i] = row0 + i < count ? x.tables.aAt[begin + row0 + i] : 0;
   __syncthreads();
-  // Rows that choose no matrix are zeros: sums of nothing.
+  // Rows that choose no matrix become zeros, as sums without terms.
   int64_t depth = m < x.e ? x.k : 0;
   auto left = stagedSide<false, stagedRows>(
       x.a, count, depth, [&, row0 = row0](int64_t row, int64_t k) {

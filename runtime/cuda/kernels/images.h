@@ -1,4 +1,4 @@
-// The compiled kernels, as they are in this library.
+// The compiled kernels that are embedded in this library.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_IMAGES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_IMAGES_H
 

@@ -82,9 +82,9 @@ CLEAVE_DEVICE void multiplyAdd(float (&c)[4], const uint32_t (&a)[4],
 #endif
 }
 
-/// Four matrices of 8 x 8 whose rows begin where lanes 0 to 7, 8 to 15, ...
-/// say, at multiples of 16 bytes of shared memory; lane 4 g + t gets elements
-/// 2t and 2t + 1 of row g, or of column g of the transposed one.
+/// Loads four matrices of 8 x 8. The addresses of their rows, multiples of 16
+/// bytes in shared memory, come from lanes 0 to 7, 8 to 15, and so on. Lane 4 g
+/// + t receives elements 2t and 2t + 1 of row g, or of column g if transposed.
 template <bool isTransposed>
 CLEAVE_DEVICE void loadMatrices(uint32_t (&out)[4], const uint16_t *row) {
 #ifdef __CUDACC__
@@ -106,7 +106,8 @@ CLEAVE_DEVICE void loadMatrices(uint32_t (&out)[4], const uint16_t *row) {
 #endif
 }
 
-/// A, [16, 16], from memory [row][k] that begins at `from`, or [k][row].
+/// Loads A, [16, 16], from memory in the order [row][k], or [k][row], that
+/// begins at `from`.
 template <bool isTransposed, int pitch>
 CLEAVE_DEVICE void loadLeft(uint32_t (&out)[4], const uint16_t *from) {
   int lane = ownLane();
@@ -117,8 +118,9 @@ CLEAVE_DEVICE void loadLeft(uint32_t (&out)[4], const uint16_t *from) {
     loadMatrices<false>(out, from + lane % 16 * pitch + lane / 16 * 8);
 }
 
-/// Two B, [16, 8] each, of columns 0 to 7 and 8 to 15: from memory [column][k],
-/// or [k][column]. The first is out[0], out[1].
+/// Loads two matrices B, [16, 8] each, for columns 0 to 7 and 8 to 15, from
+/// memory in the order [column][k], or [k][column]. The first one is out[0],
+/// out[1].
 template <bool isTransposed, int pitch>
 CLEAVE_DEVICE void loadRight(uint32_t (&out)[4], const uint16_t *from) {
   int lane = ownLane();

@@ -1,5 +1,5 @@
-// Strided copies and fills: as wide as alignment allows, several accesses in
-// flight for each thread.
+// Strided copies and fills, with accesses as wide as alignment allows, and
+// several accesses in flight for each thread.
 
 #include "device_code.h"
 
@@ -13,7 +13,8 @@ struct Places {
   int64_t dst, src;
 };
 
-/// Where unit `at` is. Narrow indices divide by multiplication.
+/// Computes the offset of unit `at`. For narrow indices division is replaced by
+/// multiplication.
 template <class Unit, class Index>
 CLEAVE_DEVICE Places placesOf(const CopyArguments &x, Index at) {
   Places out{0, 0};
@@ -55,11 +56,11 @@ CLEAVE_DEVICE void copy(const CopyArguments &x) {
   }
 }
 
-/// Dimension 0 is contiguous where it is written, dimension 1 where it is
-/// read: tiles of both turn in shared memory.
+/// Dimension 0 is contiguous at the destination and dimension 1 at the source,
+/// so tiles of both are transposed in shared memory.
 template <class Unit> CLEAVE_DEVICE void transpose(const CopyArguments &x) {
   constexpr int tile = transposeTile<sizeof(Unit)>;
-  // Rows of the tile begin in different banks.
+  // The padded pitch places rows of the tile in different banks.
   constexpr int pitch = tile + (sizeof(Unit) < 4 ? 4 / int(sizeof(Unit)) : 1);
   constexpr int perThread = tile * tile / 256;
   __shared__ Unit turned[tile * pitch];
@@ -133,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(256) cleave_fill(FillArguments x) {
   auto byteAt = [&](int64_t at) {
     return static_cast<char>(x.pattern >> (at % 8 * 8));
   };
-  // The pattern from the first whole unit on.
+  // The pattern rotated to begin at the first whole unit.
   int turn = static_cast<int>(x.head % 8 * 8);
   uint64_t turned =
       turn ? x.pattern >> turn | x.pattern << (64 - turn) : x.pattern;

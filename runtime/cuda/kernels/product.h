@@ -27,13 +27,14 @@ CLEAVE_DEVICE void storeAs(void *to, int64_t at, T value, bool isBf16) {
 }
 
 template <class T> struct ProductTile {
-  // [depth][rows], so that a thread reads four at once.
+  // Stored as [depth][rows], so that a thread reads four rows at once.
   T left[productDepth][productRows + 4],
       right[productDepth][productColumns + 4];
 };
 
-/// Where element (outer, inner) of an operand is, `inner` along the sums.
-/// `alongInner`: neighbours along them are contiguous.
+/// An operand of a product. Element (outer, inner) is at place(outer, inner),
+/// where `inner` runs along the sums. If `alongInner`, elements along the sums
+/// are contiguous.
 template <class T, class Place> struct ProductSide {
   const void *from;
   bool isBf16, alongInner;
@@ -78,9 +79,9 @@ template <class T> CLEAVE_DEVICE void readFour(const T *from, T *to) {
   memcpy(to, bits, sizeof(bits));
 }
 
-/// sums[i][j] = the sum over `inner` of left (row0 + 4 y + i) and right
-/// (column0 + 4 x + j), where x = thread % 16, y = thread / 16; the order of
-/// the sum is that of `inner`.
+/// sums[i][j] = the sum over `inner` of left (row0 + 4 y + i) times right
+/// (column0 + 4 x + j), with x = thread % 16 and y = thread / 16. Terms are
+/// added in the order of `inner`.
 template <class T, class Left, class Right>
 CLEAVE_DEVICE void multiplyTile(const Left &left, const Right &right,
                                 int64_t row0, int64_t column0,
@@ -103,7 +104,7 @@ CLEAVE_DEVICE void multiplyTile(const Left &left, const Right &right,
     left.store(tile.left, nextLeft);
     right.store(tile.right, nextRight);
     __syncthreads();
-    // The next ones are on their way meanwhile.
+    // The next tiles are loaded meanwhile.
     if (depth + productDepth < left.inner) {
       left.load(row0, depth + productDepth, nextLeft);
       right.load(column0, depth + productDepth, nextRight);

@@ -1,5 +1,5 @@
-// One tile of a product of bf16 on matrix units, summed in f32: 8 warps, of
-// which each has 32 rows and 64 columns.
+// One tile of a bf16 product on tensor cores, summed in f32. Each of 8 warps
+// has 32 rows and 64 columns.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_PRODUCT_MATRICES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_PRODUCT_MATRICES_H
 
@@ -9,9 +9,10 @@ namespace cleave::cuda::device {
 
 constexpr int matrixDepth = 32;
 
-/// An operand in units of 16 bytes along the sums or, if transposed, across;
-/// sizes are multiples of 8 in that direction. place(outer, inner) says where
-/// an element is, `inner` along the sums.
+/// An operand that is contiguous in units of 16 bytes along the sums or, if
+/// transposed, across them; sizes in that direction are multiples of 8.
+/// place(outer, inner) is the offset of an element, where `inner` runs along
+/// the sums.
 template <bool isTransposed, class Place> struct MatrixSide {
   const uint16_t *from;
   int64_t outer, inner; // sizes
@@ -86,7 +87,7 @@ CLEAVE_DEVICE void multiplyMatrices(const MatrixSide<leftTransposed, L> &left,
     left.store(leftTile, nextLeft);
     right.store(rightTile, nextRight);
     __syncthreads();
-    // The next ones are on their way meanwhile.
+    // The next tiles are loaded meanwhile.
     if (depth + matrixDepth < left.inner) {
       left.load(row0, depth + matrixDepth, nextLeft);
       right.load(column0, depth + matrixDepth, nextRight);
@@ -113,7 +114,7 @@ CLEAVE_DEVICE void multiplyMatrices(const MatrixSide<leftTransposed, L> &left,
   }
 }
 
-/// Calls put(row, column, sum, next) for pairs of neighbours in a row.
+/// Calls put(row, column, sum, next) for pairs of adjacent elements in a row.
 template <class Put>
 CLEAVE_DEVICE void forPairs(const MatrixSums &sums, int64_t row0,
                             int64_t column0, int64_t rows, int64_t columns,

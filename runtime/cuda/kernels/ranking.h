@@ -1,6 +1,6 @@
-// How many rows before a row are in its group, for all rows, by one block: each
-// warp has a section of the rows and counts of its own, so the order in which
-// warps run does not matter.
+// Ranks rows within their groups: counts, for each row, the earlier rows of the
+// same group. One block does it. Each warp has a section of the rows with its
+// own counters, so the order in which warps run does not matter.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_RANKING_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_RANKING_H
 
@@ -8,7 +8,7 @@
 
 namespace cleave::cuda::device {
 
-// Shared memory that it takes for so many warps.
+// The shared memory of the ranking, for `warps` warps.
 struct RankingTables {
   uint32_t *counts; // [warps, groups]
   uint32_t *totals; // [groups]
@@ -19,8 +19,8 @@ CLEAVE_DEVICE RankingTables rankingTables(unsigned char *at, int64_t groups) {
   return {counts, counts + blockDim.x / 32 * groups};
 }
 
-/// Calls visit(row, group, same, isRow) for a warp's rows, `same` its lanes
-/// with a row of the same group.
+/// Calls visit(row, group, same, isRow) for a warp's rows; `same` is the mask
+/// of lanes whose row has the same group.
 template <class GroupOf, class Visit>
 CLEAVE_DEVICE void forSection(int64_t rows, GroupOf groupOf, Visit visit) {
   int64_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
@@ -37,7 +37,7 @@ CLEAVE_DEVICE void forSection(int64_t rows, GroupOf groupOf, Visit visit) {
   }
 }
 
-/// An exclusive sum over the groups, in place, by the whole block.
+/// An exclusive prefix sum over the groups, in place, by the whole block.
 CLEAVE_DEVICE void sumBefore(uint32_t *values, int64_t count) {
   __shared__ uint32_t warpSums[32];
   __shared__ uint32_t carry;
@@ -69,10 +69,10 @@ CLEAVE_DEVICE void sumBefore(uint32_t *values, int64_t count) {
   __syncthreads();
 }
 
-/// Calls visit(row, group, number) for every row: how many rows of its group
-/// come before it, counted from the group's beginning in the sorted order where
-/// `isSorted`. groupOf(row) is in [0, groups). Afterwards `totals` has the
-/// number of rows of each group, or where it begins.
+/// Calls visit(row, group, number) for every row. `number` counts the earlier
+/// rows of its group; if `isSorted`, it is the row's position in the sorted
+/// order. groupOf(row) is in [0, groups). Afterwards `totals` has the number of
+/// rows of each group, or the beginning of each group.
 template <class GroupOf, class Visit>
 CLEAVE_DEVICE void rankRows(const RankingTables &tables, int64_t rows,
                             int64_t groups, bool isSorted, GroupOf groupOf,

@@ -1,4 +1,4 @@
-// Elementwise reductions of several buffers, in a fixed order of operands.
+// Elementwise reductions of several buffers, with operands in a fixed order.
 
 #include "device_code.h"
 
@@ -13,7 +13,7 @@ template <class T> CLEAVE_DEVICE T loaded(T x) { return x; }
 CLEAVE_DEVICE void put(Bf16 &at, float x) { at = narrow(x); }
 template <class T> CLEAVE_DEVICE void put(T &at, T x) { at = x; }
 
-// Sums of integers wrap to their width; that of booleans has one bit.
+// Sums of integers wrap around; sums of booleans are their parity.
 CLEAVE_DEVICE float sum(float a, float b) { return a + b; }
 CLEAVE_DEVICE double sum(double a, double b) { return a + b; }
 CLEAVE_DEVICE int64_t sum(int64_t a, int64_t b) {
@@ -38,7 +38,7 @@ template <class S, int width> struct alignas(sizeof(S) * width) Vector {
   S at[width];
 };
 
-/// A vector, of which a row's last one may lack the end.
+/// A vector of elements; the last vector of a row may be partial.
 template <class S, int width>
 CLEAVE_DEVICE void read(const char *from, bool isWhole, int64_t count,
                         Vector<S, width> &out) {
@@ -74,7 +74,7 @@ CLEAVE_DEVICE void reduce(const ReduceArguments &x) {
 #pragma unroll
     for (int i = 0; i < width; ++i)
       sums[i] = loaded(next.at[i]);
-    // Four sources are on their way at a time.
+    // Four sources are loaded at a time.
     int s = 1;
     for (; s + 4 <= x.numSrcs; s += 4) {
       Vector<S, width> group[4] = {};

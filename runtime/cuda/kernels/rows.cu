@@ -1,5 +1,7 @@
-// Sorting and planning rows, and positions in experts. What one block does is
-// linear in rows; what many do compares all pairs, for layouts that do not fit.
+// Sorting rows, planning their dispatch, and counting positions in experts.
+// Kernels with one block take time linear in rows. Kernels with many blocks
+// compare all pairs, for cases in which the counters do not fit into shared
+// memory.
 
 #include "ranking.h"
 
@@ -20,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(1024)
            });
 }
 
-/// A thread for each row; more groups than fit in shared memory.
+/// One thread per row, for more groups than fit into shared memory.
 extern "C" __global__ void __launch_bounds__(256)
     cleave_sort_rows_pairs(SortRowsArguments x) {
   __shared__ int64_t others[256];
@@ -82,7 +84,7 @@ CLEAVE_DEVICE int64_t loadBefore(const PositionArguments &x, int64_t sample,
   return sum;
 }
 
-/// All slots of a sample by one block, in the order in which they are.
+/// One block processes all slots of a sample, in order.
 CLEAVE_DEVICE void countUp(const PositionArguments &x, int64_t sample) {
   const int64_t *ids = x.ids + sample * x.s * x.k;
   int64_t *result = x.result + sample * x.s * x.k;
@@ -119,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(1024)
       countUp(x, sample);
     return;
   }
-  // A thread for each slot compares it with all others.
+  // One thread per slot, which compares it with all other slots of the sample.
   const int64_t *ids = x.ids + sample * x.s * x.k;
   int64_t slots = x.s * x.k, slot = chunk * blockDim.x + threadIdx.x;
   int64_t id = slot < slots ? ids[slot] : -1, number = 0;

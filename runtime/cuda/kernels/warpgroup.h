@@ -26,7 +26,7 @@ constexpr int warpgroupRows = 64, warpgroupColumns = 256, warpgroupDepth = 16;
 /// 4 j + 2 h + i.
 using WarpgroupSums = float[128];
 
-/// Where it is in shared memory, in bytes.
+/// Returns the address in shared memory, in bytes.
 CLEAVE_DEVICE uint32_t sharedAddress(const void *at) {
 #ifdef __CUDACC__
   return static_cast<uint32_t>(__cvta_generic_to_shared(at));
@@ -35,8 +35,8 @@ CLEAVE_DEVICE uint32_t sharedAddress(const void *at) {
 #endif
 }
 
-/// Begins to copy 16 bytes to shared memory, or to clear them; `from` is a
-/// multiple of 16 either way.
+/// Starts a copy of 16 bytes to shared memory, or a clear; `from` must be a
+/// multiple of 16 in both cases.
 CLEAVE_DEVICE void copyUnit(void *to, const void *from, bool isThere) {
 #ifdef __CUDACC__
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -47,7 +47,7 @@ CLEAVE_DEVICE void copyUnit(void *to, const void *from, bool isThere) {
   emulation::copyUnit(to, from, isThere);
 #endif
 }
-/// Ends a group of copies, which may have none.
+/// Ends a group of asynchronous copies, which may be empty.
 CLEAVE_DEVICE void commitCopies() {
 #ifdef __CUDACC__
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -55,8 +55,8 @@ CLEAVE_DEVICE void commitCopies() {
   emulation::commit(emulation::Copies);
 #endif
 }
-/// Until at most `most` groups of the thread's copies are under way; products
-/// see them after the next barrier.
+/// Waits until at most `most` groups of the thread's copies are in flight.
+/// Products see the data after the next barrier.
 template <int most> CLEAVE_DEVICE void waitForCopies() {
 #ifdef __CUDACC__
   asm volatile("cp.async.wait_group %0;\n"
@@ -67,9 +67,10 @@ template <int most> CLEAVE_DEVICE void waitForCopies() {
 #endif
 }
 
-/// A tile's part that begins at shared address `at`, as products have it.
-/// `leading`: bytes from 64 numbers across to the next (only where lines run
-/// across), `stride`: from 8 lines to the next 8.
+/// Returns the matrix descriptor of a part of a tile that begins at shared
+/// address `at`. `leading` is the distance in bytes between blocks of 64
+/// numbers across (only if lines run across); `stride` is the distance between
+/// groups of 8 lines.
 CLEAVE_DEVICE uint64_t operandOf(uint32_t at, uint32_t leading,
                                  uint32_t stride) {
   constexpr uint64_t swizzle128 = uint64_t(1) << 62;
@@ -129,8 +130,8 @@ struct Product {
         }
     return out;
   }
-  /// A number that tells whether the operands have changed; lanes that read
-  /// the same columns share them.
+  /// Returns a checksum of the operands, to detect that they were overwritten.
+  /// Lanes that read the same columns share the work.
   uint32_t look() const {
     uint32_t seen = 0;
     for (int k = 0; k < warpgroupDepth; ++k) {
@@ -142,8 +143,8 @@ struct Product {
   }
 };
 
-/// The sums have it when the product has been waited for, and until then
-/// nobody may write what it reads.
+/// Emulates an asynchronous product. The sums are updated when the product is
+/// waited for; until then the operands must not be overwritten.
 inline void multiplyAdd(WarpgroupSums &sums, const Product &product,
                         bool accumulates) {
   auto first = emulation::exchange(allLanes, product, 0);
@@ -161,8 +162,9 @@ inline void multiplyAdd(WarpgroupSums &sums, const Product &product,
 } // namespace emulated
 #endif
 
-/// Keeps the compiler from moving what touches the sums across this point: it
-/// does not know that products write them until they are waited for.
+/// Keeps the compiler from moving accesses to the sums across this point. The
+/// compiler does not know that asynchronous products write them until they are
+/// waited for.
 CLEAVE_DEVICE void pin(WarpgroupSums &sums) {
 #ifdef __CUDACC__
 #pragma unroll
@@ -170,7 +172,7 @@ CLEAVE_DEVICE void pin(WarpgroupSums &sums) {
     asm volatile("" : "+f"(sums[i])::"memory");
 #endif
 }
-/// Before products, after all that has touched their sums.
+/// Must be called before products, after all other accesses to their sums.
 CLEAVE_DEVICE void beginProducts(WarpgroupSums &sums) {
 #ifdef __CUDACC__
   pin(sums);
@@ -185,7 +187,8 @@ CLEAVE_DEVICE void commitProducts() {
   emulation::commit(emulation::Products);
 #endif
 }
-/// Until at most `most` groups are under way. Sums may be read after 0.
+/// Waits until at most `most` groups of products are in flight. Sums may be
+/// read after waiting for 0.
 template <int most> CLEAVE_DEVICE void waitForProducts(WarpgroupSums &sums) {
 #ifdef __CUDACC__
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(most) : "memory");
@@ -196,9 +199,9 @@ template <int most> CLEAVE_DEVICE void waitForProducts(WarpgroupSums &sums) {
 #endif
 }
 
-/// Begins sums += a b, or, unless it `accumulates`, sums = a b; all lanes of a
-/// warpgroup together. `leftAcross`, `rightAcross`: lines of the operand run
-/// across the sums.
+/// Starts sums += a b, or sums = a b unless it `accumulates`. All lanes of a
+/// warpgroup call it together. `leftAcross` and `rightAcross` say that lines of
+/// the operand run across the sums.
 template <bool leftAcross, bool rightAcross>
 CLEAVE_DEVICE void multiplyAdd(WarpgroupSums &sums, uint64_t a, uint64_t b,
                                bool accumulates) {

@@ -1,6 +1,6 @@
-// One tile of a product of bf16 on Hopper's matrix units, summed in f32: two
-// warpgroups, of which each has 64 rows and 256 columns. Operands come through
-// four stages of shared memory; two are on their way, one or two are read.
+// One tile of a bf16 product on Hopper's tensor cores, summed in f32. Each of
+// two warpgroups has 64 rows and 256 columns. Operands pass through four stages
+// of shared memory: two are being loaded, one or two are being read.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_PRODUCT_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_PRODUCT_H
 
@@ -8,10 +8,10 @@
 
 namespace cleave::cuda::device {
 
-/// An operand in units of 16 bytes along the sums or across (of rows or columns
-/// of the result); sizes are multiples of 8 in that direction. A tile has
-/// `tileSize` rows or columns. place(outer, inner) says where an element is,
-/// `inner` along the sums.
+/// An operand that is contiguous in units of 16 bytes along the sums, or across
+/// them (along rows or columns of the result); sizes in that direction are
+/// multiples of 8. A tile has `tileSize` rows or columns. place(outer, inner)
+/// is the offset of an element, where `inner` runs along the sums.
 template <bool linesAcross, int tileSize, class Place> struct StagedSide {
   const uint16_t *from;
   int64_t outer, inner; // sizes
@@ -20,7 +20,8 @@ template <bool linesAcross, int tileSize, class Place> struct StagedSide {
   static constexpr bool isAcross = linesAcross;
   static constexpr int bytes = 2 * tileSize * stageDepth;
   static constexpr int perThread = bytes / 16 / productThreads;
-  /// From 64 rows or columns to the next, where lines run across.
+  /// The bytes between blocks of 64 rows or columns, if lines run across the
+  /// sums.
   static constexpr int partBytes = lineBytes * stageDepth;
   static_assert(stageDepth == lineNumbers && tileSize % lineNumbers == 0);
 
@@ -34,14 +35,15 @@ template <bool linesAcross, int tileSize, class Place> struct StagedSide {
       int64_t o = outer0 + (isAcross ? 8 * fast : slow);
       int64_t k = inner0 + (isAcross ? slow : 8 * fast);
       bool isThere = o < outer && k < inner;
-      // No branch: the tile's first element is always there.
+      // No branch is needed, as the tile's first element always exists.
       copyUnit(tile + fast / 8 * partBytes + slow * lineBytes +
                    (fast % 8 ^ slow % 8) * 16,
                from + place(isThere ? o : outer0, isThere ? k : inner0),
                isThere);
     }
   }
-  /// Of a tile at that address, from `outer0` (a multiple of 64) and `inner0`.
+  /// The descriptor of a tile at this address, from `outer0` (a multiple of 64)
+  /// and `inner0` on.
   CLEAVE_DEVICE static uint64_t operand(uint32_t tile, int outer0, int inner0) {
     if constexpr (isAcross)
       return operandOf(tile + outer0 / lineNumbers * partBytes +
@@ -58,8 +60,8 @@ stagedSide(const void *from, int64_t outer, int64_t inner, Place place) {
   return {static_cast<const uint16_t *>(from), outer, inner, place};
 }
 
-/// The block's dynamic shared memory: stages, which begin at a multiple of
-/// their pieces, and after them what else the kernel keeps.
+/// The block's dynamic shared memory: the stages, aligned to the size of their
+/// pieces, and then the kernel's other data.
 CLEAVE_DEVICE unsigned char *stagedMemory() {
   unsigned char *begin = sharedMemory();
   return begin + (0 - sharedAddress(begin)) % pieceBytes;
@@ -99,15 +101,16 @@ CLEAVE_DEVICE void multiplyStages(const Left &left, const Right &right,
           sums, Left::operand(tile, warpgroupRow, k),
           Right::operand(tile + Left::bytes, 0, k), step > 0 || k > 0);
     commitProducts();
-    // Over products of two steps before, which all had done at the barrier.
+    // Overwrites the stage of two steps before, whose products were complete at
+    // the barrier.
     load(step + 2);
     waitForProducts<1>(sums);
   }
   waitForProducts<0>(sums);
 }
 
-/// Four words of each of four neighbouring lanes: lane t has then what was
-/// word t of lanes 0, 1, 2, 3.
+/// Transposes four words of each of four adjacent lanes: lane t then has word t
+/// of lanes 0, 1, 2 and 3.
 CLEAVE_DEVICE void transposeQuad(uint32_t (&words)[4]) {
   bool isOdd = ownLane() & 1, isUpper = ownLane() & 2;
   auto exchange = [&](uint32_t &first, uint32_t &second, bool isLater,
@@ -124,17 +127,17 @@ CLEAVE_DEVICE void transposeQuad(uint32_t (&words)[4]) {
     exchange(words[i], words[i + 2], isUpper, 2);
 }
 
-/// Calls put(row, h) for the two rows of the thread, of which it has
-/// sums[4 j + 2 h + i]; all lanes call it, rows may be beyond the result.
+/// Calls put(row, h) for the two rows of the thread, whose elements are sums[4
+/// j + 2 h + i]. All lanes call it, and rows may be beyond the result.
 template <class Put> CLEAVE_DEVICE void forRows(int64_t row0, Put put) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)
     put(row0 + int(threadIdx.x) / 32 * 16 + ownLane() / 4 + 8 * h, h);
 }
 
-/// Stores the tile's elements below `rows` and `columns`, in f32 if `isWide`,
-/// else rounded to bf16; place(row) says where a row begins, at a multiple of
-/// 16 bytes. `columns` is a multiple of 8.
+/// Stores the tile's elements that are within `rows` and `columns`, as f32 if
+/// `isWide`, else rounded to bf16. place(row) is the offset of a row, a
+/// multiple of 16 bytes. `columns` is a multiple of 8.
 template <class Place>
 CLEAVE_DEVICE void storeSums(const WarpgroupSums &sums, void *to, bool isWide,
                              int64_t row0, int64_t column0, int64_t rows,

@@ -59,8 +59,10 @@ struct Operand {
   int64_t elementSize = 1;
   std::vector<int64_t> dims, strides;
   OperandKind kind = OperandKind::Data;
-  // Both: added to, or a kernel that does not say. Neither: not looked at, as
-  // the cotangents of attention that runs forward.
+  // Both flags are set if the operand is updated in place (accumulation), or if
+  // a kernel does not declare its accesses. Neither is set if the command
+  // ignores the operand, such as the cotangents of attention in the forward
+  // pass.
   bool isRead = false, isWritten = false;
   bool isOptional = false;
 
@@ -73,7 +75,8 @@ struct Operand {
       count *= size;
     return count;
   }
-  // From the first byte to past the last, gaps included.
+  // The byte range from the first element to past the last one, gaps between
+  // rows included.
   constexpr int64_t spannedBytes() const {
     int64_t count = elements();
     if (count == 0 || strides.size() != dims.size())
@@ -119,8 +122,8 @@ constexpr Operand<Ref> strided(Ref &buffer, int64_t elementSize,
           {std::begin(strides), std::end(strides)}};
 }
 
-// Memory of a library call that was planned for it. The runtime has its own
-// where there is none, or too little.
+// The workspace that was planned for a library call. The runtime allocates its
+// own if none was planned, or if it is too small.
 template <class Op> constexpr auto workspaceOf(Op &x) {
   return dense(x.workspace, 1, {x.workspaceSize})
       .writes()
@@ -136,7 +139,7 @@ concept Is = std::is_same_v<std::remove_const_t<T>, Op>;
 // operands(kernels, op, visit), of each command
 //===----------------------------------------------------------------------===//
 
-// Of a kernel that does not say it no bytes are known.
+// The byte ranges of a kernel that does not declare its accesses are unknown.
 template <Is<Launch> T, class Visit>
 constexpr void operands(const Kernels &kernels, T &x, Visit &&visit) {
   for (size_t i = 0; i < x.args.size(); ++i) {
@@ -149,7 +152,8 @@ constexpr void operands(const Kernels &kernels, T &x, Visit &&visit) {
   }
 }
 
-// Matrices of `like`'s strides, each of those that differ once.
+// The matrices of a batch with the strides of `like`; a matrix that is
+// broadcast along a batch dimension is visited once.
 template <class Ref>
 constexpr Operand<Ref> matrices(Ref &buffer, const MatrixRef &like,
                                 const std::vector<int64_t> &batch, int64_t rows,
@@ -175,7 +179,8 @@ constexpr void operands(const Kernels &, T &x, Visit &&visit) {
   visit(matrices(x.a.buffer, x.a, x.batch, x.m, x.k, x.dtype).reads());
   visit(matrices(x.b.buffer, x.b, x.batch, x.k, x.n, x.dtype).reads());
   visit(dense(x.bias, sizeOf(x.dtype), {x.n}).reads().ifPresent());
-  // No product with a wider result has this one, or a preActivation.
+  // A product with a result wider than its operands has neither this operand
+  // nor `preActivation`.
   visit(likeC(x.derivativeAt, x.dtype).reads().ifPresent());
   visit(likeC(x.c.buffer, x.resultType()).reads(x.accumulate).writes());
   visit(likeC(x.preActivation, x.dtype).writes().ifPresent());
@@ -327,7 +332,7 @@ constexpr void operands(const Kernels &, T &x, Visit &&visit) {
   visit(dense(x.dst, x.elementSize, {x.count}).writes());
 }
 
-// Of one that only starts: until its Wait ends.
+// An asynchronous collective uses its operands until its Wait ends.
 template <Is<Collective> T, class Visit>
 constexpr void operands(const Kernels &, T &x, Visit &&visit) {
   int64_t size = sizeOf(x.dtype), members = 1;
@@ -356,9 +361,9 @@ constexpr void operands(const Kernels &, T &x, Visit &&visit) {
               .as(OperandKind::Guide));
 }
 
-// Whether member `self` of the group looks at an operand of this kind: of a
-// SendRecv the sender, member 0, at what is sent, the receiver at what is
-// received.
+// Returns whether member `self` of the group uses an operand of this kind. In a
+// SendRecv the sender (member 0) uses the source and the receiver the
+// destination.
 constexpr bool isOfMember(const Collective &x, OperandKind kind, int64_t self) {
   if (x.kind != CollectiveKind::SendRecv)
     return true;
@@ -379,8 +384,9 @@ template <Is<Command> T> constexpr auto conditionOf(T &command) {
       .ifPresent();
 }
 
-// Of a command, const or not. The kernels are those of its program, which say
-// what they do with their arguments; none where addresses are all that matters.
+// The accesses of a command, const or not. `kernels` are the kernels of the
+// program, which declare what they do with their arguments; it may be empty if
+// only addresses matter.
 template <Is<Command> T, class Visit>
 constexpr void accesses(const Kernels &kernels, T &command, Visit &&visit) {
   std::visit([&](auto &op) { operands(kernels, op, visit); }, command.op);
@@ -391,8 +397,9 @@ constexpr void accesses(const Kernels &kernels, T &command, Visit &&visit) {
 // That nothing is left out
 //===----------------------------------------------------------------------===//
 
-// The addresses in the fields of a command, as `fields` lists them. A list gets
-// one element to be looked at.
+// Collects the addresses among the fields of a command, as `fields` lists them.
+// For an empty list of addresses one element is added, so that its type is
+// seen.
 class AddressList {
 public:
   template <class... T> constexpr void operator()(T &...x) { (value(x), ...); }

@@ -1,19 +1,19 @@
-// Who sends what to whom in an exchange: every member's target tile is
-// assembled from boxes of the tiles that members hold. The compiler counts with
-// the same boxes that the runtime moves.
-//
-// Tile i of a dimension of N elements cut into tiles of T holds the elements
-// from i * T on, cut off at N. Members that hold the same tile (of the same
-// partial sum) share its sending: what others need of it, laid end to end in
-// the order of the receivers, is cut into equal parts.
-//
-// Where the target has partial sums itself, every element of each partial sum
-// of the source is given to one of them, the same on all members, and is zero
-// in the others: to one of which members hold it already, if there is one. In
-// two rounds every element is first assembled by one of the members that are to
-// have it, one that holds it (or a partial sum of it) if it can be, and goes
-// from there to the others. What several members (or partial sums) can take
-// they take in equal parts.
+// Computes who sends what to whom in an exchange: the target tile of every
+// member is assembled from boxes of the source tiles that members hold. The
+// compiler counts bytes with the same boxes that the runtime moves. A dimension
+// of N elements is cut into tiles of T elements: tile i holds the elements from
+// i * T on, cut off at N. Members that hold the same tile of the same partial
+// sum share the work of sending it. The elements that other members need from
+// this tile are laid end to end, in the order of the receivers, and this
+// sequence is cut into equal parts, one for each holder. If the target is a
+// partial sum, too, every element of each partial sum of the source is added to
+// exactly one partial sum of the target, and the other partial sums hold zero
+// there. All members agree on which one; a partial sum whose members already
+// hold the element is preferred. An exchange of two rounds assembles every
+// element at one member first, preferably at one that already holds it or a
+// partial sum of it. In the second round this member sends the element to the
+// other members that need it. If several members (or partial sums) could do the
+// work, each gets an equal part.
 #ifndef CLEAVE_EXCHANGE_H
 #define CLEAVE_EXCHANGE_H
 
@@ -28,10 +28,11 @@
 
 namespace cleave::program {
 
-// A box of the receiver's tile: the reduction of the boxes of the senders, one
-// for each partial sum that it takes, in this order; zero where there is no
-// sender. `srcAt` and `dstAt` are its first element in the tiles of sender and
-// receiver. In the second round the sender's tile is its target tile.
+// A box of the receiver's tile. Its value is the reduction of the boxes of the
+// senders, one for each partial sum, in this order; it is zero if there is no
+// sender. `srcAt` and `dstAt` are the first element of the box in the sender's
+// and the receiver's tile. In the second round the sender's tile is its target
+// tile.
 struct ExchangePiece {
   int32_t receiver = 0, round = 0;
   std::vector<int32_t> senders;
@@ -62,11 +63,11 @@ public:
       demand(need);
   }
 
-  // False when some element that is needed is held by no member.
+  // Returns false if some element that is needed is held by no member.
   bool complete() const { return isComplete; }
 
-  // The pieces that `self` sends or receives, those of all for -1. Members see
-  // common pieces in the same order.
+  // The pieces that `self` sends or receives, or all pieces if `self` is -1.
+  // Both members of a piece see their common pieces in the same order.
   std::vector<ExchangePiece> pieces(int32_t self = -1) const {
     std::vector<ExchangePiece> all;
     for (const Need &need : needs)
@@ -75,8 +76,8 @@ public:
     return all;
   }
 
-  // Calls body(sender, receiver, round, elements) for all that is sent, without
-  // the boxes: once or more for each pair of members.
+  // Calls body(sender, receiver, round, elements) for all transfers, without
+  // computing boxes. A pair of members may be visited several times.
   template <class Body> void forTransfers(Body body) const {
     for (const Need &need : needs) {
       if (need.kind == Copy)
@@ -92,8 +93,8 @@ public:
 private:
   using Index = std::vector<int64_t>;
   enum Kind { Take, Zero, Copy };
-  // Members that hold the same tile of the same partial sum. Those of all
-  // partial sums of a tile are neighbours.
+  // The members that hold the same tile of the same partial sum. Entries of all
+  // partial sums of one tile are adjacent.
   struct Holders {
     Index key;
     std::vector<int32_t> members;
@@ -105,15 +106,15 @@ private:
     int64_t volume = 1;
     size_t holders = 0; // those of the first partial sum
   };
-  // A target tile, the members that are to have it, and its boxes, one for each
-  // of the source tiles from `first` to `last`, the last dimension fastest.
+  // A target tile, the members that need it, and its boxes: one box for each
+  // source tile from `first` to `last`, the last dimension fastest.
   struct Target {
     std::vector<int32_t> members;
     Index first, last;
     size_t box = 0, boxes = 0;
   };
-  // What a receiver takes of one box: the positions [begin, end), in row-major
-  // order. There may be as many as pairs of members.
+  // The elements that a receiver takes from one box: positions [begin, end) in
+  // row-major order. There may be as many needs as pairs of members.
   struct Need {
     int32_t receiver = 0, owner = -1; // Copy: who has it after the first round
     int32_t box = 0, count = 0; // Take: so many partial sums of the source,
@@ -195,7 +196,7 @@ private:
     }
   }
 
-  // Everyone takes all partial sums of its tile.
+  // Every member takes all partial sums of its tile.
   void takeAll() {
     for (size_t member = 0; member < tiles.members.size(); ++member) {
       const Target &target = targets.at(tiles.members[member].to);
@@ -209,7 +210,8 @@ private:
     }
   }
 
-  // Enters a need, of these partial sums; of all for none.
+  // Adds a need for the partial sums `taken`; for all partial sums if `taken`
+  // is empty.
   void add(Need need, const std::vector<int64_t> &taken) {
     if (need.kind == Take) {
       need.first = terms.size();
@@ -222,7 +224,8 @@ private:
     needs.push_back(need);
   }
 
-  // Enters where the need begins among all that is needed of each partial sum.
+  // Records, for each partial sum, at which element of the whole sequence of
+  // needed elements this need begins.
   void demand(const Need &need) {
     for (int32_t i = 0; i < need.count; ++i) {
       Holders &source = holders[holdersOf(need, i)];
@@ -239,15 +242,16 @@ private:
     return boxes[need.box].holders + terms[need.first + i];
   }
 
-  // Parts of a box, by position in row-major order, and whose each is.
+  // A part of a box, as positions in row-major order, and the taker that it is
+  // assigned to.
   struct Part {
     int64_t begin, end, of;
   };
 
-  // Shares the boxes of a target tile among those that can take them (members
-  // in two rounds, partial sums of the target else), each of `ways` partial
-  // sums by itself: among those who hold it. The parts are by box, then partial
-  // sum.
+  // Assigns the boxes of a target tile to takers: to members in an exchange of
+  // two rounds, else to partial sums of the target. Each of the `ways` partial
+  // sums of the source is assigned by itself, to takers that hold it. The parts
+  // are ordered by box, then by partial sum.
   template <class Taker>
   std::vector<std::vector<Part>> shareOut(const Target &target, int64_t ways,
                                           Taker takerOf) const {
@@ -267,7 +271,7 @@ private:
         held[at * ways + (ways > 1 ? self.term : 0)].insert(takerOf(member));
     }
     std::vector<std::vector<Part>> parts(held.size());
-    // Boxes that no taker holds are laid end to end.
+    // Boxes that no taker holds are laid end to end and cut into equal parts.
     std::vector<int64_t> everyone(all.begin(), all.end());
     std::map<int64_t, int64_t> loads;
     int64_t total = 0, start = 0;
@@ -285,9 +289,9 @@ private:
         shareOne(i, everyone, start, total);
         start += boxes[target.box + i / ways].volume;
       }
-    // Others are cut each by itself: of members with one partial sum each holds
-    // another box. What is over goes to the last: those who have taken least so
-    // far.
+    // Other boxes are cut one by one, as each of a member's boxes is held by
+    // other members. The remainder goes to the last takers, which are those
+    // with the fewest elements so far.
     for (size_t i = 0; i < held.size(); ++i) {
       std::vector<int64_t> takers(held[i].begin(), held[i].end());
       std::sort(takers.begin(), takers.end(), [&](int64_t a, int64_t b) {
@@ -299,8 +303,8 @@ private:
     return parts;
   }
 
-  // Cuts boxes into what a member assembles in the first round, what it copies
-  // in the second, and zeros.
+  // Divides boxes into parts that a member assembles in the first round, parts
+  // that it copies in the second round, and zeros.
   void chooseMembers() {
     for (auto &[tile, target] : targets) {
       std::vector<std::vector<Part>> parts =
@@ -325,7 +329,8 @@ private:
     }
   }
 
-  // Cuts boxes by the partial sums of the source that a member's one takes.
+  // Divides boxes by the partial sums of the source that each partial sum of
+  // the target takes.
   void chooseTerms() {
     for (auto &[tile, target] : targets) {
       std::vector<std::vector<Part>> all =
@@ -385,8 +390,8 @@ private:
     return parts;
   }
 
-  // Calls body(low, high, sender) for the parts of the need's i-th partial sum,
-  // which the receiver does not hold.
+  // Calls body(low, high, sender) for the parts of the need's i-th partial sum
+  // that the receiver does not hold itself.
   template <class Body>
   void forParts(const Need &need, int32_t i, Body body) const {
     const Holders &source = holders[holdersOf(need, i)];
@@ -443,7 +448,8 @@ private:
     }
   }
 
-  // The piece with a box of the need, whose first element is at `low` in it.
+  // A piece for a box of the need that begins at element `low` of the box and
+  // has the given sizes.
   ExchangePiece placed(const Need &need, ExchangePiece piece, const Index &low,
                        const Index &sizes) const {
     const Box &box = boxes[need.box];
@@ -465,8 +471,9 @@ private:
   std::map<Index, Target> targets;
   std::vector<Box> boxes;
   std::vector<Need> needs;
-  // Of the needs' partial sums: which, and where the need begins among all that
-  // is needed of it; -1: the receiver holds it.
+  // For each partial sum of the needs: its index, and where this need begins in
+  // the sequence of elements that are needed from it. -1 if the receiver holds
+  // it.
   std::vector<int32_t> terms;
   std::vector<int64_t> starts;
   bool isComplete = true;

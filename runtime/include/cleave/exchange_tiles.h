@@ -1,5 +1,5 @@
-// How a tensor is placed on the members of an exchange, and how those that hold
-// the same share its sending.
+// The layout of a tensor on the members of an exchange, and how members that
+// hold the same tile share the work of sending it.
 #ifndef CLEAVE_EXCHANGE_TILES_H
 #define CLEAVE_EXCHANGE_TILES_H
 
@@ -12,7 +12,8 @@
 
 namespace cleave::program {
 
-// How the tensor is placed on the members of a group, before and after.
+// The layout of the tensor on the members of a group, before and after the
+// exchange.
 struct ExchangeTiles {
   struct Member {
     std::vector<int64_t> from, to; // which tile, per dimension
@@ -24,14 +25,14 @@ struct ExchangeTiles {
   std::vector<Member> members;
 };
 
-// Cuts `total` positions into equal parts, one for each of `ways`. Those of a
-// box from `begin` to `end` in row-major order are the ones from `start` on.
-// Calls body(low, high, way) for the parts of the box in their order. A cut
-// goes between rows where that unbalances little.
+// Cuts `total` positions into `ways` equal parts. A box holds the positions
+// from `start` on, in row-major order from `begin` to `end`. Calls body(low,
+// high, way) for the parts of the box in order. A cut is moved to the boundary
+// of a row if the parts stay almost equal.
 template <class Sizes, class Body>
 void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
               int64_t total, int64_t ways, Body body) {
-  // What is over goes to the last ones.
+  // The last parts get the remainder.
   int64_t each = total / ways, small = ways - total % ways;
   auto bound = [&](int64_t way) {
     return each * way + std::max<int64_t>(0, way - small);
@@ -61,7 +62,8 @@ void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
     body(at, end, taker);
 }
 
-// forBoxes() below the dimensions before `dim`, which are fixed already.
+// forBoxes() for the dimensions from `dim` on; the coordinates before `dim` are
+// fixed already.
 template <class Body>
 void forBoxesFrom(size_t dim, const std::vector<int64_t> &box, int64_t begin,
                   int64_t end, std::vector<int64_t> &low,
@@ -94,9 +96,9 @@ void forBoxesFrom(size_t dim, const std::vector<int64_t> &box, int64_t begin,
     down(begin / slab, 1, 0, end - begin);
 }
 
-// Cuts the positions [begin, end) of a box of the sizes `box`, in row-major
-// order, into boxes. Calls body(low, sizes) for each in their order: where it
-// begins in `box`, and how large it is.
+// Cuts the positions [begin, end) of a box with the sizes `box`, counted in
+// row-major order, into boxes. Calls body(low, sizes) for each of them in
+// order: its first element in `box`, and its sizes.
 template <class Body>
 void forBoxes(const std::vector<int64_t> &box, int64_t begin, int64_t end,
               Body body) {
@@ -104,8 +106,8 @@ void forBoxes(const std::vector<int64_t> &box, int64_t begin, int64_t end,
   forBoxesFrom(0, box, begin, end, low, sizes, body);
 }
 
-// The position on the sub-axes of a rank with these coordinates on the mesh's
-// axes, the first one slowest, and how many positions there are.
+// The index of a rank on the sub-axes, the first one slowest, and the number of
+// indices. `coordinates` are the rank's, on all mesh axes.
 inline int64_t positionOn(const std::vector<SubAxis> &axes,
                           const std::vector<MeshAxis> &mesh,
                           const std::vector<int64_t> &coordinates) {
@@ -123,7 +125,8 @@ inline int64_t positionsOn(const std::vector<SubAxis> &axes) {
   return positions;
 }
 
-// What the members do, given the coordinates of each on the mesh's axes.
+// The layouts of all members, from the coordinates of each member on the mesh
+// axes.
 inline ExchangeTiles
 exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
               const std::vector<std::vector<int64_t>> &coordinates) {
@@ -135,7 +138,8 @@ exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
   for (size_t dim = 0; dim < exchange.shape.size(); ++dim) {
     auto tile = [&](const std::vector<SubAxis> &axes) {
       int64_t ways = positionsOn(axes);
-      // An empty dimension has tiles, too, that a position can be divided by.
+      // An empty dimension still has tiles of size one, as positions are
+      // divided by the size of a tile.
       return std::max<int64_t>((exchange.shape[dim] + ways - 1) / ways, 1);
     };
     tiles.fromTile.push_back(tile(exchange.from[dim]));

@@ -1,6 +1,6 @@
-// What a launcher (mpirun, srun, torchrun) has said about this process, read
-// from the environment. Header-only: the configuration asks before anything is
-// compiled, the runtime before MPI is started.
+// What a launcher (mpirun, srun, torchrun) tells this process in the
+// environment. This header is self-contained, as the configuration asks before
+// anything is compiled, and the runtime asks before MPI is initialized.
 #ifndef CLEAVE_LAUNCHER_H
 #define CLEAVE_LAUNCHER_H
 
@@ -19,9 +19,9 @@ struct Launcher {
   int64_t rank = 0;                 // this one
   int64_t localSize = 1;            // processes of the job on this machine
   std::optional<int64_t> localRank; // this one among them
-  // False under torchrun, which starts processes but brings no MPI.
+  // False under torchrun, which starts processes without MPI.
   bool hasMpi = false;
-  // Where the processes find each other without MPI: MASTER_ADDR, MASTER_PORT.
+  // Where processes meet if there is no MPI: MASTER_ADDR and MASTER_PORT.
   bool hasAddress = false;
 };
 
@@ -46,14 +46,14 @@ firstNumber(std::initializer_list<const char *> names) {
 }
 } // namespace detail
 
-// Nothing where the process was started by hand.
+// Returns nullopt if the process was started without a launcher.
 inline std::optional<Launcher> launcher() {
   Launcher found;
   // torchrun; Open MPI's mpirun; MPICH's and Intel's.
   for (const char *name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                            "SLURM_STEP_NUM_TASKS"}) {
-    // A batch script sees Slurm's counts too; only a step that srun started
-    // has a process id.
+    // The variables with Slurm's counts are visible in a batch script, too;
+    // only a process that srun started has a process id.
     if (std::string(name) == "SLURM_STEP_NUM_TASKS" &&
         !std::getenv("SLURM_PROCID"))
       continue;
@@ -89,8 +89,7 @@ inline std::optional<Launcher> launcher() {
   return found;
 }
 
-// Whether a session with this transport has its ranks in the processes of the
-// launcher, one in each.
+// Returns whether this transport runs one rank in each process of the launcher.
 inline bool usesProcesses(std::string_view transport) {
   if (transport == "mpi")
     return true;

@@ -30,21 +30,22 @@ struct WeightRef {
   std::string dtype; ///< of the bytes in the file, e.g. "f32"
 };
 
-/// Initial values of a tensor that no file holds.
+/// How a tensor without a file gets its initial values.
 struct Initializer {
   std::string kind = "zeros"; ///< zeros | constant | normal | uniform
   double a = 0;               ///< constant: value; normal: mean; uniform: low
   double b = 1;               ///< normal: standard deviation; uniform: high
 };
 
-/// A tensor of the model that is one slice of a larger tensor of the program.
+/// A tensor of the model that is stored as one slice of a larger tensor of the
+/// program.
 struct ManifestPart {
   std::string name;
   std::optional<WeightRef> weight;
 };
 
-/// A parameter, a non-gradient buffer, or a large constant of the model. How
-/// the program sees it (view, sharding) is in the boundary table of
+/// A parameter, a non-gradient buffer, or a large constant of the model. Its
+/// layout in the program (view, sharding) is in the boundary table of
 /// program.bin.
 struct ManifestTensor {
   std::string name;               ///< as in the model
@@ -56,9 +57,9 @@ struct ManifestTensor {
   std::optional<WeightRef> weight; ///< absent: `init` says what it starts from
   Initializer init;
   std::vector<std::string> aliases; ///< other names of the same (tied) tensor
-  /// The tensors of the model that are one after the other along dimension 0,
-  /// each of shape[1:]; empty: this is one of them. Files hold the parts, under
-  /// their names; `name` is that of the first.
+  /// The model's tensors that this tensor concatenates along dimension 0, each
+  /// with shape[1:]. Empty if the tensor is not a concatenation. Files hold the
+  /// parts under their own names; `name` is that of the first part.
   std::vector<ManifestPart> parts;
 };
 
@@ -72,21 +73,21 @@ struct ManifestState {
       "zeros"; ///< zeros (or what the action init_state gives) | parameter
 };
 
-/// The tensor of the model that is part `index`.
+/// Returns part `index` of a concatenated tensor as a tensor of its own.
 ManifestTensor partOf(const ManifestTensor &tensor, size_t index);
 
-/// A part of an input, by every dimension of its shape, whose elements are
-/// indices of a table.
+/// A region of an input whose elements are indices into a table; the bounds are
+/// given for every dimension of the input.
 struct ManifestLookup {
   std::vector<int64_t> offsets, sizes, strides;
   int64_t rows = 0;
   std::string table; ///< name in the model; empty: none
-  /// The model reads this many of an element's lowest bits, with their sign, as
-  /// a cast to a narrower type does; 0: all.
+  /// The number of low bits (a sign included) that the model reads of each
+  /// element, because it casts to a narrower type. 0 if it reads all bits.
   int64_t bits = 0;
 };
 
-/// What an input holds; a manifest spells it as `spell` does.
+/// The meaning of an input; `spell` gives the word that manifests use.
 enum class InputRole {
   Tokens,
   Labels,
@@ -120,9 +121,9 @@ struct ManifestInput {
   int64_t vocabulary = 0; ///< rows of the table that it indexes; 0: none
   std::vector<ManifestLookup> lookups = {}; ///< of its parts; all samples alike
   bool trainingOnly = false;                ///< no input of action "forward"
-  /// The input of which this holds the samples of the whole step, `shape` being
-  /// that of all microbatches; empty: it holds those of a microbatch. What a
-  /// loss divides by is counted from it.
+  /// The input whose samples of the whole step this input holds; then `shape`
+  /// covers all microbatches. Empty if this input holds the samples of one
+  /// microbatch. The divisor of a loss is counted from the whole step.
   std::string stepOf;
 };
 
@@ -133,8 +134,8 @@ struct ManifestOutput {
   std::string dtype;
   std::vector<int64_t> shape; ///< of the whole microbatch over all ranks
   int64_t batchDim = -1;
-  /// Computed from all samples of a call together: right only for exactly as
-  /// many as a call takes.
+  /// True if the output is computed from all samples of a call together, so
+  /// that it is right only if a call is full.
   bool wholeCall = false;
 };
 
@@ -153,15 +154,16 @@ struct ManifestWeights {
   std::string hash;     ///< of its bytes; see digestOfPieces
 };
 
-/// A scalar that an action leaves for the host.
+/// A scalar that an action computes for the host.
 struct ManifestMetric {
   std::string action; ///< loss_grad | loss | update
   std::string name;   ///< loss | weight | grad_norm | finite | an accumulator's
   std::string buffer; ///< in the program's boundary table
 };
 
-/// A router whose slots `loss_grad` counts, over all ranks and, where the
-/// program accumulates, the microbatches of the step so far.
+/// A router. `loss_grad` counts the slots of its experts, over all ranks and,
+/// if the program accumulates gradients, over the microbatches of the step so
+/// far.
 struct ManifestRouter {
   std::string name;
   std::string chosen; ///< buffer of i64 [experts]: slots that chose each
@@ -174,8 +176,8 @@ struct Manifest {
   int version = currentVersion;
   std::string model;       ///< names the run's folder, e.g. "gpt2"
   std::string fingerprint; ///< of the unpartitioned model; see fingerprintOf
-  /// Of what the model computes, whatever its weights and sizes; two that
-  /// differ may compute the same. Empty: not known.
+  /// A digest of the model's graph without weights and sizes. Models with
+  /// different digests may still compute the same function. Empty if unknown.
   std::string graph;
   std::string weightsFolder; ///< absolute, or relative to the manifest
   std::string configJson;    ///< the resolved configuration, a JSON object
@@ -186,14 +188,16 @@ struct Manifest {
   int64_t batch = 1; ///< samples per step
   int64_t microbatches = 1;
   int64_t sequence = 0; ///< 0: the model has no tokens
-  /// Gradients and loss accumulate over microbatches, so the host zeroes the
-  /// buffers of roles `gradient` and `accumulator` before the first.
+  /// True if gradients and loss accumulate over microbatches; then the host
+  /// zeroes the buffers of the roles `gradient` and `accumulator` before the
+  /// first microbatch.
   bool accumulates = false;
-  /// One run of `loss_grad` takes all microbatches of a step: the host feeds
-  /// microbatch k and runs `load.<k>`, which keeps it, for every k before it.
+  /// True if one run of `loss_grad` computes all microbatches of a step. Before
+  /// that run the host feeds each microbatch k and runs `load.<k>`, which
+  /// stores it.
   bool pipelined = false;
 
-  /// Digests of the files that inputs are bound to, by input.
+  /// The digest of the file that each bound input was read from.
   std::map<std::string, std::string> bound;
   std::vector<std::string> unread;  ///< inputs of the model that nothing reads
   std::vector<std::string> actions; ///< loss_grad, update, loss, forward, ...
@@ -206,8 +210,8 @@ struct Manifest {
   std::vector<ManifestFile> files;      ///< program.bin, kernels.*
   std::vector<ManifestWeights> weights; ///< all that tensors refer to
 
-  /// Not of the file: whether digests of weights are checked where size and
-  /// time are as they were, too.
+  /// Not part of the file. True if digests of weight files are compared even if
+  /// size and time match.
   bool verifiesWeights = false;
 
   int64_t samplesPerMicrobatch() const { return batch / microbatches; }
@@ -215,33 +219,35 @@ struct Manifest {
   bool hasMetric(std::string_view action, std::string_view name) const;
   const ManifestTensor *tensor(std::string_view name) const;
   const ManifestInput *inputWithRole(InputRole role) const;
-  /// Whether a loss reads the samples of the whole step in each microbatch.
+  /// Returns whether the loss of each microbatch reads the samples of the whole
+  /// step.
   bool readsWholeSteps() const;
 };
 
-/// Bytes of one element, 0 for an unknown type. Types are spelled f64, f32,
-/// bf16, f16, i64, i32, i16, i8, u64, u32, u16, u8, i1 (one byte). A program
-/// computes with fewer (program::DType); files may hold any, bytes are
+/// The size of an element in bytes, 0 for an unknown type. Types are f64, f32,
+/// bf16, f16, i64, i32, i16, i8, u64, u32, u16, u8 and i1 (one byte). Programs
+/// compute with a subset (program::DType); files may hold any type and are
 /// converted.
 size_t elementSize(std::string_view dtype);
 
-/// A number that two manifests share if their tensors have the same names,
-/// kinds, shapes and aliases: what a checkpoint needs to fit. Independent of
-/// the mesh, the order of the tensors and their values.
+/// A number that is equal for two manifests if their tensors have the same
+/// names, kinds, shapes and aliases, so that checkpoints fit both. It does not
+/// depend on the mesh, on the order of tensors, or on their values.
 std::string fingerprintOf(const Manifest &manifest);
 
-/// The text of manifest.json, sealed (io/Digest.h); the same manifest always
-/// gives the same bytes.
+/// The text of manifest.json with its digest (io/Digest.h). Equal manifests
+/// give equal bytes.
 std::string manifestToJson(const Manifest &manifest);
 
-/// Reads the text of a manifest. False with a message in `error` if it is not
-/// one, to the byte; the message names the key and what was expected.
+/// Reads the text of a manifest. Returns false if the text is damaged or no
+/// manifest, with a message in `error` that names the key and what was
+/// expected.
 bool manifestFromJson(std::string_view text, Manifest &manifest,
                       std::string &error);
 
-/// Reads and checks FOLDER/manifest.json, and that the other files of the
-/// folder are whole and as they were written; a relative weightsFolder is made
-/// relative to the working directory.
+/// Reads FOLDER/manifest.json and checks that the other files of the folder are
+/// complete and unchanged. A relative weightsFolder becomes relative to the
+/// working directory.
 bool readManifest(const std::string &folder, Manifest &manifest,
                   std::string &error);
 

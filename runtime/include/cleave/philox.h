@@ -1,6 +1,7 @@
-// Philox-4x32-10 (Salmon et al., 2011), and which weights of attention its
-// words keep. For CPUs and devices: whoever includes it says what functions
-// are; here each file has its own, as it may be compiled for other processors.
+// Philox-4x32-10 (Salmon et al., 2011) for attention dropout: decides which
+// attention weights are kept. The header serves CPUs and devices; the including
+// file defines the function qualifiers. By default functions have internal
+// linkage, as files may be compiled for different processors.
 
 #ifndef CLEAVE_PHILOX_H
 #define CLEAVE_PHILOX_H
@@ -44,8 +45,8 @@ CLEAVE_PHILOX_FUNCTION Block blockOf(uint64_t key, Block counter) {
   return counter;
 }
 
-// The block that has the words of keys with this index and three neighbours,
-// and which of its words is that of the key itself.
+// The index of the Philox block that serves key `key` and three neighbours, and
+// the index of the key's word in that block.
 CLEAVE_PHILOX_FUNCTION uint32_t blockIndex(int64_t key) {
   return uint32_t(uint64_t(key) >> 2);
 }
@@ -57,14 +58,15 @@ CLEAVE_PHILOX_FUNCTION uint32_t wordOf(const Block &block, int64_t key) {
   return key & 2 ? high : low;
 }
 
-// The words of a query and a block of keys.
+// The random words for one query and one block of four keys.
 CLEAVE_PHILOX_FUNCTION Block weightsOf(uint64_t key, int64_t query,
                                        uint32_t keys) {
   return blockOf(key, Block{{keys, uint32_t(uint64_t(query)), 0, 0}});
 }
 
-// word / 2^32 >= p, in integers: words from here on keep. p < 1 may be so near
-// that there is none.
+// The integer form of word / 2^32 >= p: an attention weight is kept if its word
+// is at least this number. For p close to 1 the result may be 2^32, so that no
+// word reaches it.
 CLEAVE_PHILOX_FUNCTION uint64_t leastKept(double p) {
   double words = p * 4294967296.0;
   auto whole = uint64_t(words);

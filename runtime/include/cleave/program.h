@@ -51,10 +51,10 @@ struct Boundary {
   std::string name;
   std::string onnxName; // "" if it has none
   std::string tie;      // "" or the boundary whose storage this one shares
-  // parameter | state | gradient | buffer | input | output | loss | weight |
-  // step | lr | seed | microbatch | metric | ...
+  // One of parameter, state, gradient, buffer, input, output, loss, weight,
+  // step, lr, seed, microbatch, metric, ...
   std::string role;
-  // For state and gradients: the parameter that they belong to. "" otherwise.
+  // The parameter that a state or gradient belongs to; "" for other roles.
   std::string of;
   DType dtype = DType::F32;
   std::vector<int64_t> globalShape;
@@ -62,29 +62,30 @@ struct Boundary {
   std::vector<int64_t> viewPerm;
   std::vector<std::vector<SubAxis>> sharding; // empty: replicated; major first
   std::vector<int64_t> localShape;            // empty only if rank 0
-  // The value is the reduction of the ranks' copies over these axes (a
-  // gradient before its all-reduce). A gather applies `partialOp`.
+  // The axes over which the ranks hold partial sums (such as a gradient before
+  // its all-reduce). A gather applies `partialOp` over them.
   std::vector<SubAxis> partial;
   ReduceOp partialOp = ReduceOp::Sum;
   BufferRef buffer;
   int32_t rankClass = -1;
 };
 
-// What a program runs on. Cuda: kernels are in kernels.ARCH.cubin, by the
-// device's architecture, and in kernels.sm_80.ptx, which any can compile.
+// The kind of device that a program runs on. The kernels of a Cuda program are
+// in kernels.ARCH.cubin, by architecture of the device, and in
+// kernels.sm_80.ptx, which the driver compiles for any later architecture.
 enum class Device : uint8_t { Cpu, Cuda };
 inline constexpr Device lastDevice = Device::Cuda;
 
-// Moves all references to an arena by so many bytes.
+// Adds an offset in bytes to all references to an arena.
 struct Rebase {
   int32_t arena = 0;
   int64_t offset = 0;
 };
 
-// Runs the commands of another action of the same class on other slots: an
-// arena of n slots of one size has the action compiled for slot 0 and is moved
-// to the others. Called actions call nothing. All members of a group call in
-// the same order.
+// Runs the commands of another action of the same class on another slot. An
+// arena of n slots of equal size has one action that is compiled for slot 0;
+// its references are moved by an offset for the other slots. Calls do not nest.
+// All members of a group make the same calls in the same order.
 struct Call {
   uint32_t action = 0;        // index into Program::actions
   std::vector<Rebase> rebase; // at most one for each arena
@@ -97,15 +98,17 @@ struct Command {
       op;
   StringId source = 0; // what the user knows this command by
   int64_t flops = 0;
-  // Absent: always runs. Else a byte, 0 or 1: 0 means that it does not run,
-  // here and on all ranks that it would meet. Not for what starts or ends a
-  // transfer.
+  // The condition of a command: a byte, 0 or 1. At 0 the command is skipped, on
+  // this rank and on all ranks that it would communicate with. A command
+  // without a condition always runs. Asynchronous starts and waits have no
+  // condition.
   BufferRef when = {};
 };
 
-// Where a planned value lives, and from which command to which, inclusive.
-// Optional; the poison mode fills a range with NaNs when it is not live. Those
-// of a called action hold in each call, moved like its references.
+// The byte range of a planned value, and the first and last command at which it
+// is live. Lifetimes are optional; the poison mode fills ranges that are not
+// live with NaNs. Lifetimes of a called action hold in each call, moved by the
+// offset of the call.
 struct Lifetime {
   StringId name = 0;
   int32_t arena = 0;
@@ -113,9 +116,10 @@ struct Lifetime {
   int32_t first = 0, last = 0;
 };
 
-// "loss_grad", "update", "init_state", "forward", ... for one class of ranks. A
-// class without the action that the host runs does nothing. A name that begins
-// with "." (".F.0") is only called, never run by the host.
+// An action of one class of ranks: "loss_grad", "update", "init_state",
+// "forward", and others. The host runs an action on all ranks; a class that
+// lacks it does nothing. An action whose name begins with "." (".F.0") runs
+// only through Call commands.
 struct Action {
   std::string name;
   uint32_t rankClass = 0;
@@ -127,8 +131,8 @@ struct Action {
 
 struct Program {
   Device device = Device::Cpu;
-  // Cuda: products of f32 may round their operands to TF32 (10 bits after the
-  // point); they sum in f32.
+  // For CUDA devices: f32 products may round their operands to TF32 (10 bits of
+  // mantissa) and sum in f32.
   bool tf32 = false;
   std::vector<std::string> strings{""};
   std::vector<MeshAxis> mesh;
@@ -147,8 +151,8 @@ struct Program {
     return ranks;
   }
 
-  // Linear search: fine for the few distinct purposes; a writer with many
-  // source strings keeps its own map.
+  // Linear search is fast enough for the few strings of a command's purpose; a
+  // writer with many source strings keeps its own map.
   StringId intern(std::string_view text) {
     for (StringId id = 0; id < strings.size(); ++id)
       if (strings[id] == text)

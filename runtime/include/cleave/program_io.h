@@ -1,8 +1,7 @@
-// A compiled program as bytes: `program.bin`.
-//
-// The compiler calls serialize(), the runtime deserialize(). Both see one list
-// of fields per struct (the fields() functions), so writer and reader cannot
-// drift apart.
+// Reads and writes `program.bin`.
+// The compiler calls serialize(), the runtime deserialize(). Both use one list
+// of fields per struct (the fields() functions), so that writer and reader
+// cannot disagree.
 
 #ifndef CLEAVE_PROGRAM_IO_H
 #define CLEAVE_PROGRAM_IO_H
@@ -17,8 +16,8 @@ namespace cleave::program {
 
 inline constexpr uint32_t formatVersion = 14;
 
-// The fields of each struct, in the order of the file: fields(a, x) is what `a`
-// makes of them.
+// The fields of each struct, in the order of the file. fields(a, x) applies `a`
+// to each field of x.
 template <class A> constexpr auto fields(A &a, MeshAxis &x) {
   return a(x.name, x.size, x.link, x.within);
 }
@@ -131,7 +130,8 @@ template <class A> constexpr auto fields(A &a, Program &x) {
            x.kernels, x.boundary, x.actions, x.threadsPerRank, x.meta);
 }
 
-// How many fields a struct has: as many initializers as it takes.
+// The number of fields of a struct, found as the number of initializers that
+// its aggregate initialization takes.
 struct AnyField {
   template <class T> constexpr operator T() const;
 };
@@ -142,8 +142,8 @@ template <class T, class... Fields> constexpr size_t numFields() {
     return sizeof...(Fields);
 }
 
-// Whether `fields` lists all fields of a struct and of the structs in it: what
-// it left out would be lost in the file.
+// Checks at compile time that `fields` lists all fields of a struct and of
+// nested structs. A field that is not listed would be lost in the file.
 template <class T> struct ListsAll {
   template <class... Fields> struct Listed {
     static constexpr size_t count = sizeof...(Fields);
@@ -174,8 +174,8 @@ template <class... T>
 struct ListsAll<std::variant<T...>> : std::conjunction<ListsAll<T>...> {};
 static_assert(ListsAll<Program>::value);
 
-// The largest enumerator of each enum in the file, so that a damaged byte is
-// found while reading.
+// The largest enumerator of each enum in the file, used to reject damaged bytes
+// while reading.
 constexpr uint8_t last(Device) { return uint8_t(lastDevice); }
 constexpr uint8_t last(DType) { return uint8_t(lastDType); }
 constexpr uint8_t last(Lifespan) { return uint8_t(lastLifespan); }
@@ -235,7 +235,7 @@ private:
   std::string bytes;
 };
 
-// After a failure every further read gives zeros, and ok() is false.
+// After the first failure all reads return zeros, and ok() is false.
 class Reader {
 public:
   explicit Reader(std::string_view bytes) : bytes(bytes) {}
@@ -276,8 +276,9 @@ private:
       fields(*this, x);
     }
   }
-  // Every element takes at least a byte, so a length beyond what is left is
-  // damage; checking it first keeps a bad file from exhausting memory.
+  // Every element takes at least one byte, so a length beyond the remaining
+  // bytes means damage. Checking this first keeps a damaged file from
+  // exhausting memory.
   uint64_t length() {
     uint64_t n = integer(8);
     if (n > bytes.size() - at)
@@ -333,7 +334,8 @@ inline std::string serialize(const Program &program) {
   return writer.take();
 }
 
-// False, with a message, when the bytes are not a program of this version.
+// Returns false, with a message, if the bytes are not a program of this
+// version.
 inline bool deserialize(std::string_view bytes, Program &program,
                         std::string &error) {
   Reader reader(bytes);

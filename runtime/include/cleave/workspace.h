@@ -1,5 +1,5 @@
-// Bytes of scratch memory that library commands need, so that the compiler
-// can plan them. The runtime asks the same functions when it loads a program.
+// The scratch memory of library commands, in bytes, so that the compiler can
+// plan it. The runtime calls the same functions when it loads a program.
 #ifndef CLEAVE_WORKSPACE_H
 #define CLEAVE_WORKSPACE_H
 
@@ -7,9 +7,9 @@
 
 namespace cleave {
 
-// Bytes (a multiple of 64) for `threads` threads per rank; buffers of the
-// command are not looked at, only sizes and strides. -1 where the command is
-// not supported, with the reason in `error`.
+// Returns the workspace in bytes (a multiple of 64) for `threads` threads per
+// rank. Only the sizes and strides of the command matter, not its buffers.
+// Returns -1 if the command is not supported, with the reason in `error`.
 int64_t gemmWorkspace(const program::Gemm &gemm, int threads,
                       std::string &error);
 int64_t attentionWorkspace(const program::Attention &attention, int threads,

@@ -1,5 +1,5 @@
-// Attention commands: checks, workspace, and the split over threads. A task
-// computes its outputs alone, so results do not depend on the split.
+// Attention commands on the CPU: checks, workspace, and the split over threads.
+// Each output is computed by one task, so results do not depend on the split.
 
 #include "cpu/attention.h"
 
@@ -24,14 +24,15 @@ template <class S> int64_t scratchElements(const Attention &x) {
          (x.backward ? attentionSums<S>(x.qLen, x.g, x.d) : 0);
 }
 
-// Tasks of a launch; a thread needs scratch only if it gets one.
+// The number of tasks of a launch. A thread needs scratch memory only if it
+// gets a task.
 int64_t taskCount(const Attention &x) {
   return x.backward ? x.b * x.n
                     : x.b * x.n * x.g * blocksOf(x.qLen, attentionQueries);
 }
 
-// How many samples have spans of blocks of their own; 0 where every query sees
-// every key.
+// The number of samples that have masks, and so block spans, of their own; 0 if
+// every query sees every key.
 int64_t blockSamples(const Attention &x) {
   auto all = {&x.queryPositions, &x.keyPositions, &x.querySegments,
               &x.keySegments, &x.keyMask};
@@ -45,7 +46,8 @@ int64_t blockSamples(const Attention &x) {
   return shared ? std::min<int64_t>(x.b, 1) : x.b;
 }
 
-// The workspace: spans of blocks, delta, scratch of the threads.
+// The parts of the workspace: block spans, delta, and scratch memory of the
+// threads.
 int64_t blockBytes(const Attention &x) {
   int64_t blocks =
       blocksOf(x.qLen, attentionQueries) + blocksOf(x.kLen, attentionKeys);
@@ -118,7 +120,8 @@ AttentionProblem<S> makeProblem(const Attention &x,
   return p;
 }
 
-// What entries [begin, end) span; `isSeen` says which count.
+// Computes the range of positions and segments of the entries [begin, end) of a
+// block, ignoring entries for which `isSeen` is false.
 template <class Seen>
 AttentionBlock spanOf(const AttentionIndex &positions,
                       const AttentionIndex &segments, int64_t b, int64_t begin,
@@ -164,8 +167,8 @@ std::function<void()> make(const Attention &x, const AttentionBuffers &buffers,
   const MicroKernels<S> &kernels = kernelsOf<S>(microKernels());
   T *scratch = p.delta + deltaElements(x);
   int64_t perThread = scratchElements<S>(x), tasks = taskCount(x);
-  // Multiply-adds of a score: q k^T, p v; backward the scores again, dO v^T,
-  // p^T dO, dS k, dS^T q.
+  // The multiply-adds for one score: q k^T and p v forward; backward the score
+  // again, dO v^T, p^T dO, dS k and dS^T q.
   int64_t perScore = x.backward ? 6 * x.d + 4 * x.dv : 2 * x.d + 2 * x.dv;
   return [=, &kernels, flops = buffers.flops, backward = x.backward] {
     findBlocks(p);
@@ -189,7 +192,7 @@ std::function<void()> make(const Attention &x, const AttentionBuffers &buffers,
 
 int64_t cleave::attentionWorkspace(const Attention &x, int threads,
                                    std::string &error) {
-  // Bounds that keep every product of sizes within 64 bits.
+  // Bounds that keep the products of sizes within 64 bits.
   constexpr int64_t limit = int64_t(1) << 30;
   for (int64_t size : {x.b, x.qLen, x.kLen, x.n, x.g, x.d, x.dv})
     if (size < 0 || size > limit) {

@@ -1,4 +1,5 @@
-// Blockwise attention with online softmax: never the whole score matrix.
+// Blockwise attention with online softmax. The whole score matrix is never in
+// memory.
 #ifndef CLEAVE_RUNTIME_CPU_ATTENTION_H
 #define CLEAVE_RUNTIME_CPU_ATTENTION_H
 

@@ -1,8 +1,8 @@
-// Which weights of attention dropout keeps. Included by isa_*.cpp, before
+// Decides which attention weights dropout keeps. Included by isa_*.cpp, before
 // attention_kernels.h.
 
-// The random words that a run of keys needs: the counters of their blocks, and
-// where each key finds its own among the words of all these.
+// The random words for a run of keys: the counters of the Philox blocks, and
+// the position of each key's word among the words of these blocks.
 struct DropoutWords {
   int64_t blocks = 0;
   uint32_t counters[attentionKeys];
@@ -24,8 +24,8 @@ DropoutWords dropoutWords(const AttentionProblem<S> &p, int64_t b, int64_t k0,
   return out;
 }
 
-// kept[j] = keptScale where the query keeps the weight of key j of those of
-// `words`, else 0; also 0 beyond the keys.
+// Sets kept[j] to keptScale if dropout keeps the weight of key j, else to 0.
+// Entries beyond the last key are 0.
 template <class S, class T = Compute<S>>
 void findKept(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
               int64_t query, int64_t keys, const DropoutWords &of, T *kept) {

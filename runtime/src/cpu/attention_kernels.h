@@ -52,7 +52,8 @@ template <class T> struct Pieces {
   }
 };
 
-// Enough for both directions; every piece is rounded up to a cache line.
+// The scratch memory of a thread, enough for both directions. Every part is
+// rounded up to a cache line.
 template <class S, class T = Compute<S>>
 int64_t attentionScratch(int64_t d, int64_t dv) {
   int64_t wide = roundUp(d, Block<T>::columns);
@@ -107,7 +108,8 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
           finishRow(p, b, n, g, x.q0 + i, x.k0, x.keys, checks, row);
       T high = maxRow(row, width);
       high = high > rowMax[at] ? high : rowMax[at];
-      // While a row has seen no key, exp(-inf - -inf) must not happen.
+      // If a row has seen no key yet, the shift is 0, so that exp(-inf - -inf)
+      // is not computed.
       T shift = high == minusInfinity<T> ? T(0) : high;
       T shrink = expOf(splat<T>(rowMax[at] - shift))[0];
       rowSum[at] = rowSum[at] * shrink + expRow(row, width, shift);
@@ -132,7 +134,7 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
   }
   for (int64_t i = 0; i < queries; ++i) {
     S *o = p.o.at(b, q0 + i, n, g);
-    // A NaN score gives a NaN sum, which must come out.
+    // A NaN score makes the sum NaN, which must appear in the output.
     bool empty = rowSum[i] == T(0);
     T factor = empty ? T(0) : T(1) / rowSum[i];
     for (int64_t x = 0; x < p.dv; ++x)
@@ -143,7 +145,8 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
   return computed;
 }
 
-// Where dq of a query is summed: in `sums`, or in place where there are none.
+// The memory in which dq of a query is summed: `sums`, or the output itself if
+// there are no sums.
 template <class S, class T = Compute<S>> struct QuerySums {
   const AttentionProblem<S> &p;
   int64_t b, n;
@@ -169,7 +172,7 @@ template <class S, class T = Compute<S>> struct QuerySums {
   }
 };
 
-// delta[i] = sum(dO * o) of the query, and dq = 0.
+// Computes delta[i] = sum(dO * o) of each query, and sets dq = 0.
 template <class S, class T = Compute<S>>
 void backwardSetup(const AttentionProblem<S> &p, int64_t b, int64_t n, T *delta,
                    const QuerySums<S> &dq) {
@@ -195,9 +198,9 @@ void writeKeyGradient(const typename AttentionProblem<S>::Array &array,
   }
 }
 
-// P and dS of a block from scores and dP, both in place: P = exp(s - lse), dS =
-// P * (dP - delta), times the slope of the soft-capping. Dropout drops the same
-// of dP, before, and of P, after.
+// Computes P and dS of a block in place of the scores and dP: P = exp(s - lse),
+// dS = P * (dP - delta), times the slope of the soft-capping. Dropout is
+// applied to dP before, and to P after.
 template <class S, class T = Compute<S>>
 void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
                     int64_t g, const Area &area, int checks, const T *delta,
@@ -213,7 +216,7 @@ void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
     int64_t width =
         finishRow(p, b, n, g, query, area.k0, area.keys, checks, row, slope);
     T lse = *p.lse.at(b, query, n, g);
-    // Nothing visible to this query: the row is -inf, and P = exp(-inf) = 0.
+    // No key is visible to this query: the row is -inf, and P = exp(-inf) = 0.
     expRow(row, width, lse == minusInfinity<T> ? T(0) : lse);
     T shift = delta[g * p.qLen + query];
     if (p.dropoutKeys) {
@@ -225,7 +228,7 @@ void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
       Vec<T> dS = weight * (load<T>(gradient + j) - shift);
       if (p.softcap != T(0))
         dS *= load<T>(slope + j);
-      // Where a key is hidden, dP may be NaN.
+      // For hidden keys dP may be NaN, so it is not multiplied.
       store<T>(gradient + j, weight == T(0) ? Vec<T>{} : dS);
     }
     if (p.dropoutKeys)
@@ -233,7 +236,7 @@ void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
   }
 }
 
-// A block of keys and values in the forms that the backward pass reads.
+// A block of keys and values in the layouts that the backward pass reads.
 template <class S, class T = Compute<S>>
 void packKeys(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t k0,
               int64_t keys, int checks, T *transposedK, T *rightK,

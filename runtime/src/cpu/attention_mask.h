@@ -1,9 +1,9 @@
-// Which keys a query sees, and what becomes of its scores. Included by
-// isa_*.cpp, before attention_kernels.h.
+// Attention masks: decides which keys a query sees, and turns products into
+// scores. Included by isa_*.cpp, before attention_kernels.h.
 
 template <class T> constexpr T minusInfinity = -T(__builtin_inff());
 
-// What has to be looked at for each pair of a block.
+// The mask conditions that must be checked for each pair of a block.
 enum Checks {
   noCheck = 0,
   checkPositions = 1,
@@ -19,7 +19,7 @@ inline int64_t clampTo(int64_t x, int64_t low, int64_t high) {
   return x < low ? low : x > high ? high : x;
 }
 
-// Sums that stay within 64 bits, as positions may be anything.
+// Saturating addition, as positions may be any 64-bit numbers.
 inline int64_t plus(int64_t a, int64_t b) {
   int64_t sum;
   if (!__builtin_add_overflow(a, b, &sum))
@@ -27,7 +27,7 @@ inline int64_t plus(int64_t a, int64_t b) {
   return b > 0 ? INT64_MAX : INT64_MIN;
 }
 
-// The positions that a query sees: [low, high], of the causal rule and the
+// The key positions [low, high] that a query sees by the causal mask and the
 // window.
 struct Span {
   int64_t low, high;
@@ -43,7 +43,8 @@ inline Span spanOf(const AttentionProblem<S> &p, int64_t position) {
   return span;
 }
 
-// The checks that a block needs, from what its queries and keys span.
+// Returns the checks that a block of scores needs, from the ranges of its
+// queries and keys.
 template <class S, class T = Compute<S>>
 int checksOf(const AttentionProblem<S> &p, int64_t b, int64_t q0, int64_t k0,
              int64_t keys) {
@@ -59,7 +60,8 @@ int checksOf(const AttentionProblem<S> &p, int64_t b, int64_t q0, int64_t k0,
   if (k.count == 0)
     return nothingSeen;
   int checks = k.count < keys ? checkKeys : noCheck;
-  // Spans move with positions, so the first and the last query bound all.
+  // The span moves with the position, so the first and the last query bound the
+  // spans of all queries.
   Span first = spanOf(p, q.lowPosition), last = spanOf(p, q.highPosition);
   if (k.highPosition < first.low || k.lowPosition > last.high)
     return nothingSeen;
@@ -72,15 +74,14 @@ int checksOf(const AttentionProblem<S> &p, int64_t b, int64_t q0, int64_t k0,
   return checks;
 }
 
-// The scores of `queries` queries from q0 on with `keys` keys from k0 on.
+// A block of scores: `queries` queries from q0 on, and `keys` keys from k0 on.
 struct Area {
   int64_t q0, queries, k0, keys;
 };
 
-// The area without the queries and keys at its ends that have nothing to do
-// with the rest of it: on the diagonal, and where positions jump in the middle.
-// It begins at a multiple of what tileGemm writes at once, in rows of the
-// block.
+// Shrinks the area: removes queries and keys at its borders that see nothing of
+// the rest (on the diagonal, and where positions jump). The result begins at a
+// multiple of the size that tileGemm writes at once, in rows of the block.
 template <class S, class T = Compute<S>>
 Area narrowed(const AttentionProblem<S> &p, int64_t b, Area area, int checks) {
   if (!(checks & checkPositions))
@@ -117,7 +118,8 @@ Area narrowed(const AttentionProblem<S> &p, int64_t b, Area area, int checks) {
   return area;
 }
 
-// Hides the columns of [begin, end) whose entry is outside of the span.
+// Sets the columns of [begin, end) whose position is outside of the span to
+// -inf.
 template <class T>
 inline void keepWithin(const int64_t *entries, int64_t stride, Span span,
                        int64_t begin, int64_t end, T *row) {
@@ -145,9 +147,9 @@ inline void capRow(T softcap, int64_t begin, int64_t end, T *row, T *slope) {
   }
 }
 
-// Products of a query with the keys of a block become scores: capped, biased,
-// hidden by -inf. Returns how many columns, in whole vectors, may hold anything
-// but -inf; what is beyond is not written.
+// Turns products of a query with the keys of a block into scores: soft-capped,
+// biased, hidden ones -inf. Returns the number of columns, in whole vectors,
+// that may hold anything but -inf; columns beyond are not written.
 template <class S, class T = Compute<S>>
 int64_t finishRow(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
                   int64_t query, int64_t k0, int64_t keys, int checks, T *row,
@@ -195,8 +197,8 @@ int64_t finishRow(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
   return width;
 }
 
-// Zeros in the rows of a packed B whose keys are hidden: what is never seen may
-// be NaN, which 0 would not cancel.
+// Zeros the rows of a packed B whose keys are hidden. Hidden values may be NaN,
+// and 0 * NaN is NaN.
 template <class S, class T = Compute<S>>
 void dropHiddenKeys(const AttentionProblem<S> &p, int64_t b, int64_t k0,
                     int64_t keys, int64_t width, T *packed) {

@@ -1,4 +1,5 @@
-// A rank on the CPU: memory is mapped pages, calls are done when they return.
+// The CPU backend: memory is mapped pages, and a call is complete when it
+// returns.
 
 #include "backend.h"
 
@@ -200,7 +201,8 @@ Backend::Run CpuBackend::planRows(const PlanRows &x,
                                   const PlanRowsBuffers &at) {
   return [at, rows = x.rows, rounds = x.rounds, ranks = x.ranks,
           places = x.places, tile = x.tile] {
-    // First all rows of a rank are counted in its first round.
+    // All rows of a rank are counted in its first round; they are divided over
+    // the rounds below.
     int64_t all = rounds * ranks * places;
     std::fill_n(at.counts, ranks * rounds, 0);
     std::fill_n(at.sources, all, -1);
@@ -240,7 +242,8 @@ Backend::Run CpuBackend::sortRows(const SortRows &x,
     int64_t begin = 0;
     for (int64_t &end : ends)
       begin += std::exchange(end, begin);
-    // Beginnings move to the ends as rows take their places.
+    // Each beginning moves forward as rows take their slots, and ends where the
+    // next group begins.
     for (int64_t row = 0; row < rows; ++row) {
       int64_t id = chosen(row), place = ends[id]++;
       at.order[place] = row;

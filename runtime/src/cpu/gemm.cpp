@@ -1,5 +1,5 @@
-// Choosing how a matrix product is done: by oneDNN where it has an optimized
-// implementation, by the blocked loop elsewhere.
+// Selects the implementation of a matrix product: oneDNN if it has an optimized
+// one, else our blocked loop.
 
 #include "cpu/gemm.h"
 
@@ -13,7 +13,7 @@ using program::Gemm;
 using program::MatrixRef;
 
 namespace {
-// Libraries ask for the thread count while they prepare.
+// Sets the thread count that libraries read while they prepare a primitive.
 struct ThreadsGuard {
   explicit ThreadsGuard(int threads) : before(getThreads()) {
     if (threads != before)

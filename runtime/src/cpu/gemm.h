@@ -1,4 +1,5 @@
-// Matrix products: oneDNN where it has a fast one, else our own blocked loop.
+// Matrix products on the CPU: oneDNN if it has an optimized implementation,
+// else our blocked loop.
 #ifndef CLEAVE_RUNTIME_CPU_GEMM_H
 #define CLEAVE_RUNTIME_CPU_GEMM_H
 
@@ -13,19 +14,22 @@ namespace cleave {
 
 enum class GemmBackend { Auto, Blocked };
 
-// A call that computes the product, to be used on the thread that made it (or
-// on one with the same setThreads()). Throws Error when it is not supported.
+// Returns a call that computes the product. It must run on the thread that
+// created it, or on one with the same setThreads(). Throws Error if the product
+// is not supported.
 std::function<void()> makeGemm(const program::Gemm &gemm,
                                const GemmBuffers &buffers, int threads,
                                GemmBackend backend = GemmBackend::Auto);
 
-// oneDNN alone; called with the threads set that will run it. -1, and nothing,
-// where it does not do this product, or only by its slow reference.
+// Products by oneDNN. The thread count of the execution must be set when these
+// are called. They return -1 and an empty function if oneDNN does not support
+// the product, or only by its slow reference implementation.
 int64_t oneDnnGemmWorkspace(const program::Gemm &gemm);
 std::function<void()> makeOneDnnGemm(const program::Gemm &gemm,
                                      const GemmBuffers &buffers, int threads);
 
-// The blocked loop alone; used for f64 and for layouts that oneDNN lacks.
+// Products by the blocked loop, which is used for f64 and for layouts that
+// oneDNN lacks.
 int64_t blockedGemmWorkspace(const program::Gemm &gemm, int threads);
 std::function<void()> makeBlockedGemm(const program::Gemm &gemm,
                                       const GemmBuffers &buffers, int threads);

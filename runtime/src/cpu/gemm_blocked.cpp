@@ -1,5 +1,5 @@
-// Our own matrix product: any strides and types, with the epilogue in the
-// tile. Tiles of C are the tasks; every thread packs for itself.
+// Our own matrix product for any strides and types, with the epilogue applied
+// to each tile. Tiles of C are the tasks; every thread packs its own operands.
 
 #include "cpu/gemm.h"
 #include "cpu/micro.h"

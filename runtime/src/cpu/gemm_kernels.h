@@ -8,8 +8,8 @@ template <class S, class T = Compute<S>> int64_t gemmScratch() {
          gemmTileRows * gemmTileColumns;
 }
 
-// Writes a row of C, of type E, from the accumulators: alpha, accumulate,
-// bias, activation, as program::Gemm says.
+// Writes a row of C, of type E, from the accumulators, applying alpha,
+// accumulation, bias and activation as program::Gemm defines.
 template <class E, class S, class T = Compute<S>>
 void gemmRow(const GemmProblem<S> &p, const T *acc, E *c, S *pre, const S *bias,
              int64_t n) {

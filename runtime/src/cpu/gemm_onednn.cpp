@@ -1,4 +1,4 @@
-// Products by oneDNN's matmul, where it has an optimized implementation.
+// Matrix products by oneDNN's matmul, if it has an optimized implementation.
 
 #include "cpu/gemm.h"
 
@@ -29,8 +29,8 @@ dnnl::memory::data_type oneDnnType(DType type) {
                              : dnnl::memory::data_type::f32;
 }
 
-// oneDNN takes dims of size 1 for broadcast, where a program says stride 0;
-// batch dimensions of size 1 are dropped.
+// Describes a matrix for oneDNN. oneDNN broadcasts dimensions of size 1, where
+// a program has stride 0. Batch dimensions of size 1 are dropped.
 dnnl::memory::desc describe(const Gemm &gemm, const MatrixRef &matrix,
                             int64_t rows, int64_t columns, DType type) {
   dnnl::memory::dims dims, strides;
@@ -68,12 +68,12 @@ void appendActivation(dnnl::post_ops &ops, Activation activation) {
 
 using Primitive = dnnl::matmul::primitive_desc;
 
-// Nothing if oneDNN does not do this product, or does it by its slow
+// Returns nullopt if oneDNN does not support the product, or only by its slow
 // reference implementation.
 std::optional<Primitive> makePrimitive(const Gemm &gemm) {
   if (gemm.dtype == DType::F64 || gemm.m == 0 || gemm.n == 0 || gemm.k == 0)
     return std::nullopt;
-  // Its scale covers the bias, and its sum reads the one output it has.
+  // oneDNN applies its scale to the bias, too, and its sum reads the output.
   bool scaled = gemm.alpha != 1.0;
   if ((scaled && gemm.bias.present()) ||
       (gemm.accumulate && gemm.preActivation.present()))
@@ -155,7 +155,7 @@ std::function<void()> cleave::makeOneDnnGemm(const Gemm &gemm,
   if (!found)
     return nullptr;
   const Primitive &descriptor = *found;
-  // Everything that an execution needs; the arguments point into it.
+  // A prepared execution with its arguments, which point into it.
   struct Prepared {
     dnnl::matmul primitive;
     dnnl::stream stream;

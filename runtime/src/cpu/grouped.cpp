@@ -1,7 +1,7 @@
-// Rows are sorted by the matrix that they choose, in order, as a table of where
-// they are. oneDNN multiplies them where it can (grouped_onednn.cpp);
-// elsewhere, here, the product of a matrix reads and writes its rows in place,
-// and tiles of the products are the tasks.
+// Grouped matrix products. Rows are sorted stably by the matrix that they
+// choose, as a table of row addresses. oneDNN multiplies them if it can
+// (grouped_onednn.cpp). Otherwise this file's loop reads and writes the rows in
+// place; tiles of the products are the tasks.
 
 #include "cpu/grouped.h"
 
@@ -16,7 +16,7 @@ using program::DType;
 using program::GroupedGemm;
 
 namespace {
-// Most tiles that there can be, whatever rows choose.
+// An upper bound of the number of tiles, for any choice of matrices.
 int64_t maxTasks(const GroupedGemm &x) {
   int64_t columns = divideUp(x.n, gemmTileColumns), rows = rowCount(x);
   if (x.outer)
@@ -33,7 +33,7 @@ template <class T> int64_t workspaceBytes(const GroupedGemm &x, int threads) {
   return tableBytes(x) + used * scratchElements<T>() * int64_t(sizeof(T));
 }
 
-// One product: that of a matrix with its rows.
+// The product of one matrix with the rows that choose it.
 template <class S> struct Product {
   GemmProblem<S> gemm;
   int64_t rowTiles, columnTiles;

@@ -1,4 +1,5 @@
-// Products of rows with the matrices that they choose.
+// Grouped matrix products: each row is multiplied with the matrix that it
+// chooses.
 #ifndef CLEAVE_RUNTIME_CPU_GROUPED_H
 #define CLEAVE_RUNTIME_CPU_GROUPED_H
 
@@ -13,7 +14,8 @@ namespace cleave {
 std::function<void()> makeGrouped(const program::GroupedGemm &grouped,
                                   const GroupedBuffers &buffers, int threads);
 
-// The form for oneDNN: f32, rows and matrices with a unit stride.
+// Returns whether oneDNN can compute the product: it is f32, and rows and
+// matrices have a unit stride.
 bool fitsOneDnn(const program::GroupedGemm &grouped);
 int64_t oneDnnGroupedWorkspace(const program::GroupedGemm &grouped);
 std::function<void()> makeOneDnnGrouped(const program::GroupedGemm &grouped,

@@ -1,5 +1,5 @@
-// Grouped products by oneDNN: some hundred rows of a matrix at a time are
-// gathered, unless they are evenly spaced already, and multiplied as one
+// Grouped matrix products by oneDNN. Some hundred rows of a matrix are gathered
+// at a time, unless they are evenly spaced already, and multiplied as one
 // matrix.
 
 #include "cpu/grouped_rows.h"
@@ -13,14 +13,15 @@ using program::GroupedGemm;
 using program::RowsRef;
 
 namespace {
-// Enough for the peak; the workspace has these rows.
+// The number of rows that are gathered at a time, enough for peak speed; the
+// workspace has room for them.
 constexpr int64_t chunkRows = 2048;
 
 int64_t chunkOf(const GroupedGemm &x) {
   return std::min(rowCount(x), chunkRows);
 }
 
-// A matrix for dnnl_sgemm: row-major, or transposed.
+// A matrix operand of dnnl_sgemm: row-major or transposed.
 struct Operand {
   float *at;
   int64_t stride;
@@ -47,7 +48,7 @@ struct Rows {
   const int64_t *at; // of each row, in elements
   int64_t count, size;
 
-  // The distance from row to row; 0 where they do not are evenly spaced.
+  // Returns the distance between rows; 0 if the rows are not evenly spaced.
   int64_t stride() const {
     int64_t stride = count > 1 ? at[1] - at[0] : size;
     for (int64_t row = 2; row < count; ++row)
@@ -57,7 +58,7 @@ struct Rows {
   }
 };
 
-// Calls visit(row) for rows of this size, a good piece at a time.
+// Calls visit(row) for the rows, several rows of one matrix at a time.
 template <class Visit>
 void forRows(const Rows &rows, int threads, Visit visit) {
   auto piece = [&](int64_t begin, int64_t end, int) {
@@ -78,7 +79,7 @@ Operand together(const Rows &rows, float *data, float *scratch, int threads) {
   return {scratch, rows.size};
 }
 
-// A row or column of one element has any stride.
+// A matrix with rows or columns of one element counts as having any stride.
 bool isRowMajor(const GroupedGemm &x) {
   return x.w.colStride == 1 && x.w.rowStride >= x.n;
 }
@@ -148,7 +149,7 @@ std::function<void()> cleave::makeOneDnnGrouped(const GroupedGemm &x,
       int64_t end = tables.rowEnd[matrix];
       if (x.outer && begin == end)
         clearMatrix(x, matrixOf(x, w, matrix), threads);
-      // Of one size, so that none is small.
+      // The chunks have almost equal sizes, so that none is small.
       int64_t chunks = divideUp(end - begin, chunkRows);
       int64_t size = chunks ? divideUp(end - begin, chunks) : 0;
       for (int64_t row = begin; row < end; row += size) {

@@ -1,4 +1,4 @@
-// Rows sorted by the matrix that they choose, as tables of where they are.
+// Tables of row addresses, sorted by the matrix that the rows choose.
 #ifndef CLEAVE_RUNTIME_CPU_GROUPED_ROWS_H
 #define CLEAVE_RUNTIME_CPU_GROUPED_ROWS_H
 
@@ -23,7 +23,7 @@ inline int64_t rowCount(const program::GroupedGemm &x) {
   return count;
 }
 
-// Tables at the start of the workspace, of 64-bit numbers.
+// The tables at the start of the workspace, of 64-bit numbers.
 struct Tables {
   int64_t *rowEnd;    // [e + 1]: rows of matrix m end here; last those of none
   int64_t *taskEnd;   // [e]
@@ -39,7 +39,8 @@ inline int64_t tableBytes(const program::GroupedGemm &x) {
   return roundUp(numbers * int64_t(sizeof(int64_t)), 64);
 }
 
-// Calls visit(a, c, id) for every row in order: where it begins.
+// Calls visit(a, c, id) for every row in order; a and c are the offsets of the
+// row in both arrays.
 template <class Visit>
 void forEachRow(const program::GroupedGemm &x, Visit visit) {
   std::array<int64_t, maxRowDims> index{};
@@ -69,7 +70,8 @@ inline void sortRows(const program::GroupedGemm &x, const int64_t *ids,
   int64_t begin = 0;
   for (int64_t m = 0; m <= x.e; ++m)
     begin += std::exchange(tables.rowEnd[m], begin);
-  // Beginnings move to the ends as rows take their places.
+  // Each beginning moves forward as rows are entered, and ends where the next
+  // group begins.
   forEachRow(x, [&](int64_t a, int64_t c, int64_t id) {
     int64_t at = tables.rowEnd[chosen(id)]++;
     tables.aAt[at] = a;

@@ -1,7 +1,7 @@
 // The body of isa_*.cpp: compiles every kernel for one instruction set. The
-// including file defines CLEAVE_VECTOR_BYTES, CLEAVE_BLOCK_ROWS (as many as
-// the registers hold), CLEAVE_MICRO_SET and CLEAVE_AVAILABLE. No headers with
-// inline functions here; see micro.h.
+// including file defines CLEAVE_VECTOR_BYTES, CLEAVE_BLOCK_ROWS (limited by the
+// number of registers), CLEAVE_MICRO_SET and CLEAVE_AVAILABLE. Headers with
+// inline functions must not be included here; see micro.h.
 #include "cleave/philox.h"
 #include "cpu/micro.h"
 

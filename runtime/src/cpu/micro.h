@@ -9,7 +9,8 @@
 
 namespace cleave {
 
-// bf16 is stored; kernels compute in f32. Rounds to nearest, ties to even.
+// A stored bf16 value; kernels compute in f32. Conversion rounds to nearest,
+// ties to even.
 struct Bf16 {
   uint16_t bits;
   __attribute__((always_inline)) operator float() const {
@@ -32,7 +33,7 @@ template <> struct ComputeOf<Bf16> {
 };
 template <class S> using Compute = typename ComputeOf<S>::Type;
 
-// One matrix product of a batch; strides in elements. The values of
+// One matrix product of a batch. Strides are in elements. The values of
 // `activation` are those of program::Activation.
 template <class S> struct GemmProblem {
   using T = Compute<S>;
@@ -45,21 +46,22 @@ template <class S> struct GemmProblem {
   T alpha;
   bool accumulate;
   int activation;
-  // Where rows or columns begin, in elements, instead of a stride; may be null.
+  // Offsets of rows or columns, in elements, that replace a stride; null if the
+  // stride applies.
   const int64_t *aRowAt, *aColAt, *bRowAt, *cRowAt;
 };
 
-// Pieces in which gemmTile computes; a multiple of every register block.
+// The tile that gemmTile computes at once; a multiple of every register block.
 inline constexpr int64_t gemmTileRows = 96, gemmTileColumns = 256;
 
-// What a block of queries or keys spans. Keys that the key mask hides do not
-// count; `count` says how many are left.
+// The ranges of positions and segments of a block of queries or keys. Keys that
+// the key mask hides are ignored; `count` is the number of remaining keys.
 struct AttentionBlock {
   int64_t lowPosition, highPosition, lowSegment, highSegment, count;
 };
 
-// Positions or segments: [batch, position]. Without data, entry i of positions
-// is offset + i.
+// Positions or segments, as an array [batch, position]. Without data, entry i
+// of the positions is offset + i.
 struct AttentionIndex {
   const int64_t *data;
   int64_t strides[2];
@@ -98,14 +100,14 @@ template <class S> struct AttentionProblem {
   AttentionIndex queryIndices, keyIndices;
   uint64_t leastKept;
   T keptScale;
-  // Of every sample, or where blockSamples is 1, of all; null where every query
-  // sees every key.
+  // Ranges for the blocks of every sample, or one set for all samples if
+  // blockSamples is 1. Null if every query sees every key.
   AttentionBlock *queryBlocks, *keyBlocks;
   int64_t blockSamples;
   T *delta; // backward: [b, n, g, qLen], rowsum(dO * o)
 };
 
-// Where dq cannot be summed in place: elements, per thread.
+// The extra elements per thread for dq, if dq cannot be summed in the output.
 template <class S> int64_t attentionSums(int64_t qLen, int64_t g, int64_t d) {
   return sizeof(S) < sizeof(Compute<S>) ? (qLen * g * d + 63) / 64 * 64 : 0;
 }
@@ -118,7 +120,7 @@ inline constexpr int64_t blocksOf(int64_t length, int64_t size) {
 
 template <class S> struct MicroKernels {
   using T = Compute<S>;
-  // Rows [m0, m1) and columns [n0, n1) of C, at most one tile of them.
+  // Computes rows [m0, m1) and columns [n0, n1) of C, at most one tile.
   void (*gemmTile)(const GemmProblem<S> &problem, int64_t m0, int64_t m1,
                    int64_t n0, int64_t n1, T *scratch);
   int64_t (*gemmScratch)(); // elements, per thread
@@ -126,16 +128,17 @@ template <class S> struct MicroKernels {
   // dst[i] = activation(src[i])
   void (*activate)(int activation, const S *src, S *dst, int64_t count);
 
-  // One block of queries of one head. Both return how many scores they
-  // computed: blocks in which no query sees a key are skipped.
+  // Computes one block of queries of one head. Both functions return the number
+  // of scores that they computed; blocks in which no query sees a key are
+  // skipped.
   int64_t (*attentionForward)(const AttentionProblem<S> &problem, int64_t b,
                               int64_t n, int64_t g, int64_t queryBlock,
                               T *scratch);
-  // All queries and keys of one kv head.
+  // Computes the gradients for all queries and keys of one KV head.
   int64_t (*attentionBackward)(const AttentionProblem<S> &problem, int64_t b,
                                int64_t n, T *scratch);
-  // Elements, per thread; backward, in bf16, dq of all queries of a kv head
-  // comes on top (attentionSums).
+  // The scratch memory per thread, in elements. The backward pass in bf16 also
+  // needs dq of all queries of a KV head (attentionSums).
   int64_t (*attentionScratch)(int64_t d, int64_t dv);
 };
 
@@ -149,7 +152,8 @@ struct MicroSet {
 
 extern const MicroSet microBaseline, microAvx2, microAvx512;
 
-// The best one for this machine. CLEAVE_ISA=baseline|avx2|avx512 overrides.
+// The kernels for the best instruction set of this machine. The variable
+// CLEAVE_ISA=baseline|avx2|avx512 overrides the choice.
 const MicroSet &microKernels();
 
 template <class T> const MicroKernels<T> &kernelsOf(const MicroSet &set);

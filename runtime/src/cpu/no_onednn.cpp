@@ -1,4 +1,5 @@
-// In place of oneDNN, in builds for devices: our own loops do everything.
+// Replaces the oneDNN functions in builds for devices, where our own loops
+// compute everything.
 
 #include "cpu/gemm.h"
 #include "cpu/grouped.h"

@@ -1,4 +1,4 @@
-// parallelFor on libgomp's entry points, which are a stable ABI.
+// Implements parallelFor by libgomp's entry points, which are a stable ABI.
 
 #include "cpu/parallel.h"
 
@@ -16,8 +16,9 @@ int omp_get_thread_num(void);
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-// libgomp's barriers are invisible to ThreadSanitizer; oneDNN, which is not
-// instrumented either, shares memory between libgomp's threads only.
+// Suppresses reports of ThreadSanitizer about libgomp, whose barriers it does
+// not see. oneDNN, which is not instrumented either, shares memory only between
+// libgomp's threads.
 extern "C" const char *__tsan_default_suppressions() {
   return "called_from_lib:libgomp.so\ncalled_from_lib:libdnnl.so\n";
 }
@@ -29,8 +30,8 @@ struct Job {
   void (*body)(const void *, int64_t, int64_t, int);
   const void *data;
   int64_t extent, grain, pieces;
-  // libgomp orders memory by itself, but race detectors cannot see it; these
-  // two make the order visible and cost nothing.
+  // libgomp orders memory accesses by itself, but race detectors cannot see it.
+  // These two variables make the order visible and cost nothing.
   std::atomic<int> ready{0}, finished{0};
 };
 
@@ -46,8 +47,9 @@ void runPiece(Job &job, int64_t piece, int thread) {
 void work(void *opaque) {
   Job &job = *static_cast<Job *>(opaque);
   job.ready.load(std::memory_order_acquire);
-  // The team may be smaller than asked for (OMP_THREAD_LIMIT); the pieces are
-  // not, so that the split, and with it every sum, stays the same.
+  // The team may have fewer threads than requested (OMP_THREAD_LIMIT). The
+  // number of pieces stays the same, so that the split, and with it every sum,
+  // does not change.
   int thread = omp_get_thread_num(), team = omp_get_num_threads();
   for (int64_t piece = thread; piece < job.pieces; piece += team)
     runPiece(job, piece, thread);

@@ -1,4 +1,5 @@
-// Slots in the order of their positions, each counted for its expert.
+// Processes slots in the order of their positions, and counts them for each
+// expert.
 #include "position_in_expert.h"
 
 #include <algorithm>
@@ -9,8 +10,8 @@ using program::PositionInExpert;
 
 namespace {
 
-/// What experts have taken before a sample. Samples mostly count up, so that
-/// each row of loads is read once.
+/// The loads of experts before a sample. Samples mostly come in increasing
+/// order, so each row of loads is read once.
 class LoadsBefore {
 public:
   LoadsBefore(const PositionInExpert &x, const int64_t *loads, int64_t *sums)
@@ -44,7 +45,8 @@ void sortPositions(const int64_t *positions, int64_t count, int64_t *order) {
     });
 }
 
-/// One sample: `taken` counts on from what it holds.
+/// Counts the slots of one sample. `taken` holds the counts so far and is
+/// increased.
 void countSlots(const PositionInExpert &x, const int64_t *ids,
                 const int64_t *positions, const int64_t *order, int64_t *taken,
                 int64_t *result) {
@@ -53,7 +55,8 @@ void countSlots(const PositionInExpert &x, const int64_t *ids,
     end = begin + 1;
     while (end < x.s && positions[order[end]] == positions[order[begin]])
       ++end;
-    // Slots of one index are not before each other.
+    // Slots with the same position and the same index in k do not precede each
+    // other, so they are read before any of them is counted.
     for (int64_t slot = 0; slot < x.k; ++slot) {
       for (int64_t i = begin; i < end; ++i) {
         int64_t at = order[i] * x.k + slot;

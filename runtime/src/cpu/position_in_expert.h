@@ -1,4 +1,4 @@
-// How many earlier slots have chosen the same expert.
+// Counts, for each slot, the earlier slots that chose the same expert.
 #ifndef CLEAVE_RUNTIME_CPU_POSITION_IN_EXPERT_H
 #define CLEAVE_RUNTIME_CPU_POSITION_IN_EXPERT_H
 
@@ -7,8 +7,8 @@
 
 namespace cleave {
 
-// Linear in slots, experts and loads where positions count up; else they are
-// sorted first, once where samples share them.
+// Linear time in slots, experts and loads if positions increase. Otherwise
+// positions are sorted first, once if samples share them.
 void positionInExpert(const program::PositionInExpert &x,
                       const PositionInExpertBuffers &at);
 

@@ -69,7 +69,7 @@ void packB(const S *src, int64_t rowStride, int64_t colStride, int64_t k,
   }
 }
 
-// The same where rows or columns begin at src + at[i], in any order.
+// Packs rows or columns that begin at src + at[i], in any order.
 template <class T, class S>
 void packRowsOfA(const S *src, const int64_t *at, int64_t colStride, int64_t m,
                  int64_t k, T *dst) {
@@ -119,7 +119,7 @@ void packRowsOfB(const S *src, const int64_t *at, int64_t colStride, int64_t k,
   }
 }
 
-// C[rows][columns] (+)= A panel * B panel; all accumulators stay in registers.
+// C[rows][columns] (+)= A panel * B panel. All accumulators stay in registers.
 template <class T>
 inline void microKernel(int64_t k, const T *__restrict a, const T *__restrict b,
                         T *__restrict c, int64_t ldc, bool accumulate) {

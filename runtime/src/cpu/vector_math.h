@@ -1,6 +1,6 @@
-// Vectors of one instruction set, and the functions that kernels need on them.
-// Included only by isa_*.cpp, inside an anonymous namespace of their own;
-// CLEAVE_VECTOR_BYTES says how wide a vector is.
+// Vectors of one instruction set, and math functions on them. Included only by
+// isa_*.cpp, inside an anonymous namespace of the including file;
+// CLEAVE_VECTOR_BYTES is the width of a vector.
 
 template <class T> struct Lanes;
 template <> struct Lanes<float> {
@@ -19,7 +19,8 @@ template <> struct Lanes<double> {
 template <class T> using Vec = typename Lanes<T>::V;
 template <class T> using IVec = typename Lanes<T>::I;
 
-// x - 0 is x, and compilers know it; 0 + x is not (of -0).
+// Broadcasts x as x - 0, which compilers simplify to x. They cannot simplify 0
+// + x, as it changes -0 to 0.
 template <class T> inline Vec<T> splat(T x) { return x - Vec<T>{}; }
 template <class T> inline Vec<T> load(const T *p) {
   return *reinterpret_cast<const typename Lanes<T>::U *>(p);
@@ -51,10 +52,10 @@ template <class T> inline Vec<T> minOf(Vec<T> a, Vec<T> b) {
   return a < b ? a : b;
 }
 
-// exp: x = n ln 2 + r, |r| <= ln 2 / 2; a Taylor polynomial for e^r, and 2^n
-// put together from its bits in two halves, so that n may reach past the
-// exponent's range. Error below 2 ulp; 0 below the smallest normal number,
-// infinity above the largest one, NaN stays NaN.
+// exp: x = n ln 2 + r, |r| <= ln 2 / 2, with a Taylor polynomial for e^r. 2^n
+// is built from its exponent bits in two factors, so that n may exceed the
+// exponent's range. The error is below 2 ulp. Results below the smallest normal
+// number become 0, above the largest one infinity; NaN stays NaN.
 inline Vec<float> expOf(Vec<float> x) {
   typedef Vec<float> V;
   typedef IVec<float> I;
@@ -112,7 +113,8 @@ inline Vec<double> expOf(Vec<double> x) {
   return x == x ? result : x;
 }
 
-// erf as a rational function of x on [-4, 4], beyond which it is +-1 in f32.
+// erf as a rational function of x on [-4, 4]; beyond that range erf is +-1 in
+// f32.
 inline Vec<float> erfOf(Vec<float> x) {
   typedef Vec<float> V;
   x = minOf<float>(maxOf<float>(x, splat(-4.0f)), splat(4.0f));
@@ -140,7 +142,8 @@ inline Vec<double> erfOf(Vec<double> x) {
 }
 
 // tanh: near 0 the seventh convergent of its continued fraction x / (1 + x^2 /
-// (3 + x^2 / (5 + ...))), exact to 2e-16 there, elsewhere 1 - 2 / (e^2x + 1).
+// (3 + x^2 / (5 + ...))), which is exact to 2e-16 there; elsewhere 1 - 2 /
+// (e^2x + 1).
 template <class T> inline Vec<T> tanhOf(Vec<T> x) {
   Vec<T> s = x * x;
   Vec<T> p = s + T(378);

@@ -1,4 +1,4 @@
-// cleave cache: the compiled programs that are kept.
+// cleave cache: lists or removes the compiled programs in the cache.
 
 #include "commands/Commands.h"
 

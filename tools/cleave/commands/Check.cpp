@@ -1,5 +1,5 @@
-// cleave check: the partitioned program computes what the unpartitioned one
-// computes. See the design's rule of correctness.
+// cleave check: checks that the partitioned program computes the same as the
+// unpartitioned one.
 
 #include "Diagnostics.h"
 #include "commands/Commands.h"
@@ -83,8 +83,9 @@ const CLI::Validator aboveZero(
     },
     "");
 
-/// What is not finite is equal, and spreads: where nothing else differs, that
-/// proves nothing. Weights that are NaN are refused when they are read.
+/// Values that are not finite compare equal and spread, so a comparison in
+/// which nothing else differs proves nothing. NaN weights are refused when they
+/// are read.
 void refuseUndefined(const std::string &model, check::CheckReport &report) {
   if (report.undefined.empty())
     return;
@@ -151,7 +152,8 @@ void CheckCommand::verifyRecord(const Config &config) const {
     throw Failure(BadUsage, record + " exists; choose another folder");
 }
 
-/// The model that the stages of a pipeline are cut from, if there are any.
+/// Returns the model from which the stages of a pipeline are cut, or null
+/// without a pipeline.
 OwningOpRef<ModuleOp> CheckCommand::cutForStages(ModuleOp module,
                                                  const Config &config,
                                                  const Mesh &mesh) const {
@@ -172,8 +174,9 @@ check::CheckOptions CheckCommand::optionsFor(const Config &config) const {
   check::CheckOptions options;
   options.microbatches = config.train.microbatches;
   options.steps = steps;
-  // A scalar is made of many values that were rounded, to bf16 or TF32, one way
-  // and the other: one epsilon of that, where f32 has sixteen of its own.
+  // A scalar sums many values that may be rounded differently, to bf16 or TF32.
+  // So its tolerance is one epsilon of that type, while f32 has sixteen
+  // epsilons of its own.
   if (config.train.precision == "bf16")
     options.epsilon = 0x1p-7 / 16;
   else if (config.train.precision == "tf32")
@@ -195,7 +198,8 @@ CheckCommand::compare(check::Programs &engines, ModuleOp global, ModuleOp local,
       diagnostics.need(engines.reference(global, /*wide=*/true));
   if (failed(check::runExact(global, sharded, *reference, values, options,
                              report, first))) {
-    // Ranks that do not fit together any more say so: that is seen, too.
+    // Ranks that do not fit together any more report an error, so the injected
+    // fault counts as detected.
     if (!report.stopped || report.fault.empty())
       diagnostics.fail(RunFailed);
     report.notes.push_back("the broken program stopped: " +
@@ -219,7 +223,8 @@ CheckCommand::compare(check::Programs &engines, ModuleOp global, ModuleOp local,
   return report;
 }
 
-/// --bisect: names the first value that differs, in programs that keep all.
+/// --bisect: names the first value that differs, using programs that keep all
+/// values.
 void CheckCommand::findFirstDifference(check::Programs &engines,
                                        ModuleOp global, check::Values &values,
                                        const check::CheckOptions &options,
@@ -251,14 +256,14 @@ void CheckCommand::findFirstDifference(check::Programs &engines,
       !found.empty()      ? found
       : engines.untrained ? "none among the values that each stage computes"
                           : "none among the values of one step";
-  // Values that are kept are further places for a fault.
+  // Values that are kept are additional places for an injected fault.
   if (engines.fault != report.fault)
     report.notes.push_back("the first difference was looked for with another "
                            "fault of this kind: " +
                            engines.fault);
 }
 
-/// What is written replaces no input; given inputs bind symbolic dimensions.
+/// Output files must not replace inputs; given inputs bind symbolic dimensions.
 void CheckCommand::prepareFiles(Config &config) const {
   if (!gradients.empty()) {
     protectInputs(gradients, model, *this, config);
@@ -277,7 +282,7 @@ OwningOpRef<ModuleOp> CheckCommand::load(const Config &config,
   options.compiles = !interpret;
   OwningOpRef<ModuleOp> global =
       diagnostics.need(compiler::loadModel(model, config, context, options));
-  // Random values index rows that are not there: zeros for both programs.
+  // Random indices may be beyond their table; both programs read zeros there.
   if (inputs.empty())
     global->walk([](nn::CheckIndexOp op) {
       op.replaceAllUsesWith(op.getInput());
@@ -288,8 +293,8 @@ OwningOpRef<ModuleOp> CheckCommand::load(const Config &config,
   return global;
 }
 
-/// Adds loss and gradients to a model; a function with shardings of its own
-/// stays as it is.
+/// Adds loss and gradients to a model. A function with shardings of its own is
+/// left unchanged.
 void CheckCommand::differentiate(ModuleOp global, const Config &config,
                                  Diagnostics &diagnostics) const {
   if (!isSharded(global)) {

@@ -1,5 +1,5 @@
-// The commands of the driver, in the order in which --help lists them. A new
-// command is a file here, a line in the list and a line in CMakeLists.txt.
+// The list of the driver's commands, in the order of --help. A new command is a
+// file in this folder, an entry in the list, and a line in CMakeLists.txt.
 
 #ifndef CLEAVE_TOOLS_COMMANDS_H
 #define CLEAVE_TOOLS_COMMANDS_H

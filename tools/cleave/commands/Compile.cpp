@@ -1,5 +1,5 @@
-// cleave compile: a model and a configuration to a folder that cleave-run runs,
-// or to the IR after one of the phases.
+// cleave compile: compiles a model with a configuration to a folder for
+// cleave-run, or prints the IR after one of the phases.
 
 #include "Diagnostics.h"
 #include "commands/Commands.h"
@@ -53,7 +53,8 @@ static void writeFolder(const std::string &model, const Config &config,
   diagnostics.need(compiler.compile(model, folder));
 }
 
-// cleave-run beside this program, with what a folder would have.
+// Writes an executable: the cleave-run beside this program, followed by the
+// files of the program's folder.
 static void writeExecutable(const std::string &model, const Config &config,
                             const Mesh &mesh, const std::string &output) {
   checkOutputPath(output);

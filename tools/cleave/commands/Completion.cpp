@@ -1,5 +1,5 @@
-// cleave completion: what makes bash or zsh complete a command line of cleave,
-// written from the commands' own flags.
+// cleave completion: prints a completion script for bash or zsh, generated from
+// the flags of all commands.
 
 #include "commands/Commands.h"
 
@@ -28,7 +28,8 @@ struct Target {
   std::vector<Target> commands;
 };
 
-// "DIR|latest|auto" -> latest, auto: what is written small is a word to type.
+// "DIR|latest|auto" -> latest, auto: lower-case words are literal words that
+// the shell completes.
 std::vector<std::string> wordsOf(const std::string &type) {
   std::vector<std::string> words;
   for (size_t begin = 0; begin < type.size();) {
@@ -88,7 +89,8 @@ std::string quoted(const std::string &text) {
   return result + "'";
 }
 
-// `mesh.` takes a name of the user's, `train.lr=` a value.
+// Completions of keys: `mesh.` is followed by a name that the user chooses,
+// `train.lr=` by a value.
 std::vector<std::string> keyWords() {
   std::vector<std::string> words = keyNames();
   for (std::string &word : words)
@@ -97,8 +99,8 @@ std::vector<std::string> keyWords() {
   return words;
 }
 
-// Arms of the `case` that chooses words by command and last word. `prefix` is
-// the command that this one belongs to: "cache ".
+// Emits the arms of the shell's `case` that selects completions by command and
+// previous word. `prefix` is the parent command, such as "cache ".
 using Emit = void (*)(std::string &, const Target &);
 
 void forEach(std::string &text, const Target &target, const std::string &prefix,
@@ -135,7 +137,7 @@ void emitBash(std::string &text, const Target &target) {
     text += "    case $last in\n" + arms + "    esac\n";
 }
 
-// Files are what bash completes where nothing is given (-o default).
+// bash completes file names if the script offers nothing (-o default).
 std::string bashScript(const Target &root) {
   std::vector<std::string> names;
   for (const Target &command : root.commands)
@@ -182,7 +184,7 @@ std::string bashScript(const Target &root) {
 // zsh
 //===----------------------------------------------------------------------===//
 
-// A word and what it means, as _describe wants it.
+// A completion with its description, in the form that zsh's _describe expects.
 std::string described(const std::string &word, const std::string &help) {
   return "      " + quoted(word + ":" + help) + "\n";
 }

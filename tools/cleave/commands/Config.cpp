@@ -1,4 +1,5 @@
-// cleave config: every key, its value, where it came from, one line of help.
+// cleave config: lists every key with its value, the origin of the value, and
+// one line of help.
 
 #include "commands/Commands.h"
 
@@ -23,8 +24,8 @@ std::function<int()> driver::addConfig(CLI::App &app) {
       return Success;
     }
     LoadedConfig loaded = loadConfigOrFail(*options);
-    // The mesh is checked where its rank count is known; its sizes are shown as
-    // they were given.
+    // The mesh is validated only if the number of ranks is known; its sizes are
+    // shown as they were given.
     Config resolved = loaded.config;
     bool open = false;
     for (const auto &axis : resolved.mesh.sizes)

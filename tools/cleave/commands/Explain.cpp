@@ -1,5 +1,5 @@
-// cleave explain: memory, communication and kernels of a step, without running
-// it and without reading weights.
+// cleave explain: shows memory, communication and kernels of a step, without
+// running it and without reading weights.
 
 #include "Diagnostics.h"
 #include "commands/Commands.h"
@@ -49,7 +49,7 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     Booking booking;
     booking.gradient =
         width(train.gradDtype.empty() ? train.precision : train.gradDtype);
-    // Without a copy the optimizer updates what the program reads.
+    // Without a master copy the optimizer updates the bf16 weights themselves.
     if (train.masterDtype == "bf16")
       booking.master = 0;
     auto memory = footprintsOf(lowered.program, *lowered.module, booking);

@@ -123,7 +123,8 @@ void printConstants(const FileSummary &file) {
         rowsOf(file.constants));
 }
 
-// What the file says while dimensions are unbound, and which these are.
+// Prints a summary of the file while dimensions are unbound, and which
+// dimensions these are.
 void summarise(const FileSummary &file) {
   print("inputs", rowsOf(file.inputs));
   print("outputs", rowsOf(file.outputs));

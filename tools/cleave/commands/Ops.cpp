@@ -1,4 +1,4 @@
-// cleave ops: the ONNX operators that the importer knows.
+// cleave ops: lists the ONNX operators that the importer supports.
 
 #include "Diagnostics.h"
 #include "commands/Commands.h"
@@ -17,8 +17,9 @@ using namespace cleave;
 using namespace cleave::driver;
 
 namespace {
-// Whether all operations that an operator becomes answer a question. An
-// operator that becomes none is evaluated or only moves elements.
+// Returns whether all operations that an ONNX operator is imported as implement
+// an interface. An operator that is imported as no operation is evaluated, or
+// only moves elements.
 template <class Interface>
 const char *answers(mlir::MLIRContext &context, llvm::StringRef becomes) {
   llvm::SmallVector<llvm::StringRef> names;

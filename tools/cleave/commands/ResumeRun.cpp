@@ -22,7 +22,7 @@ RunPlan::RunPlan(const TrainOptions &asked, const std::string &model,
     : asked(asked) {
   if (asked.resume.empty())
     return;
-  // With auto the same command begins and goes on.
+  // With "auto" the same command starts a run and resumes it.
   if (!asked.weights.empty() && !isAuto())
     throw Failure(BadUsage,
                   "--resume goes on with the weights of its checkpoint, "
@@ -79,8 +79,8 @@ void RunPlan::checkModel(const Config &config, const std::string &model) const {
   }
 }
 
-/// Parameters whose counts of updates are equal are counted together; those
-/// that are new have none.
+/// Parameters with equal counts of updates form a group; new parameters have no
+/// count.
 void RunPlan::setBegan(Config &config) const {
   config.train.began.clear();
   if (config.train.optimizer != "adamw")
@@ -89,7 +89,8 @@ void RunPlan::setBegan(Config &config) const {
   std::map<int64_t, std::vector<std::string>> sets;
   for (const auto &[name, count] : counts.trained)
     sets[count].push_back(name);
-  // Where other parameters are trained now, the rest are those without updates.
+  // If the set of trained parameters differs from the checkpoint's, the
+  // remaining ones have no updates.
   bool mayBeNew = counts.trained.size() < counts.all.size() &&
                   (!recorded || recorded->train.frozen != config.train.frozen ||
                    recorded->train.trainable != config.train.trainable);
@@ -137,7 +138,8 @@ void RunPlan::settle(Config &config) {
                        std::to_string(asFile), true});
     refuseChanges(path, found, keys);
     checkSameOptimizer(path, state, config.train.optimizer);
-    // What --steps made of a file's train.steps is recorded.
+    // If --steps overrode train.steps of the file, the effective value was
+    // recorded.
     horizon =
         recorded && !keys.count("train.steps") ? recorded->train.steps : asFile;
     setBegan(config);

@@ -1,4 +1,5 @@
-// A run that goes on: what it was made with is what it goes on with.
+// The plan of a resumed run: it continues with the configuration that it was
+// started with.
 
 #ifndef CLEAVE_TOOLS_COMMANDS_RESUMERUN_H
 #define CLEAVE_TOOLS_COMMANDS_RESUMERUN_H
@@ -13,34 +14,36 @@
 
 namespace cleave::driver {
 
-// --resume, --steps, --data and --weights, resolved against the checkpoint.
+// The flags --resume, --steps, --data and --weights, resolved against the
+// checkpoint.
 class RunPlan {
 public:
-  // Finds the checkpoint that --resume means, and makes the configuration that
-  // it was made with the base of `common`. To be called before the
-  // configuration is loaded. Fails with BadUsage.
+  // Finds the checkpoint that --resume names, and makes its configuration the
+  // base of `common`. Must be called before the configuration is loaded. Fails
+  // with BadUsage.
   RunPlan(const TrainOptions &asked, const std::string &model,
           CommonOptions &common);
 
-  // Refuses a checkpoint of another model: one that has tensors which `model`
-  // lacks. Models that differ in another way are told once they are compiled.
+  // Refuses a checkpoint of another model, that is, one with tensors that
+  // `model` lacks. Other differences between models are detected after
+  // compilation.
   void checkModel(const Config &config, const std::string &model) const;
 
-  // Refuses data that is gone, or is not that of the recorded run. `data`: the
-  // path that is trained on.
+  // Refuses data that does not exist, or that differs from the recorded run's.
+  // `data` is the path that is trained on.
   void checkData(const LoadedConfig &loaded, const std::string &model,
                  const std::string &data);
 
-  // Refuses what else differs from the recorded run and was not asked for by
-  // --set, and a schedule that has ended. Says in `config` which parameters
-  // began to train later than the rest.
+  // Refuses other differences from the recorded run that --set did not ask for,
+  // and a learning-rate schedule that has ended. Records in `config` which
+  // parameters began to train later than others.
   void settle(Config &config);
 
   const std::string &checkpoint() const { return path; } // or empty
-  // cleave-run finds the same checkpoint, or begins, and ends well where all is
-  // done.
+  // With "auto" cleave-run finds the same checkpoint, or starts a new run; it
+  // succeeds if all steps are done.
   bool isAuto() const { return asked.resume == "auto"; }
-  // train.steps, and the keys that --accept, --set and --bind were given.
+  // train.steps, and the keys that --accept, --set and --bind name.
   int64_t horizon = 0;
   std::vector<std::string> accepted;
 

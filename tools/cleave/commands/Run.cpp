@@ -1,4 +1,5 @@
-// cleave train and cleave infer: compile (cached), then become cleave-run.
+// cleave train and cleave infer: compile the model (with a cache), then execute
+// cleave-run.
 
 #include "../../cleave-run/Arguments.h"
 #include "../../cleave-run/Flags.h"
@@ -27,12 +28,12 @@ namespace {
 struct Options : CommonOptions {
   std::string model;
   RunFlags flags;
-  // The options that cleave-run also has, to be handed on.
+  // The options that cleave-run also has, which are passed on.
   std::vector<CLI::Option *> handedOn;
 };
 
-// Replaces this process by `cleave-run FOLDER ACTION flags...`, whose command
-// line is still that of the user. `settled` replaces options of the same names.
+// Replaces this process by `cleave-run FOLDER ACTION flags...`; its visible
+// command line stays the user's. `settled` replaces options of the same names.
 [[noreturn]] void
 become(const Options &options, const std::string &folder,
        const std::string &action,
@@ -41,10 +42,10 @@ become(const Options &options, const std::string &folder,
   std::filesystem::path self =
       std::filesystem::read_symlink("/proc/self/exe", error);
   std::string program = (self.parent_path() / "cleave-run").string();
-  // Errors are said in the name of what the user has called.
+  // Error messages begin with the name of the command that the user called.
   std::vector<std::string> words = {"cleave", folder, action};
   for (const CLI::Option *option : options.handedOn) {
-    // get_name() is empty where an option is not shown.
+    // get_name() is empty for a hidden option.
     const std::string name = "--" + option->get_lnames().front();
     if (!option->count() ||
         std::any_of(settled.begin(), settled.end(),
@@ -92,8 +93,8 @@ std::shared_ptr<Options> addFlags(CLI::App &app,
   return options;
 }
 
-// The folder of the compiled model in the cache, compiled now if it is not
-// there.
+// Returns the folder of the compiled model in the cache; compiles it first if
+// necessary.
 std::string compileCached(const Options &options, const Config &config,
                           const Mesh &mesh, compiler::Purpose purpose) {
   mlir::MLIRContext context;
@@ -111,7 +112,7 @@ std::string compileCached(const Options &options, const Config &config,
       }));
 }
 
-// Data that is not there is told before a compilation, not after it.
+// Missing data is reported before compiling, not after.
 void requireData(const std::string &path) {
   if (path.empty())
     throw Failure(BadUsage,
@@ -124,8 +125,8 @@ void requireData(const std::string &path) {
     throw Failure(BadUsage, path + ": is empty, expected data to train on");
 }
 
-// The file of weights that is meant; of a run's folder that of its newest
-// checkpoint, which is said.
+// Returns the weights file to use. For a run's folder it is the file of the
+// newest checkpoint, which is printed.
 std::string requireWeights(const std::string &path) {
   if (path.empty())
     return path;
@@ -156,7 +157,8 @@ std::function<int()> driver::addTrain(CLI::App &app) {
     plan.checkModel(loaded.config, options->model);
     plan.checkData(loaded, options->model, data);
     requireData(data);
-    // A run that goes on has its own, and those it began with may have gone.
+    // A resumed run has weights of its own, and the weights it started with may
+    // be gone.
     const std::string weights =
         plan.checkpoint().empty() ? requireWeights(options->flags.train.weights)
                                   : options->flags.train.weights;

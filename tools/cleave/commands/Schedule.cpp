@@ -1,4 +1,5 @@
-// cleave schedule: writes, proves and draws the table of a pipeline schedule.
+// cleave schedule: generates, proves and draws the table of a pipeline
+// schedule.
 
 #include "commands/Commands.h"
 
@@ -102,8 +103,8 @@ std::string number(double value) {
   return text;
 }
 
-// What the norm of the gradients costs: it joins all ranks at the end of each
-// step, and those that are done wait for the others.
+// Describes the cost of the gradient norm: it synchronizes all ranks at the end
+// of each step, so ranks that finish early wait for the others.
 void describeSteps(const Table &table, double alone, double inARow,
                    std::ostream &out) {
   out << "steps that follow each other: ";
@@ -165,14 +166,14 @@ void verifyNumbers(const Options &options) {
     throw Failure(BadUsage, "--transfer needs a number from 0");
 }
 
-/// The table of a schedule, from a file or generated.
+/// The table of a schedule, read from a file or generated.
 struct GivenTable {
   Table table;
   bool hasTransfers = false;
   LoweredTable lowered; ///< if it has transfers
 };
 
-/// Flags repeat what the table of a file has, or are not given.
+/// Flags may repeat what a table file says, but not contradict it.
 void verifyRepeated(const Options &options, const Table &table) {
   if (options.stages && options.stages != table.stages)
     contradict(options, "stages", options.stages, table.stages);
@@ -226,7 +227,7 @@ int64_t countMessages(const LoweredTable &lowered) {
   return messages;
 }
 
-/// What the verifier finds, and the exit code for it.
+/// Prints the verifier's findings and returns the exit code for them.
 int report(const std::vector<Finding> &findings, const LoweredTable &lowered,
            std::ostream &out) {
   if (findings.empty()) {
@@ -246,7 +247,7 @@ int run(const Options &options) {
   const Table &table = given.table;
   LoweredTable &lowered = given.lowered;
 
-  // A file that goes to standard output is alone there.
+  // If a file is written to standard output, nothing else is printed there.
   bool alone =
       options.csv == "-" || options.svg == "-" || options.lowered == "-";
   std::ostream &out = alone ? std::cerr : std::cout;

@@ -26,7 +26,7 @@ struct Array {
   }
 };
 
-/// The same, of bytes that someone else owns. They need not be aligned.
+/// An array whose bytes someone else owns. The bytes need not be aligned.
 struct ArrayView {
   std::string dtype;
   std::vector<int64_t> shape;
@@ -50,19 +50,21 @@ bool isFloat(std::string_view dtype);
 /// One element of an array of any integer type (or i1).
 int64_t integerAt(std::string_view dtype, const std::byte *data, int64_t index);
 
-/// Converts `count` elements; float to float rounds to nearest even, integers
-/// keep their value (an integer that does not fit throws InputError naming
-/// `what`). Float to integer and back is refused, too.
+/// Converts `count` elements. Conversions between floating types round to
+/// nearest even; conversions between integer types keep the value, and an
+/// integer that does not fit throws InputError naming `what`. Conversions
+/// between floating and integer types throw InputError.
 void convertElements(std::string_view from, const std::byte *source,
                      std::string_view to, std::byte *target, int64_t count,
                      const std::string &what);
 
-/// Index of the first finite float that becomes infinite in the type `to`, or
-/// -1.
+/// Returns the index of the first finite float that becomes infinite in the
+/// type `to`, or -1.
 int64_t firstBeyond(std::string_view from, const std::byte *data, int64_t count,
                     std::string_view to);
 
-/// Index of the first element that is not finite, or -1. Integers are finite.
+/// Returns the index of the first element that is not finite, or -1. Integers
+/// are always finite.
 int64_t firstNonFinite(std::string_view dtype, const std::byte *data,
                        int64_t count);
 

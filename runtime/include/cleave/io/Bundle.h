@@ -1,7 +1,7 @@
 // An executable that carries a compiled program: `cleave compile --emit exe`.
-//
-// It is cleave-run with the files of the program's folder after its end, and a
-// table of them. Weights stay where the model has them.
+// The file is cleave-run, followed by the files of the program's folder and a
+// table of these files. Weights are not included; they stay in the model's
+// files.
 #ifndef CLEAVE_IO_BUNDLE_H
 #define CLEAVE_IO_BUNDLE_H
 
@@ -13,22 +13,22 @@
 
 namespace cleave {
 
-/// The name of the transport for launchers among the files, where it is one.
+/// The name that the library of the MPI transport has among the carried files.
 inline constexpr const char *carriedMpiLibrary = "libcleave-mpi.so";
 
-/// Whether a file is an executable that carries a program. Throws InputError
-/// where it cannot be read.
+/// Returns whether a file is an executable that carries a program. Throws
+/// InputError if it cannot be read.
 bool carriesBundle(const std::string &path);
 
-/// Writes `output`, executable: the program `runner` with all files of `folder`
-/// after it, and those in `others`. Throws RunError where that cannot be
-/// written, InputError where something cannot be read.
+/// Writes the executable `output`: a copy of `runner`, followed by all files of
+/// `folder` and the files `others`. Throws RunError if the output cannot be
+/// written, InputError if an input cannot be read.
 void writeBundle(const std::string &runner, const std::string &folder,
                  const std::vector<std::string> &others,
                  const std::string &output);
 
-/// The files that an executable carries, unpacked into a folder below TMPDIR
-/// that goes with this object.
+/// The files that an executable carries, unpacked into a folder below TMPDIR.
+/// The destructor removes the folder.
 class UnpackedBundle {
 public:
   explicit UnpackedBundle(std::unique_ptr<TemporaryPath> files)
@@ -39,9 +39,10 @@ private:
   std::unique_ptr<TemporaryPath> files;
 };
 
-/// Of `executable`; null where it carries nothing. A process that executes
-/// itself anew finds what it has unpacked before. Throws InputError where the
-/// files are damaged, RunError where they cannot be written.
+/// Unpacks the files that `executable` carries; returns null if it carries
+/// none. A process that executes itself again reuses its unpacked folder.
+/// Throws InputError if the files are damaged, RunError if they cannot be
+/// written.
 std::unique_ptr<UnpackedBundle>
 unpackBundle(const std::string &executable = "/proc/self/exe");
 

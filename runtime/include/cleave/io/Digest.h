@@ -1,5 +1,5 @@
-// Digests that tell damage and change, not forgery, and documents that carry
-// their own.
+// Digests that detect damage and changes, not forgery, and JSON documents that
+// contain their own digest.
 #ifndef CLEAVE_IO_DIGEST_H
 #define CLEAVE_IO_DIGEST_H
 
@@ -8,18 +8,18 @@
 
 namespace cleave {
 
-/// FNV-1a of 64 bits over the bytes, in hexadecimal.
+/// The 64-bit FNV-1a hash of the bytes, in hexadecimal.
 std::string digestOf(std::string_view bytes);
 
-/// The digest of the digests of pieces of 1 MiB: several times as fast, for
-/// files of gigabytes.
+/// A digest of large files: the hash of the hashes of pieces of 1 MiB. It is
+/// several times as fast as digestOf.
 std::string digestOfPieces(std::string_view bytes);
 
-/// A JSON object as text, "{...}\n", with one more key "digest" at its end: of
-/// the text without it.
+/// Takes a JSON object as text, "{...}\n", and adds a last key "digest" with
+/// the digest of the text without this key.
 std::string sealJson(std::string_view object);
 
-/// Whether the text is what sealJson gave, to the byte.
+/// Returns whether the text is unchanged output of sealJson.
 bool isSealed(std::string_view text);
 
 } // namespace cleave

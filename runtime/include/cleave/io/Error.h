@@ -22,7 +22,8 @@ enum class ExitCode {
   failed = 3,   ///< a run failed
 };
 
-/// One line: names and values of files are escaped (Escape.h).
+/// An error with a message of one line. Names and values that come from files
+/// are escaped (Escape.h).
 class Error : public std::runtime_error {
 public:
   Error(ExitCode code, const std::string &message)
@@ -30,8 +31,8 @@ public:
   const ExitCode code;
 };
 
-/// Something that the user gave cannot be used. Says what, where, what was
-/// expected.
+/// Input from the user is unusable. The message says what was found, where, and
+/// what was expected.
 struct InputError : Error {
   explicit InputError(const std::string &message)
       : Error(ExitCode::badInput, message) {}

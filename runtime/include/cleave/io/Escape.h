@@ -1,4 +1,4 @@
-// Text of files, as messages, tables and logs may show it.
+// Escapes text from files before it is shown in messages, tables and logs.
 #ifndef CLEAVE_IO_ESCAPE_H
 #define CLEAVE_IO_ESCAPE_H
 
@@ -9,21 +9,22 @@
 
 namespace cleave {
 
-/// What would move a terminal's cursor, begin a line of its own or turn the
-/// order of text around, written out: control characters and bytes that are no
-/// UTF-8 as \x1B, those beyond ASCII as \u009B. Other text stays as it is.
+/// Escapes characters that would move a terminal's cursor, start a new line, or
+/// reverse the direction of text. Control characters and bytes that are not
+/// UTF-8 become \x1B, code points beyond ASCII become \u009B. Other text is
+/// unchanged.
 std::string escaped(std::string_view text);
 
-/// As escaped(), but for lines and tabs, which our own text has. Names are
-/// escaped() before they become part of it.
+/// Like escaped(), but newlines and tabs are kept, for text of several lines.
+/// Names must be escaped() before they are inserted into such text.
 std::string escapedLines(std::string_view text);
 
-/// printf of a line or a part of one, which is shown escaped().
+/// printf for a line or a part of a line; the formatted text is escaped().
 [[gnu::format(printf, 2, 3)]] void printEscaped(std::FILE *stream,
                                                 const char *format, ...);
 
-/// Escapes what is written to a stream while it lives; binary data does not
-/// belong there.
+/// Escapes all text that is written to a stream during the lifetime of this
+/// object. The stream must not be used for binary data.
 class EscapingStream {
 public:
   explicit EscapingStream(std::ostream &stream);
@@ -32,7 +33,8 @@ public:
   EscapingStream &operator=(const EscapingStream &) = delete;
 
 private:
-  /// Passes on whole characters; a cut one waits for the rest.
+  /// Forwards complete UTF-8 characters; an incomplete one is kept until its
+  /// remaining bytes arrive.
   class Buffer : public std::streambuf {
   public:
     explicit Buffer(std::streambuf *inner) : inner(inner) {}

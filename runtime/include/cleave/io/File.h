@@ -18,9 +18,9 @@
 
 namespace cleave {
 
-/// A regular file mapped read-only. Throws InputError naming the file, also
-/// where it is a FIFO or a device. Bytes of a file that is cut while it is
-/// mapped read as zeros, and isCut() says so.
+/// A regular file, mapped read-only. Throws InputError that names the file if
+/// it cannot be read or is a FIFO or a device. If the file is truncated while
+/// it is mapped, the missing bytes read as zeros, and isCut() returns true.
 class MappedFile {
 public:
   explicit MappedFile(const std::string &path);
@@ -31,22 +31,23 @@ public:
   const std::byte *data() const { return bytes; }
   size_t size() const { return length; }
   const std::string &path() const { return name; }
-  /// When it was changed last before it was opened: nanoseconds since 1970.
+  /// The time of the last modification before the file was opened, in
+  /// nanoseconds since 1970.
   int64_t modifiedAt() const { return modified; }
 
-  /// Whether bytes were read that are not there any more.
+  /// Returns whether bytes were read that the file no longer has.
   bool isCut() const;
   /// Throws InputError where they were.
   void checkWhole() const;
-  /// Whether the file under this name has another size or time by now, in
-  /// words; "": it has not.
+  /// Describes how the file's size or time differs from when it was opened;
+  /// empty if it does not.
   std::string change() const;
 
 private:
   friend std::unique_ptr<MappedFile> mapInput(const std::string &path,
                                               std::string &reason);
   MappedFile() = default;
-  /// False, and why in words without the path.
+  /// Returns false on failure, with the reason (without the path) in `reason`.
   bool map(const std::string &path, std::string &reason);
 
   std::string name;
@@ -56,16 +57,16 @@ private:
   void *range = nullptr; ///< what guards it
 };
 
-/// For code without exceptions: null, and why in words without the path, where
-/// the constructor would throw.
+/// For code without exceptions. Returns null, with the reason (without the
+/// path), in the cases in which the constructor of MappedFile throws.
 std::unique_ptr<MappedFile> mapInput(const std::string &path,
                                      std::string &reason);
 
-/// A new file. Every failure throws RunError; a full disk says so.
+/// A new file. Every failure throws RunError; a full disk is named as such.
 class OutputFile {
 public:
-  /// `expectedSize` reserves the space, so that a full disk shows at once.
-  /// `label`: what messages call the file; default: its path.
+  /// `expectedSize` reserves disk space, so that a full disk is detected at
+  /// once. `label` is the file's name in messages; it defaults to the path.
   explicit OutputFile(const std::string &path, uint64_t expectedSize = 0,
                       const std::string &label = "");
   ~OutputFile();
@@ -74,7 +75,8 @@ public:
 
   void write(const void *data, size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// Syncs to the device and closes. Without it the file may be incomplete.
+  /// Flushes the file to the device and closes it. A file that was not closed
+  /// may be incomplete.
   void close();
 
 private:
@@ -82,7 +84,8 @@ private:
   int descriptor = -1;
 };
 
-/// Opens for appending whole lines (a log); each line is one write.
+/// A log file, opened for appending. Each line is one write, so lines of
+/// several processes do not mix.
 class LineFile {
 public:
   explicit LineFile(const std::string &path);
@@ -96,9 +99,10 @@ private:
   int descriptor = -1;
 };
 
-/// A folder that appears whole or not at all: files are written below path(),
-/// a hidden temporary name beside the final one; commit() syncs the folder and
-/// renames it. Without commit() the destructor removes what was written.
+/// A folder that is created completely or not at all. Files are written to
+/// path(), a hidden temporary folder beside the final one; commit() flushes the
+/// folder and renames it. Without commit() the destructor removes the temporary
+/// folder.
 class AtomicFolder {
 public:
   explicit AtomicFolder(const std::string &finalPath);
@@ -106,7 +110,7 @@ public:
   AtomicFolder &operator=(const AtomicFolder &) = delete;
 
   const std::string &path() const { return temporary.path(); }
-  /// Takes the place of a folder of the same name, if there is one.
+  /// Replaces a folder of the same name, if there is one.
   void commit();
 
 private:
@@ -114,27 +118,28 @@ private:
   TemporaryPath temporary;
 };
 
-/// Makes the names in a folder last; "": the current one. Throws RunError.
+/// Flushes the names in a folder to the device; "" is the current folder.
+/// Throws RunError.
 void syncFolder(const std::string &path);
 
-/// Throws InputError unless a file of this name can be made: its folder exists,
-/// and it is no folder itself.
+/// Throws InputError if a file with this name cannot be created, as its folder
+/// does not exist, or as the path is itself a folder.
 void checkOutputPath(const std::string &path);
 
-/// Throws InputError where `output` is one of the files `inputs`, under
-/// whatever name.
+/// Throws InputError if `output` is one of the files `inputs`, possibly under
+/// another name.
 void refuseToReplace(const std::string &output,
                      const std::vector<std::string> &inputs);
 
-/// Throws InputError where `output` is there already, holds something, and does
-/// not begin as a file of its kind does: weights, data or a model were meant to
-/// stay. `kind`: "a trace".
+/// Throws InputError if `output` exists, is not empty, and does not begin with
+/// `beginning`. This protects weights, data and models from being overwritten
+/// by a slip. `kind` names the kind of file in the message, such as "a trace".
 void refuseOtherKind(const std::string &output, std::string_view beginning,
                      const std::string &kind);
 
-/// A file that appears whole or not at all: written under a hidden temporary
-/// name beside the final one; commit() syncs and renames it. Devices and pipes
-/// are written directly.
+/// A file that is created completely or not at all. It is written under a
+/// hidden temporary name beside the final one; commit() flushes and renames it.
+/// Devices and pipes are written directly.
 class AtomicFile {
 public:
   explicit AtomicFile(const std::string &path);
@@ -150,14 +155,14 @@ private:
   std::unique_ptr<OutputFile> output;
 };
 
-/// A file that appears whole or not at all.
+/// Writes a file completely or not at all.
 void writeFileAtomically(const std::string &path, std::string_view content);
 
 /// Reads a whole text file. Throws InputError.
 std::string readTextFile(const std::string &path);
 
-/// Tests only: all output together fails as on a full disk after so many more
-/// bytes. Negative: no limit.
+/// For tests: after this many more bytes all output fails as on a full disk. A
+/// negative number removes the limit.
 void setWriteLimitForTests(int64_t bytes);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Advisory locks between processes, on files that are there for them.
+// Advisory locks between processes, on files that exist only for this purpose.
 #ifndef CLEAVE_IO_FILELOCK_H
 #define CLEAVE_IO_FILELOCK_H
 
@@ -6,9 +6,9 @@
 
 namespace cleave {
 
-/// A lock of flock(2): of this open file, so it ends with the last process
-/// that has it, however that ends. On file systems that have no locks nothing
-/// is ever held.
+/// A lock of flock(2). It belongs to the open file, so it is released when the
+/// last process that has the file open ends, for whatever reason. On file
+/// systems without locks no lock is ever held.
 class FileLock {
 public:
   enum Kind { Shared, Exclusive };
@@ -24,20 +24,21 @@ public:
   FileLock &operator=(FileLock &&other) noexcept;
   ~FileLock() { release(); }
 
-  /// Does not wait. `create`: makes the file where there is none. Lets go of
-  /// what it held before. A file that was replaced or removed meanwhile is
-  /// Missing.
+  /// Tries to take the lock without waiting. With `create` the file is created
+  /// if it does not exist. A lock that this object holds is released first.
+  /// Returns Missing if the file was replaced or removed meanwhile.
   Outcome tryLock(const std::string &path, Kind kind, bool create);
-  /// Waits a second for who holds it for a moment, to look or to remove.
+  /// Like tryLock, but waits up to a second for processes that hold the lock
+  /// for a moment only.
   Outcome lockSoon(const std::string &path, Kind kind, bool create);
   bool isHeld() const { return descriptor >= 0; }
-  /// Whether the file that is held still has this name.
+  /// Returns whether the path still names the locked file.
   bool isNamed(const std::string &path) const;
-  /// Until this process has ended, and all that it executes or starts from now
-  /// on.
+  /// Keeps the lock until this process, and all processes that it starts from
+  /// now on, have ended.
   void keep();
   void release();
-  /// Sets the file's time of change to now, if it can.
+  /// Sets the file's modification time to now, if possible.
   void touch() const;
 
 private:

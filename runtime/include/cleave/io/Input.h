@@ -1,4 +1,4 @@
-// How files that somebody gave are opened: all of them, by one function.
+// The one function that opens files which users provide.
 #ifndef CLEAVE_IO_INPUT_H
 #define CLEAVE_IO_INPUT_H
 
@@ -6,17 +6,19 @@
 
 namespace cleave {
 
-/// Opens a regular file for reading. A FIFO or a device might never answer, or
-/// never end: those, folders and what cannot be read are -1, and `reason` says
-/// why, in words without the path.
+/// Opens a regular file for reading. Returns -1 for FIFOs and devices (which
+/// might never answer or never end), folders, and files that cannot be read;
+/// `reason` then says why, without the path.
 int openInput(const std::string &path, std::string &reason);
 
-/// The bytes of such a file; false, and the reason, where they cannot be read.
+/// Reads all bytes of a regular file. Returns false if it cannot be read, with
+/// the reason.
 bool readInput(const std::string &path, std::string &bytes,
                std::string &reason);
 
-/// Why `path` is no file that can be read, as a sentence with its path; ""
-/// where it is one. `wanted` says what it should be, e.g. "a model".
+/// Returns a sentence, with the path, that says why `path` cannot be read as a
+/// file; empty if it can. `wanted` says what the file should be, such as "a
+/// model".
 std::string faultOfFile(const std::string &path, const std::string &wanted);
 
 } // namespace cleave

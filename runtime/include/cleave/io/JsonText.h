@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-/// A nlohmann document on one line, or indented. Paths may hold bytes that are
-/// no UTF-8, which JSON has no way to say: they become U+FFFD.
+/// Writes a nlohmann document on one line, or indented. Bytes that are not
+/// UTF-8 (paths may contain them) become U+FFFD, as JSON cannot represent them.
 template <class Json> std::string jsonText(const Json &json, int indent = -1) {
   return json.dump(indent, ' ', /*ensure_ascii=*/false,
                    Json::error_handler_t::replace);

@@ -1,5 +1,5 @@
-// How deep JSON nests. Parsers take any depth, but what walks their result goes
-// as deep with the stack.
+// Limits the nesting depth of JSON. The parser accepts any depth, but recursive
+// functions on its result need stack for each level.
 #ifndef CLEAVE_IO_NESTING_H
 #define CLEAVE_IO_NESTING_H
 
@@ -11,8 +11,8 @@ namespace cleave {
 /// No file of ours nests deeper.
 inline constexpr int64_t mostNesting = 64;
 
-/// Whether brackets outside of strings are open more than mostNesting deep at
-/// some place. Any text is taken.
+/// Returns whether more than mostNesting brackets outside of strings are open
+/// at some point of the text. The text need not be valid JSON.
 inline bool nestsTooDeep(std::string_view json) {
   int64_t depth = 0;
   for (size_t i = 0; i < json.size(); ++i) {

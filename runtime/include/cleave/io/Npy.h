@@ -17,7 +17,7 @@
 
 namespace cleave {
 
-/// What the header of a .npy says, and where the elements begin.
+/// The contents of a .npy header, and the offset at which the elements begin.
 struct NpyHeader {
   std::string dtype;
   std::vector<int64_t> shape;
@@ -25,8 +25,8 @@ struct NpyHeader {
   size_t dataOffset = 0;
 };
 
-/// Parses a header. Throws InputError, with `name` in the message, on anything
-/// that is not a .npy, has an element type that cannot be read, or is short.
+/// Parses a header. Throws InputError, with `name` in the message, if the bytes
+/// are not a .npy file, are truncated, or have an unsupported element type.
 NpyHeader parseNpyHeader(const std::byte *data, size_t size,
                          const std::string &name);
 
@@ -36,13 +36,14 @@ void writeNpy(const std::string &path, const ArrayView &array);
 using NamedArrays = std::vector<std::pair<std::string, Array>>;
 using NamedViews = std::vector<std::pair<std::string, ArrayView>>;
 
-/// An .npz opened for reading; arrays are read one by one.
+/// An open .npz file. Arrays are read one at a time.
 class NpzReader {
 public:
   explicit NpzReader(const std::string &path);
   std::vector<std::string> names() const;
   bool has(const std::string &name) const;
-  /// Throws InputError if there is none of the name, or if it is damaged.
+  /// Reads an array. Throws InputError if no array has this name, or if it is
+  /// damaged.
   Array read(const std::string &name) const;
 
 private:

@@ -1,6 +1,6 @@
-// Patterns of names, in one dialect for every key that takes them:
-// ECMAScript's regular expressions, as JavaScript and std::regex have them,
-// without back-references.
+// Name patterns. All keys that take patterns use one dialect: ECMAScript
+// regular expressions, as in JavaScript and std::regex, without
+// back-references.
 
 #ifndef CLEAVE_IO_PATTERN_H
 #define CLEAVE_IO_PATTERN_H
@@ -10,22 +10,23 @@
 
 namespace cleave {
 
-/// What is wrong with a pattern, at which character (counted from 1), and what
-/// to write instead; "" where it is one.
+/// Describes the error in a pattern: the character (counted from 1), and what
+/// to write instead. Empty if the pattern is valid.
 std::string checkPattern(std::string_view pattern);
 
-/// Whether the pattern matches the whole name. What checkPattern refuses
+/// Returns whether the pattern matches the entire name. An invalid pattern
 /// matches nothing.
 bool matchesPattern(std::string_view pattern, std::string_view name);
 
-/// Whether it matches the whole of a path with dots, or its beginning up to one
-/// of them: "h.1" matches "h.1.attn", not "h.11".
+/// Returns whether the pattern matches an entire dotted path, or a prefix of it
+/// that ends before a dot: "h.1" matches "h.1.attn", but not "h.11".
 bool matchesPathPattern(std::string_view pattern, std::string_view path);
 
 /// The pattern that matches this name alone.
 std::string escapePattern(std::string_view name);
 
-/// That pattern as a string of a configuration, for messages: "a\\.b".
+/// A pattern that matches exactly `name`, quoted as a string of the
+/// configuration, for messages: "a\\.b".
 std::string quotedPattern(std::string_view name);
 
 } // namespace cleave

@@ -24,20 +24,22 @@ struct SafetensorsEntry {
   std::vector<int64_t> shape;
 };
 
-/// Writes a file. `fill(i, bytes)` is asked for the bytes of each entry in
-/// turn, one at a time, so that a checkpoint never exists twice in memory.
+/// Writes a file. `fill(i, bytes)` provides the bytes of one entry at a time,
+/// in order, so that memory never holds a second copy of the checkpoint.
 void writeSafetensors(
     const std::string &path, const std::vector<SafetensorsEntry> &entries,
     const std::function<void(size_t, std::vector<std::byte> &)> &fill);
 
-/// A mapped file. A torn, short or overlong one throws InputError.
+/// A memory-mapped safetensors file. Throws InputError if the file is damaged,
+/// truncated or too long.
 class SafetensorsReader {
 public:
   explicit SafetensorsReader(const std::string &path);
   std::vector<std::string> names() const;
-  /// nullptr if there is none of the name. Lives as long as the reader.
+  /// Returns the tensor with this name, or nullptr. The pointer is valid as
+  /// long as the reader exists.
   const ArrayView *find(const std::string &name) const;
-  /// Throws InputError where the file was cut while it was read.
+  /// Throws InputError if the file was truncated while it was read.
   void checkWhole() const { file.checkWhole(); }
 
 private:

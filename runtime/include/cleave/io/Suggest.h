@@ -1,4 +1,4 @@
-// "did you mean": what a misspelt name may stand for.
+// Suggests the name that a misspelt name may stand for ("did you mean").
 
 #ifndef CLEAVE_IO_SUGGEST_H
 #define CLEAVE_IO_SUGGEST_H
@@ -9,8 +9,9 @@
 
 namespace cleave {
 
-/// The candidate nearest to `name` by edit distance; none when all are too far
-/// away to be meant, or, with `anyDistance`, when there is none.
+/// Returns the candidate nearest to `name` by edit distance. Returns nullopt if
+/// all candidates are too far away to be meant; with `anyDistance`, only if
+/// there is no candidate.
 std::optional<std::string> nearest(const std::string &name,
                                    const std::vector<std::string> &candidates,
                                    bool anyDistance = false);

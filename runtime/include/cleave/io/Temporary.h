@@ -1,4 +1,5 @@
-// Files and folders that do not outlive the process, however it ends.
+// Files and folders that are removed when the process ends, even if a signal
+// ends it.
 #ifndef CLEAVE_IO_TEMPORARY_H
 #define CLEAVE_IO_TEMPORARY_H
 
@@ -11,24 +12,27 @@
 
 namespace cleave {
 
-/// A file or folder that is removed, with all that it holds, when this object
-/// goes, or when a signal ends a process that has called
-/// removeTemporariesOnSignals().
+/// A file or folder that is removed, with its contents, by the destructor, or
+/// by a signal that ends a process after removeTemporariesOnSignals().
 class TemporaryPath {
 public:
-  /// Makes nothing. The name is known before there is anything to remove.
+  /// Records a path without creating anything, so that the path is known before
+  /// there is something to remove.
   explicit TemporaryPath(std::string path);
   TemporaryPath(const TemporaryPath &) = delete;
   TemporaryPath &operator=(const TemporaryPath &) = delete;
   ~TemporaryPath();
 
   const std::string &path() const { return name; }
-  /// Of a folder: from now on removeAbandoned() knows that it is in use, also
-  /// where process numbers say nothing (containers that share a folder).
+  /// Marks a folder as in use with a lock, so that removeAbandoned() of other
+  /// processes keeps it. The lock is needed if process ids cannot tell, as
+  /// between containers that share a folder.
   void guard();
-  /// No more: it holds what belongs there alone.
+  /// Ends guard() and removes its lock file, so that the folder holds only what
+  /// belongs there.
   void unguard();
-  /// What is there stays from now on, or has gone elsewhere.
+  /// Keeps the file or folder from now on, or forgets it as it has moved
+  /// elsewhere.
   void keep();
 
 private:
@@ -38,29 +42,30 @@ private:
   bool isKept = false;
 };
 
-/// ".NAME.WHAT-HOST-PID" beside `path`: what is written there before it gets
-/// the name, or what has lost it. WHAT: tmp, old, new or gone.
+/// Returns ".NAME.WHAT-HOST-PID" beside `path`, the temporary name of something
+/// that will be renamed to `path`, or has been renamed from it. WHAT is tmp,
+/// old, new or gone.
 std::string temporaryNameOf(const std::string &path, const char *what);
 
-/// Removes such files and folders from `folder` where the processes, of this
-/// machine, have ended without doing so; "": from the current one. `of`: those
-/// of this name alone, all where it is empty.
+/// Removes temporary files and folders from `folder` ("" is the current folder)
+/// whose processes on this machine have ended without removing them. `of`
+/// restricts this to temporaries of one name; empty means all names.
 void removeAbandoned(const std::string &folder, const std::string &of = "");
 
-/// A new folder PREFIX-HOST-PID-N below TMPDIR, or /tmp, guarded; removes those
-/// of processes that were killed. Null, and `error` says why, where none can be
-/// made.
+/// Creates a folder PREFIX-HOST-PID-N below TMPDIR or /tmp, and guards it. Also
+/// removes such folders of processes that were killed. Returns null if no
+/// folder can be created, with the reason in `error`.
 std::unique_ptr<TemporaryPath> makeTemporaryFolder(const std::string &prefix,
                                                    std::string &error);
 
-/// From now on SIGINT, SIGTERM and SIGHUP, where they end the process, first
-/// remove what is temporary and say "NAME: interrupted"; the process then ends
-/// by the signal. To be called by the main thread; signals that are ignored
-/// stay so. `name` must live as long as the process.
+/// Installs handlers so that SIGINT, SIGTERM and SIGHUP first remove temporary
+/// files and print "NAME: interrupted" before the signal ends the process. Must
+/// be called by the main thread; ignored signals stay ignored. `name` must
+/// outlive the process.
 void removeTemporariesOnSignals(const char *name);
 
-/// While it lives, these signals wait: for the image that takes this process's
-/// place by exec, which calls letSignalsThrough() once it knows what to remove.
+/// Blocks these signals during its lifetime. It is used before exec: the new
+/// image calls letSignalsThrough() when it knows what to remove.
 class HeldSignals {
 public:
   HeldSignals();
@@ -72,7 +77,8 @@ private:
   sigset_t before;
 };
 
-/// Ends what HeldSignals has begun, of this image or the one before.
+/// Unblocks the signals that HeldSignals has blocked, in this image or the one
+/// before exec.
 void letSignalsThrough();
 
 } // namespace cleave

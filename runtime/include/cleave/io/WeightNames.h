@@ -1,4 +1,4 @@
-// Whether a file of weights fits a model, name by name.
+// Checks that a file of weights fits a model, name by name.
 
 #ifndef CLEAVE_IO_WEIGHTNAMES_H
 #define CLEAVE_IO_WEIGHTNAMES_H
@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-/// A tensor of a model, under its name or one of its aliases.
+/// A tensor that a model expects, with its name and aliases.
 struct WantedTensor {
   std::string name;
   std::vector<std::string> aliases;
@@ -19,9 +19,9 @@ struct WantedTensor {
   bool isFloat = true;
 };
 
-/// Throws InputError unless `file` has exactly the tensors that are wanted,
-/// each with its shape. Names all that are missing, not of the model, or
-/// misshapen.
+/// Throws InputError unless `file` has exactly the expected tensors with their
+/// shapes. The message lists all tensors that are missing, that the model does
+/// not have, or that have another shape.
 void requireTensors(const std::string &path, const SafetensorsReader &file,
                     const std::vector<WantedTensor> &wanted,
                     const std::string &model);

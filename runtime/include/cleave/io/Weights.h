@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-/// The files that weight bytes are in, mapped once each.
+/// The files with the bytes of weights; each file is mapped once.
 class WeightFiles {
 public:
   explicit WeightFiles(std::string folder) : folder(std::move(folder)) {}
@@ -19,12 +19,12 @@ public:
       : folder(manifest.weightsFolder), recorded(manifest.weights),
         verifies(manifest.verifiesWeights) {}
 
-  /// The bytes of `tensor` in its file. Throws InputError naming tensor and
-  /// file if the file is missing, too short, outside the folder, or not what
-  /// the program was compiled from: its size and time are looked at, its digest
-  /// where the time differs or the manifest asks for it.
+  /// Returns the bytes of `tensor`. Throws InputError that names tensor and
+  /// file if the file is missing, too short, outside the folder, or changed
+  /// since compilation. Size and time are compared always, the digest only if
+  /// the time differs or the manifest requests it.
   ArrayView view(const ManifestTensor &tensor);
-  /// Throws InputError where a file was cut while it was read.
+  /// Throws InputError if a file was truncated while it was read.
   void checkWhole() const {
     for (const auto &[path, file] : files)
       file.checkWhole();
@@ -39,13 +39,13 @@ private:
   std::map<std::string, MappedFile> files;
 };
 
-/// Fills in `weights`, from the files as they are now; those that cannot be
-/// read are left out.
+/// Fills `weights` of the manifest from the files as they are now. Files that
+/// cannot be read are left out.
 void recordWeights(Manifest &manifest);
 
-/// The initial value of a tensor in the program's type and the model's shape:
-/// its weight bytes converted, or what its initializer draws from `seed` and
-/// its name.
+/// Returns the initial value of a tensor in the program's type and the model's
+/// shape: its bytes, converted, or the random values that its initializer draws
+/// from `seed` and the tensor's name.
 Array initialValue(const ManifestTensor &tensor, WeightFiles &files,
                    uint64_t seed);
 

@@ -1,4 +1,4 @@
-// How a file that cannot be written is said, by compiler and runtime alike.
+// The message for a file that cannot be written; compiler and runtime share it.
 #ifndef CLEAVE_IO_WRITEERROR_H
 #define CLEAVE_IO_WRITEERROR_H
 
@@ -10,7 +10,7 @@ namespace cleave {
 
 /// "PATH: no space left on the device", or "PATH: cannot be written: ...".
 inline std::string writeError(const std::string &path, std::error_code error) {
-  // A quota that is used up is no other matter to the user.
+  // An exhausted quota is reported like a full disk.
   if (error.value() == ENOSPC || error.value() == EDQUOT)
     return path + ": no space left on the device";
   return path + ": cannot be written: " + error.message();

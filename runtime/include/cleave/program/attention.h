@@ -1,4 +1,5 @@
-// Attention, and how many pairs of a query and a key it looks at.
+// The attention command, and the number of (query, key) pairs that its masks
+// leave.
 #ifndef CLEAVE_PROGRAM_ATTENTION_H
 #define CLEAVE_PROGRAM_ATTENTION_H
 
@@ -10,8 +11,9 @@
 
 namespace cleave::program {
 
-// Strides of [batch, position, kv head, group, feature]; the group stride of
-// k, v, dk, dv is ignored, as is the feature stride of lse.
+// Strides of [batch, position, kv head, group, feature]. The group stride of k,
+// v, dk and dv is ignored, as they have no groups; the feature stride of lse is
+// ignored, too.
 struct AttentionRef {
   BufferRef buffer;
   std::array<int64_t, 5> strides{};
@@ -62,11 +64,13 @@ struct Attention {
   int64_t workspaceSize = 0;
 };
 
-// How many pairs of a query and a key the causal rule and the window leave, at
-// positions 0, 1, ... of both.
+// The number of (query, key) pairs that the causal mask and the window leave,
+// if queries and keys have positions 0, 1,
+// ...
 inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
                               int64_t window) {
-  // Pairs with key <= query + shift: in rows [first, full) some of them.
+  // Counts the pairs with key <= query + shift. Rows in [first, full) see only
+  // some of the keys.
   auto upTo = [&](int64_t shift) {
     int64_t first = std::clamp<int64_t>(-shift, 0, queries);
     int64_t full = std::clamp<int64_t>(keys - 1 - shift, first, queries);
@@ -79,8 +83,9 @@ inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
   return upTo(causal ? 0 : reach - 1) - upTo(-reach);
 }
 
-// The mean over ranks where queries and keys have positions of their own, as
-// the tiles of a ring do: over all tiles, a query sees half of the other keys.
+// The mean over ranks, if queries and keys have different positions (the tiles
+// of ring attention). Over all tiles a query sees half of the keys of other
+// tiles.
 inline int64_t meanAttentionPairs(int64_t queries, int64_t keys, bool causal,
                                   int64_t window) {
   int64_t pairs = causal ? queries * keys / 2 : queries * keys;

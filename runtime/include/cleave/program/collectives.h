@@ -87,10 +87,12 @@ struct Collective {
   int32_t root = 0;
   std::vector<Exchange> exchanges; // Exchange: one for each part
   std::vector<int32_t> positions;
-  // AllToAllV: rows for each member, and from each; i64, known on both sides.
+  // For AllToAllV: the numbers of rows that go to each member, and that come
+  // from each member (i64). Both sides know them before.
   BufferRef sent, received;
-  // For reports: rows that a rank is reckoned to have for all members alike;
-  // one number, or one for each position on `by`. With `home` they come back.
+  // For reports only: the number of rows that a rank is expected to send to all
+  // members together, as one number or one for each position on `by`. If `home`
+  // is set, the rows are sent back to their source rank.
   std::vector<int64_t> expected;
   std::vector<SubAxis> by;
   bool home = false;

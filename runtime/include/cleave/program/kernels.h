@@ -10,8 +10,8 @@
 
 namespace cleave::program {
 
-// What a kernel does with an argument: it reads or writes no byte but the
-// `bytes` from its address on.
+// An argument of a kernel. The kernel accesses no byte but the `bytes` from the
+// argument's address on.
 struct KernelArg {
   int64_t bytes = 0;
   bool written = false; // else only read
@@ -21,16 +21,17 @@ struct KernelArg {
 struct Kernel {
   std::string symbol;
   int32_t numArgs = 0;
-  // Operands, then results, which may be in an operand. Empty: not known.
+  // The operands, then the results; a result may overlap an operand. Empty if
+  // the accesses of the kernel are unknown.
   std::vector<KernelArg> args = {};
-  // Device::Cuda: blocks of a launch and threads of a block; what they share is
-  // static. A last argument, which is none of `args`, is the address of the
-  // rank's indices on the mesh axes (cleave_ctx).
+  // For Device::Cuda: the blocks of a launch and the threads of a block; shared
+  // memory is static. The kernel has one more argument, not listed in `args`:
+  // the address of the rank's mesh coordinates (cleave_ctx).
   int64_t grid = 0, block = 0;
 };
 
-// Calls the kernel on pieces of the rows [0, extent), none smaller than
-// `grain` rows (but the last), possibly from several threads.
+// Calls the kernel on pieces of the rows [0, extent), possibly from several
+// threads. Every piece but the last one has at least `grain` rows.
 struct Launch {
   uint32_t kernel = 0;
   std::vector<BufferRef> args;

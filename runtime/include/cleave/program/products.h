@@ -1,5 +1,5 @@
-// Matrix products, products of rows with the matrices that they choose, and
-// convolutions: what libraries compute.
+// Commands that libraries compute: matrix products, grouped matrix products
+// (experts), and convolutions.
 #ifndef CLEAVE_PROGRAM_PRODUCTS_H
 #define CLEAVE_PROGRAM_PRODUCTS_H
 
@@ -10,8 +10,8 @@
 
 namespace cleave::program {
 
-// A batch of matrices; `batchStrides` has one entry per batch dimension of
-// the Gemm. Strides may be 0 in a batch dimension (broadcast operand).
+// A batch of matrices. `batchStrides` has one entry for each batch dimension of
+// the Gemm; a stride of 0 broadcasts the matrix along that dimension.
 struct MatrixRef {
   BufferRef buffer;
   std::vector<int64_t> batchStrides;
@@ -55,22 +55,23 @@ struct Gemm {
   constexpr int64_t numSums() const { return sumsOf == GemmOperand::A ? m : n; }
 };
 
-// Where rows of `column`-strided elements begin: a stride for each dimension
-// of GroupedGemm::rows. Strides may be 0 in what is read.
+// The address of each row of a matrix. `strides` has one entry for each
+// dimension of GroupedGemm::rows, and `column` is the stride within a row.
+// Strides of operands that are only read may be 0 (broadcast).
 struct RowsRef {
   BufferRef buffer;
   std::vector<int64_t> strides;
   int64_t column = 1;
 };
 
-// Rows r, over the dimensions `rows`, choose one of `e` matrices by ids[r]
-// (i64); a row whose id is outside [0, e) chooses none.
-//   c[r] = a[r] w[ids[r]], zeros where none is chosen; or, with `outer`,
-//   w[m] = sum of a[r]^T c[r] over the rows that choose m.
-// a has k elements a row, c has n, a matrix is [k, n]; w's one batch stride is
-// from matrix to matrix. dtype f32, f64 or bf16, whose result may be f32
-// (wideResult). No work is done for rows that choose nothing, nor for matrices
-// that no row chooses.
+// A grouped matrix product. Each row r, over the dimensions `rows`, chooses
+// matrix ids[r] of `e` (i64), or none if its id is outside [0, e). Without
+// `outer`: c[r] = a[r] w[ids[r]], or zeros if the row chooses none. With
+// `outer`: w[m] = sum of a[r]^T c[r] over the rows r that choose m. Rows of a
+// have k elements, rows of c have n, a matrix is [k, n]; the batch stride of w
+// leads from matrix to matrix. The dtype is f32, f64 or bf16; with wideResult a
+// bf16 product has an f32 result. Rows that choose no matrix, and matrices that
+// no row chooses, cost no work.
 struct GroupedGemm {
   bool outer = false;
   DType dtype = DType::F32;

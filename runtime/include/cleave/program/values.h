@@ -1,5 +1,5 @@
-// What the commands of a program are made of: element types, parts of the mesh,
-// memory and addresses in it.
+// The building blocks of commands: element types, mesh axes, arenas, and
+// addresses.
 #ifndef CLEAVE_PROGRAM_VALUES_H
 #define CLEAVE_PROGRAM_VALUES_H
 
@@ -45,13 +45,13 @@ inline const char *nameOf(DType type) {
   return names[static_cast<int>(type)];
 }
 
-// One mesh axis. `link` is the class of link that it crosses ("intra",
+// A mesh axis. `link` is the class of the links that it crosses ("intra",
 // "inter", ...), for reports only.
 struct MeshAxis {
   std::string name;
   int64_t size = 1;
   std::string link;
-  // Ranks next to each other on the axis that share a node.
+  // The number of adjacent ranks on this axis that share a node.
   int64_t within = 1;
 };
 
@@ -68,13 +68,13 @@ enum class Lifespan : uint8_t {
   Persistent, // keeps its contents between actions (named buffers)
   Transient,  // undefined at the start of every action and of every Call
   Slots,      // undefined at the start of an action that the host runs; the
-              // calls in it hand values to each other here
+              // A program in which calls exchange values through this arena.
 };
 inline constexpr Lifespan lastLifespan = Lifespan::Slots;
 
-// Memory of one rank. Arena 0 is "state" (persistent), arena 1 "transient".
-// With `rankClass` >= 0 only ranks of that class have it; on others it has no
-// bytes.
+// An arena in the memory of one rank. Arena 0 is "state" (persistent), arena 1
+// "transient". If `rankClass` >= 0, only ranks of that class have the arena; on
+// other ranks it has no bytes.
 struct Arena {
   std::string name;
   Lifespan lifespan = Lifespan::Transient;
@@ -82,7 +82,8 @@ struct Arena {
   int32_t rankClass = -1;
 };
 
-// `coef` bytes times the rank's index on a part of a mesh axis.
+// An address term: `coef` bytes times the rank's index on a sub-axis of the
+// mesh.
 struct AxisTerm {
   SubAxis on;
   int64_t coef = 0;

@@ -18,7 +18,8 @@
 
 namespace cleave {
 
-/// Steps of one batch, in a row: a resume may change it.
+/// A stretch of consecutive steps with one batch size. A resume may change the
+/// batch size.
 struct Stretch {
   int64_t step;   ///< steps done before it
   int64_t sample; ///< number of its first sample
@@ -27,8 +28,8 @@ struct Stretch {
 
 struct CheckpointState {
   int64_t step = 0; ///< steps done, those that were left out included
-  /// Of the optimizer: read from checkpoints of earlier versions, which have
-  /// one count for all parameters.
+  /// The optimizer's count of updates, from checkpoints of earlier versions,
+  /// which have one count for all parameters.
   int64_t updates = 0;
   int64_t nextSample = 0; ///< number of the first sample of the next step
   std::vector<Stretch> stretches; ///< empty in earlier versions
@@ -48,21 +49,22 @@ struct CheckpointState {
 /// "checkpoint-000200".
 std::string checkpointName(int64_t step);
 
-/// Writes FOLDER/checkpoint-NNNNNN whole or not at all. Returns its path.
+/// Writes FOLDER/checkpoint-NNNNNN completely or not at all. Returns its path.
 std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
                            StepExecutor &executor,
                            const CheckpointState &state);
 
-/// Reads state.json and checks that the checkpoint is whole, its digests only
-/// if asked to. Throws InputError.
+/// Reads state.json and checks that the checkpoint is complete; digests are
+/// verified only on request. Throws InputError.
 CheckpointState readCheckpointState(const std::string &path,
                                     bool checksDigests = true);
 
-/// And that it belongs to the program's model.
+/// Also checks that the checkpoint belongs to the program's model.
 CheckpointState readCheckpointState(const std::string &path,
                                     const Manifest &manifest);
 
-/// Why the checkpoint cannot be read; empty: it is whole.
+/// Returns the reason why the checkpoint is incomplete or damaged, or an empty
+/// string.
 std::string whatIsTorn(const std::string &path);
 
 /// Fills parameters and optimizer state from a checkpoint, which was read into
@@ -70,12 +72,13 @@ std::string whatIsTorn(const std::string &path);
 void loadCheckpoint(const std::string &path, const CheckpointState &state,
                     const Manifest &manifest, StepExecutor &executor);
 
-/// The shapes of its parameters and buffers, by the names in the file.
+/// The shapes of a checkpoint's parameters and buffers, by their names in the
+/// file.
 std::map<std::string, std::vector<int64_t>>
 shapesInCheckpoint(const std::string &path);
 
-/// The file of tensors that --weights means: that of a whole checkpoint, of the
-/// newest one of a run's folder, or the file itself.
+/// Returns the tensor file that --weights names: the file of a checkpoint, the
+/// file of the newest checkpoint in a run's folder, or the path itself.
 std::string weightsFileOf(const std::string &path);
 
 /// Refuses weights that do not fit the program's model: `path` is a checkpoint
@@ -83,8 +86,8 @@ std::string weightsFileOf(const std::string &path);
 /// that the model does not have, or that has another shape or kind of type.
 void checkWeights(const std::string &path, const Manifest &manifest);
 
-/// Fills parameters and buffers from them, and the optimizer's state with what
-/// a run begins with.
+/// Fills parameters and buffers from a checkpoint or .safetensors file, and the
+/// optimizer's state with its initial values.
 void loadWeights(const std::string &path, const Manifest &manifest,
                  StepExecutor &executor, uint64_t seed);
 
@@ -92,14 +95,15 @@ void loadWeights(const std::string &path, const Manifest &manifest,
 void loadInitialValues(const Manifest &manifest, StepExecutor &executor,
                        uint64_t seed);
 
-/// Checks that every weight byte is there, without filling anything.
+/// Checks that all weight bytes of the manifest exist, without reading them.
 void checkInitialValues(const Manifest &manifest);
 
-/// A checkpoint in a run's folder; the older ones are less.
+/// A checkpoint in a run's folder, ordered by age (older ones compare less).
 struct CheckpointEntry {
-  /// How new the run says that it is, which compares those of one run; 0: it
-  /// does not. Times do not outlast a copy, nor do steps tell, as a run may
-  /// have gone on from an earlier one.
+  /// The rank of the checkpoint in the run's file `latest` (larger is newer),
+  /// or 0 if the file does not name it. Times of files do not survive copies,
+  /// and steps do not order checkpoints either, as a run may continue from an
+  /// earlier one.
   int named;
   int64_t time; ///< when it was written, in some unit
   int64_t step;
@@ -110,17 +114,18 @@ struct CheckpointEntry {
 /// Those of `run`, in no order.
 std::vector<CheckpointEntry> checkpointsOf(const std::string &run);
 
-/// Writes into the run's file `latest` the name of the checkpoint that is
-/// written next, and that of the one before, which counts until then. Warns
-/// where that cannot be.
+/// Writes two names into the run's file `latest`: the checkpoint that is
+/// written next, and the previous one, which stays valid until the next is
+/// complete. Prints a warning if the file cannot be written.
 void nameLatest(const std::string &run, const std::string &checkpoint,
                 const std::string &before = "");
 
-/// The newest of them that is whole, with a warning for each newer one; empty
-/// if none is.
+/// Returns the newest complete checkpoint of `entries`, with a warning for each
+/// newer one that is damaged. Empty if none is complete.
 std::string newestWhole(std::vector<CheckpointEntry> entries);
 
-/// The newest checkpoint of `run`; empty if none.
+/// Returns the newest complete checkpoint in the folder `run`; empty if there
+/// is none.
 std::string latestCheckpoint(const std::string &run);
 
 /// Removes all but the newest `keep`; 0: none.

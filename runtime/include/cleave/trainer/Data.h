@@ -32,12 +32,14 @@ private:
   int halfBits;
 };
 
-/// The data's sample that training sample `number` (over all epochs) is.
+/// Returns the sample of the data that is used as training sample `number`,
+/// counted over all epochs.
 int64_t trainingSample(int64_t number, int64_t samples, uint64_t seed);
 
 enum class Split { training, validation };
 
-/// The data of a run that goes on is not what it was when it was opened.
+/// Thrown if the data of a running job differs from what it was when it was
+/// opened.
 struct DataError : RunError {
   using RunError::RunError;
 };
@@ -50,41 +52,42 @@ public:
   /// Throws DataError where a file does not hold it any more.
   virtual void fill(const ManifestInput &input, Split split, int64_t sample,
                     std::byte *out) const = 0;
-  /// Writes the whole of an input without a batch dimension.
+  /// Writes an entire input that has no batch dimension.
   virtual void fillWhole(const ManifestInput &input, std::byte *out) const = 0;
-  /// Where the arrays hold a NaN or an infinity for one of these training
-  /// samples; empty where they do not.
+  /// Describes the first NaN or infinity in the arrays of these training
+  /// samples; empty if all values are finite.
   virtual std::string firstNonFinite(const std::vector<int64_t> &) const {
     return "";
   }
-  /// Throws DataError where a file that is still read has another size or time
-  /// than when it was opened.
+  /// Throws DataError if an open file has another size or time than when it was
+  /// opened.
   virtual void checkUnchanged() const {}
-  /// What is odd about the samples to train on, though they can be read; empty:
-  /// nothing.
+  /// A warning about training samples that can be read but look wrong; empty if
+  /// there is none.
   virtual std::string warning() const { return ""; }
   /// How validation was held out, as JSON.
   virtual std::string split() const = 0;
-  /// One line that says what was found; `use`: what the samples of
+  /// One line that describes the data set. `use` says what the samples of
   /// Split::training are for.
   virtual std::string summary(const std::string &use = "to train on") const = 0;
 };
 
-/// Opens the data that settings.dataPath names (and settings.evalPath, from
-/// which all samples of validation are where it is not empty), and checks it
-/// against the program: it is long enough, every array that an input needs is
-/// there with its shape, every token is in the vocabulary. Throws InputError.
+/// Opens the data that settings.dataPath names. If settings.evalPath is set,
+/// all validation samples come from there. Checks the data against the program:
+/// it has enough samples, every array that an input needs exists with its
+/// shape, and every token is in the vocabulary. Throws InputError.
 std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
                                      const Settings &settings);
 
-/// True where the host makes the input up: ones, zeros, arange.
+/// Returns true if the host generates the input itself (ones, zeros, arange).
 bool isGenerated(const ManifestInput &input);
 
 /// A whole generated input.
 Array generatedInput(const ManifestInput &input);
 
-/// Refuses a token beyond the input's table, naming `label`, position, id and
-/// vocabulary. `ignored` is allowed.
+/// Throws InputError for a token that is beyond the input's table; the message
+/// names `label`, position, id and vocabulary size. The id `ignored` is
+/// allowed.
 void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
                      const std::string &label, const int64_t *ignored);
 

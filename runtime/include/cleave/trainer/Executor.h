@@ -44,7 +44,8 @@ struct RankEvent {
   std::string name, kind; ///< "0F3", "call"
   int64_t beginNs = 0, endNs = 0;
   bool transfers = false; ///< on the stream of what ranks send each other
-  /// Where a message starts or arrives: its ends, and its number among theirs.
+  /// The sending and receiving rank of a message that starts or arrives here,
+  /// and its number among the messages between these two ranks.
   int64_t from = -1, to = -1, message = 0;
   std::string kernel = {}; ///< the symbol of a launched kernel
   int64_t bytes = 0;       ///< of its operands and results; 0: not known
@@ -59,12 +60,13 @@ public:
   virtual bool hasAction(const std::string &action) const = 0;
   virtual const std::vector<BufferInfo> &buffers() const = 0;
 
-  /// A whole array to the ranks' tiles. Floating types are converted. What
-  /// tiles have beyond the array is zero, or `*padding`: an element of the
-  /// buffer's type.
+  /// Scatters a whole array to the tiles of all ranks, converting floating
+  /// types. Elements of tiles beyond the array become zero, or `*padding`,
+  /// which is an element of the buffer's type.
   virtual void scatter(const std::string &buffer, const ArrayView &array,
                        const void *padding = nullptr) = 0;
-  /// The inverse, in type `dtype`; partial values are reduced.
+  /// Gathers the tiles of all ranks into an array of type `dtype`; partial sums
+  /// are reduced.
   virtual Array gather(const std::string &buffer, const std::string &dtype) = 0;
   /// Zeros in the tiles of all ranks.
   virtual void zero(const std::string &buffer) = 0;
@@ -75,19 +77,21 @@ public:
   virtual void run(const std::string &action) = 0;
 
   virtual std::vector<RankTraffic> traffic(int64_t rank) = 0;
-  /// Floating-point operations of attention, of blocks that were computed.
+  /// The floating-point operations of attention on this rank, counting only the
+  /// blocks that its masks left.
   virtual int64_t attentionFlops(int64_t rank) { return 0; }
   virtual RankMemory memory(int64_t rank) = 0;
   virtual void resetCounters() = 0;
 
-  /// Records from now on what ranks do, and when.
+  /// Starts recording the events of all ranks with their times.
   virtual void startTrace() {}
   virtual void stopTrace() {}
-  /// What has been recorded of a rank since the last call.
+  /// The events of a rank that were recorded since the last call.
   virtual std::vector<RankEvent> takeTrace(int64_t rank) { return {}; }
 
   const BufferInfo *find(const std::string &buffer) const;
-  /// Throws InputError if the program has no such buffer.
+  /// Returns information about a buffer. Throws InputError if the program has
+  /// no such buffer.
   const BufferInfo &need(const std::string &buffer) const;
 };
 
@@ -96,15 +100,16 @@ struct ExecutorOptions {
   int threadsPerRank = 0;          ///< 0: cores / ranks
   double watchdogSeconds = 0;      ///< 0: the runtime's default
   bool poison = false;
-  /// Latency in us and GB/s of the links that ranks of this process are to
-  /// behave as if after; empty: none.
+  /// Emulated links between ranks of this process: latency in us and bandwidth
+  /// in GB/s. Empty if links are not emulated.
   std::vector<double> link;
-  /// Tests: rank, run, command (and silence instead of an error) of a failure.
+  /// For tests: rank, run and command at which a failure is injected, and
+  /// whether it is silence instead of an error.
   std::vector<int64_t> failure;
 };
 
-/// Loads FOLDER/program.bin and starts its ranks. Throws InputError
-/// if the program cannot be used.
+/// Loads FOLDER/program.bin and starts its ranks. Throws InputError if the
+/// program is unusable.
 std::unique_ptr<StepExecutor> makeSessionExecutor(const std::string &folder,
                                                   const ExecutorOptions &);
 

@@ -11,8 +11,8 @@
 
 namespace cleave {
 
-/// Samples of one microbatch: for each row the data's sample and its global
-/// number; a row without a sample (-1) counts nothing.
+/// One row of a microbatch: the index of the sample in the data, and its global
+/// number. A row without a sample (-1) has no weight in the loss.
 struct FeedRow {
   int64_t sample = -1;
   int64_t number = -1;
@@ -20,20 +20,20 @@ struct FeedRow {
 
 class Feeder {
 public:
-  /// Fills the inputs that never change. Throws InputError on an input that
-  /// cannot be fed.
+  /// Fills the inputs that never change. Throws InputError for an input that
+  /// cannot be filled.
   Feeder(const Manifest &manifest, StepExecutor &executor, int64_t ignoreIndex);
 
-  /// Fills every input of a microbatch. `step`: the samples of the whole step,
-  /// which the program may read too.
+  /// Fills all inputs of a microbatch. `step` has the rows of the whole step,
+  /// which some losses read.
   void feed(const Dataset &data, Split split, const std::vector<FeedRow> &rows,
             const std::vector<FeedRow> &step);
 
-  /// Scatters a whole input; rows of labels that a rank holds beyond the
-  /// batch are set to the ignored index.
+  /// Scatters a whole input. Rows of labels that ranks hold beyond the batch
+  /// are set to the ignored index.
   void scatter(const ManifestInput &input, const ArrayView &array);
 
-  /// Sets the scalar inputs of a role; none is fine.
+  /// Sets the scalar inputs with this role; there may be none.
   void setScalar(InputRole role, double value);
   void setInteger(InputRole role, int64_t value);
 

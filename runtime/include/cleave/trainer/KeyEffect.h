@@ -1,5 +1,4 @@
-// What a key of the configuration changes, where a run goes on with another
-// value of it.
+// How a change of a configuration key affects a resumed run.
 
 #ifndef CLEAVE_TRAINER_KEYEFFECT_H
 #define CLEAVE_TRAINER_KEYEFFECT_H
@@ -13,10 +12,12 @@ enum class KeyEffect {
   Mathematics, ///< what is computed
   Layout,      ///< where and how it is computed, but for rounding
   Reporting,   ///< how far and how often; what is said and kept
-  /// Layout, but mathematics where a pipeline updates after each microbatch:
-  /// the weights that a microbatch sees depend on it.
+  /// Changes the layout only. In pipelines that update after each microbatch
+  /// (asynchronous schedules) it changes the mathematics, as the weights that a
+  /// microbatch sees depend on it.
   LayoutUnlessAsync,
-  /// The same, and where experts compare the loads of a microbatch.
+  /// Like LayoutUnlessAsync; also changes the mathematics if loads of experts
+  /// are balanced within each microbatch.
   LayoutUnlessPerMicrobatch,
 };
 
@@ -28,7 +29,8 @@ struct KeyEffectEntry {
 /// Every key of the configuration.
 std::span<const KeyEffectEntry> keyEffects();
 
-/// Of "dims.batch"; a key that is not listed changes the mathematics.
+/// The effect of a key such as "dims.batch". A key that is not listed changes
+/// the mathematics.
 KeyEffect effectOfKey(const std::string &key);
 
 } // namespace cleave

@@ -20,17 +20,19 @@
 
 namespace cleave {
 
-/// The checkpoint that `resume` (--resume) means: a path, or "latest", the
-/// newest whole one below `out` or, where that is empty, below runs/<model>-*,
-/// or "auto", that of `out` if there is one. Empty if `resume` is, or "auto"
-/// finds none. Throws InputError if "latest" finds none, and for "auto" without
+/// Returns the checkpoint that `resume` (--resume) names. It is a path, or
+/// "latest": the newest complete checkpoint below `out`, or below
+/// runs/<model>-* if `out` is empty, or "auto": the checkpoint of `out` if
+/// there is one. Returns an empty string if `resume` is empty or "auto" finds
+/// none. Throws InputError if "latest" finds none, and for "auto" without
 /// `out`.
 std::string resolveResume(const std::string &resume, const std::string &out,
                           const std::string &model);
 
-/// The configuration up to the step of a checkpoint, as TOML, and the file that
-/// it is from: its state.json; of earlier versions, config-<step>.toml or
-/// config.toml of the run's folder. Both are empty where there is none.
+/// The configuration of a checkpoint as TOML, and the file that it was read
+/// from: state.json of the checkpoint, or config-<step>.toml or config.toml of
+/// the run's folder in earlier versions. Both strings are empty if there is
+/// none.
 struct RecordedConfig {
   std::string toml, file;
 };
@@ -42,36 +44,36 @@ struct Difference {
   bool changesMathematics;  ///< what is computed, not only how and where
 };
 
-/// The keys that both configurations (JSON) have, with different values; but
-/// for data.path and train.steps, which are looked at by themselves.
+/// The keys with different values in both configurations (JSON). data.path and
+/// train.steps are compared elsewhere.
 std::vector<Difference> differences(const std::string &was,
                                     const std::string &is);
 
-/// What may differ from the checkpoint though it changes what is computed.
+/// Changes of the mathematics that the user has accepted for this resume.
 struct Accepted {
-  /// Keys of the configuration, "data.path" for other data, "model" for a
-  /// model that computes something else.
+  /// Accepted keys of the configuration; "data.path" stands for other data,
+  /// "model" for a model with another graph.
   std::set<std::string> keys;
-  /// How a user says so: --set KEY=VALUE, or --accept KEY where the program has
-  /// its values already.
+  /// The flag that accepts a change: --set KEY=VALUE if true; --accept KEY if
+  /// the values are already compiled into the program.
   bool isBySet = false;
 
   bool count(const std::string &key) const { return keys.count(key); }
 };
 
-/// Throws InputError where a key is none that a resume may accept. `config`: of
-/// the program, JSON.
+/// Throws InputError if a key cannot be accepted by a resume. `config` is the
+/// program's configuration as JSON.
 void checkAccepted(const std::vector<std::string> &keys,
                    const std::string &config);
 
-/// Throws InputError naming every difference that changes the mathematics and
-/// that is not accepted.
+/// Throws InputError that names every difference which changes the mathematics
+/// and is not accepted.
 void refuseChanges(const std::string &checkpoint,
                    const std::vector<Difference> &found,
                    const Accepted &accepted);
 
-/// Throws InputError where the model computes something else than the one that
-/// was trained, or an input is bound to an array of other contents, unless
+/// Throws InputError if the model's graph differs from the one that was
+/// trained, or if an input is bound to an array with other contents, unless
 /// "model" is accepted.
 void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
                     const Manifest &manifest, const Accepted &accepted);
@@ -80,27 +82,29 @@ void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
 std::vector<Difference> graphDifferences(const CheckpointState &state,
                                          const Manifest &manifest);
 
-/// Throws InputError where the checkpoint has the state of another optimizer
-/// than `wanted` (adamw or sgd), which cannot go on with it.
+/// Throws InputError if the checkpoint has the state of an optimizer other than
+/// `wanted` (adamw or sgd).
 void checkSameOptimizer(const std::string &checkpoint,
                         const CheckpointState &state,
                         const std::string &wanted);
 
-/// Throws InputError unless `path` is the data that the checkpoint's run was
-/// trained on, wherever it is now, or "data.path" is accepted. `model`: the
-/// name of the model that goes on, said first where the checkpoint's differs.
+/// Throws InputError if the contents of `path` differ from the data that the
+/// checkpoint's run was trained on, unless "data.path" is accepted. The data
+/// may have moved. `model` is the name of the resumed model; the message begins
+/// with it if the checkpoint's differs.
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
                    const std::string &path, const Accepted &accepted,
                    const std::string &model);
 
-/// Of a file or folder of data, by which it is known again: sizes, and digests
-/// of the contents, or, of large files, of blocks spread over them. JSON.
+/// A fingerprint (JSON) of a file or folder of data: its sizes, and digests of
+/// the contents, or of sampled blocks for large files.
 std::string identityOfData(const std::string &path);
-/// Whether data has that identity; earlier versions recorded the ends alone.
+/// Returns whether the data at `path` has this fingerprint. Earlier versions
+/// recorded only the first and last bytes.
 bool isSameData(const std::string &identity, const std::string &path);
 
-/// AdamW's count of updates of each tensor that the checkpoint has moments of,
-/// and the names of all its parameters and buffers.
+/// For AdamW: the number of updates of each tensor that has moments in the
+/// checkpoint, and the names of all parameters and buffers.
 struct UpdateCounts {
   std::map<std::string, int64_t> trained;
   std::set<std::string> all;
@@ -113,8 +117,9 @@ struct Extent {
   int64_t lastStep; ///< where the run does
 };
 
-/// `recorded`: of the checkpoint; empty: a run that begins. Throws InputError
-/// for a run that goes on where its learning rate has ended.
+/// Returns the first and last step of the run. `recorded` has the settings of
+/// the checkpoint, and is empty for a new run. Throws InputError if a run is
+/// resumed after its learning-rate schedule has ended.
 Extent extentOf(const TrainOptions &options, const Settings &settings,
                 std::optional<int64_t> recorded);
 

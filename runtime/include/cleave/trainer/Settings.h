@@ -37,16 +37,16 @@ struct Settings {
   std::string device = "cpu";     ///< target.kind: cpu | cuda
 };
 
-/// Reads them from the manifest's configuration. Throws InputError naming the
-/// key on a value of the wrong type.
+/// Reads the settings from the manifest's configuration. Throws InputError that
+/// names the key if a value has the wrong type.
 Settings settingsOf(const Manifest &manifest);
 
-/// The learning rate of step `step` (from 1): rises over `warmupSteps`, then
-/// falls to `minLr` at the end of `steps`.
+/// The learning rate of step `step`, counted from 1: a linear warm-up over
+/// `warmupSteps`, then a decay to `minLr` at step `steps`.
 double learningRate(const Settings &settings, int64_t step);
 
-/// The configuration as JSON, with what the command line changed: data.path
-/// and train.steps.
+/// The configuration as JSON, with the values of data.path and train.steps that
+/// the command line has set.
 std::string configJson(const Manifest &manifest, const Settings &settings);
 
 /// A configuration in JSON as TOML.

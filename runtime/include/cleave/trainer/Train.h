@@ -14,15 +14,16 @@
 
 namespace cleave {
 
-/// Starts the ranks of a program; tests put their own in its place.
+/// Starts the ranks of a program; tests provide their own.
 using ExecutorFactory = std::function<std::unique_ptr<StepExecutor>()>;
 
 struct TrainOptions {
   std::string data;             ///< empty: data.path of the configuration
   std::optional<int64_t> steps; ///< how far to go; default: train.steps
-  /// train.steps; default: that of the checkpoint, --steps, or the program.
+  /// train.steps, the end of the learning-rate schedule. Defaults to the
+  /// checkpoint's value, then --steps, then the program's.
   std::optional<int64_t> horizon;
-  /// Keys that a resume may change although they change the mathematics.
+  /// Keys that a resume may change although they affect the mathematics.
   std::vector<std::string> accepted;
   std::string out;       ///< empty: runs/<model>-<n>
   int64_t saveEvery = 0; ///< 0: at the end only
@@ -33,12 +34,12 @@ struct TrainOptions {
   int64_t evalEvery = -1;   ///< -1: ten times a run; 0: at the end only
   int64_t evalSamples = -1; ///< -1: by the length of the run; 0: all
   std::optional<bool> progressBar; ///< default: where output is a terminal
-  /// Calls of malloc so far, if someone counts them.
+  /// The number of calls of malloc so far, if the caller counts them.
   std::function<int64_t()> allocations;
 };
 
-/// Trains; returns after the last step, or after SIGINT or SIGTERM have let a
-/// step finish and be saved. Throws Error.
+/// Trains until the last step, or until SIGINT or SIGTERM; then the current
+/// step is finished and saved. Throws Error.
 void train(const Manifest &manifest, const TrainOptions &options,
            const ExecutorFactory &start);
 
@@ -48,16 +49,17 @@ struct InferOptions {
   std::string weights; ///< a checkpoint or .safetensors; empty: the model's own
 };
 
-/// Runs action "forward" on whole arrays. Throws Error.
+/// Runs the action "forward" on entire arrays. Throws Error.
 void infer(const Manifest &manifest, const InferOptions &options,
            const ExecutorFactory &start);
 
-/// Refuses a number of ranks (--ranks, or a launcher's WORLD_SIZE) that is not
-/// the mesh's. Returns the transport to use: local | mpi | nccl.
+/// Throws InputError if the number of ranks (--ranks, or a launcher's
+/// WORLD_SIZE) differs from the mesh. Returns the transport: local, mpi or
+/// nccl.
 std::string checkRanks(const Manifest &manifest, std::optional<int64_t> ranks);
 
-/// The launcher's part of checkRanks, for a mesh of `ranks` and the key
-/// target.transport: auto | local | mpi | nccl. `device`: target.kind.
+/// The part of checkRanks that concerns launchers, for a mesh of `ranks` and
+/// the key target.transport (auto, local, mpi, nccl). `device` is target.kind.
 std::string chooseTransport(const std::string &key, int64_t ranks,
                             const std::string &device = "cpu");
 
