@@ -117,7 +117,8 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     Value ids, seed, step;
   };
 
-  /// The number of samples in one call; none if no input has a batch dimension.
+  /// The number of samples in one call; nullopt if no input has a batch
+  /// dimension.
   std::optional<int64_t> batchOf(func::FuncOp func) {
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
       auto type = cast<RankedTensorType>(func.getArgumentTypes()[arg]);
@@ -236,7 +237,8 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
       auto iota = [&](RankedTensorType type, int64_t dim) -> Value {
         return nn::IotaOp::create(b, op.getLoc(), type, dim);
       };
-      // (attention number, head), in the upper and lower word.
+      // The number of the attention and that of the head, in the upper and
+      // lower word.
       Value head = e.make<arith::AddIOp>(
           e.make<arith::MulIOp>(iota(keys, 1), e.splatInt(keys, group)),
           iota(keys, 2));

@@ -152,8 +152,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return success();
   }
 
-  /// Labels are compared with an output sample by sample. An output that mixes
-  /// several samples has other values in each microbatch.
+  /// Labels must be compared with an output sample by sample. An output that
+  /// mixes samples has different values in each microbatch.
   LogicalResult checkSamples(func::FuncOp func, unsigned output) {
     func::FuncOp all = step ? step : func;
     if (microbatches == 1 || sharedSlots ||
@@ -168,7 +168,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
            << " would change it; set train.microbatches = 1";
   }
 
-  /// Index of the result that the loss reads.
+  /// The index of the result that the loss reads.
   FailureOr<unsigned> chooseOutput(func::FuncOp func) {
     std::string wanted = logits;
     StringRef kind(loss);
@@ -280,8 +280,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       if (mean.isMean)
         part = splitter.split(mean.whole, mean.sum);
       if (failed(part) || part->kind != LossSplitter::Kind::Sum) {
-        // The numerator alone does not split; the divisor is that of the whole
-        // step.
+        // The numerator is a sum over microbatches, but the divisor must be
+        // that of the whole step.
         part = splitter.split(whole, output);
         if (failed(part))
           return refuse(splitter);
@@ -308,7 +308,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return std::pair(sum, count);
   }
 
-  /// One line: the location, the reason and the remedy.
+  /// Emits one line: the location, the reason and the remedy.
   LogicalResult refuse(const LossSplitter &splitter) {
     return emitError(splitter.place())
            << "the loss '" << StringRef(loss).drop_front(strlen("output:"))
@@ -343,7 +343,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return {left, right};
   }
 
-  /// Strips signs, constant factors and one count from the end of the loss. A
+  /// Removes signs, constant factors and one count from the end of the loss. A
   /// weight is positive, so signs go to the factor.
   Mean meanOf(Value whole, Value part, LossSplitter &splitter) {
     Mean mean;
@@ -371,8 +371,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         double ofAll = divides ? 1 / *all : *all;
         double ofOwn = divides ? 1 / *own : *own;
         bool isCount = hasStep && *all != *own;
-        // The divisor is a count if it is proportional to the number of
-        // samples: 1 / n for the n values of the microbatch.
+        // A divisor counts as a number of samples if it is proportional to it:
+        // 1 / n for the n values of the microbatch.
         if (!std::isfinite(ofAll) || ofAll == 0 ||
             (isCount && (mean.isMean ||
                          std::abs(ofAll * microbatches / ofOwn - 1) > 1e-6)))
@@ -393,8 +393,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       whole = left;
       part = ownLeft;
     }
-    // If there is no function of the whole step, a constant divisor is the
-    // count.
+    // If there is no function of the whole step, a constant divisor is taken as
+    // the count.
     if (!hasStep && !mean.isMean && std::isfinite(1 / mean.factor)) {
       mean.weight = 1 / std::abs(mean.factor);
       mean.factor = mean.factor < 0 ? -1 : 1;
@@ -403,7 +403,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return mean;
   }
 
-  /// Strips a divisor that is counted from the inputs and adds up over
+  /// Removes a divisor that is counted from the inputs and is additive over
   /// microbatches.
   bool takeCount(Value whole, Value part, Mean &mean, LossSplitter &splitter) {
     double sign = 1;

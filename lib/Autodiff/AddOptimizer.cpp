@@ -83,8 +83,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   FailureOr<SmallVector<Trained>> collect(func::FuncOp grad) {
     SmallVector<Trained> parameters;
     FailureOr<llvm::StringMap<int64_t>> sets = readSets(grad);
-    // A list of parameters without decay may be written for many models, and in
-    // a stage the match may be in another stage.
+    // Patterns of parameters without decay may be shared by many models, and
+    // with stages a match may be in another stage, so a pattern without match
+    // is no error.
     if (failed(sets) || (!stage && failed(checkNoDecay(grad, noDecay))))
       return failure();
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg) {
@@ -131,7 +132,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return NameLoc::get(StringAttr::get(&getContext(), name));
   }
 
-  /// The set of each parameter that `began` names; all others are of set 0.
+  /// The set of each parameter that `began` names; all other parameters are in
+  /// set 0.
   FailureOr<llvm::StringMap<int64_t>> readSets(func::FuncOp grad) {
     llvm::StringSet<> names;
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg)
@@ -157,7 +159,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return sets;
   }
 
-  /// The set of a parameter. All its parts must be in the same set.
+  /// Returns the set of a parameter. All its parts must be in the same set.
   FailureOr<int64_t> setOf(func::FuncOp grad,
                            const llvm::StringMap<int64_t> &sets,
                            DictionaryAttr attrs) {
@@ -188,7 +190,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return "count." + std::to_string(set);
   }
 
-  /// The attributes of a piece of state. Moments name the count that corrects
+  /// The attributes of a state tensor. Moments name the count that corrects
   /// their bias.
   DictionaryAttr stateAttrs(const Trained &parameter, StringRef slot) {
     NamedAttrList list(

@@ -81,8 +81,8 @@ LogicalResult autodiff::checkTied(func::FuncOp func,
   return success();
 }
 
-/// A tensor of the file that the pattern matches and the importer took for a
-/// constant, which is not trained; empty if there is none.
+/// Finds a tensor of the file that the pattern matches but that the importer
+/// treats as a constant, so that it is not trained; empty if there is none.
 static FailureOr<StringRef> constantOf(func::FuncOp func,
                                        const std::string &pattern) {
   if (auto names = func->getAttrOfType<ArrayAttr>(nn::kConstantsAttr))

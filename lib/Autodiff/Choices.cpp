@@ -19,8 +19,8 @@ int64_t sizeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
-/// The ids before slots were dropped: the nearest choice with as many slots
-/// from which `taken` is computed.
+/// The ids before slots were dropped: the nearest value with as many slots from
+/// which `taken` is computed.
 Value chosenOf(Value taken) {
   llvm::SetVector<Value> reached;
   reached.insert(taken);
@@ -68,7 +68,8 @@ NameLoc nodeOf(Location loc) {
   return node;
 }
 
-/// The argument whose elements `value` has, moved or reshaped.
+/// The function argument whose elements `value` has, possibly moved or
+/// reshaped.
 BlockArgument tensorOf(Value value) {
   while (Operation *def = value.getDefiningOp()) {
     if (def->getNumOperands() != 1)

@@ -15,17 +15,18 @@ namespace cleave::autodiff {
 struct Choice {
   /// The ids that products read: -1 where a slot was dropped.
   mlir::Value taken;
-  /// The ids as the router chose them; `taken` where none can be dropped.
+  /// The ids as the router chose them; equal to `taken` if no slot can be
+  /// dropped.
   mlir::Value chosen;
   /// Sizes; slotsPerToken is 0 if unknown.
   int64_t experts = 0, slotsPerToken = 0;
-  /// An expert takes at most `capacity` of every `capacityOf` slots; 0: no
-  /// limit.
+  /// The capacity of an expert: it accepts at most `capacity` of every
+  /// `capacityOf` slots. 0 means no limit.
   int64_t capacity = 0, capacityOf = 0;
   /// The name of the first product, by which commands name their origin.
   std::string product;
-  /// The router's name: its matrix without ".weight", else the node that
-  /// chooses.
+  /// The router's name: the name of its matrix without ".weight", or else the
+  /// node that chooses.
   std::string name;
 };
 

@@ -84,7 +84,7 @@ public:
   }
 
 private:
-  /// Recreates a layout operation from its (saved) input: it costs nothing.
+  /// Recreates a layout operation from its (saved) input, which costs nothing.
   Value remake(Operation *def, OpResult result) {
     IRMapping mapping;
     for (Value operand : def->getOperands())

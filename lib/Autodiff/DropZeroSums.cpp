@@ -123,9 +123,9 @@ void throughProduct(nn::EinsumOp op, const Dims &dims,
   }
 }
 
-/// The operands of an operation that gives zero wherever that operand sums to
-/// zero: the operation moves elements, scales them uniformly, or is linear in
-/// all its operands.
+/// The operands for which the result sums to zero wherever the operand does:
+/// the operation moves elements, scales them uniformly, or is linear in all its
+/// operands.
 SmallVector<Summed> through(Operation *op, const Dims &dims) {
   SmallVector<Summed> found;
   if (isa<arith::NegFOp, arith::ExtFOp, arith::TruncFOp, nn::SaveOp>(op))
@@ -208,10 +208,11 @@ bool isProduct(Value value) {
          splatOf(def->getOperand(1)) && isProduct(def->getOperand(0));
 }
 
-/// Whether the mask cannot change the zero sum. A score that the mask replaced
-/// by -inf has probability zero, and its cotangent is zero. So has one replaced
-/// by the lowest finite number, unless the whole row is masked; then no
-/// unmasked scores are left in the row.
+/// Returns whether the sum stays zero in spite of the mask. If the mask
+/// replaces a score by -inf, its probability and its cotangent are zero. The
+/// same holds for the lowest finite number unless the whole row is masked, and
+/// a row that is masked entirely has no unmasked score whose cotangent could be
+/// summed.
 bool isMasked(nn::SoftmaxOp softmax, Value condition, unsigned kept) {
   Value scores = originOf(softmax.getInput());
   while (
@@ -227,8 +228,8 @@ bool isMasked(nn::SoftmaxOp softmax, Value condition, unsigned kept) {
          (fill->isLargest() && isProduct(mask->getOperand(kept)));
 }
 
-/// The cotangents of scores before the derivative of their mask, or the value
-/// itself.
+/// The cotangents of scores before the derivative of their mask; the value
+/// itself if there is no mask.
 Value beforeMask(Value value) {
   auto select = value.getDefiningOp<arith::SelectOp>();
   if (!select)
@@ -247,11 +248,10 @@ Value beforeMask(Value value) {
   return value;
 }
 
-/// The softmax of the scores of one query does not change if a constant is
-/// added to all keys' scores. So the cotangents of all keys add up to zero, in
-/// every sample and head. A softcap breaks this. In attention that is spelled
-/// out, the gradient of the keys is one product with the gradient of the
-/// scores.
+/// The softmax of a query's scores does not change if a constant is added to
+/// the scores of all keys. So the cotangents of all keys add up to zero, in
+/// every sample and head. A softcap breaks this. In decomposed attention, the
+/// gradient of the keys is one product with the gradient of the scores.
 bool isZeroSum(OpResult value, const Dims &dims, int products) {
   if (auto grad = dyn_cast<nn::AttentionGradOp>(value.getOwner()))
     return products == 0 && value == grad.getDKey() && dims[1] &&
@@ -286,14 +286,15 @@ struct DropZeroSumsPass : cleave::impl::DropZeroSumsPassBase<DropZeroSumsPass> {
   }
 
 private:
-  /// The part of `value` that is left in its sum over `dims` when the terms
-  /// that sum to zero are dropped; null if nothing is left. `products` counts
-  /// the contractions between the value and the sum.
+  /// Returns the part of `value` that remains in its sum over `dims` if the
+  /// terms that sum to zero are dropped; null if nothing remains. `products`
+  /// counts the contractions between the value and the sum.
   Value without(OpBuilder &builder, Value value, const Dims &dims,
                 int products) {
     if (llvm::none_of(dims, [](bool isSummed) { return isSummed; }))
       return value;
-    // Nested sums may share terms many times over.
+    // In nested sums the same terms may be visited many times, so results are
+    // cached.
     auto found = seen.find(value);
     if (found != seen.end() && found->second.dims == dims &&
         found->second.products == products)
@@ -320,7 +321,7 @@ private:
         return value;
       return arith::AddFOp::create(builder, op->getLoc(), left, right);
     }
-    // A second product would be one with a layer's input, which has other
+    // A second product would contract with a layer's input, which has other
     // readers.
     bool isProduct = isa<nn::EinsumOp>(op);
     if (isProduct && products > 0)
@@ -339,7 +340,7 @@ private:
     return value;
   }
 
-  /// The result of `without` for the current sum.
+  /// The results of `without` for the current sum.
   struct Rest {
     Dims dims;
     int products;

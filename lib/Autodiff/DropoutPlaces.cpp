@@ -137,9 +137,9 @@ private:
     return isa_and_nonnull<nn::LayerNormOp, nn::RmsNormOp>(op);
   }
 
-  /// Whether a value, up to moves, scaling and normalization, is a sum that has
-  /// a branch of its own or other readers, so that it is itself a residual
-  /// stream.
+  /// Returns whether a value, up to moves, scaling and normalization, is a sum
+  /// with a branch of its own or with other readers, so that it is a residual
+  /// stream itself.
   bool isStream(Value value) const {
     bool readByOthers = false;
     while (Operation *op = value.getDefiningOp()) {
@@ -223,7 +223,7 @@ private:
                         [&](Value result) { return isEmbedding(result); });
   }
 
-  /// Table rows that samples choose, and sums of such.
+  /// Table rows that samples choose, and sums of such rows.
   bool isEmbedding(Value value) {
     Operation *op = value.getDefiningOp();
     if (!op || !flow.isBatched(value))
@@ -243,8 +243,8 @@ private:
     return embeddings[value] = is;
   }
 
-  /// Whether a stream begins with this embedding rather than with a sum of
-  /// which it is a term.
+  /// Returns whether a stream begins with this embedding itself, rather than
+  /// with a sum that contains it.
   bool beginsStream(Value embedding) {
     llvm::DenseSet<Value> seen;
     SmallVector<Value> work = {embedding};

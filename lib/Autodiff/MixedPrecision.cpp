@@ -194,9 +194,9 @@ private:
                                  type.clone(builder.getF32Type()), from);
   }
 
-  /// A rounding of the model's own folds with the rounding for storage. The
-  /// stored value is then the model's, so kernels must not read the unrounded
-  /// one.
+  /// A rounding that the model itself has is merged with the rounding for
+  /// storage. The stored value is then the model's, so kernels must not read
+  /// the unrounded one.
   void keepOwnRounding(Operation *op) {
     auto own = dyn_cast<arith::TruncFOp>(op);
     if (!own || !getElementTypeOrSelf(own.getType()).isBF16())

@@ -1,5 +1,5 @@
-// Finds operations that compute something else, or place samples elsewhere, for
-// another number of samples.
+// Finds operations that compute something else, or have samples in another
+// dimension, if the number of samples changes.
 
 #include "SplitLoss.h"
 
@@ -17,9 +17,9 @@ using namespace cleave::autodiff;
 using TwinMap =
     llvm::DenseMap<Operation *, llvm::SmallSetVector<Operation *, 2>>;
 
-/// The only dimension in which two values for `from` and `to` samples differ,
-/// if it holds the samples as its major part; -1 if no dimension differs;
-/// nothing if they differ in any other way.
+/// The only dimension in which two values, for `from` and `to` samples, differ,
+/// if samples are its major part. -1 if no dimension differs; nullopt if they
+/// differ in any other way.
 static std::optional<int64_t> differingDim(Value value, Value twin,
                                            int64_t from, int64_t to) {
   ArrayRef<int64_t> a = typeOf(value).getShape(), b = typeOf(twin).getShape();
@@ -55,10 +55,10 @@ static bool haveLikeAttributes(Operation *op, Operation *twin) {
          });
 }
 
-/// Whether an operation of `step` and its twin for `samples` samples do the
-/// same for each sample: their results differ only in the dimension of samples.
-/// Values that do not depend on samples may be repeated along one dimension
-/// that passes through the operation.
+/// Returns whether an operation of `step` and its counterpart for `samples`
+/// samples do the same for each sample: their results differ only in the
+/// dimension of samples. Values that do not depend on samples may be repeated
+/// along one dimension that passes through the operation.
 bool LossSplitter::isLike(Operation *op, Operation *twin,
                           int64_t samples) const {
   if (!flow || op->hasTrait<OpTrait::IsTerminator>())
@@ -131,7 +131,8 @@ static FailureOr<TwinMap> findTwins(Block &block, Block &other) {
   return twins;
 }
 
-/// Whether both are constants with other elements, or iotas with other sizes.
+/// Returns whether both are constants with different elements, or iotas with
+/// different sizes.
 static bool hasOtherNumbers(Operation *op, Operation *twin) {
   DenseElementsAttr a, b;
   if (matchPattern(op, m_Constant(&a)) && matchPattern(twin, m_Constant(&b)))

@@ -1,4 +1,5 @@
-//===- Pipeline.cpp - from constraints to verified per-rank programs ------===//
+//===- BuildPasses.cpp - from constraints to verified per-rank programs
+//-----===//
 
 #include "cleave/Partition/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -34,7 +35,7 @@ void cleave::buildPartitionPipeline(OpPassManager &passes,
   buckets.cluster = options.cluster;
   passes.addPass(createDistBucketPass(buckets));
   passes.addPass(createDistVerifyVariancePass());
-  // The passes after verification rewrite one verified form into another.
+  // The passes after the verification replace one verified program by another.
   if (options.chunks) {
     DistChunkProductsPassOptions chunks;
     chunks.cluster = options.cluster;

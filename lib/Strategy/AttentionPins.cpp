@@ -30,8 +30,8 @@ struct Attention {
   /// Operands in the layout outside of attention. In the backward pass, the
   /// other operands are saved values.
   SmallVector<unsigned> arriving = {}, saved = {};
-  /// Results that return to the layout outside of attention. In the forward
-  /// pass this is the first result, which is saved too.
+  /// The results that return to the layout outside of attention. In the forward
+  /// pass this is the first result, which is also saved.
   SmallVector<unsigned> leaving = {};
   bool isForward = false;
 };
@@ -278,8 +278,8 @@ private:
   void pinResult(OpBuilder &builder, const Attention &attention,
                  OpResult result, ArrayRef<List> factors) {
     unsigned index = result.getResultNumber();
-    // Gradients of keys and values are partial sums if the query heads that
-    // share a KV head are split.
+    // The gradients of keys and values are partial sums if the query heads that
+    // share a KV head are split over ranks.
     bool isSum = !attention.isForward && index > 0;
     dist::ShardingAttr layout = inner(
         attention, attention.rule.results[index], factors,
@@ -293,8 +293,8 @@ private:
     result.replaceAllUsesExcept(outside, own);
   }
 
-  /// The sharding inside attention: factors over their axes, positions over no
-  /// further axes.
+  /// The sharding inside attention: each factor is split over its axes;
+  /// positions are split over no other axes.
   dist::ShardingAttr inner(const Attention &attention,
                            const TensorFactors &dims, ArrayRef<List> axes,
                            ArrayRef<dist::AxisRefAttr> partial = {}) {
@@ -308,8 +308,8 @@ private:
     return sharding(dims.size(), dimOf, partial);
   }
 
-  /// The layout outside: positions are split as in the rest of the model. A
-  /// ring keeps this layout.
+  /// The sharding outside of attention: positions are split as in the rest of
+  /// the model. Ring attention keeps this layout inside, too.
   Value outer(OpBuilder &builder, Value value) {
     if (!ulysses)
       return value;
@@ -368,7 +368,8 @@ private:
                                      value, sharding);
   }
 
-  /// `dimOf(dim)` returns the axes of a dimension and whether it is closed.
+  /// `dimOf(dim)` returns the axes of a dimension, and whether the dimension is
+  /// closed.
   dist::ShardingAttr sharding(
       int64_t rank,
       llvm::function_ref<std::pair<ArrayRef<dist::AxisRefAttr>, bool>(int64_t)>
@@ -393,7 +394,7 @@ private:
   List features;
   llvm::SmallDenseSet<int64_t> &unsplit; // lengths that a warning was given for
   DenseMap<int64_t, Value> iotas;
-  /// The constrained value, by original value and layout.
+  /// The constrained values, by original value and layout.
   DenseMap<std::pair<Value, Attribute>, Value> pinned;
   DenseMap<Value, Value> saves;
   SetVector<Operation *> replaced;

@@ -84,7 +84,8 @@ DimClass *DimClasses::classOf(Value value, int64_t dim) {
   return index ? &found[*index] : nullptr;
 }
 
-/// Numbers the classes and finds the parameters and inputs that have each.
+/// Numbers the classes, and finds the parameters and inputs that have a
+/// dimension of each class.
 void DimClasses::collect(func::FuncOp func) {
   for (auto &[key, number] : numbers) {
     Dim leader = unions.getLeaderValue(number);

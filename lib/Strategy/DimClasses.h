@@ -21,8 +21,8 @@ namespace cleave::strategy {
 /// One class of dimensions.
 struct DimClass {
   int64_t size = 0;
-  /// False if some operation needs the dimension whole, or if a tensor has it
-  /// twice.
+  /// False if some operation needs the dimension unsplit, or if a tensor has
+  /// two dimensions of this class.
   bool splittable = true;
   /// (argument, dimension) of the function's parameters.
   llvm::SmallVector<std::pair<unsigned, int64_t>> parameterDims;
@@ -37,8 +37,8 @@ struct DimClass {
 
 /// Whether `value` is a parameter of its function.
 bool isParameter(mlir::Value value);
-/// The operands that the operation adds up, by its sharding rule; empty if it
-/// is no addition.
+/// The operands that the operation adds up, according to its sharding rule;
+/// empty if it is not an addition.
 llvm::ArrayRef<unsigned> termsOf(const ShardingRule &rule);
 /// The last addition in the chain of additions that `value` flows into without
 /// other readers.
@@ -50,8 +50,8 @@ public:
 
   /// The classes in order of first appearance in the function.
   llvm::ArrayRef<DimClass> classes() const { return found; }
-  /// The class of a dimension; nullopt for a value that no operation reads or
-  /// makes.
+  /// Returns the class of a dimension; nullopt for a value that no operation
+  /// reads or computes.
   std::optional<unsigned> indexOf(mlir::Value value, int64_t dim) const;
   /// FLOPs of each contraction with a parameter. A contraction is any operation
   /// that reduces over a dimension of a parameter. A row lookup in a table

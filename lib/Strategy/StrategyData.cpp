@@ -253,8 +253,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return left;
   }
 
-  /// The axes of the optimizer state: those of the parameter and, with `zero`,
-  /// the axes that ZeRO shards over.
+  /// The axes that shard the optimizer state: those of the parameter and, with
+  /// `zero`, the axes that ZeRO shards over.
   Axes stateAxes(StringRef parameter, RankedTensorType type) const {
     Axes axes = parameterAxes(parameter, type.getRank());
     SmallVector<dist::AxisRefAttr> more = leftOf(sharded, axes);
@@ -266,9 +266,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     for (int64_t dim = 0; dim < type.getRank(); ++dim) {
       int64_t size = type.getDimSize(dim);
       int64_t before = dist::axesSize(meshAttr, axes[dim]);
-      // A tile of a tile must be a tile of the whole tensor; otherwise elements
-      // would move across the other axes. So a dimension that is already split
-      // must divide evenly.
+      // A tile of a tile must be a tile of the whole tensor. Otherwise elements
+      // would have to move across the other axes, so a dimension that is
+      // already split must divide evenly.
       if (size < 2 || (before > 1 && size % (before * ways) != 0))
         continue;
       double padding =
@@ -346,8 +346,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       return closedSharding(mesh, stateAxes(name.rsplit('.').first, type));
     if (role == Role::Tap)
       return closedSharding(mesh, stateAxes(name, type));
-    // Partial sums that each rank accumulates locally, perhaps over further
-    // axes.
+    // The partial sums that each rank accumulates locally, possibly over
+    // additional axes.
     SmallVector<dist::AxisRefAttr> others;
     if (dist::ShardingAttr given = shardingOf(attrs))
       llvm::append_range(others, given.getPartial());
@@ -409,7 +409,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Parameters are read whole, as far as the ZeRO axes are concerned. All
+  /// Readers see parameters that are not sharded over the ZeRO axes. All
   /// readers share one constraint. The partitioner decides later how many
   /// all-gathers there are, and where.
   void gatherParameters(func::FuncOp func) {

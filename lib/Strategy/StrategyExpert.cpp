@@ -111,7 +111,7 @@ struct StrategyExpertPass
   /// which no other parameters have.
   LogicalResult findWidth(func::FuncOp func, const DimClasses &classes) {
     bool any = false;
-    // Prefers classes that leave the fewest partial sums.
+    // Classes that leave the fewest partial sums are preferred.
     SmallVector<const DimClass *> order;
     for (const DimClass &dims : classes.classes())
       order.push_back(&dims);
@@ -184,10 +184,10 @@ struct StrategyExpertPass
         });
   }
 
-  /// Grouped products read the expert matrices whole (as far as this axis is
-  /// concerned) while tokens stay on their rank. Each reader has a constraint
-  /// of its own. The partitioner decides later whether tokens are dispatched to
-  /// the experts instead.
+  /// Grouped products read expert matrices that are not sharded over this axis,
+  /// while tokens stay on their rank. Each reader has a constraint of its own.
+  /// The partitioner decides later whether tokens are dispatched to the experts
+  /// instead.
   void gatherMatrices(func::FuncOp func) {
     func.walk([&](nn::GroupedDotOp op) {
       OpBuilder builder(op);

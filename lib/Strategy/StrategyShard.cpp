@@ -128,8 +128,9 @@ struct StrategyShardPass
     return axes;
   }
 
-  /// Whether the entry matches. An error if it matches some, but not all, of
-  /// the file's tensors that are stacked into this parameter.
+  /// Returns whether the entry matches. It is an error if the entry matches
+  /// some, but not all, of the file's tensors that are stacked into this
+  /// parameter.
   FailureOr<bool> matches(Location loc, RankedTensorType type,
                           DictionaryAttr attrs, const Override &entry) {
     StringRef with, without;
@@ -163,15 +164,15 @@ struct StrategyShardPass
     return success();
   }
 
-  /// The axes of the entry, translated to the shape of the parameter in the
-  /// program.
+  /// The axes of the entry, translated to the parameter's shape in the program.
   FailureOr<Axes> axesOfEntry(Location loc, RankedTensorType type,
                               DictionaryAttr attrs, const Override &entry) {
     std::string what = ("parameter '" + nameOf(attrs) +
                         "', [[shard]] match = '" + entry.match + "': ")
                            .str();
     nn::ViewAttr fileView = nn::viewOf(attrs);
-    // In the file's dimension order: the file's shape, and the program's shape.
+    // Both shapes have the file's dimension order: the shape in the file, and
+    // the shape in the program.
     SmallVector<int64_t> file(type.getShape()), seen(type.getShape());
     ArrayRef<int64_t> permutation;
     if (fileView && fileView.getPermutation())
@@ -215,7 +216,8 @@ struct StrategyShardPass
     return elements;
   }
 
-  /// Whether each of `coarse` is a product of consecutive sizes of `fine`.
+  /// Returns whether each of `coarse` is a product of consecutive sizes of
+  /// `fine`.
   static bool nests(ArrayRef<int64_t> coarse, ArrayRef<int64_t> fine) {
     size_t at = 0;
     for (int64_t size : coarse) {
@@ -245,7 +247,7 @@ struct StrategyShardPass
       return error << ": the program sees the tensor as " << join(to)
                    << "; give that as view, and a dimension of it";
     };
-    // The common parts of the dimensions on both sides, major first.
+    // The common divisors of the dimensions on both sides, major first.
     struct Part {
       size_t dim;
       int64_t size;
@@ -265,7 +267,7 @@ struct StrategyShardPass
         left /= common;
       }
     Axes axes(to.size());
-    // Dimensions whose leading part is not split down to single elements: a
+    // Dimensions whose major part is not split down to single elements. A
     // further split of a minor part would not be contiguous.
     SmallVector<bool> blocked(to.size(), false);
     for (size_t i = 0; i < from.size(); ++i) {
@@ -317,7 +319,7 @@ struct StrategyShardPass
 
   dist::MeshOp mesh;
   SmallVector<Override> overrides;
-  /// With the tensor that each sub-axis was first seen on.
+  /// Each sub-axis, with the tensor on which it was seen first.
   llvm::MapVector<dist::AxisRefAttr, std::string> subAxes;
 };
 

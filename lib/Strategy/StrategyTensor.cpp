@@ -20,8 +20,8 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// A class is not worth its communication if its bytes per divided FLOP are
-/// this many times those of the best class that communicates.
+/// A class is not sharded if its communicated bytes per divided FLOP are more
+/// than this factor times those of the best class that communicates.
 constexpr double kWorstCost = 32;
 
 struct StrategyTensorPass
@@ -40,8 +40,8 @@ struct StrategyTensorPass
     ways = dist::axesSize(mesh.getMesh(), scheme.inner.features);
     if (dist::axesSize(mesh.getMesh(), refs(names)) == 1)
       return;
-    // The backward pass contains all classes; an inference program only has
-    // those of the forward pass.
+    // The backward pass has all classes of dimensions; an inference program has
+    // only those of the forward pass.
     auto func = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
     if (!func)
       func = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
@@ -81,7 +81,8 @@ struct StrategyTensorPass
     }
   }
 
-  /// Checks that the mesh has all named axes and that the layout takes as many.
+  /// Checks that the mesh has all named axes, and that their number is what the
+  /// layout requires.
   LogicalResult checkAxes(ModuleOp module, ArrayRef<std::string> names) {
     size_t count = llvm::StringSwitch<size_t>(layout)
                        .Case("1d", 1)
@@ -204,7 +205,7 @@ struct StrategyTensorPass
           << headsThatAreWhole(func);
   }
 
-  /// Text like "; 6 heads of keys (5 layers) do not divide by them".
+  /// Text such as "; 6 heads of keys (5 layers) do not divide by them".
   std::string headsThatAreWhole(func::FuncOp func) {
     int64_t layers = 0, heads = 0;
     func.walk([&](nn::AttentionOp attention) {
@@ -229,7 +230,7 @@ struct StrategyTensorPass
     bool isMuch = 10 * (whole - size) > whole;
     InFlightDiagnostic said =
         isMuch ? emitWarning(func.getLoc()) : emitRemark(func.getLoc());
-    // The parameters of attention have its heads as a dimension.
+    // The parameters of attention that have its heads as a dimension.
     int64_t layers = 0;
     func.walk([&](nn::AttentionOp attention) {
       ArrayRef<int64_t> shape = attention.getQuery().getType().getShape();
@@ -266,8 +267,8 @@ struct StrategyTensorPass
         partial = plan->second.partial;
       return closedSharding(mesh, plan->second.stored, partial);
     };
-    // The batch axes of the layout itself; sums over the batch are partial over
-    // them.
+    // The axes of the layout that split the batch; sums over the batch are
+    // partial over them.
     auto own = [&](const TensorScheme::List &batch) {
       TensorScheme::List list = batch;
       list.erase(list.begin(), list.begin() + scheme.samples.size());

@@ -25,7 +25,7 @@ bool holdsSamples(std::optional<Role> role);
 /// Whether tensors of this role are sent from one pipeline stage to another.
 bool crossesStages(std::optional<Role> role);
 
-/// Axes for each dimension; all dimensions are closed.
+/// A sharding with these axes for each dimension; all dimensions are closed.
 using Axes = llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>>;
 dist::ShardingAttr
 closedSharding(dist::MeshOp mesh, const Axes &axes,

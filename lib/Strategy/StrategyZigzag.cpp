@@ -22,10 +22,10 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// The zigzag order. Tile j starts with `early` elements, which precede the
-/// early elements of tile j - 1 in the original order; then it has late
-/// elements, in the order of tiles. So padding is at the very end, in the last
-/// tile.
+/// The zigzag order of positions. Tile j begins with `early` elements; in the
+/// original order they precede the early elements of tile j - 1. After them it
+/// has late elements, in the order of tiles. So all padding is at the very end,
+/// in the last tile.
 struct ZigZag {
   int64_t size, ranks, tile;
 
@@ -82,7 +82,7 @@ private:
 /// One function whose positions may be reordered.
 class Function {
 public:
-  /// `said`: reasons that were already reported for other functions.
+  /// `said` has the reasons that were already reported for other functions.
   Function(func::FuncOp func, int64_t ranks, llvm::StringSet<> &said)
       : func(func), ranks(ranks), said(said) {}
 
@@ -204,7 +204,8 @@ private:
         if (llvm::none_of(made,
                           [&](int64_t factor) { return ordered.test(factor); }))
           continue;
-        // Constants are reordered, but not with merged positions.
+        // Constants are reordered, unless positions are merged with other
+        // dimensions in them.
         if (dense && !dense.isSplat())
           fits &= made.size() == 1 &&
                   (typeOf(value).getDimSize(dim) == 1 ||
@@ -224,8 +225,8 @@ private:
     return fits;
   }
 
-  /// The factors that are positions, or dimensions in which positions are
-  /// merged with other dimensions.
+  /// The factors that are positions, or that are dimensions in which positions
+  /// are merged with others.
   llvm::SmallBitVector orderedFactors(const DimClasses &classes, Operation *op,
                                       const ShardingRule &rule) const {
     llvm::SmallBitVector found = joinedFactors(classes, op, rule);
@@ -389,8 +390,8 @@ private:
         op->erase();
   }
 
-  /// Finds constants with positions. Constants belong to no class, so the other
-  /// operands and results of their readers decide.
+  /// Finds constants along positions. Constants have no dimension class, so the
+  /// other operands and results of their readers decide.
   void
   findConstants(const DimClasses &classes, Operation *op,
                 SmallVectorImpl<std::pair<OpOperand *, int64_t>> &found) const {
@@ -425,7 +426,7 @@ private:
     return gather;
   }
 
-  /// Lets the reader see the elements along `dim` in the order of `indices`.
+  /// Makes the reader see the elements along `dim` in the order of `indices`.
   static void gather(OpOperand &use, Value indices, int64_t dim) {
     OpBuilder b(use.getOwner());
     use.set(reordered(b, use.get(), indices, dim));

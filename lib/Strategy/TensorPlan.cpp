@@ -69,7 +69,8 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
     });
     return summed ? Side::In : Side::Out;
   };
-  // The dimension of each side: the chosen one, else the largest.
+  // The dimension of each side: the chosen one if there is one, else the
+  // largest.
   std::optional<int64_t> in, out;
   for (auto [dim, factors] : llvm::enumerate(dims)) {
     std::optional<int64_t> &best = sideOf(factors) == Side::In ? in : out;
@@ -139,7 +140,7 @@ ParameterPlans strategy::planParameters(
       ofArgument[arg] = &it->second;
   for (const DimClass *dims : chosen)
     for (auto [arg, dim] : dims->parameterDims) {
-      // If one parameter has two chosen dimensions, the first wins, unless
+      // If a parameter has two chosen dimensions, the first one wins, unless
       // different axes split them.
       bool taken = llvm::any_of(ofArgument[arg]->colours, [](auto &colour) {
         return colour.has_value();

@@ -54,8 +54,8 @@ TensorScheme strategy::makeScheme(MLIRContext *context, StringRef layout,
     scheme.gathered = {row};
     return scheme;
   }
-  // 3D: a product reduces over the axis of the features that it contracts, and
-  // scatters the sum onto the batch.
+  // 3D: a product reduces over the axis that splits the contracted features,
+  // and scatters the sum onto the batch.
   auto i = axis(0), j = axis(1), k = axis(2);
   scheme.outer = {batch({i, j}), positions, {k}};
   scheme.inner = {batch({i, k}), positions, {j}};

@@ -29,18 +29,19 @@ struct TensorScheme {
     List batch, sequence, features;
   };
   State outer, inner;
-  /// The batch axes of the function's inputs: those common to outer and inner.
+  /// The axes that split the batch in the function's inputs: the axes common to
+  /// outer and inner values.
   List inputs;
   /// The batch axes during a product with a parameter.
   List computeBatch;
-  /// The axes of a parameter's dimension during a product with it: by side for
-  /// 2D and 2.5D, by colour for the other layouts.
+  /// The axes that split a parameter's dimension during a product with it:
+  /// given by side for 2D and 2.5D, by colour for the other layouts.
   bool bySide = false;
   List computeIn, computeOut, computeHidden, computeChosen;
   /// Parameters are stored split over these axes too, on side `In`.
   List gathered;
   /// Axes that already split the batch (major to those of the layout) and the
-  /// positions. Over these, too, each rank has elements of its own.
+  /// positions. Ranks along these axes have different elements, too.
   List samples, positions;
   /// Whether operands gathered for a product are saved for the backward pass.
   bool keepGathered = false;

@@ -1,5 +1,6 @@
-// Attention and RotaryEmbedding of opset 23. Attention is spelled out as the
-// exporters of older opsets do, so that one pass raises all spellings.
+// Lowers Attention and RotaryEmbedding of opset 23. Attention is decomposed in
+// the same way as exporters of older opsets do, so that one pass recognizes all
+// forms.
 
 #include "Families.h"
 

@@ -17,12 +17,12 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// Gives the dimension `index` of an input a second name: `key` ("batch") has
-/// the size of `symbol`. Both may have been given.
+/// Gives dimension `index` of an input a second name: `key` ("batch") has the
+/// same size as `symbol`. The user may have given both.
 LogicalResult Importer::bindSymbol(const std::string &symbol, StringRef key,
                                    const std::string &input, int index) {
   int64_t size = options.dims.at(key.str());
-  // A size that was given for the symbol of the batch may count all
+  // If a size was given for the symbol of the batch, it may cover all
   // microbatches.
   int64_t whole = key == "batch" ? size * options.microbatches : size;
   auto given = options.dims.find(symbol);
@@ -39,8 +39,8 @@ LogicalResult Importer::bindSymbol(const std::string &symbol, StringRef key,
 LogicalResult Importer::bindBatch(const std::set<std::string> &symbols) {
   if (!options.dims.count("batch") || symbols.count("batch"))
     return success();
-  // A symbol that is also used at another dimension counts something else, such
-  // as positions.
+  // A symbol that occurs in other dimensions, too, is not the batch but
+  // something else, such as positions.
   std::set<std::string> others;
   for (const ::onnx::ValueInfoProto *input : inputs) {
     const auto &shape = input->type().tensor_type().shape();
@@ -79,7 +79,7 @@ LogicalResult Importer::bindDims() {
     }
   for (const ::onnx::ValueInfoProto *input : inputs) {
     const auto &shape = input->type().tensor_type().shape();
-    // An array that an input is bound to has its sizes.
+    // Dimensions of an input that is bound to an array have the array's sizes.
     if (auto bound = options.bound.find(input->name());
         bound != options.bound.end() && !bound->second.isNumber)
       for (auto [dim, size] : llvm::zip(shape.dim(), bound->second.shape))
@@ -87,7 +87,7 @@ LogicalResult Importer::bindDims() {
           dims.try_emplace(dim.dim_param(), size);
     if (input->name() != tokens)
       continue;
-    // The tokens input's dimensions have a second name each.
+    // Each dimension of the tokens input has a second name.
     for (int index : {0, 1}) {
       const char *key = index == 0 ? "batch" : "sequence";
       auto it = options.dims.find(key);
@@ -161,7 +161,7 @@ Expected<Shape> Importer::shapeOf(const ::onnx::ValueInfoProto &input) {
                     Twine(*size));
     if (!size) {
       unboundDims.push_back("'" + dim.dim_param() + "'");
-      // Reports dimensions by the names that are easier to give.
+      // Reports unbound dimensions by the names that are easier to set.
       bool isTokens = input.name() == tokens && index < 2;
       std::string key = isTokens && index == 1                   ? "sequence"
                         : isTokens                               ? "batch"

@@ -1,6 +1,6 @@
-// Tensors that train though they look like a module's buffers, and constants
-// that a module may learn. Files of most exporters do not tell these apart, so
-// that this is a guess, for a warning.
+// Detects tensors that are trained though they look like a module's buffers,
+// and constants that a module may train. Most exporters' files do not
+// distinguish them, so this is a heuristic, and leads only to warnings.
 
 #include "Build.h"
 #include "Classify.h"
@@ -19,14 +19,15 @@ namespace {
 /// The size of a dimension; -1 for a symbol.
 using Sizes = llvm::SmallVector<int64_t, 4>;
 
-/// Follows inputs of the graph until they meet a parameter with several
-/// elements in another way than by a sum or a product.
+/// Follows the graph's inputs until they are combined with a parameter of
+/// several elements by an operation other than a sum or a product.
 class Normalisation {
 public:
   Normalisation(Model &model, const Constants &constants)
       : model(model), constants(constants) {}
 
-  /// Tensors that shift or scale an input, by their first use.
+  /// The tensors that shift or scale an input of the graph, found at their
+  /// first use.
   std::vector<std::string> run();
 
 private:
@@ -64,7 +65,7 @@ std::vector<std::string> Normalisation::run() {
   return std::move(found);
 }
 
-/// Whether broadcasting with the tensor keeps the sizes of the input.
+/// Returns whether broadcasting with the tensor keeps the shape of the input.
 bool fitsInto(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> sizes) {
   if (shape.size() > sizes.size())
     return false;
@@ -115,8 +116,8 @@ void Normalisation::visit(const ::onnx::NodeProto &node) {
     found.push_back(tensor->name);
 }
 
-/// Whether the last two dimensions only depend on their difference: a table of
-/// relative positions that an exporter has expanded.
+/// Returns whether elements depend only on the difference of the last two
+/// indices: a table of relative positions that an exporter has expanded.
 bool holdsDifferences(Model &model, const TensorRef &tensor) {
   constexpr int64_t fewest = 8, values = 4;
   int64_t rank = tensor.shape.size();
@@ -147,7 +148,8 @@ bool holdsDifferences(Model &model, const TensorRef &tensor) {
   return distinct.size() >= values;
 }
 
-/// A mask of positions, such as the causal one; not an identity.
+/// Returns whether the tensor is a mask of positions, such as the causal mask;
+/// an identity matrix does not count.
 bool isMaskOfPositions(Model &model, const TensorRef &tensor) {
   llvm::Expected<HostTensor> contents = Node::contents(model, tensor);
   if (!contents) {
@@ -162,8 +164,8 @@ bool isMaskOfPositions(Model &model, const TensorRef &tensor) {
   return std::min(zeros, tensor.numElements() - zeros) > longest;
 }
 
-/// Whether modules use such names for tensors that they compute once: inv_freq,
-/// pe, cos_cached.
+/// Returns whether modules use such names for tensors that they compute once:
+/// inv_freq, pe, cos_cached.
 bool isNamedLikeTable(StringRef name) {
   std::string last = name.rsplit('.').second.empty()
                          ? name.lower()

@@ -1,4 +1,4 @@
-// Evaluation or emission of movement, casts and elementwise functions.
+// Evaluates or emits data movement, casts and elementwise functions.
 
 #include "Build.h"
 
@@ -63,7 +63,8 @@ static void widenBeside(llvm::MutableArrayRef<Operand> operands,
 }
 
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
-  // The result of an operation on empty tensors is known, except for its type.
+  // The result of an operation on empty tensors is empty, so only its type must
+  // be computed.
   widenBeside(operands, [](const Operand &o) {
     return o.value || o.file ||
            (o.host && o.type == Element::F32 && o.host->size() == 0);
@@ -180,7 +181,8 @@ Expected<Operand> Build::concat(ArrayRef<Operand> operands, int64_t dim) {
   if (llvm::all_of(operands, [](const Operand &o) { return o.isHost(); })) {
     Shape shape = operands[0].shape;
     shape[dim] = 0;
-    // Dimensions that are repeated in all operands are repeated in the result.
+    // Dimensions that are repeated (stride 0) in all operands stay repeated in
+    // the result.
     Shape live = shape;
     for (const Operand &operand : operands)
       shape[dim] += operand.shape[dim];
@@ -285,7 +287,8 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
   llvm::SmallVector<Operand> operands(inputs);
   widenToOneType(operands);
   bool floats = isFloat(operands.back().type);
-  // Only a condition, the first of three, may have another type.
+  // Only the condition, the first of three operands, may have a type of its
+  // own.
   for (const Operand &operand :
        ArrayRef<Operand>(operands).drop_front(operands.size() == 3))
     if (operand.type != operands.back().type)

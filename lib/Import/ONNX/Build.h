@@ -1,6 +1,6 @@
-// Operands of the import and the operations on them that do not depend on ONNX:
-// each is evaluated where the elements are known, and emitted as nn IR where
-// they are not.
+// Operands during import, and ONNX-independent operations on them. An operation
+// is evaluated if its operands' elements are known; otherwise it is emitted as
+// nn IR.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_BUILD_H
 #define CLEAVE_LIB_IMPORT_ONNX_BUILD_H
@@ -21,19 +21,21 @@ std::string spell(llvm::ArrayRef<int64_t> shape);
 
 struct ChosenRows;
 
-/// A tensor during import: known elements, a value of the IR, or a tensor of
-/// the file that becomes an argument when it is first used as a value.
+/// A tensor during import: one with known elements, a value of the IR, or a
+/// tensor of the file, which becomes a function argument when it is first used
+/// as a value.
 struct Operand {
   Element type = Element::Undefined;
   Shape shape;
   std::optional<HostTensor> host;
   mlir::Value value;
   const TensorRef *file = nullptr;
-  /// See ChosenRows.h. Dimension `chosenDim` counts these rows. If it is -1,
-  /// the elements of the tensor are their number.
+  /// For tensors of rows that a mask selects (ChosenRows.h): dimension
+  /// `chosenDim` enumerates the selected rows. If `chosenDim` is -1, the tensor
+  /// holds the number of these rows.
   std::shared_ptr<const ChosenRows> chosen;
   int64_t chosenDim = -1;
-  /// A sequence of tensors instead of one; see SequenceOps.cpp.
+  /// A sequence of tensors instead of one tensor; see SequenceOps.cpp.
   std::shared_ptr<const std::vector<Operand>> parts;
 
   Operand() = default;
@@ -42,22 +44,22 @@ struct Operand {
 
   int64_t rank() const { return shape.size(); }
   bool isHost() const { return host.has_value(); }
-  /// The element of a known tensor whose elements are all equal. Of large
-  /// integers the nearest double.
+  /// The common value of a known tensor whose elements are all equal. For large
+  /// integers it is the nearest double.
   std::optional<double> splatValue() const;
   /// The same for integers.
   std::optional<int64_t> splatInt() const;
 };
 
-/// How an elementwise function is evaluated and emitted. A null member means
-/// that there is none for these types.
+/// The evaluation and the emission of an elementwise function. A null member
+/// means that the function does not support these types.
 struct Elementwise {
   double (*onFloats)(const double *) = nullptr;
   int64_t (*onInts)(const int64_t *) = nullptr;
   mlir::Value (*emit)(mlir::OpBuilder &, mlir::Location,
                       llvm::ArrayRef<mlir::Value>) = nullptr;
-  /// For U64, if the result differs from that of signed integers with the same
-  /// bits.
+  /// The U64 version, if the result differs from that of signed integers with
+  /// the same bits.
   uint64_t (*onUnsigned)(const uint64_t *) = nullptr;
 };
 
@@ -73,7 +75,7 @@ public:
 
   /// The operand as a value of the IR.
   llvm::Expected<mlir::Value> value(const Operand &operand);
-  /// The same, with repeated dimensions made explicit up to `shape`.
+  /// Like `value`, with dimensions of stride 0 broadcast to `shape` in the IR.
   llvm::Expected<mlir::Value> valueAs(const Operand &operand,
                                       llvm::ArrayRef<int64_t> shape);
 
@@ -90,14 +92,15 @@ public:
                                 llvm::ArrayRef<int64_t> strides);
   llvm::Expected<Operand> concat(llvm::ArrayRef<Operand> operands, int64_t dim);
   llvm::Expected<Operand> cast(const Operand &operand, Element type);
-  /// The condition is boolean; the others have one type.
+  /// A select. The condition is boolean; the other operands have one type.
   llvm::Expected<Operand> select(const Operand &condition, const Operand &then,
                                  const Operand &otherwise);
-  /// Broadcasts the operands. `type` is the result's element type.
+  /// Broadcasts the operands and applies the function. `type` is the element
+  /// type of the result.
   llvm::Expected<Operand> map(const Elementwise &function, Element type,
                               llvm::ArrayRef<Operand> inputs);
-  /// Whether low <= j - i <= high, [rows, columns]; null where that always
-  /// holds.
+  /// A boolean mask [rows, columns] of low <= j - i <= high; null if it is true
+  /// everywhere.
   mlir::Value emitBand(int64_t rows, int64_t columns, int64_t low,
                        int64_t high);
   Operand splat(Element type, llvm::ArrayRef<int64_t> shape, double value);
@@ -116,22 +119,24 @@ private:
   std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument;
 };
 
-/// Whether the tensor has two values, one of them in a band of diagonals.
+/// Returns whether the tensor has only two different values, one of which fills
+/// a band of diagonals.
 bool isBand(const HostTensor &tensor);
 
-/// Whether the IR has no tensors of this type, so that their elements must be
-/// known.
+/// Returns whether the IR cannot represent tensors of this type, so that their
+/// elements must be known.
 bool isHostOnly(Element type);
 
 /// Converts known floats of fewer than 32 bits to f32 if other operands are
 /// values of the IR, which are f32; see computedType.
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands);
-/// The same for operands of one type in the file, also if another operand is a
-/// known f32: the branches of Where, or sums of empty tensors.
+/// Like the above, for operands that have one type in the file, and also if
+/// another operand is a known f32: the branches of Where, or sums of empty
+/// tensors.
 void widenToOneType(llvm::MutableArrayRef<Operand> operands);
 
-/// Whether a float tensor may be evaluated during import. Tables of angles and
-/// the like stay symbolic.
+/// Returns whether a float tensor may be evaluated during import. Tables of
+/// angles and similar tensors stay symbolic.
 bool mayEvaluate(Element type, const HostTensor &like);
 
 } // namespace cleave::importer

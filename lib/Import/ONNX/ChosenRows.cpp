@@ -44,8 +44,9 @@ Error refuse(StringRef why) {
 
 int64_t countOf(const ChosenRows &rows) { return product(rows.mask.shape); }
 
-/// The dimension of `shape` that holds the rows: as many elements precede it as
-/// precede dimension `dim` of `from`. -1 if there is none.
+/// The dimension of `shape` that enumerates the rows, found as the one with as
+/// many elements before it as dimension `dim` of `from` has; -1 if there is
+/// none.
 int64_t sameDim(ArrayRef<int64_t> from, int64_t dim, ArrayRef<int64_t> shape) {
   int64_t before = product(from.take_front(dim)), passed = 1;
   for (auto [index, size] : llvm::enumerate(shape)) {
@@ -56,7 +57,8 @@ int64_t sameDim(ArrayRef<int64_t> from, int64_t dim, ArrayRef<int64_t> shape) {
   return -1;
 }
 
-/// NonZero of a value: [rank, positions], the indices of every position.
+/// Lowers NonZero of a value that is not known. The result is [rank,
+/// positions], the index of every position.
 Error findRows(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(mask, node.cast(input, Element::Bool));
@@ -77,7 +79,7 @@ Error findRows(Node &node) {
   return Error::success();
 }
 
-/// The dimension of the mask that the indices enumerate, for every index of the
+/// The dimension of the mask that the indices enumerate, for all indices of its
 /// other dimensions; -1 if there is none.
 int64_t runsAlong(const HostTensor &indices, ArrayRef<int64_t> shape) {
   llvm::SmallVector<int64_t> values = indices.ints();
@@ -93,8 +95,8 @@ int64_t runsAlong(const HostTensor &indices, ArrayRef<int64_t> shape) {
   return -1;
 }
 
-/// data[indices[r]] += updates[r] over the rows: a sum over the other
-/// dimensions of the mask.
+/// data[indices[r]] += updates[r] over the selected rows, computed as a sum
+/// over the other dimensions of the mask.
 Error addRows(Node &node) {
   const Operand &data = node.input(0), &indices = node.input(1),
                 &updates = node.input(2);
@@ -145,7 +147,7 @@ Error addRows(Node &node) {
   return one(node, add(node, data, sums));
 }
 
-/// The dimension of a result that holds the rows.
+/// The dimension of a node's result that enumerates the rows.
 Expected<int64_t> dimOfResult(Node &node, Kind kind, const Operand &result,
                               const ChosenRows &rows) {
   int64_t found = -1, count = countOf(rows);
@@ -250,7 +252,7 @@ Error lowerChosenRows(const OnnxOp &op, Node &node) {
     bool isSizes = input.chosenDim < 0;
     onlySizes &= isSizes;
     isFirst |= i == 0 && !isSizes;
-    // Numbers of rows may only be used to index rows.
+    // A number of rows may only be used to index rows.
     if (isSizes && i == 1 && isFirst &&
         (node.opType() == "Reshape" || node.opType() == "Expand"))
       continue;

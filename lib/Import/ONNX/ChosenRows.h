@@ -1,10 +1,8 @@
-// Rows that a mask chooses, as NonZero finds them.
-//
-// How many there are is known when the program runs. So the dimension that
-// counts them has a place for every element of the mask, and what is at the
-// places of elements that are false is never read: each row is computed from
-// its own elements alone, and at the end rows are added up where the mask is
-// true.
+// Rows that a mask selects, as NonZero finds them.
+// The number of these rows is known only at run time. So the dimension that
+// enumerates them has one slot for every element of the mask, and slots of
+// false elements are never read: each row is computed from its own elements
+// alone, and results of rows are finally summed where the mask is true.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_CHOSENROWS_H
 #define CLEAVE_LIB_IMPORT_ONNX_CHOSENROWS_H
@@ -18,11 +16,11 @@ struct ChosenRows {
   Operand mask;
 };
 
-/// Whether the node finds chosen rows, or reads them.
+/// Returns whether the node finds selected rows, or reads them.
 bool meetsChosenRows(const Node &node);
 
-/// Lowers such a node. Returns a reason if the operator could tell positions
-/// that are not chosen from rows.
+/// Lowers such a node. Returns a reason if the operator's result would depend
+/// on slots that are not selected.
 llvm::Error lowerChosenRows(const OnnxOp &op, Node &node);
 
 } // namespace cleave::importer

@@ -1,5 +1,5 @@
-// Separates float initializers into parameters and constants: by what the file
-// says, and otherwise by their uses.
+// Separates float initializers into parameters and constants: by the file's
+// metadata if it has any, otherwise by the uses of each tensor.
 
 #include "Classify.h"
 #include "Node.h"
@@ -58,8 +58,8 @@ bool holdsMask(Model &model, const TensorRef &tensor) {
   bool hasZero = false;
   std::optional<double> other;
   bool isMask = true;
-  // Masks use numbers below any that training leaves, whatever the exporter
-  // chose.
+  // A masked score is smaller than any value that training leaves, whatever
+  // number the exporter chose.
   forEach(&*contents, contents->shape(), [&](const int64_t *at) {
     double element = contents->floatAt(*at);
     if (element == 0)
@@ -100,7 +100,7 @@ bool isNamedLikeParameter(StringRef name) {
 
 namespace {
 
-/// What the uses of a model's tensors say about them.
+/// Facts about a model's tensors, derived from their uses.
 class Uses {
 public:
   Uses(Model &model, StringRef tokens, const std::set<std::string> &trainable);
@@ -122,8 +122,8 @@ private:
   }
   bool readsByPosition(const ::onnx::NodeProto &node, const std::string &table);
 
-  /// Values that follow from shapes alone; and values that follow from shapes
-  /// and from integer inputs other than tokens.
+  /// Two sets of values: those that depend on shapes only, and those that
+  /// depend on shapes and on integer inputs other than tokens.
   std::set<std::string> known = {""}, positional = {""};
   std::map<std::string, std::vector<const FlatNode *>> consumers;
   llvm::StringSet<> outputs;
@@ -236,8 +236,8 @@ bool Uses::readsByPosition(const ::onnx::NodeProto &node,
          node.input(0) == table && areIn(positional, node, 1);
 }
 
-/// Whether all uses of the tensor index it with positions, or add it as a
-/// whole.
+/// Returns whether all uses of the tensor index it by positions, or add all of
+/// it.
 bool Uses::mayBePositionTable(const TensorRef &tensor) {
   if (tensor.shape.size() < 2)
     return false;
@@ -261,14 +261,15 @@ bool Uses::mayBePositionTable(const TensorRef &tensor) {
 
 } // namespace
 
-/// Whether the file says that a module trains the tensor. A tensor without a
-/// gradient does not train, whatever the file says.
+/// Returns whether the file says that a module trains the tensor. A tensor
+/// without a gradient is not trained, whatever the file says.
 static bool trains(Model &model, const TensorRef &tensor, ConstantKind kind) {
   return kind != ConstantKind::NoGradient &&
          model.metadata().heldAs(tensor.name) == HeldAs::Parameter;
 }
 
-/// What uses and elements say of a tensor whose name and metadata say nothing.
+/// Classifies a tensor by its uses and elements, for tensors whose name and
+/// metadata say nothing.
 static std::optional<ConstantKind> kindByRules(Model &model, Uses &uses,
                                                const TensorRef &tensor) {
   if (auto kind = uses.withoutGradient(tensor))
@@ -281,7 +282,8 @@ static std::optional<ConstantKind> kindByRules(Model &model, Uses &uses,
   return std::nullopt;
 }
 
-/// What uses alone say, with all tensors of one element taken for numbers.
+/// Classifies a tensor by its uses alone. All tensors with one element are
+/// assumed to be numbers.
 static Constants constantsByUse(Model &model, StringRef tokens,
                                 const std::set<std::string> &trainable) {
   Uses uses(model, tokens, trainable);
@@ -315,7 +317,7 @@ Constants findConstants(Model &model, StringRef tokens,
       readingsOfOneElement(model, constantsByUse(model, tokens, trainable));
   std::set<std::string> single;
   for (auto [name, reading] : readings) {
-    // A number that is frozen is one for all that recognises formulas by their
+    // A frozen number is a constant for passes that recognize formulas by their
     // numbers. Parameters of modules stay in checkpoints.
     bool isFrozenNumber = reading == Reading::Scale &&
                           model.findInitializer(name)->shape.empty() &&

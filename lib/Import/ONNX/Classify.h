@@ -1,4 +1,4 @@
-// Which float tensors of a file are parameters, and which are constants.
+// Decides which float tensors of a file are parameters and which are constants.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_CLASSIFY_H
 #define CLEAVE_LIB_IMPORT_ONNX_CLASSIFY_H
@@ -15,7 +15,7 @@ namespace cleave::importer {
 /// Why a float tensor is no parameter.
 enum class ConstantKind {
   OneElement,
-  /// A tensor of one element that may be a parameter; the file does not say.
+  /// A tensor with one element that may be a parameter; the file does not say.
   OpenNumber,
   /// The tensor is only combined with tensors derived from shapes and
   /// positions, such as the frequencies of rotary positions.
@@ -24,97 +24,108 @@ enum class ConstantKind {
   /// with 0.
   NoGradient,
   Mask,
-  /// Sinusoids or lines along the positions, which are read by position.
+  /// The tensor has sinusoids or straight lines along the positions, and is
+  /// indexed by position.
   PositionTable,
-  /// The file says that a module holds it as a buffer of its state_dict.
+  /// The file says that it is a buffer in a module's state_dict.
   Buffer,
-  /// The file says that it is a constant of the code, or a buffer that no
-  /// state_dict has: checkpoints lack it, too.
+  /// The file says that it is a constant of the code, or a buffer that is not
+  /// in the state_dict, so checkpoints do not have it either.
   Fixed,
 };
 
 using Constants = std::map<std::string, ConstantKind>;
 
-/// Float initializers that are never trained. `tokens` names the input whose
-/// values are no positions. What the file calls a parameter is one, unless no
-/// gradient reaches it. What `options.trainable` names is still a
-/// parameter, and what has no dimensions and is frozen a number.
+/// The float initializers that are never trained. `tokens` names the input
+/// whose values are not positions. A tensor that the file declares as a
+/// parameter is one, unless no gradient reaches it. Tensors that
+/// `options.trainable` names are parameters in any case; frozen tensors without
+/// dimensions are numbers.
 Constants findConstants(Model &model, llvm::StringRef tokens,
                         const ImportOptions &options);
 
-/// What a tensor of one element is. `Open`: it is added to, or scales, what a
-/// parameter computes, and nothing tells it from a number that a program wrote.
+/// The role of a tensor with one element. `Open` means that it is added to, or
+/// scales, something computed from parameters, and nothing distinguishes it
+/// from a number that a program wrote.
 enum class Reading { Number, Open, Scale, Weight };
 
-/// Tensors of one element that are not surely numbers. Weights are so by the
-/// operand that they are. What is added to, or scales, what a parameter
-/// computes is a Scale if it has dimensions, or the file has its numbers in
-/// nodes, or says that it is a part of a module. `byUse`: tensors of several
-/// elements that are constants.
+/// The tensors with one element that may be parameters. They are weights if
+/// they are the weight operand of their operation. A tensor that is added to,
+/// or scales, something computed from parameters is a Scale if it has
+/// dimensions, if the file stores its numbers in nodes, or if the file says
+/// that it belongs to a module. `byUse` has the tensors with several elements
+/// that are constants.
 std::map<std::string, Reading> readingsOfOneElement(Model &model,
                                                     const Constants &byUse);
 
 /// Parameters that look like buffers: they shift or scale an input of the
-/// graph, or hold what is computed from positions.
+/// graph, or hold values that are computed from positions.
 std::vector<std::string> likelyBuffers(Model &model,
                                        const Constants &constants);
 
-/// Parameters by the file's word whose elements are those of a mask or of a
-/// table of positions: a program may have frozen them, which no file says.
+/// Parameters according to the file whose elements look like those of a mask or
+/// of a table of positions. A program may have frozen them, which no file
+/// records.
 std::set<std::string> likelyFixed(Model &model, llvm::StringRef tokens,
                                   const ImportOptions &options);
 
-/// Constants of several elements that modules may learn: the file says nothing
-/// of them, and a rule decided. Not those that are surely fixed: causal masks,
-/// and what is called as modules call their tables.
+/// Constants with several elements that a module may train: the file says
+/// nothing about them, and a heuristic decided. Tensors that are certainly
+/// fixed are excluded, such as causal masks, and tensors with the usual names
+/// of tables.
 std::vector<std::string> likelyParameters(Model &model,
                                           const Constants &constants);
 
-/// Float initializers [C, 1, ...], C not last, that are only added or
-/// multiplied: gains and biases of channels, which modules store as vectors.
+/// Float initializers [C, 1, ...], where C is not the last dimension, that are
+/// only added or multiplied: per-channel gains and biases, which modules store
+/// as vectors.
 std::set<std::string> channelVectors(const Model &model);
 
-/// An initializer that several nodes read as a whole.
+/// An initializer that several nodes read entirely.
 struct MergedTensor {
   std::string name;
   int uses;
 };
 
-/// Float initializers that may stand for several parameters each. Not those of
-/// which the file says that they are one, nor a table that is also the matrix
-/// of products.
+/// Float initializers that may stand for several parameters each. Excluded are
+/// initializers that the file declares as one parameter, and tables that are
+/// also matrices of products (tied weights).
 std::vector<MergedTensor> mergedTensors(const Model &model);
 
-/// Whether a node reads only a part of the tensor, or its shape.
+/// Returns whether a node reads only a part of the tensor, or only its shape.
 bool readsPart(const ::onnx::NodeProto &node);
 
 llvm::StringRef spell(ConstantKind kind);
 
-/// Whether a tensor of one element is called as modules call their parameters
-/// (h.0.attn.scale), where exporters number the constants that they fold.
+/// Returns whether the name of a tensor with one element is one that modules
+/// give to parameters (h.0.attn.scale), while exporters number the constants
+/// that they fold.
 bool isNamedLikeParameter(llvm::StringRef name);
 
-/// Whether exporters call numbers so: val_3, scalar_tensor_default,
-/// onnx::Mul_7, model/mul/y, c0, 12. Not what tf2onnx reads from a variable.
+/// Returns whether the name is one that exporters give to numbers: val_3,
+/// scalar_tensor_default, onnx::Mul_7, model/mul/y, c0, 12. Names that tf2onnx
+/// takes from variables do not count.
 bool isNamedLikeNumber(llvm::StringRef name);
 
-/// Whether an exporter computed the tensor from what may be a tensor of a
-/// module.
+/// Returns whether an exporter computed this tensor from tensors that may
+/// belong to a module.
 bool isFoldedFromTensor(const Metadata &notes, llvm::StringRef name);
 
-/// Whether the node's result is piecewise constant, so that its gradient is
-/// zero.
+/// Returns whether the node's result is piecewise constant, so that its
+/// gradient is zero.
 bool stopsGradient(const ::onnx::NodeProto &node);
 
-/// Whether the operator only moves the elements of its first input.
+/// Returns whether the operator only moves the elements of its first input.
 bool movesFirstInput(llvm::StringRef op);
 
-/// Whether the elements are 0 and one large negative number, or 0 and 1, both
-/// of them present, in at least two dimensions: what no training ends in.
+/// Returns whether the elements are 0 and one large negative number, or 0 and
+/// 1, both present, in at least two dimensions. Training does not produce such
+/// tensors.
 bool holdsMask(Model &model, const TensorRef &tensor);
 
-/// Whether every column along some dimension is a sinusoid or a line of its
-/// index, and not all of them are constant: what no training ends in.
+/// Returns whether every column along some dimension is a sinusoid or a linear
+/// function of its index, and not all columns are constant. Training does not
+/// produce such tensors.
 bool holdsPositions(Model &model, const TensorRef &tensor);
 
 } // namespace cleave::importer

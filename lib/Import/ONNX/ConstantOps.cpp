@@ -13,8 +13,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// A tensor attribute. Elements of small ones are known, others stay in the
-/// file.
+/// Reads a tensor attribute. Elements of small tensors are known; large tensors
+/// stay in the file.
 Expected<Operand> ofTensor(Node &node, const ::onnx::TensorProto &proto) {
   CLEAVE_TRY(tensor, node.model.describe(proto));
   if (isFloat(tensor.type) &&
@@ -86,7 +86,7 @@ Error lowerSize(Node &node) {
   return Error::success();
 }
 
-/// Of integers, exactly: their difference may need 65 bits.
+/// Differences of integers are computed exactly; they may need 65 bits.
 Error rangeOfInts(Node &node, int64_t from, int64_t to, int64_t step) {
   __int128 distance = __int128(to) - from, ahead = step;
   if (ahead < 0) {

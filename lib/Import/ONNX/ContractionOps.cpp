@@ -24,8 +24,8 @@ Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &a,
   std::string text = equation.str();
   auto attribute = node.builder.getStringAttr(text);
   auto labels = nn::EinsumOp::parseLabels(text);
-  // Checks what the inference of the operation would assert, so that bad input
-  // gives a reason.
+  // Checks the conditions that the operation's type inference asserts, so that
+  // bad input gives an error message.
   auto sizeOf = [](const Operand &operand, StringRef names, char label) {
     size_t at = names.find(label);
     return at == StringRef::npos ? int64_t(-1) : operand.shape[at];
@@ -100,7 +100,7 @@ Error lowerGemm(Node &node) {
   return Error::success();
 }
 
-/// Sums over the letters that only this operand has.
+/// Sums over the letters that occur in no other operand.
 Expected<Operand> sumUnused(Node &node, const Operand &operand,
                             std::string &labels, StringRef elsewhere) {
   Shape dims;
@@ -115,7 +115,7 @@ Expected<Operand> sumUnused(Node &node, const Operand &operand,
   return reduce(node, nn::Combiner::Sum, operand, dims, /*keep=*/false);
 }
 
-/// "..." stands for the batch dimensions; they get letters that are free.
+/// "..." stands for the batch dimensions, which get unused letters.
 Expected<std::string> expandEllipsis(StringRef labels, int64_t rank,
                                      StringRef pool) {
   size_t at = labels.find("...");
@@ -161,7 +161,8 @@ Error lowerEinsum(Node &node) {
   }
   std::string result;
   if (implicit) {
-    // The batch dimensions, then letters that occur once, sorted.
+    // The letters of the implicit output: the batch dimensions, then letters
+    // that occur once, sorted.
     std::string all = labels[0] + (labels.size() > 1 ? labels[1] : "");
     result = StringRef(pool).take_back(widest).str();
     std::string once;
@@ -180,7 +181,7 @@ Error lowerEinsum(Node &node) {
     if (StringRef(result).count(c) > 1)
       return reason("equation '" + equation + "' has '" + Twine(c) +
                     "' twice in its result");
-  // Broadcasting sizes of 1 within the ellipsis are not spelled in nn.einsum.
+  // nn.einsum does not broadcast sizes of 1 within the ellipsis.
   SmallVector<Operand, 2> operands;
   for (size_t i = 0; i < terms.size(); ++i) {
     std::string elsewhere = result + (terms.size() == 2 ? labels[1 - i] : "");

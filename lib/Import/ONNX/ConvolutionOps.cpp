@@ -17,7 +17,7 @@ namespace {
 /// The attributes of a sliding window, one entry per spatial dimension.
 struct Window {
   Shape kernel, strides, dilations, low, high, output;
-  /// With ceil_mode, windows may end beyond the padding.
+  /// With ceil_mode, windows may extend beyond the padding.
   bool isExtended = false;
 };
 
@@ -76,7 +76,7 @@ Expected<Window> windowOf(Node &node, ArrayRef<int64_t> input,
                     " has no room for a window that reaches over " +
                     Twine(reach) + " elements");
     int64_t windows = room / stride + 1;
-    // A last window that begins in the input or before it.
+    // The last window must begin in the input or in the padding before it.
     if (ceil && room % stride != 0 && windows * stride < size + low) {
       high += stride - room % stride;
       ++windows;

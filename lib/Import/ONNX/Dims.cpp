@@ -103,7 +103,7 @@ std::optional<int64_t> evaluateDim(StringRef expression,
   if (std::optional<int64_t> value =
           Parser(expression, bindings, unbound).all())
     return value;
-  // A name that is no expression is itself the unbound name.
+  // A name that cannot be parsed as an expression is itself the unbound name.
   if (unbound.empty() || !expression.contains_insensitive(unbound))
     unbound = expression.str();
   return std::nullopt;
@@ -126,7 +126,8 @@ std::string dimKey(StringRef name) {
 
 } // namespace cleave::importer
 
-// Exporters write spaces around the signs of expressions, and "-" in names.
+// Exporters write spaces around the operators of expressions, and "-" within
+// names.
 bool cleave::isDimensionName(StringRef text) {
   return !text.empty() && text != "?" && !llvm::all_of(text, llvm::isDigit) &&
          text.find_first_of(" +*/()") == StringRef::npos;

@@ -20,7 +20,8 @@ std::optional<int64_t> evaluateDim(llvm::StringRef expression,
                                    const Bindings &bindings,
                                    std::string &unbound);
 
-/// "dims.batch", or with quotes where TOML wants them: dims."p2o.Dyn.0".
+/// Returns the configuration key of a dimension: "dims.batch", or with quotes
+/// where TOML needs them: dims."p2o.Dyn.0".
 std::string dimKey(llvm::StringRef name);
 
 } // namespace cleave::importer

@@ -37,19 +37,19 @@ inline bool isFloat(Element type) {
 }
 /// Booleans count as integers.
 bool isInteger(Element type);
-/// Bytes of one element in a file; 0 where unknown.
+/// The size of an element in a file, in bytes; 0 for unknown types.
 int64_t byteSize(Element type);
 /// As messages and `nn.data` spell it: f32, i64, ...
 std::string nameOf(Element type);
 
-/// The type in which a program computes with elements of a type of the file:
-/// bf16 and f16 say how weights are stored. What is rounded, and where, is the
-/// matter of train.precision.
+/// The type that a program computes with, for a type of the file. bf16 and f16
+/// only determine how weights are stored; train.precision determines what is
+/// rounded.
 inline Element computedType(Element type) {
   return type == Element::BF16 || type == Element::F16 ? Element::F32 : type;
 }
 
-/// The type in nn IR, that of computedType, or null where there is none.
+/// The nn IR type of computedType, or null if there is none.
 mlir::Type toType(Element type, mlir::MLIRContext *context);
 Element fromType(mlir::Type type);
 

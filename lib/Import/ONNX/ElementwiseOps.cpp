@@ -141,7 +141,7 @@ const Elementwise kRelu = {
         return arith::MaximumFOp::create(b, loc, v[0], zero);
       return arith::MaxSIOp::create(b, loc, v[0], zero);
     }};
-/// Mod, whose result has the sign of the divisor.
+/// The remainder for Mod, which has the sign of the divisor.
 const Elementwise kMod = {
     nullptr,
     [](const int64_t *v) {
@@ -166,7 +166,7 @@ const Elementwise kMod = {
           b, loc, moves, arith::AddIOp::create(b, loc, rest, v[1]), rest);
     },
     [](const uint64_t *v) { return v[1] == 0 ? 0 : v[0] % v[1]; }};
-/// Mod with fmod = 1, whose result has the sign of the dividend.
+/// The remainder for Mod with fmod = 1, which has the sign of the dividend.
 const Elementwise kFMod = {
     [](const double *v) { return std::fmod(v[0], v[1]); },
     [](const int64_t *v) { return remainder(v[0], v[1]); },
@@ -311,7 +311,7 @@ Error lowerIdentity(Node &node) {
   return Error::success();
 }
 
-/// Import drops dropout; training adds it again where it is configured.
+/// Import drops dropout; training adds it again if it is configured.
 Error lowerDropout(Node &node) {
   if (node.has(2) && !isSplat(node.input(2), 0))
     return reason("training_mode is not false; export the model in evaluation "

@@ -1,5 +1,6 @@
-// Names of a file are printed in messages and tables: what would move a
-// terminal's cursor, or begin a line of its own, is escaped when they are read.
+// Escapes the names of a file when they are read, as they are printed in
+// messages and tables: characters that would move a terminal's cursor or start
+// a new line become visible.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_ESCAPENAMES_H
 #define CLEAVE_LIB_IMPORT_ONNX_ESCAPENAMES_H
@@ -14,9 +15,8 @@ class Message;
 
 namespace cleave::importer {
 
-/// escaped() (cleave/io/Escape.h) of all names of a message and of those
-/// inside. Descriptions and metadata, which have lines, and bytes stay as they
-/// are.
+/// Applies escaped() (cleave/io/Escape.h) to all names of a protobuf message
+/// and its nested messages. Descriptions, metadata and bytes are unchanged.
 void escapeNames(google::protobuf::Message &message);
 
 } // namespace cleave::importer

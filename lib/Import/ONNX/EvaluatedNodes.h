@@ -1,5 +1,5 @@
-// Results of nodes with known operands. Exporters repeat the mask for each
-// layer, so equal nodes are evaluated, or emitted, once.
+// Caches results of nodes with known operands. Exporters repeat the mask for
+// each layer, so equal nodes are evaluated, or emitted, only once.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_EVALUATEDNODES_H
 #define CLEAVE_LIB_IMPORT_ONNX_EVALUATEDNODES_H
@@ -13,17 +13,17 @@ namespace cleave::importer {
 
 class EvaluatedNodes {
 public:
-  /// A key that decides the results of a node; empty if an operand is not
-  /// known, or if there is none.
+  /// Returns a key that determines the results of a node; empty if an operand
+  /// is not known, or the node has no operands.
   static std::string keyOf(const FlatNode &node,
                            llvm::ArrayRef<Operand> operands);
 
-  /// The results of an equal node; null if there was none.
+  /// Returns the results of an equal node; null if there was none.
   const llvm::SmallVector<Operand> *find(const std::string &key) const;
 
-  /// Remembers results: known ones, and values, which were made before whatever
-  /// reads them. The operands are kept with them, so
-  /// that no other tensor gets their place in memory, which is in the key.
+  /// Stores results: known tensors, and IR values, which dominate all later
+  /// nodes. The operands are kept alive with them, because the key has their
+  /// addresses, which must not be reused.
   void add(const std::string &key, llvm::ArrayRef<Operand> operands,
            llvm::ArrayRef<Operand> results);
 

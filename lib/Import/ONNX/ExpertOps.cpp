@@ -1,8 +1,8 @@
-// com.microsoft.MoE: a router, experts and their sum in one operator.
-//
-// Measured with ONNX Runtime: softmax over all experts, the k largest, divided
-// by their sum with normalize_routing_weights; matrices are [experts, out, in].
-// The third matrix multiplies what the activation gives, as in SwiGLU.
+// Lowers com.microsoft.MoE, which has a router, experts and their weighted sum
+// in one operator. Its meaning was measured with ONNX Runtime: softmax over all
+// experts, the k largest, divided by their sum with normalize_routing_weights;
+// matrices are [experts, out, in]. The product with the third matrix multiplies
+// the activation's result, as in SwiGLU.
 
 #include "Families.h"
 

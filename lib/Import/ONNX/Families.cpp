@@ -29,8 +29,8 @@ Error allKnown(Node &node, size_t needed) {
   return Error::success();
 }
 
-/// Converts negative indices, which count from the end. All are inside the
-/// dimension.
+/// Converts negative indices, which count from the end. All indices are within
+/// the dimension.
 Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
                                 Element table) {
   std::optional<int64_t> outside;

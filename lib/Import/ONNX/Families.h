@@ -9,7 +9,7 @@
 
 namespace cleave::importer {
 
-/// The oldest and newest opset of the table.
+/// The oldest and newest opset version that the table supports.
 inline constexpr int64_t kOldest = 11, kNewest = 25;
 
 /// The most elements of a tensor.
@@ -32,18 +32,19 @@ void addExpertOps(std::vector<OnnxOp> &table);
 
 // Shared by families.
 
-/// Sets the node's first result, or returns the error.
+/// Sets the node's first result, or returns the error of `result`.
 llvm::Error one(Node &node, llvm::Expected<Operand> result);
-/// Refuses a node with an operand that depends on data, or whose first `needed`
-/// operands are not all there.
+/// Refuses a node if an operand depends on data, or if one of the first
+/// `needed` operands is absent.
 llvm::Error allKnown(Node &node, size_t needed);
-/// Refuses operands of different types, or of shapes that differ elsewhere than
-/// along the axis; -1: anywhere. `what` begins the reason.
+/// Refuses operands with different types, or with shapes that differ in a
+/// dimension other than `axis` (-1: in any dimension). The reason begins with
+/// `what`.
 llvm::Error joinable(llvm::ArrayRef<Operand> operands, int64_t axis,
                      llvm::StringRef what);
-/// Known indices into a dimension, with negative ones counted from its end.
-/// Returns a reason if one is outside. `table` is the type of the indexed
-/// tensor.
+/// Returns known indices into a dimension, with negative ones converted.
+/// Returns a reason if an index is out of range. `table` is the type of the
+/// indexed tensor.
 llvm::Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
                                       Element table);
 void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,
@@ -61,26 +62,29 @@ llvm::Expected<Operand> exp(Node &node, const Operand &x);
 llvm::Expected<Operand> log(Node &node, const Operand &x);
 llvm::Expected<Operand> abs(Node &node, const Operand &x);
 llvm::Expected<Operand> equal(Node &node, const Operand &a, const Operand &b);
-/// Sum, maximum or minimum along dimensions, which become 1 with `keep`.
+/// Sum, maximum or minimum along dimensions; with `keep` these dimensions stay
+/// with size 1.
 llvm::Expected<Operand> reduce(Node &node, nn::Combiner combiner,
                                const Operand &operand,
                                llvm::ArrayRef<int64_t> dims, bool keep);
-/// ONNX MatMul, with numpy's rules for ranks and batch dimensions.
+/// ONNX MatMul, with NumPy's rules for ranks and batch dimensions.
 llvm::Expected<Operand> matmul(Node &node, const Operand &lhs,
                                const Operand &rhs);
 llvm::Expected<Operand> softmax(Node &node, const Operand &operand,
                                 int64_t axis);
 
-/// Whether the indices are those of a TopK along this dimension: distinct, and
-/// none below zero.
+/// Returns whether the indices come from a TopK along this dimension, so that
+/// they are distinct and not negative.
 bool areOfTopK(const Operand &indices, int64_t axis);
-/// data[..., indices[...], ...] along the axis, for indices of a TopK.
+/// data[..., indices[...], ...] along the axis, for indices that come from a
+/// TopK.
 llvm::Expected<Operand> gatherChosen(Node &node, const Operand &data,
                                      const Operand &indices, int64_t axis);
 
 } // namespace cleave::importer
 
-/// Returns the error of an llvm::Expected, else names its value.
+/// Returns the error of an llvm::Expected, else assigns its value to a
+/// variable.
 #define CLEAVE_TRY(NAME, EXPRESSION)                                           \
   auto NAME##OrError = (EXPRESSION);                                           \
   if (!NAME##OrError)                                                          \

@@ -11,7 +11,8 @@ using llvm::Twine;
 namespace cleave::importer {
 
 namespace {
-/// The depth of calls is bounded, because a cycle of functions is not valid.
+/// The depth of calls is bounded, which detects recursive functions; these are
+/// invalid.
 constexpr unsigned kMaxDepth = 64;
 /// Names of nested calls grow, and are cut at this length.
 constexpr size_t kMaxName = 1000;
@@ -40,7 +41,7 @@ struct FunctionInliner::Function {
   std::map<std::string, ::onnx::AttributeProto> defaults;
 };
 
-/// The values that names of a function's body have at one call.
+/// The mapping from names in a function's body to values, for one call.
 struct FunctionInliner::Scope {
   std::map<std::string, std::string> values;
   std::map<std::string, const ::onnx::AttributeProto *> attributes;
@@ -109,7 +110,8 @@ llvm::Error FunctionInliner::add(std::unique_ptr<::onnx::NodeProto> owned,
                                  std::string name,
                                  const std::shared_ptr<const Opsets> &opsets,
                                  std::vector<FlatNode> &nodes, unsigned depth) {
-  // Large nodes count several times, and so do calls of empty functions.
+  // Large nodes count several times towards the limit, and so do calls of empty
+  // functions.
   spent += depth > 0 ? 1 + int64_t(node.ByteSizeLong() / 1024) : 0;
   if (spent > most)
     return reason("node '" + (name.empty() ? node.op_type() : name) +

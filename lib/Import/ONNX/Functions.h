@@ -14,13 +14,13 @@ class FunctionProto;
 
 namespace cleave::importer {
 
-/// Replaces calls of model-local functions by their bodies, with fresh names
-/// for inner values, references to attributes resolved, and the operator sets
-/// that the function imports.
+/// Replaces calls of model-local functions by their bodies. Inner values get
+/// fresh names, references to attributes are resolved, and nodes use the
+/// operator sets that the function imports.
 class FunctionInliner {
 public:
-  /// `storage` owns the nodes that are made, at most `most`: calls of calls
-  /// multiply.
+  /// `storage` owns the nodes that are created, at most `most` of them, as
+  /// nested calls multiply.
   FunctionInliner(const ::onnx::ModelProto &model,
                   std::vector<std::unique_ptr<::onnx::NodeProto>> &storage,
                   int64_t most);

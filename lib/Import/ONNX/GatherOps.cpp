@@ -59,8 +59,8 @@ Expected<Operand> gatherKnown(const HostTensor &table,
   return Operand(result.broadcastTo(shape).compressed());
 }
 
-/// The graph inputs that a value depends on, in the order of the search; empty
-/// if there are many operations.
+/// The graph inputs that a value depends on, in search order. Empty if too many
+/// operations would have to be visited.
 llvm::SmallSetVector<StringAttr, 4> inputsOf(Node &node, Value value) {
   constexpr size_t most = 1000;
   llvm::SmallSetVector<StringAttr, 4> names;
@@ -78,8 +78,8 @@ llvm::SmallSetVector<StringAttr, 4> inputsOf(Node &node, Value value) {
   return names;
 }
 
-/// The location of a check names its node and what it reads, so that a failing
-/// run can say so.
+/// The location of a check names its node and the indexed tensor, for the error
+/// message at run time.
 Location placeOfCheck(Node &node, Value where) {
   const std::string &table = node.proto().input(0);
   if (table.empty())
@@ -96,9 +96,9 @@ Location placeOfCheck(Node &node, Value where) {
   return NameLoc::get(node.builder.getStringAttr(text), node.loc);
 }
 
-/// Converts negative indices, which count from the end of a dimension. Indices
-/// of inputs must not be negative. Adds a check at run time unless the range of
-/// the indices is known.
+/// Converts negative indices, which count from the end of a dimension. Negative
+/// indices in inputs are errors. Adds a run-time check unless the range of the
+/// indices is known.
 Value insideTable(Node &node, Value where, int64_t size) {
   OpBuilder &b = node.builder;
   if (isInput(where, /*parts=*/false))
@@ -121,8 +121,8 @@ Value insideTable(Node &node, Value where, int64_t size) {
                                          size);
 }
 
-/// For indices that enumerate a dimension [n] of [outer, n, inner] in row-major
-/// order, the outer and inner sizes.
+/// If indices enumerate a dimension [n] of [outer, n, inner] in row-major
+/// order, returns the outer and inner sizes.
 std::optional<std::pair<int64_t, int64_t>> countsOf(ArrayRef<int64_t> values,
                                                     int64_t size) {
   int64_t count = values.size();
@@ -153,8 +153,8 @@ std::optional<int64_t> transposeOf(ArrayRef<int64_t> values, int64_t size) {
   return rows;
 }
 
-/// The rows of a table at regular indices, without a gather; nullopt if the
-/// indices are not regular.
+/// The rows of a table at regular indices, computed without a gather; nullopt
+/// if the indices are not regular.
 Expected<std::optional<Operand>> gatherRegular(Node &node, const Operand &table,
                                                ArrayRef<int64_t> values,
                                                int64_t axis) {
@@ -193,8 +193,8 @@ Expected<std::optional<Operand>> gatherRegular(Node &node, const Operand &table,
   return none;
 }
 
-/// Gathers at known indices from a table that is not known. A run start, start
-/// + 1, ... is a slice.
+/// Gathers at known indices from an unknown table. Consecutive indices start,
+/// start + 1, ... become a slice.
 Expected<Operand> gatherAt(Node &node, const Operand &table,
                            const HostTensor &indices, int64_t axis) {
   Shape liveDims, live;
@@ -272,8 +272,8 @@ Error lowerGather(Node &node) {
   return one(node, gather(node, table, node.input(1), axis));
 }
 
-/// The last dimension of the indices holds indices of the first dimensions of
-/// the data; they become indices of one flat dimension.
+/// Lowers GatherND: the last dimension of the indices indexes the first
+/// dimensions of the data. These become one flat dimension with one index.
 Error lowerGatherND(Node &node) {
   const Operand &data = node.input(0), &indices = node.input(1);
   if (Error error = node.expectAttr("batch_dims", 0, 0))
@@ -313,7 +313,7 @@ Error lowerGatherND(Node &node) {
   return one(node, gather(node, table, Operand(flat), 0));
 }
 
-/// Whether all elements along a dimension are certainly equal.
+/// Returns whether all elements along a dimension are known to be equal.
 bool repeatsAlong(const Operand &operand, int64_t dim) {
   if (operand.shape[dim] == 1)
     return true;
@@ -354,14 +354,16 @@ bool repeatsAlong(const Operand &operand, int64_t dim) {
   return false;
 }
 
-/// torch.gather with an index that is expanded to the data's shape: along each
-/// dimension but the axis, the index repeats (the data is cut to its size), or
-/// the data does (and needs one of its slices). Then rows are gathered whole.
+/// Lowers torch.gather with an index that is expanded to the data's shape.
+/// Along each dimension but the axis either the index is repeated (then the
+/// data is cut to its size), or the data is repeated (then one slice of it
+/// suffices). Then whole rows are gathered.
 Expected<Operand> gatherRows(Node &node, const Operand &data,
                              const Operand &indices, int64_t axis) {
   Shape dataBox = data.shape, indexBox = indices.shape, zero(data.rank(), 0),
         ones(data.rank(), 1), dataShape, indexShape, order(data.rank());
-  // Dimensions of the data that stay, with the axis where the index's come.
+  // The dimensions of the result: those of the data, with the axis replaced by
+  // the dimensions of the index.
   Shape before, middle, after;
   for (int64_t dim = 0; dim < data.rank(); ++dim) {
     if (dim == axis) {
@@ -393,7 +395,7 @@ Expected<Operand> gatherRows(Node &node, const Operand &data,
   CLEAVE_TRY(indexCut, node.slice(indices, zero, indexBox, ones));
   CLEAVE_TRY(rows, node.reshape(indexCut, indexShape));
   CLEAVE_TRY(result, gather(node, table, rows, before.size()));
-  // From before, middle, after to the order of the dimensions.
+  // Transposes from (before, middle, after) to the order of the dimensions.
   Shape dims = before;
   dims.append(middle);
   dims.append(after);

@@ -1,6 +1,6 @@
-// A digest that identifies a graph: by what its nodes compute and by its
-// constants. It does not depend on weights, which training changes, nor on
-// names of values, comments and shapes.
+// A digest that identifies a graph by the operations of its nodes and by its
+// constants. It does not depend on weights, names of values, comments or
+// shapes.
 
 #include "Importer.h"
 #include "Problems.h"
@@ -18,13 +18,13 @@ namespace cleave::importer {
 
 namespace {
 
-/// The contents of tensors, however the file stores them.
+/// Adds the contents of a tensor, independently of how the file stores them.
 class Contents {
 public:
   explicit Contents(Model &model) : model(model) {}
 
   std::string of(const TensorRef &tensor) {
-    // Large tensors are hashed as they are stored.
+    // Large tensors are hashed in the form in which they are stored.
     if (tensor.inFile && tensor.numElements() > (1 << 16)) {
       if (Expected<StringRef> bytes = model.read(tensor.range))
         return digestOfPieces(*bytes);

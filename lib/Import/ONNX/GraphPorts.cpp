@@ -1,4 +1,5 @@
-// The ports of a graph: inputs by role, outputs, sizes of dimensions, ties.
+// Determines the ports of a graph: inputs by role, outputs, sizes of
+// dimensions, tied weights.
 
 #include "Build.h"
 #include "Dims.h"
@@ -27,7 +28,7 @@ std::string Importer::spellInputs() const {
   return names;
 }
 
-/// Whether the input indexes rows of a table of weights, as tokens do.
+/// Returns whether the input indexes rows of a table of weights, as tokens do.
 bool Importer::looksUpATable(const std::string &input) const {
   llvm::StringSet<> same; // the input in other shapes and types
   same.insert(input);
@@ -68,7 +69,8 @@ LogicalResult Importer::findInputs() {
       return error() << "has no input '" << name << "' (--bind " << name << "="
                      << bound.text << "); its inputs are " << spellInputs();
   for (const auto &[name, binding] : options.inputs) {
-    // These two inputs are bound by default, whether the model has them or not.
+    // These two inputs are bound by default, even if the model does not have
+    // them.
     bool isDefault =
         (name == "attention_mask" && binding == InputBinding::Ones) ||
         (name == "position_ids" && binding == InputBinding::Arange);
@@ -116,8 +118,8 @@ LogicalResult Importer::findOutputs() {
   return success();
 }
 
-/// Whether the dimension has the size of the batch. Files may declare the
-/// dimensions of outputs wrongly.
+/// Returns whether the dimension has the size of the batch. The declared
+/// dimensions of outputs may be wrong in a file.
 bool Importer::hasBatchAt(Value value, int64_t dim) const {
   auto type = cast<RankedTensorType>(value.getType());
   for (const Argument &argument : arguments)
@@ -145,8 +147,8 @@ Importer::batchDimOf(const ::onnx::ValueInfoProto &value) const {
   return found;
 }
 
-/// Warns of inputs that change no output, if the user assigned them or they are
-/// the tokens.
+/// Warns of inputs that no output depends on, if the user assigned them a role,
+/// or if they are the tokens.
 void Importer::warnOfUnread() {
   std::vector<std::string> unread;
   for (const ::onnx::ValueInfoProto *input : inputs) {

@@ -1,5 +1,5 @@
-// Elements of a host tensor: how they are rounded, wrapped, stored, and read
-// from a file.
+// Elements of host tensors: rounding, wrapping, storing, and reading from a
+// file.
 
 #include "Build.h"
 #include "HostTensor.h"
@@ -15,8 +15,8 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// Converts the number to another format and back, rounding once to nearest,
-/// ties to even.
+/// Converts a number to another format and back, rounding once to nearest, ties
+/// to even.
 static double throughFormat(llvm::APFloat number,
                             const llvm::fltSemantics &format) {
   bool losesInfo;

@@ -6,8 +6,8 @@ using llvm::ArrayRef;
 
 namespace cleave::importer {
 
-/// The common shape, and operands seen with it where only dimensions remain
-/// along which some operand varies.
+/// The common shape of the operands, and views of them that keep only
+/// dimensions along which some operand varies.
 static llvm::Expected<Shape> prepare(ArrayRef<const HostTensor *> operands,
                                      llvm::SmallVectorImpl<HostTensor> &views,
                                      Shape &live) {

@@ -178,7 +178,7 @@ HostTensor HostTensor::compact() const {
   return result;
 }
 
-/// Zeros of different signs are different, all NaNs are equal.
+/// Zeros of different signs compare as different, all NaNs as equal.
 static bool isSame(double a, double b) {
   return (a == b && std::signbit(a) == std::signbit(b)) ||
          (std::isnan(a) && std::isnan(b));

@@ -1,9 +1,8 @@
-// Tensors whose elements the importer knows: shapes, indices, masks, scalars.
-// Evaluated while importing, so that shape arithmetic leaves no trace.
-//
-// A tensor is a strided view of a shared buffer. Dimensions that repeat have
-// stride 0 and cost nothing: a mask [8, 1, 4096, 4096] that is the same for all
-// samples holds 4096^2 elements.
+// Tensors with known elements: shapes, indices, masks, scalars. Operations on
+// them are evaluated during import, so that shape arithmetic does not appear in
+// the IR. A tensor is a strided view of a shared buffer. Repeated dimensions
+// have stride 0 and take no memory: a mask [8, 1, 4096, 4096] that is the same
+// for all samples holds 4096^2 elements.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_HOSTTENSOR_H
 #define CLEAVE_LIB_IMPORT_ONNX_HOSTTENSOR_H
@@ -23,19 +22,20 @@ namespace cleave::importer {
 
 /// The number of elements; the largest integer if it overflows.
 int64_t product(llvm::ArrayRef<int64_t> shape);
-/// The broadcast shape by NumPy's rules; a reason if there is none.
+/// Returns the broadcast shape by NumPy's rules, or a reason if the shapes are
+/// incompatible.
 llvm::Expected<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a,
                                       llvm::ArrayRef<int64_t> b);
 
 class HostTensor {
 public:
-  /// The most elements that evaluation stores for one tensor, and visits in one
-  /// step.
+  /// The most elements that an evaluation may store for one tensor, and visit
+  /// in one step.
   static constexpr int64_t kMaxElements = int64_t(1) << 24;
-  /// The most elements that are read from a file.
+  /// The most elements that may be read from a file.
   static constexpr int64_t kMaxStored = int64_t(1) << 28;
 
-  /// The number of elements that tensors of this thread have stored so far. The
+  /// The number of elements that this thread's tensors have stored so far. The
   /// difference of two readings measures work.
   static int64_t stored();
 
@@ -58,8 +58,8 @@ public:
   llvm::ArrayRef<int64_t> strides() const { return steps; }
   bool holdsFloats() const { return isFloat(element); }
 
-  /// Elements by position in the buffer, as walked by `forEach`. Unsigned ones
-  /// of 64 bits are given as the signed ones of the same bits.
+  /// Elements by position in the buffer, as `forEach` visits them. Unsigned
+  /// 64-bit integers are returned as signed ones with the same bits.
   int64_t intAt(int64_t position) const {
     if (element == Element::Bool)
       return buffer->bools[position];
@@ -74,31 +74,31 @@ public:
                ? static_cast<double>(static_cast<uint64_t>(value))
                : static_cast<double>(value);
   }
-  /// Stores an element of a tensor that is not shared. Rounds to the element
-  /// type, and wraps to its range.
+  /// Stores an element of a tensor whose buffer is not shared. The value is
+  /// rounded to the element type, or wrapped to its range.
   void setInt(int64_t position, int64_t value);
   void setFloat(int64_t position, double value);
-  /// The same for an element of another tensor, of any type.
+  /// Copies an element from another tensor of any type.
   void setFrom(int64_t position, const HostTensor &other, int64_t from);
 
-  /// The position of an index in the buffer.
+  /// Returns the buffer position of an index.
   int64_t positionOf(llvm::ArrayRef<int64_t> index) const;
-  /// Bytes that are equal for tensors that are equal in type, shape and
-  /// elements, if they are small or views of one buffer; never for others as
-  /// long as both exist.
+  /// Returns a byte string that is equal for two tensors if they have the same
+  /// type, shape and elements, and are small or share a buffer. Strings of
+  /// different tensors are different as long as both tensors exist.
   std::string identity() const;
   /// All elements in row-major order.
   llvm::SmallVector<int64_t> ints() const;
   llvm::SmallVector<double> floats() const;
 
-  /// True where all elements are equal; also where there is one.
+  /// Returns true if all elements are equal, also if there is only one element.
   bool isSplat() const;
-  /// Dimensions along which elements repeat get stride 0, and their copies are
-  /// dropped from the buffer.
+  /// Gives dimensions along which elements repeat the stride 0, and drops the
+  /// copies from the buffer.
   HostTensor compressed() const;
   /// Dimensions along which the elements vary.
   Shape liveDims() const;
-  /// Row-major with every stride that of its shape.
+  /// A row-major copy, in which every stride follows from the shape.
   HostTensor compact() const;
 
   // Views.
@@ -134,14 +134,14 @@ private:
                       llvm::function_ref<void(const int64_t *)> body);
 };
 
-/// Visits the indices of `shape` in row-major order with the position of each
-/// tensor's element; the tensors have this shape.
+/// Visits the indices of `shape` in row-major order with the buffer position of
+/// each tensor's element. All tensors must have this shape.
 void forEach(llvm::ArrayRef<const HostTensor *> tensors,
              llvm::ArrayRef<int64_t> shape,
              llvm::function_ref<void(const int64_t *)> body);
 
 /// Elementwise functions with broadcasting, computed once for repeated
-/// elements. The arguments are given as integers, or as doubles.
+/// elements. Arguments are passed as integers or as doubles.
 llvm::Expected<HostTensor>
 mapInts(Element type, llvm::ArrayRef<const HostTensor *> operands,
         llvm::function_ref<int64_t(const int64_t *)> function);
@@ -158,8 +158,8 @@ double roundTo(Element type, double value);
 /// Wraps an integer to the range of its type.
 int64_t wrapTo(Element type, int64_t value);
 
-/// The identity of maximum and minimum: the least and the greatest number of an
-/// element type.
+/// The identities of maximum and minimum: the smallest and the largest number
+/// of an element type.
 HostTensor leastOf(Element type);
 HostTensor greatestOf(Element type);
 

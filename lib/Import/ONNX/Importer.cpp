@@ -24,7 +24,8 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// Float tensors up to this size that are never trained become constants.
+/// Float tensors up to this size that are never trained become constants of the
+/// IR.
 static constexpr int64_t kMaxInlineBytes = 4096;
 
 OwningOpRef<ModuleOp> Importer::run() {
@@ -35,7 +36,8 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (mlir::failed(findInputs()) || mlir::failed(findOutputs()))
     return nullptr;
   needed = valuesNeededBy(model, outputs);
-  // Inputs that no output depends on are tokens only if the user says so.
+  // An input that no output depends on is the tokens input only if the user
+  // says so.
   if (options.tokens.empty() && !needed.count(tokens))
     tokens.clear();
   addUnsupported(model, needed, problems);
@@ -176,7 +178,7 @@ Expected<Value> Importer::argumentOf(const TensorRef &tensor) {
     Location loc = NameLoc::get(StringAttr::get(&context, tensor.name));
     return Value(nn::TransposeOp::create(builder, loc, *primary, permutation));
   }
-  // Two initializers at one place of a file are one parameter.
+  // Two initializers with the same position in a file are one parameter.
   const TensorRef *first = &tensor;
   for (const TensorRef &other : model.initializers()) {
     if (&other == &tensor || tensor.isApart)
@@ -298,7 +300,8 @@ void Importer::noteConstants() {
 }
 
 SmallVector<DictionaryAttr> Importer::orderArguments() {
-  // Parameters, then constants, each by first use, then inputs.
+  // Arguments are sorted: parameters, then constants, each by first use, then
+  // inputs.
   auto key = [&](const Argument &argument) {
     int kind = !argument.tensor ? 2 : argument.role != nn::Role::Parameter;
     return std::pair<int, size_t>(kind, argumentIndex[argument.name]);
@@ -347,7 +350,8 @@ LogicalResult Importer::finish() {
   noteConstants();
   auto end = func::ReturnOp::create(builder, model.location(), results);
   SmallVector<DictionaryAttr> argumentAttributes = orderArguments();
-  // Not the types of `results`: an argument among them has been replaced.
+  // Types are taken from the return operation and not from `results`, because
+  // an argument among them has been replaced.
   function.setFunctionType(builder.getFunctionType(
       function.front().getArgumentTypes(), end.getOperandTypes()));
   function.setAllArgAttrs(argumentAttributes);

@@ -1,5 +1,5 @@
-// The import of one file: binds dimensions, lowers nodes in order, and puts the
-// function together.
+// The import of one file: binds dimensions, lowers nodes in order, and builds
+// the function.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_IMPORTER_H
 #define CLEAVE_LIB_IMPORT_ONNX_IMPORTER_H
@@ -52,18 +52,19 @@ private:
   mlir::LogicalResult findInputs();
   mlir::LogicalResult findOutputs();
   mlir::LogicalResult bindDims();
-  /// Warns of tensors that several nodes read as their own.
+  /// Warns of tensors that several nodes read as if each had its own.
   void warnOfMerged();
-  /// Warns of tensors that train.untie names and that have only one use.
+  /// Warns of tensors that train.untie names but that have only one use.
   void warnOfWholes();
-  /// Warns of tensors that exporters computed from parameters that train too.
+  /// Warns of tensors that exporters computed from parameters which are
+  /// trained, too.
   void warnOfFolded();
   /// Warns of parameters that look like buffers.
   void warnOfBuffers();
-  /// Warns of tensors of one element that could be parameters, or numbers.
+  /// Warns of tensors with one element that could be parameters or numbers.
   void warnOfScalars();
-  /// Warns of constants that modules may train, and of parameters that they may
-  /// not.
+  /// Warns of constants that modules may train, and of parameters that modules
+  /// may not train.
   void warnOfRules();
   /// Those of `names` that train.
   std::vector<std::string> trained(std::vector<std::string> names);
@@ -72,24 +73,27 @@ private:
   mlir::LogicalResult bindTies();
   void lowerNodes();
   void lowerNode(const FlatNode &node);
-  /// The values that a lowered node gives; those it cannot give are noted.
+  /// Records the values of a lowered node; results that it cannot give are
+  /// recorded as problems.
   void storeResults(const FlatNode &flat, const Node &node);
   bool isLongSequence(const FlatNode &flat,
                       llvm::ArrayRef<Operand> operands) const;
   mlir::LogicalResult finish();
-  /// The value of an output; null where it cannot be one, which is noted.
+  /// Returns the value of an output; null, with a recorded problem, if it
+  /// cannot be a value.
   mlir::Value resultOf(const std::string &name);
-  /// An error or a warning where bytes of weights are missing.
+  /// Emits an error or a warning if bytes of weights are missing.
   mlir::LogicalResult checkBytes();
-  /// Names the constants that look like parameters in an attribute.
+  /// Stores the names of constants that look like parameters in an attribute.
   void noteConstants();
-  /// Puts arguments into their final order; their attributes.
+  /// Sorts the arguments into their final order, and returns their attributes.
   llvm::SmallVector<mlir::DictionaryAttr> orderArguments();
   std::string graphDigest();
 
   mlir::InFlightDiagnostic error() { return mlir::emitError(model.location()); }
   llvm::Expected<Shape> shapeOf(const ::onnx::ValueInfoProto &input);
-  /// Binds the symbolic dimension 0 of each input to the samples of a call.
+  /// Binds the symbolic dimension 0 of each input to the number of samples of a
+  /// call.
   mlir::LogicalResult bindBatch(const std::set<std::string> &symbols);
   mlir::LogicalResult bindSymbol(const std::string &symbol, llvm::StringRef key,
                                  const std::string &input, int index);
@@ -101,13 +105,15 @@ private:
   /// The only dimension with that symbol.
   std::optional<int64_t> batchDimOf(const ::onnx::ValueInfoProto &value) const;
   bool hasBatchAt(mlir::Value value, int64_t dim) const;
-  /// The operand of a value name; null where its producer failed.
+  /// The operand with this value name; null if the node that computes it
+  /// failed.
   const Operand *lookUp(const std::string &name, std::string &why);
   llvm::Expected<Operand> fromFile(const TensorRef &tensor);
-  /// Whether a tensor that is never trained is moved otherwise.
+  /// Returns whether a constant is stored like a parameter (a buffer), because
+  /// options.keepBuffers asks for it.
   bool isBuffer(const TensorRef &tensor) const;
-  /// Whether the file says that a module holds it as a buffer: a parameter that
-  /// is not trained.
+  /// Returns whether the file says that the tensor is a module's buffer, which
+  /// is stored like a parameter but not trained.
   bool isModuleBuffer(const TensorRef &tensor) const;
   llvm::Expected<mlir::Value> argumentOf(const TensorRef &tensor);
   mlir::Value addArgument(mlir::RankedTensorType type, std::string name,
@@ -136,8 +142,8 @@ private:
   std::map<std::string, Operand> values;
   EvaluatedNodes evaluated;
   std::set<std::string> failed;
-  /// Tables of positions, slices that are shorter than was asked for, and what
-  /// moves them.
+  /// Tables of positions, slices that are shorter than requested, and values
+  /// that only move their elements.
   std::set<std::string> tables;
   std::vector<std::string> scalars;
   Problems problems;

@@ -23,10 +23,11 @@ static IndexRange rangeOfType(Type type) {
   return {llvm::minIntN(width), llvm::maxIntN(width)};
 }
 
-/// Sums and products of bounds do not overflow in this type.
+/// A type in which sums and products of bounds do not overflow.
 using Wide = __int128;
 
-/// The range, or nullopt if the type may wrap.
+/// Returns the range, or nullopt if it exceeds the type, so that values may
+/// wrap.
 static Range bounded(Type type, Wide low, Wide high) {
   IndexRange all = rangeOfType(type);
   if (low < all.low || high > all.high || low > high)
@@ -80,10 +81,10 @@ static Range combined(Operation *op, IndexRange a, IndexRange b) {
   return std::nullopt;
 }
 
-/// A bound of one of the two operands suffices.
+/// The bound of one operand is enough for this operation.
 static Range limited(Operation *op, Range a, Range b) {
   if (isa<arith::MaxSIOp, arith::MinSIOp>(op)) {
-    // The missing bounds are those of the type; later operations narrow them.
+    // A missing bound is that of the type; later operations narrow it.
     Range known = a ? a : b;
     if (!known)
       return std::nullopt;

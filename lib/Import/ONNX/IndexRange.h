@@ -1,4 +1,4 @@
-// Bounds of computed integers, for indices that need no check.
+// Bounds of computed integers, to find indices that need no run-time check.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_INDEXRANGE_H
 #define CLEAVE_LIB_IMPORT_ONNX_INDEXRANGE_H
@@ -14,13 +14,13 @@ struct IndexRange {
   int64_t low = 0, high = 0;
 };
 
-/// The bounds that follow from the operations that compute the value; nullopt
-/// if there are none, or if the type may wrap.
+/// Returns the bounds of a value that follow from the operations that compute
+/// it; nullopt if there are none, or if the value may wrap.
 std::optional<IndexRange> rangeOf(mlir::Value value, unsigned depth = 0);
 
-/// Whether the elements are those of an input, as a whole or with `parts` also
-/// some of them. The host checks them before anything runs, all where they are
-/// whole.
+/// Returns whether the elements are exactly those of an input or, with `parts`,
+/// some of them. The host checks elements of inputs before anything runs, and
+/// all of them if the value is the whole input.
 bool isInput(mlir::Value value, bool parts);
 
 } // namespace cleave::importer

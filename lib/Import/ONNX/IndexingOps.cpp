@@ -1,4 +1,4 @@
-// Operators that write at indices, and those that make indices.
+// Operators that write at indices, and operators that create indices.
 
 #include "Families.h"
 
@@ -14,7 +14,7 @@ namespace cleave::importer {
 
 namespace {
 
-/// For known indices [n, 1] of consecutive rows, the first row; -1 for others.
+/// If the known indices [n, 1] are consecutive, returns the first row; else -1.
 int64_t runOf(const Operand &indices, int64_t rows) {
   if (!indices.isHost() || indices.rank() != 2 || indices.shape[1] != 1 ||
       indices.shape[0] == 0 || indices.shape[0] > rows)
@@ -138,7 +138,7 @@ Error lowerCumSum(Node &node) {
              Node::axisOf(node.input(1).splatInt().value_or(0), input.rank()));
   bool exclusive = node.intAttr("exclusive", 0);
   bool reverse = node.intAttr("reverse", 0);
-  // Along other dimensions, repeated elements give repeated sums.
+  // Along other dimensions, repeated elements lead to repeated sums.
   Shape zero(input.rank(), 0), sizes(input.shape()), ones(input.rank(), 1);
   for (int64_t dim = 0; dim < input.rank(); ++dim)
     if (dim != axis && input.strides()[dim] == 0)
@@ -174,8 +174,9 @@ Error lowerCumSum(Node &node) {
   return Error::success();
 }
 
-/// The place of the greatest element along a dimension, which stays with size
-/// 1: the first one of equals, or the last. NaN is the greatest.
+/// The index of the greatest element along a dimension, which stays with
+/// size 1. Among equal elements it is the first or the last one. NaN is the
+/// greatest.
 HostTensor argMaxKnown(const HostTensor &input, int64_t axis, bool last) {
   Shape shape(input.shape()), zero(input.rank(), 0), ones(input.rank(), 1);
   int64_t length = shape[axis];
@@ -233,8 +234,8 @@ Error lowerArgMax(Node &node) {
   return Error::success();
 }
 
-/// Whether an operation such as TopK computed the indices, so that none is
-/// negative.
+/// Returns whether the indices were computed by an operation such as TopK, so
+/// that none is negative.
 bool isNeverNegative(const Operand &indices) {
   Value value = indices.value;
   while (value) {
@@ -249,7 +250,8 @@ bool isNeverNegative(const Operand &indices) {
   return false;
 }
 
-/// on where the index equals the position along the new axis, else off.
+/// OneHot: `on` if the index equals the position along the new axis, else
+/// `off`.
 Error lowerOneHot(Node &node) {
   const Operand &indices = node.input(0), &values = node.input(2);
   std::optional<int64_t> depth = node.input(1).splatInt();

@@ -1,5 +1,5 @@
-// How known tensors enter the IR: small ones as constants, index grids and
-// masks as nn.iota and comparisons, never as megabytes of elements.
+// Emits known tensors as IR: small ones as constants, index grids and masks as
+// nn.iota and comparisons, so that the IR never holds megabytes of elements.
 
 #include "Build.h"
 
@@ -12,7 +12,7 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// The largest constant of the IR that is not a repeated element.
+/// The largest constant in the IR, unless all elements are equal.
 static constexpr int64_t kMaxConstantBytes = 4096;
 
 static RankedTensorType tensorType(OpBuilder &builder, Element type,
@@ -51,7 +51,7 @@ static Value addConstant(OpBuilder &builder, Location loc, Value value,
   return value;
 }
 
-/// The same for integers, which a double may not represent.
+/// Like the above, for integers, which a double may not represent exactly.
 static Value addInteger(OpBuilder &builder, Location loc, Value value,
                         int64_t constant, int64_t factor) {
   auto type = cast<RankedTensorType>(value.getType());
@@ -89,9 +89,9 @@ Value Build::tryAffine(const HostTensor &tensor) {
   return tensor.holdsFloats() ? tryAffineFloats(tensor) : tryAffineInts(tensor);
 }
 
-/// base + sum of factor * index, over all dimensions of a compact tensor; null
-/// where the elements are something else. A short list is clearer than its
-/// formula.
+/// Expresses a compact tensor as base + sum of factor * index over all
+/// dimensions; null if that is not possible. A short list of elements is kept,
+/// as it is clearer than a formula.
 Value Build::tryAffineFloats(const HostTensor &tensor) {
   Shape zero(tensor.rank(), 0);
   double base = tensor.floatAt(tensor.positionOf(zero));
@@ -168,8 +168,9 @@ struct Band {
   int64_t low, high;
 };
 
-/// The band of all elements [i, j] that equal `inside`; nullopt if they form
-/// none. An edge that only touches a corner of the matrix is no bound.
+/// The band of diagonals that contains exactly the elements [i, j] that equal
+/// `inside`; nullopt if there is no such band. An edge that only touches a
+/// corner of the matrix is not a bound.
 static std::optional<Band> bandOf(const HostTensor &matrix, double inside) {
   int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
   auto at = [&](int64_t i, int64_t j) {
@@ -192,7 +193,7 @@ static std::optional<Band> bandOf(const HostTensor &matrix, double inside) {
   return band;
 }
 
-/// The matrix as one element in a band and another outside of it.
+/// Describes the matrix as one value in a band and another value outside of it.
 struct TwoValues {
   Band band;
   double inside, outside;
@@ -264,9 +265,9 @@ Value Build::emitBand(int64_t rows, int64_t columns, int64_t low,
   return mask;
 }
 
-/// A matrix of two elements, one of them in a band, as comparisons of two
-/// iotas; null where it is something else. The causal mask is low = -inf, high
-/// = 0.
+/// Emits a matrix of two values, one of them in a band, as comparisons of two
+/// iotas; null if the matrix is different. For a causal mask, low = -inf and
+/// high = 0.
 Value Build::tryBand(const HostTensor &tensor) {
   std::optional<TwoValues> found = twoValuesOf(tensor);
   if (!found)

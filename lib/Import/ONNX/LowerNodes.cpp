@@ -1,5 +1,5 @@
-// The nodes of a file as operations, one after the other; what is refused
-// keeps none from being looked at.
+// Lowers the nodes of a file to operations, in order. A node that is refused
+// does not stop the lowering of other nodes, so that all problems are reported.
 
 #include "ChosenRows.h"
 #include "Families.h"
@@ -29,14 +29,15 @@ void Importer::lowerNodes() {
                            std::to_string(options.limits.evaluatedElements) +
                            " elements; import.evaluated_elements raises this "
                            "limit");
-    // The limit on work ends the import here.
+    // The import ends here if the limit on work is reached.
     failed.insert(outputs.begin(), outputs.end());
     return;
   }
 }
 
-/// Stands for what a refused node makes, where the file tells its type, so that
-/// what reads it is looked at, too. Integers could be sizes, which are known.
+/// A placeholder for the result of a refused node, if the file has its type, so
+/// that its users are checked, too. Integers have no placeholder: they could be
+/// sizes, which must be known.
 bool Importer::standIn(const std::string &name) {
   for (const ::onnx::ValueInfoProto &info : model.graph().value_info()) {
     if (info.name() != name || !isFloat(elementOf(info)))
@@ -70,8 +71,8 @@ std::string Importer::verifyFrom(Operation *op) {
   return "";
 }
 
-/// Whether a table of positions is shorter than the tokens that meet it. Other
-/// sizes, such as that of a cache of keys, have other reasons.
+/// Returns whether a table of positions is shorter than the token sequence.
+/// Other size mismatches, such as those of a KV cache, have other reasons.
 bool Importer::isLongSequence(const FlatNode &flat,
                               ArrayRef<Operand> operands) const {
   auto at = argumentIndex.find(tokens);
@@ -104,7 +105,8 @@ void Importer::storeResults(const FlatNode &flat, const Node &node) {
 }
 
 void Importer::lowerNode(const FlatNode &flat) {
-  // Without a reason: an operand's node has failed, and is in the list already.
+  // An empty reason means that the node of an operand has failed, which is
+  // recorded already.
   auto fail = [&](const std::string &why) {
     if (!why.empty())
       problems.add(flat, why);
@@ -130,8 +132,7 @@ void Importer::lowerNode(const FlatNode &flat) {
     operands.push_back(*operand);
   }
   widenBesideValues(operands);
-  // Whether an operand is a table of positions, seen through movements and
-  // casts.
+  // Returns whether an operand is a table of positions, possibly moved or cast.
   bool readsTable =
       llvm::any_of(flat.proto->input(), [&](const std::string &name) {
         return tables.count(name) != 0;

@@ -1,5 +1,5 @@
-// Initializers that may stand for several parameters, because the exporter
-// stored equal ones once.
+// Detects initializers that may stand for several parameters, because the
+// exporter merged equal ones.
 
 #include "Classify.h"
 #include "Model.h"
@@ -12,7 +12,7 @@ using llvm::StringRef;
 
 namespace cleave::importer {
 
-/// Whether the file says that all uses read one tensor of the model.
+/// Returns whether the file says that all uses read one tensor of the model.
 static bool isOneTensor(llvm::ArrayRef<Model::Use> uses) {
   std::vector<std::string> common = readsOf(*uses.front().node->proto);
   if (common.empty())
@@ -26,7 +26,7 @@ static bool isOneTensor(llvm::ArrayRef<Model::Use> uses) {
   return !common.empty();
 }
 
-/// The value whose elements the node's indices are.
+/// The value whose elements are the node's indices.
 static std::string
 sourceOfIndices(const std::map<std::string, const ::onnx::NodeProto *> &makers,
                 const ::onnx::NodeProto &lookup) {
@@ -39,9 +39,9 @@ sourceOfIndices(const std::map<std::string, const ::onnx::NodeProto *> &makers,
   return value;
 }
 
-/// Whether each lookup has its own indices, as those of an encoder and a
-/// decoder that share a table. Lookups in copies of a table have the same
-/// indices.
+/// Returns whether each lookup has its own indices, like an encoder and a
+/// decoder that share a table. If a table had been copied, the lookups would
+/// have the same indices.
 static bool looksUpOthers(const Model &model,
                           llvm::ArrayRef<Model::Use> lookups) {
   std::map<std::string, const ::onnx::NodeProto *> makers;
@@ -63,8 +63,8 @@ std::vector<MergedTensor> mergedTensors(const Model &model) {
     if (!isFloat(tensor.type) || found == uses.end() || tensor.isApart)
       continue;
     std::vector<Model::Use> whole = found->second;
-    // Parts of a tensor may be read separately, and a table may also be the
-    // matrix of products.
+    // Reading parts of a tensor separately is normal, and so is a table that is
+    // also the matrix of a product.
     bool isTable = false;
     llvm::erase_if(whole, [&](const Model::Use &use) {
       isTable |= use.node->proto->op_type() == "Gather" && use.operand == 0;

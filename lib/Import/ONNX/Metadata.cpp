@@ -1,5 +1,5 @@
-// Reads metadata of exporters. libonnx 1.12 knows that of models only; that of
-// values and nodes is read from unknown fields.
+// Reads metadata of exporters. libonnx 1.12 knows only the metadata of models;
+// that of values and nodes is read from unknown fields.
 
 #include "Metadata.h"
 
@@ -26,7 +26,7 @@ constexpr StringRef kNamespace = "namespace";
 constexpr StringRef kStackTrace = "pkg.torch.onnx.stack_trace";
 constexpr StringRef kFxNode = "pkg.torch.onnx.fx_node";
 
-/// Calls `body` with the keys and values of `metadata_props`.
+/// Calls `body` for all keys and values of `metadata_props`.
 template <typename Body>
 void forEachEntry(const google::protobuf::Message &message, int number,
                   const Body &body) {
@@ -50,7 +50,7 @@ std::string metadataOf(const ::onnx::NodeProto &node, StringRef key) {
   return found;
 }
 
-/// The strings of a list as Python prints it: ['a', 'b'].
+/// Parses a list of strings as Python prints it: ['a', 'b'].
 std::vector<std::string> listOf(StringRef text) {
   std::vector<std::string> items;
   while (true) {
@@ -87,7 +87,7 @@ Metadata::Metadata(const ::onnx::GraphProto &graph) {
       else if (key == kFoldedFrom)
         folded[value.name()] = listOf(text);
     });
-    // A buffer that is in no state_dict is a constant of the program.
+    // A buffer that is not in the state_dict is a constant of the program.
     if (kind == HeldAs::Buffer && !isPersistent)
       kind = HeldAs::Number;
     if (kind != HeldAs::Unknown)
@@ -129,14 +129,16 @@ std::string moduleOf(const ::onnx::NodeProto &node) {
   return scopes.size() < 2 ? "" : scopes[scopes.size() - 2];
 }
 
-/// Whether a file is PyTorch's own: what calls it is the model's.
+/// Returns whether PyTorch exported the file, so that names in it are those of
+/// the model.
 static bool isOfPyTorch(StringRef file) {
   return file.contains("site-packages/torch/") ||
          file.contains("dist-packages/torch/");
 }
 
-/// Lines `File "model.py", line 13, in forward` of a trace, the innermost call
-/// last: the last that is no code of PyTorch.
+/// Reads lines `File "model.py", line 13, in forward` of a stack trace, whose
+/// innermost call is last. Returns the innermost one that is not code of
+/// PyTorch.
 static void readStackTrace(StringRef trace, NodeSource &source) {
   while (!trace.empty()) {
     auto [text, rest] = trace.split('\n');

@@ -1,5 +1,5 @@
-// What exporters note beside a graph, in the metadata of its values and nodes.
-// Files may lack all of it.
+// The information that exporters store beside a graph, in the metadata of its
+// values and nodes. Any of it may be missing in a file.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_METADATA_H
 #define CLEAVE_LIB_IMPORT_ONNX_METADATA_H
@@ -20,22 +20,23 @@ class NodeProto;
 
 namespace cleave::importer {
 
-/// What a tensor is to its module. A Number is a constant of the code, or a
-/// buffer that no state_dict has.
+/// The role of a tensor in its module. A Number is a constant of the code, or a
+/// buffer that is not in the state_dict.
 enum class HeldAs { Unknown, Parameter, Buffer, Number };
 
 class Metadata {
 public:
   Metadata() = default;
-  /// Of PyTorch's exporter: `pkg.torch.export.graph_signature.InputSpec.kind`,
-  /// `.persistent` and `pkg.onnxscript.optimizer.folded_from`, of initializers.
+  /// Metadata of initializers by PyTorch's exporter:
+  /// `pkg.torch.export.graph_signature.InputSpec.kind`, `.persistent` and
+  /// `pkg.onnxscript.optimizer.folded_from`.
   explicit Metadata(const ::onnx::GraphProto &graph);
 
   HeldAs heldAs(llvm::StringRef tensor) const;
-  /// Whether the file says of some tensors that they are parameters, so that
-  /// others, of which it says nothing, are not.
+  /// True if the file declares some tensors as parameters, so that tensors
+  /// without a declaration are not parameters.
   bool namesParameters() const { return !kinds.empty(); }
-  /// Tensors of the model that an exporter computed this one from.
+  /// The tensors of the model from which an exporter computed this tensor.
   const std::vector<std::string> &foldedFrom(llvm::StringRef tensor) const;
 
 private:
@@ -43,16 +44,16 @@ private:
   std::map<std::string, std::vector<std::string>> folded;
 };
 
-/// Where the node comes from: the path of the module whose code made it
-/// ("h.0.attn"; "" where the file does not say, or it is the model itself), and
-/// the line of that code (`pkg.torch.onnx.name_scopes` or `namespace`, and
+/// The origin of a node: the path of the module whose code created it
+/// ("h.0.attn"; "" if unknown, or if it is the model itself), and the line of
+/// that code (`pkg.torch.onnx.name_scopes` or `namespace`, and
 /// `pkg.torch.onnx.stack_trace`).
 NodeSource sourceOf(const ::onnx::NodeProto &node);
 /// The module of that source alone.
 std::string moduleOf(const ::onnx::NodeProto &node);
 
-/// The parameters and buffers that the node read before exporting, with "_" for
-/// "." in their names ("h_0_attn_scale"); empty where the file does not say.
+/// The parameters and buffers that the node read before the export, with "_"
+/// for "." in their names ("h_0_attn_scale"); empty if unknown.
 std::vector<std::string> readsOf(const ::onnx::NodeProto &node);
 
 } // namespace cleave::importer

@@ -25,8 +25,8 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// The IR versions that the importer was written for. Later ones are refused,
-/// because operators may mean something else.
+/// The IR versions that the importer was written for. Newer files are refused,
+/// because their operators may have other meanings.
 static constexpr int64_t kMinIr = 3, kMaxIr = 14;
 static constexpr int64_t kMinOpset = 11, kMaxOpset = 25;
 
@@ -135,8 +135,8 @@ LogicalResult Model::checkVersions() {
   return success();
 }
 
-/// Dimensions of inputs that the file leaves open without a name, or with a
-/// size of -1, get the names by which they are given: samples come first.
+/// Dimensions of inputs that the file leaves open (without a name, or with size
+/// -1) get the names that the configuration uses: samples come first.
 void Model::nameDimensions() {
   for (::onnx::ValueInfoProto &input :
        *proto->mutable_graph()->mutable_input()) {
@@ -347,8 +347,9 @@ LogicalResult Model::sortNodes() {
                << "': rename the one that the module holds, and export again";
     }
   }
-  // Depth-first from the outputs along operands: an order that does not depend
-  // on names or on the order in the file. Nodes that no output needs come last.
+  // Orders nodes depth-first from the outputs along operands, so that the order
+  // does not depend on names or on the order in the file. Nodes that no output
+  // needs come last.
   std::vector<size_t> roots;
   for (const auto &output : proto->graph().output())
     if (auto it = producer.find(output.name()); it != producer.end())

@@ -1,4 +1,4 @@
-// An ONNX file as the importer sees it: a flat list of nodes with model-local
+// An ONNX file as the importer sees it: a flat list of nodes, with model-local
 // functions inlined, and tensors whose bytes stay in their files.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_MODEL_H
@@ -43,7 +43,8 @@ struct ByteRange {
   bool operator==(const ByteRange &) const = default;
 };
 
-/// A tensor of the file: its bytes are inline in `proto` or in a range.
+/// A tensor of the file. Its bytes are inline in `proto`, or in a range of a
+/// file.
 struct TensorRef {
   const ::onnx::TensorProto *proto = nullptr;
   std::string name;
@@ -51,10 +52,10 @@ struct TensorRef {
   Shape shape;
   bool inFile = false;
   ByteRange range;
-  /// Why the bytes cannot be read; empty where they can.
+  /// The reason why the bytes cannot be read; empty if they can.
   std::string missing;
-  /// Whether the tensor is a parameter of its own, even if another one has the
-  /// same bytes in the file.
+  /// True if the tensor is a parameter of its own, even if another tensor has
+  /// the same bytes in the file.
   bool isApart = false;
 
   int64_t numElements() const;
@@ -70,23 +71,24 @@ struct FlatNode {
   /// Name for messages and locations.
   std::string name;
 
-  /// The version of the node's operator set; 0 where it is not imported.
+  /// The version of the node's operator set; 0 if the file does not import it.
   int64_t opset() const;
 };
 
 class Model;
 
-/// A pattern that names this tensor of the file alone, as a string of a
-/// configuration.
+/// Returns a pattern that matches only this tensor of the file, quoted as a
+/// string of the configuration.
 std::string patternOf(const Model &model, llvm::StringRef name);
 
-/// The first few of `lines`, indented, and how many more there are.
+/// Returns the first few of `lines`, indented, and the number of remaining
+/// ones.
 std::string shortList(const std::vector<std::string> &lines);
 
 class Model {
 public:
   ~Model();
-  /// What is wrong with the model's opset; "" if nothing is.
+  /// Returns what is wrong with the model's opset; "" if nothing is.
   const std::string &versionProblem() const { return version; }
   /// Reads and checks a file. Emits one error and returns null on failure.
   static std::unique_ptr<Model> load(llvm::StringRef path,
@@ -97,20 +99,22 @@ public:
   mlir::Location location() const { return loc; }
   llvm::StringRef path() const { return filePath; }
 
-  /// All nodes in an order in which every value is made before it is used.
+  /// All nodes in topological order: every value is computed before it is used.
   const std::vector<FlatNode> &nodes() const { return flat; }
   const std::vector<TensorRef> &initializers() const { return tensors; }
   const TensorRef *findInitializer(llvm::StringRef name) const;
-  /// Initializers that cannot be used, which are not among those, and why.
+  /// Initializers that cannot be used (they are not in the list above), with
+  /// the reason.
   struct Refused {
     std::string name, why;
   };
   const std::vector<Refused> &refusedInitializers() const { return refused; }
 
-  /// The nodes that read each value, in their order; a node whose operands are
-  /// one value twice is there twice.
+  /// The nodes that read each value, in order. A node that has a value as two
+  /// operands occurs twice.
   std::map<std::string, std::vector<const FlatNode *>> consumers() const;
-  /// Where the elements of a tensor are read, after what only moves them.
+  /// The operations that read the elements of a tensor, skipping those that
+  /// only move elements.
   struct Use {
     const FlatNode *node;
     int operand;
@@ -120,18 +124,19 @@ public:
 
   const Metadata &metadata() const { return notes; }
 
-  /// Gives each use of the float initializers that match a tensor of its own.
-  /// The first keeps the name, unless the file says that another use is meant
-  /// by it; the others are called as the file says, or NAME.use2, NAME.use3,
-  /// ...
+  /// Gives each use of the float initializers that match a pattern a tensor of
+  /// its own. The first use keeps the name, unless the file says that another
+  /// use is the original. Other uses get the name in the file's metadata, or
+  /// NAME.use2, NAME.use3, ...
   void splitUses(llvm::function_ref<bool(llvm::StringRef)> matches);
 
-  /// Describes a tensor of an attribute. Fails with a reason.
+  /// Describes the tensor of an attribute. Fails with a reason.
   llvm::Expected<TensorRef> describe(const ::onnx::TensorProto &proto);
-  /// The bytes of a range; a reason where the file is missing or too short.
+  /// Returns the bytes of a range, or a reason if the file is missing or too
+  /// short.
   llvm::Expected<llvm::StringRef> read(const ByteRange &range);
-  /// Says so where a file became shorter under the reader: the bytes that it
-  /// had were taken for zeros.
+  /// Reports a file that was truncated while it was read, as missing bytes were
+  /// read as zeros.
   mlir::LogicalResult checkWhole() const;
 
 private:

@@ -76,7 +76,7 @@ Expected<Shape> Node::knownInts(size_t index, StringRef what) const {
   if (!operand.host)
     return reason("its input '" + what +
                   "' depends on data, so shapes would not be static");
-  // More than any rank, and than a node has outputs.
+  // A limit above any rank, and above the number of outputs of a node.
   constexpr int64_t longest = 65536;
   if (!isInteger(operand.type) || operand.rank() > 1 ||
       product(operand.shape) > longest)
@@ -127,7 +127,8 @@ llvm::Error Node::expectAttr(StringRef name, int64_t supported,
   return llvm::Error::success();
 }
 
-/// Elements given one by one in a message rather than as bytes.
+/// The elements are stored in typed fields of the message rather than as raw
+/// bytes.
 static Expected<HostTensor> fromFields(const TensorRef &tensor) {
   const ::onnx::TensorProto &proto = *tensor.proto;
   HostTensor result(tensor.type, tensor.shape);

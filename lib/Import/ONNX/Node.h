@@ -1,5 +1,5 @@
-// One node of the graph while it is lowered: its attributes, operands, results,
-// and the operations of Build.
+// One node of the graph while it is lowered: its attributes, operands and
+// results, with the operations of Build.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_NODE_H
 #define CLEAVE_LIB_IMPORT_ONNX_NODE_H
@@ -24,7 +24,7 @@ public:
   llvm::StringRef opType() const;
   int64_t opset() const { return flat.opset(); }
 
-  // Operands. An empty name is an absent operand.
+  // The operands. An empty name stands for an absent operand.
   size_t numInputs() const { return inputs.size(); }
   bool has(size_t index) const;
   const Operand &input(size_t index) const {
@@ -36,7 +36,7 @@ public:
   void set(size_t index, Operand operand);
 
   llvm::SmallVector<Operand> results;
-  /// A slice of a tensor of the file that ends, or begins, beyond it.
+  /// True if a slice of a file's tensor begins or ends beyond the tensor.
   bool isCutShort = false;
 
   // Attributes, with their default.
@@ -46,21 +46,21 @@ public:
   std::string stringAttr(llvm::StringRef name, llvm::StringRef otherwise) const;
   std::optional<Shape> intsAttr(llvm::StringRef name) const;
 
-  /// Integers that must be known: axes, shapes, and the like.
+  /// Integers that must be known during import, such as axes and shapes.
   llvm::Expected<Shape> knownInts(size_t index, llvm::StringRef what) const;
-  /// Axes from an attribute (before opset `since`) or an input; nothing where
-  /// neither is given.
+  /// The axes, from an attribute (before opset `since`) or from an input;
+  /// nullopt if neither is given.
   llvm::Expected<std::optional<Shape>> axes(int64_t since, size_t index) const;
   /// An axis in [0, rank).
   static llvm::Expected<int64_t> axisOf(int64_t axis, int64_t rank);
   /// Distinct axes in increasing order.
   static llvm::Expected<Shape> axesOf(llvm::ArrayRef<int64_t> axes,
                                       int64_t rank);
-  /// Refuses an attribute whose value is not the one that is supported.
+  /// Refuses an attribute whose value is not the supported one.
   llvm::Error expectAttr(llvm::StringRef name, int64_t supported,
                          int64_t otherwise) const;
 
-  /// The elements of a tensor attribute or a small tensor of the file.
+  /// The elements of a tensor attribute or of a small tensor of the file.
   static llvm::Expected<HostTensor> contents(Model &model,
                                              const TensorRef &tensor);
 
@@ -68,7 +68,8 @@ private:
   llvm::SmallVector<Operand> inputs;
 };
 
-/// Ends the reason why something of the tokens' length does not fit a table.
+/// The end of the message if something of the sequence length does not fit a
+/// table of positions.
 inline constexpr llvm::StringLiteral kLongSequence =
     "; dims.sequence may be longer than a table of positions";
 

@@ -12,8 +12,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// Input and features as the nn operations want them: the normalised dimensions
-/// are one, the last.
+/// The input and its features in the form of nn operations: all normalized
+/// dimensions are merged into one, the last.
 struct Rows {
   Operand input;
   Shape whole; // the input's shape
@@ -37,7 +37,7 @@ Expected<Rows> toRows(Node &node) {
   return rows;
 }
 
-/// A scale or shift over the normalised dimensions, as one dimension.
+/// A scale or shift over the normalized dimensions, reshaped to one dimension.
 Expected<Value> features(Node &node, size_t index, const Rows &rows,
                          double otherwise) {
   int64_t size = rows.input.shape.back();
@@ -109,7 +109,8 @@ Error lowerRmsNorm(Node &node) {
 } // namespace
 
 void addNormalizationOps(std::vector<OnnxOp> &table) {
-  // Optimised files have it before the operator set that defines it.
+  // Optimized files use this operator in versions of the operator set that do
+  // not define it yet.
   table.push_back({"LayerNormalization", kOldest, kNewest, 1, "nn.layer_norm",
                    lowerLayerNorm, /*weightsFrom=*/1});
   table.push_back({"RMSNormalization", 23, kNewest, 1, "nn.rms_norm",

@@ -1,4 +1,4 @@
-// The table of operators, put together from its families.
+// The table of all supported operators, assembled from the families.
 
 #include "Families.h"
 

@@ -1,5 +1,6 @@
-// Tables of positions, by their content: sinusoids, rotary angles, and the
-// slopes of ALiBi. Files do not tell a module's buffers from its parameters.
+// Recognizes tables of positions by their content: sinusoids, rotary angles,
+// and the slopes of ALiBi. Files do not distinguish a module's buffers from its
+// parameters.
 
 #include "Classify.h"
 #include "Node.h"
@@ -15,7 +16,8 @@ namespace {
 
 constexpr int64_t kFewestPositions = 8;
 
-/// Elements in place: most tables are found to be others after a few.
+/// Elements are read in place, as most tables are rejected after a few
+/// elements.
 class Elements {
 public:
   static std::optional<Elements> of(Model &model, const TensorRef &tensor) {
@@ -66,8 +68,9 @@ private:
 
 enum class Column { Constant, Positions, Other };
 
-/// x[i + 1] + x[i - 1] = c x[i] holds for sinusoids (c = 2 cos of the step) and
-/// for lines (c = 2). Positions that are `empty`, as a padding's, say nothing.
+/// Sinusoids satisfy x[i + 1] + x[i - 1] = c x[i] with c = 2 cos of the step,
+/// and straight lines with c = 2. Positions that are `empty`, such as that of a
+/// padding token, are skipped.
 Column classify(llvm::ArrayRef<double> x, const std::vector<bool> &empty,
                 double tolerance) {
   double amplitude = 0, products = 0, squares = 0;

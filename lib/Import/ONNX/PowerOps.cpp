@@ -16,7 +16,7 @@ namespace cleave::importer {
 
 namespace {
 
-/// base^exponent in the arithmetic of integers, which wraps.
+/// base^exponent in wrapping integer arithmetic.
 int64_t wrappingPower(uint64_t base, uint64_t exponent) {
   uint64_t power = 1;
   for (; exponent; exponent >>= 1, base *= base)
@@ -57,14 +57,14 @@ Expected<Operand> productOf(Node &node, Operand x, int64_t count) {
   }
 }
 
-/// Whole exponents up to this one are products at run time.
+/// Integer exponents up to this one are computed as products at run time.
 constexpr int64_t kMostFactors = 64;
 
-/// Doubles up to this one are integers of 64 bits again.
+/// Doubles up to this one convert to 64-bit integers exactly.
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max() - 1023;
 
-/// The double next to an integer, as the power by a float is in NumPy; larger
-/// integers stay.
+/// Returns the double that is next to an integer power, as NumPy computes it
+/// for float exponents; larger integers are unchanged.
 const Elementwise kThroughDouble = {
     /*onFloats=*/nullptr,
     [](const int64_t *v) {
@@ -89,7 +89,8 @@ const Elementwise kThroughDouble = {
       return arith::SelectOp::create(b, loc, fits, nearest, v[0]);
     }};
 
-/// Exact, and wrapping. Integers of 64 bits without sign are none below zero.
+/// Powers are computed exactly, with wrapping. Unsigned 64-bit bases are never
+/// negative.
 Expected<HostTensor> powerOfKnownInts(const Operand &x, const Operand &y) {
   auto power = [&](const int64_t *v) {
     if (y.type == Element::U64 || v[1] >= 0)
@@ -100,9 +101,9 @@ Expected<HostTensor> powerOfKnownInts(const Operand &x, const Operand &y) {
   return mapInts(x.type, {&*x.host, &*y.host}, power);
 }
 
-/// Through doubles where the exponent is a float, as in NumPy. Where the power
-/// does not fit, that is not defined: it wraps as the product at run time does,
-/// and is refused by other exponents.
+/// Float exponents are computed in double, as in NumPy. A power that does not
+/// fit the integer type is undefined: for exponents that become products it
+/// wraps, for others it is refused.
 Expected<HostTensor> powerByKnownFloats(const Operand &x, const Operand &y) {
   bool hasSign = x.type == Element::I8 || x.type == Element::I16 ||
                  x.type == Element::I32 || x.type == Element::I64;
@@ -110,7 +111,8 @@ Expected<HostTensor> powerByKnownFloats(const Operand &x, const Operand &y) {
   double least = hasSign ? -beyond : 0;
   std::string problem;
   HostTensor exponents = y.host->cast(Element::F64);
-  // The exponents' bits beside the bases, so that neither is rounded.
+  // Exponents are passed as bit patterns beside the bases, so that neither is
+  // rounded.
   HostTensor bits(Element::I64, exponents.shape());
   for (auto [at, exponent] : llvm::enumerate(exponents.floats()))
     bits.setInt(at, llvm::bit_cast<int64_t>(exponent));
@@ -196,7 +198,7 @@ Error lowerPow(Node &node) {
   }
   const Operand &y = node.input(1);
   CLEAVE_TRY(power, node.cast(y, x.type));
-  // What is lost of a wider exponent would show in the power.
+  // Rounding a wider exponent would change the power.
   bool loses = isInteger(y.type) || byteSize(y.type) > byteSize(x.type);
   if (power.isHost() && y.isHost() && loses) {
     HostTensor back = power.host->cast(y.type);

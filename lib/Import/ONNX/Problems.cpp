@@ -1,4 +1,5 @@
-// Collecting, folding and spelling what cannot be imported.
+// Collects the reasons why a model cannot be imported, merges equal ones, and
+// words the message.
 
 #include "Problems.h"
 
@@ -55,8 +56,8 @@ static std::string firstOf(ArrayRef<std::string> names) {
          (names.size() > most ? ", ..." : "");
 }
 
-/// What a module made goes by the module, equal layers as one; other nodes by
-/// their names.
+/// Nodes of modules are listed by module, with equal layers merged; other nodes
+/// are listed by name.
 std::string Problems::placesOf(const Entry &entry) {
   std::vector<std::string> places, folded;
   for (const auto &[node, place] : entry.nodes)
@@ -121,8 +122,8 @@ bool makesOneOf(const FlatNode &node, const std::set<std::string> &values) {
   });
 }
 
-/// As `cleave ops` spells it: after its domain, if that is not the default
-/// one.
+/// The name of an operator as `cleave ops` prints it: with its domain, unless
+/// that is the default domain.
 static std::string spelledName(const FlatNode &node) {
   const std::string &domain = node.proto->domain();
   bool isDefault = domain.empty() || domain == "ai.onnx";
@@ -133,8 +134,8 @@ const OnnxOp *entryOf(const FlatNode &node) {
   return findOnnxOp(spelledName(node), node.opset());
 }
 
-/// What does the same, of operators that users meet without having written
-/// them; "" of others.
+/// Suggests a replacement for an operator that users meet without having
+/// written it; "" for other operators.
 static StringRef insteadOf(StringRef name) {
   return llvm::StringSwitch<StringRef>(name)
       .Cases({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"},
@@ -168,7 +169,7 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
                     Problems &problems) {
   if (!model.versionProblem().empty())
     problems.add(model.versionProblem());
-  // Those with the same reason share a line, as nodes do.
+  // Inputs with the same reason share a line, as nodes do.
   llvm::MapVector<StringRef, std::vector<std::string>> reasons;
   for (const Model::Refused &tensor : model.refusedInitializers())
     reasons[tensor.why].push_back("'" + tensor.name + "'");
@@ -184,7 +185,9 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
   for (const FlatNode &node : model.nodes()) {
     if (!makesOneOf(node, needed) || entryOf(node))
       continue;
-    // In another version of the operators all would differ.
+    // If the version of the operator set is unsupported, all operators would be
+    // listed, so only the version is reported, and operators that exist in no
+    // version.
     bool isKnown = llvm::any_of(onnxOps(), [&](const OnnxOp &op) {
       return op.name == spelledName(node);
     });

@@ -1,5 +1,5 @@
-// What of a model cannot be imported: all of it at once, a line for each reason
-// and operator.
+// Everything that prevents the import of a model, reported at once, with one
+// line for each reason and operator.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_PROBLEMS_H
 #define CLEAVE_LIB_IMPORT_ONNX_PROBLEMS_H
@@ -14,12 +14,13 @@ namespace cleave::importer {
 
 class Problems {
 public:
-  /// Of a node. Nodes of one operator with the same reason share a line.
+  /// A problem of a node. Nodes of one operator with the same reason share a
+  /// line.
   void add(const FlatNode &node, const std::string &why);
   /// Of the file or an output.
   void add(const std::string &text) { entries.push_back({text, "", {}}); }
-  /// Of an input, whose dimensions may only be unbound. Inputs with the same
-  /// reason, such as "has the unbound dimension 'batch'", share a line.
+  /// A problem of an input, such as an unbound dimension. Inputs with the same
+  /// reason ("has the unbound dimension 'batch'") share a line.
   void addInput(const std::string &name, const std::string &why);
   /// A node that reads what a refused one makes.
   void addUnseen() { ++unseen; }
@@ -31,8 +32,8 @@ public:
   /// "h.0.attn (model.py:3): node 'a' (If, opset 18): why", "63 nodes (If,
   /// opset 18): why: h.*.attn (model.py:3), 'b', ...".
   std::vector<std::string> lines() const;
-  /// The line, where there is one; or "cannot be imported (64 places):" and the
-  /// lines.
+  /// The whole message: the single line, or "cannot be imported (64 places):"
+  /// and the lines.
   std::string text() const;
 
 private:
@@ -54,14 +55,15 @@ private:
 /// The values that the outputs depend on.
 std::set<std::string> valuesNeededBy(const Model &model,
                                      const std::vector<std::string> &outputs);
-/// Whether one of the node's results is among them.
+/// Returns whether one of the node's results is among these values.
 bool makesOneOf(const FlatNode &node, const std::set<std::string> &values);
 
-/// The node's operator as it is implemented; null: it is not.
+/// Returns the implementation of the node's operator, or null if it is not
+/// supported.
 const OnnxOp *entryOf(const FlatNode &node);
 
-/// Adds the operators of needed nodes that are not supported, and a version of
-/// the operators that is not.
+/// Adds unsupported operators of needed nodes, and an unsupported version of
+/// the operator set.
 void addUnsupported(const Model &model, const std::set<std::string> &needed,
                     Problems &problems);
 

@@ -14,7 +14,7 @@ namespace cleave::importer {
 
 namespace {
 
-/// A function of two elements in each kind of types, and what changes nothing.
+/// A function of two elements for each kind of types, and its identity element.
 struct Fold {
   double (*onFloats)(double, double);
   int64_t (*onInts)(int64_t, int64_t);
@@ -43,8 +43,8 @@ const Fold kMinima = {
     [](int64_t a, int64_t b) { return std::min(a, b); },
     [](uint64_t a, uint64_t b) { return std::min(a, b); }, greatestOf};
 
-/// Folds a known tensor along dimensions, which stay with size 1. Floats are
-/// folded in double and rounded once.
+/// Reduces a known tensor along dimensions, which stay with size 1. Floats are
+/// reduced in double and rounded once.
 Expected<HostTensor> reduceKnown(const HostTensor &input,
                                  ArrayRef<int64_t> dims, const Fold &fold) {
   if (input.size() > HostTensor::kMaxElements)
@@ -81,8 +81,8 @@ Expected<Operand> dropDims(Node &node, const Operand &kept,
   return node.reshape(kept, shape);
 }
 
-/// The dimensions that a Reduce operator speaks of; none of them is "all".
-/// Sets `noop` where the input is the result.
+/// The dimensions that a Reduce operator reduces; an empty list means all
+/// dimensions. Sets `noop` if the result is the input.
 Expected<Shape> reducedDims(Node &node, int64_t axesSince, bool &noop) {
   int64_t rank = node.input(0).rank();
   CLEAVE_TRY(given, node.axes(axesSince, 1));
@@ -132,7 +132,7 @@ Error lowerReduceMin(Node &node) {
                        return reduce(node, nn::Combiner::Min, x, dims, keep);
                      });
 }
-/// Whether a reduction of known floats is evaluated, from first to last in
+/// Returns whether a reduction of known floats is evaluated, in order and in
 /// double.
 bool isKnown(const Operand &x) {
   return x.isHost() && isFloat(x.type) && mayEvaluate(x.type, *x.host) &&
@@ -193,7 +193,7 @@ Error lowerReduceSumSquare(Node &node) {
         return reduce(node, nn::Combiner::Sum, square, dims, keep);
       });
 }
-/// A function of floats; of integers, the whole part of its value.
+/// Applies a float function; for integers the result is truncated.
 Expected<Operand> inFloats(Node &node, const Operand &x,
                            Expected<Operand> (*function)(Node &,
                                                          const Operand &),
@@ -208,8 +208,9 @@ Expected<Operand> inFloats(Node &node, const Operand &x,
   CLEAVE_TRY(value, function(node, wide));
   return node.cast(value, x.type);
 }
-/// The norm of a sum of squares. Where all of them are zero its derivative is
-/// 0, as in PyTorch (torch.linalg.vector_norm), and not the root's infinity.
+/// The 2-norm, computed as the root of a sum of squares. If all elements are
+/// zero, its derivative is 0, as in PyTorch (torch.linalg.vector_norm), and not
+/// the infinity that the root's derivative would give.
 Expected<Operand> normOf(Node &node, const Operand &squares) {
   CLEAVE_TRY(sum, node.value(squares));
   OpBuilder &b = node.builder;
@@ -256,8 +257,8 @@ Error lowerReduceLogSum(Node &node) {
       });
 }
 
-/// max + log(sum(exp(x - max))), which cannot overflow. Rows whose maximum is
-/// infinite give NaN, as infinities have no difference.
+/// max + log(sum(exp(x - max))), which cannot overflow. If the maximum of a row
+/// is infinite, the result is NaN, as the difference of infinities is.
 Expected<Operand> logSumExp(Node &node, const Operand &x,
                             ArrayRef<int64_t> dims, bool keep) {
   CLEAVE_TRY(top, reduce(node, nn::Combiner::Max, x, dims, /*keep=*/true));
@@ -270,8 +271,8 @@ Expected<Operand> logSumExp(Node &node, const Operand &x,
   return keep ? Expected<Operand>(result) : dropDims(node, result, dims);
 }
 
-/// The same where the maximum may be infinite: rows of -inf give -inf, with a
-/// derivative of 0, and rows with inf give inf.
+/// The stable log-sum-exp for rows whose maximum may be infinite: rows of -inf
+/// give -inf, with a derivative of 0, and rows with inf give inf.
 Expected<Operand> logSumExpOfAny(Node &node, const Operand &x,
                                  ArrayRef<int64_t> dims, bool keep) {
   CLEAVE_TRY(top, reduce(node, nn::Combiner::Max, x, dims, /*keep=*/true));
@@ -285,14 +286,15 @@ Expected<Operand> logSumExpOfAny(Node &node, const Operand &x,
   CLEAVE_TRY(weights, exp(node, shifted));
   CLEAVE_TRY(sum,
              reduce(node, nn::Combiner::Sum, weights, dims, /*keep=*/true));
-  // The logarithm of 0 has no derivative, even one that is not used.
+  // The derivative of log(0) is infinite, and would spread even if the value is
+  // not used.
   CLEAVE_TRY(some, node.select(isLow, splat(1), sum));
   CLEAVE_TRY(logOfSum, log(node, some));
   CLEAVE_TRY(finite, add(node, logOfSum, offset));
   CLEAVE_TRY(result, node.select(isLow, splat(-infinity), finite));
   return keep ? Expected<Operand>(result) : dropDims(node, result, dims);
 }
-/// Of known elements of any type, in double.
+/// Evaluates the function for known elements of any type, in double.
 Expected<Operand> logSumExpKnown(Node &node, const Operand &x,
                                  ArrayRef<int64_t> dims, bool keep) {
   HostTensor wide = x.host->cast(Element::F64);
@@ -325,8 +327,8 @@ Error lowerReduceLogSumExp(Node &node) {
                      });
 }
 
-/// Before opset 13 the input is seen as a matrix, cut at the axis.
-/// A scalar is a row of one.
+/// Before opset 13 the input is flattened to a matrix at the axis. A scalar is
+/// a matrix with one element.
 Expected<Operand> softmaxLike(Node &node, bool log) {
   bool isScalar = node.input(0).rank() == 0;
   CLEAVE_TRY(input, isScalar ? node.reshape(node.input(0), {1})

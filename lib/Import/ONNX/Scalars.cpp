@@ -1,5 +1,6 @@
-// Parameters of one element: the bias of a head with one output, learned
-// temperatures. Files hold numbers that a program wrote in the same way.
+// Detects parameters with one element, such as the bias of a head with one
+// output, or a learned temperature. Files store numbers that a program wrote in
+// the same way.
 
 #include "Classify.h"
 #include "Model.h"
@@ -60,8 +61,9 @@ bool isNumberNode(const ::onnx::NodeProto &node) {
   return false;
 }
 
-/// Functions of one number that a program computes before it writes the file:
-/// where they stand in it, their operand is no number of a program.
+/// Functions of one number that programs compute before they write the file. If
+/// such a function is a node, its operand is not a number of the program, so it
+/// may be a parameter.
 bool reshapesNumbers(StringRef op) {
   return llvm::StringSwitch<bool>(op)
       .Cases({"Exp", "Log", "Softplus", "Sigmoid", "Tanh"}, true)
@@ -89,14 +91,15 @@ private:
   Model &model;
   Consumers consumers;
   std::set<std::string> computed; // values that depend on a parameter
-  /// Whether the file has its numbers in nodes, so that initializers without
-  /// dimensions are none.
+  /// Returns whether the file stores its numbers in nodes, so that initializers
+  /// without dimensions are not numbers.
   bool hasNumberNodes = false;
 };
 
 Finder::Finder(Model &model, const Constants &byUse)
     : model(model), consumers(model.consumers()) {
-  // Nodes for shapes, bounds and the like are in any file.
+  // Nodes for shapes, bounds and similar values occur in any file, so they do
+  // not count.
   hasNumberNodes =
       llvm::any_of(model.graph().node(),
                    [&](const ::onnx::NodeProto &node) {
@@ -145,8 +148,8 @@ bool Finder::isSurelyNumber(const TensorRef &tensor) const {
          });
 }
 
-/// Whether a sum only keeps something away from zero, as the epsilon of a norm
-/// does.
+/// Returns whether a sum only keeps a value away from zero, like the epsilon of
+/// a norm.
 bool Finder::guardsDivision(const std::string &sum) const {
   auto found = consumers.find(sum);
   return found != consumers.end() &&
@@ -173,9 +176,9 @@ Reading Finder::readBy(const FlatNode &node, const std::string &value,
     return Reading::Number;
   if ((op == "Add" || op == "Sum") && guardsDivision(proto.output(0)))
     return Reading::Number;
-  // Numbers of a program have no dimensions, and are nodes or initializers, by
-  // the exporter. A tensor called as a part of the module that reads it is
-  // none.
+  // Numbers of a program have no dimensions, and are nodes or initializers,
+  // depending on the exporter. A tensor whose name belongs to the module that
+  // reads it is not a number.
   std::string module = moduleOf(proto);
   bool isOfModule =
       !module.empty() && StringRef(tensor.name).rsplit('.').first == module;
@@ -189,11 +192,13 @@ Reading Finder::read(const TensorRef &tensor) const {
   const Metadata &notes = model.metadata();
   if (HeldAs held = notes.heldAs(tensor.name); held != HeldAs::Unknown)
     return held == HeldAs::Parameter ? Reading::Weight : Reading::Number;
-  // Of all that modules hold the file speaks, or says what it was made of.
+  // The file describes all tensors of modules, or says what they were computed
+  // from.
   if (notes.namesParameters() && !isFoldedFromTensor(notes, tensor.name))
     return Reading::Number;
   Reading reading = Reading::Number;
-  // The value, and whether it has dimensions or comes of such a function.
+  // The names of the tensor and of values computed from it, each with whether
+  // it has dimensions or is the result of such a function.
   std::vector<std::pair<std::string, bool>> values = {
       {tensor.name, !tensor.shape.empty() ||
                         (hasNumberNodes && !isNamedLikeNumber(tensor.name))}};
@@ -205,7 +210,8 @@ Reading Finder::read(const TensorRef &tensor) const {
     for (const FlatNode *node : found->second) {
       StringRef op = node->proto->op_type();
       reading = std::max(reading, readBy(*node, value, isArray, tensor));
-      // Numbers are spread, such as ones for the gain of a norm without one.
+      // Numbers may be broadcast, such as the ones for the gain of a norm
+      // without one.
       if (op == "Expand" || op == "Tile")
         continue;
       if (movesFirstInput(op) && node->proto->input(0) == value)

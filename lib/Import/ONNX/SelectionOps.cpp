@@ -1,5 +1,5 @@
-// TopK, and what reads and writes at the indices that it finds: those of a row
-// are distinct, so that both are sums over comparisons.
+// Lowers TopK, and operators that read and write at the indices it finds. The
+// indices of a row are distinct, so both become sums over comparisons.
 
 #include "Families.h"
 
@@ -36,8 +36,8 @@ Shape inverse(ArrayRef<int64_t> permutation) {
   return result;
 }
 
-/// The k greatest or least of known elements, in order; of equals those that
-/// come first. NaN is the greatest.
+/// The k greatest or least of known elements, in order. Among equal elements
+/// the first ones are taken. NaN is the greatest.
 void topKKnown(Node &node, int64_t axis, int64_t k) {
   const HostTensor &input = *node.input(0).host;
   bool largest = node.intAttr("largest", 1);

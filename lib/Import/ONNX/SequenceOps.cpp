@@ -1,6 +1,6 @@
-// Sequences of tensors: exporters write them for a tensor that is split and
-// then taken apart (`split` followed by `getitem`). A sequence is known while
-// importing, as the list of its operands; none enters the IR.
+// Sequences of tensors. Exporters use them for a tensor that is split and whose
+// parts are then read (`split` followed by `getitem`). During import a sequence
+// is a known list of operands; sequences do not enter the IR.
 
 #include "Families.h"
 
@@ -28,8 +28,8 @@ Expected<const Parts *> partsOf(const Operand &operand) {
   return operand.parts.get();
 }
 
-/// The position input `index` of a sequence of `size` elements; those below
-/// zero are counted from its end.
+/// Reads the position in input `index` of a sequence of `size` elements;
+/// negative positions count from the end.
 Expected<int64_t> positionIn(const Node &node, size_t index, int64_t size) {
   CLEAVE_TRY(known, node.knownInts(index, "position"));
   if (known.size() != 1)
@@ -42,8 +42,8 @@ Expected<int64_t> positionIn(const Node &node, size_t index, int64_t size) {
   return at;
 }
 
-/// The sizes of the parts along `axis`: one by one without the input `split`,
-/// in chunks for a number, as given for a list.
+/// The sizes of the parts along `axis`: ones without the input `split`, equal
+/// chunks if it is a number, or the listed sizes.
 Expected<Shape> partSizes(const Node &node, int64_t size) {
   if (!node.has(1))
     return Shape(size, 1);
@@ -68,7 +68,8 @@ Error lowerSplitToSequence(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), input.rank()));
   CLEAVE_TRY(sizes, partSizes(node, input.shape[axis]));
-  // Only single elements lose the dimension, and only where no sizes are given.
+  // The dimension is removed only for parts of size 1, and only if no sizes are
+  // given.
   bool squeezes = !node.has(1) && !node.intAttr("keepdims", 1);
   Shape offsets(input.rank(), 0), ones(input.rank(), 1), box = input.shape;
   Parts parts;

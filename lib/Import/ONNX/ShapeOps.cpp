@@ -129,7 +129,8 @@ Error lowerExpand(Node &node) {
   return one(node, node.broadcast(input, shape));
 }
 
-/// Repeats by broadcasting a new dimension before each that is repeated.
+/// Repeats elements by broadcasting a new dimension before each repeated
+/// dimension.
 Error lowerTile(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(repeats, node.knownInts(1, "repeats"));
@@ -234,7 +235,7 @@ Error lowerSlice(Node &node) {
     int64_t size = input.shape[axis], step = steps[i];
     if (step == 0)
       return reason("its step is 0");
-    // What spells "to the end" is far beyond it.
+    // Exporters write "to the end" as a number far beyond the end.
     bool isTable = input.file || (input.isHost() && isFloat(input.type));
     constexpr int64_t far = std::numeric_limits<int32_t>::max();
     node.isCutShort |= isTable && ((ends[i] > size && ends[i] < far) ||
@@ -244,7 +245,7 @@ Error lowerSlice(Node &node) {
         at = at < -size ? low - 1 : at + size;
       return std::max(low, std::min(at, high)); // high < low: no elements
     };
-    // Ends beyond the tensor mean its edge, as in numpy.
+    // Ends beyond the tensor are clamped to its end, as in NumPy.
     int64_t begin =
         step > 0 ? from(starts[i], 0, size) : from(starts[i], 0, size - 1);
     int64_t end =
@@ -265,8 +266,8 @@ Error lowerSlice(Node &node) {
   return one(node, node.slice(input, offsets, sizes, strides));
 }
 
-/// nn.pad's number is a double, which may not hold integers beyond 2^53: these
-/// are concatenated.
+/// The padding value of nn.pad is a double, which cannot represent integers
+/// beyond 2^53, so these are concatenated.
 Expected<Operand> surround(Node &node, Operand inside, const HostTensor &value,
                            ArrayRef<int64_t> low, ArrayRef<int64_t> high) {
   for (int64_t dim = 0; dim < inside.rank(); ++dim) {
@@ -349,7 +350,7 @@ Error lowerPad(Node &node) {
   return Error::success();
 }
 
-/// Keeps one triangle of the last two dimensions.
+/// Trilu: keeps one triangle of the last two dimensions.
 Error lowerTrilu(Node &node) {
   const Operand &input = node.input(0);
   if (input.rank() < 2)
@@ -360,7 +361,7 @@ Error lowerTrilu(Node &node) {
     std::optional<int64_t> k = node.input(1).splatInt();
     if (!k)
       return reason("its input 'k' depends on data");
-    // Beyond the corners, all offsets are the same.
+    // All offsets beyond the corners have the same effect.
     offset = std::clamp(*k, -input.shape.end()[-2] - 1, input.shape.back() + 1);
   }
   bool upper = node.intAttr("upper", 1);

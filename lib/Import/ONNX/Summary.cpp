@@ -1,4 +1,4 @@
-// What a file says about itself before any dimension is bound.
+// Summarizes a file before any dimension is bound.
 
 #include "Dims.h"
 #include "Problems.h"
@@ -16,7 +16,7 @@ namespace cleave {
 
 using namespace importer;
 
-/// The shape as the file spells it; "?" where it is silent.
+/// The shape as the file spells it; "?" if the file has none.
 static std::vector<std::string> shapeOf(const ::onnx::ValueInfoProto &value) {
   std::vector<std::string> shape;
   for (const auto &dim : value.type().tensor_type().shape().dim())
@@ -31,7 +31,7 @@ static TensorSummary summarise(const ::onnx::ValueInfoProto &value) {
   return {value.name(), nameOf(type), shapeOf(value), ""};
 }
 
-/// Adds the symbols that a dimension's expression reads to `dims`.
+/// Adds the symbols in a dimension's expression to `dims`.
 static void addSymbols(const std::string &expression,
                        std::map<std::string, int64_t> known,
                        const std::string &where,

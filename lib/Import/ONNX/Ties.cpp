@@ -1,5 +1,5 @@
-// Tied weights: declared by the user, or a table of embeddings and the matrix
-// of the head that scores its rows, which exporters transpose and store again.
+// Tied weights: declared by the user, or found as an embedding table and an
+// equal output projection, which exporters may transpose and store again.
 
 #include "Ties.h"
 
@@ -38,8 +38,9 @@ struct Matrix {
   }
 };
 
-/// Whether the elements are one or two numbers, as those of identities, ones
-/// and zeros are: what many matrices start as is no copy of another.
+/// Returns whether the tensor has at most two different values, like
+/// identities, ones and zeros. Many matrices are initialized like this, so
+/// equal ones are no evidence of a tie.
 bool isPlainStart(const Matrix &matrix) {
   StringRef first = matrix.bytes.take_front(matrix.width), second = first;
   for (size_t i = matrix.width; i < matrix.bytes.size(); i += matrix.width) {
@@ -53,7 +54,7 @@ bool isPlainStart(const Matrix &matrix) {
   return true;
 }
 
-/// In blocks, so that both matrices are read along cache lines.
+/// Compares in blocks, so that both matrices are read along cache lines.
 bool isTranspose(const Matrix &a, const Matrix &b) {
   constexpr int64_t block = 32;
   for (int64_t i = 0; i < a.rows(); i += block)
@@ -75,7 +76,7 @@ bool mayBeTranspose(const Matrix &a, const Matrix &b) {
   return true;
 }
 
-/// The matrix that keeps its layout: a table that is gathered by rows.
+/// The table that is gathered by rows; it keeps its layout.
 bool isTable(const Model &model, const TensorRef &tensor) {
   for (const importer::FlatNode &node : model.nodes())
     if (node.proto->op_type() == "Gather" && node.proto->input_size() > 0 &&
@@ -92,14 +93,15 @@ int64_t intAttr(const ::onnx::NodeProto &node, StringRef name,
   return otherwise;
 }
 
-/// A product with a matrix of the file: what it is multiplied with, and which
-/// dimension of the file's matrix is summed.
+/// A product with a matrix of the file: the other operand, and which dimension
+/// of the matrix is summed.
 struct Product {
   std::string other;
   int summed;
 };
 
-/// The dimension of operand `index` that einsum sums; -1: none, or several.
+/// The dimension of operand `index` that the einsum sums; -1 if there is none,
+/// or several.
 int summedByEinsum(const ::onnx::NodeProto &node, int index) {
   std::string equation;
   for (const auto &attribute : node.attribute())
@@ -149,7 +151,7 @@ void TieFinder::addMatrix(const TensorRef &tensor,
     return;
   llvm::Expected<StringRef> bytes = model.read(tensor.range);
   if (!bytes) {
-    // The import itself says which bytes are missing.
+    // Missing bytes are reported by the import itself.
     llvm::consumeError(bytes.takeError());
     return;
   }
@@ -158,7 +160,7 @@ void TieFinder::addMatrix(const TensorRef &tensor,
     matrices.push_back(matrix);
 }
 
-/// Rows of the table, as the graph looks them up.
+/// The rows of the table that the graph looks up.
 std::vector<std::string> TieFinder::lookupsIn(const TensorRef &table) const {
   std::vector<std::string> lookups, values = {table.name};
   for (size_t i = 0; i < values.size(); ++i) {
@@ -180,7 +182,8 @@ std::vector<std::string> TieFinder::lookupsIn(const TensorRef &table) const {
 
 std::vector<Product> TieFinder::productsWith(const TensorRef &matrix) const {
   std::vector<Product> products;
-  // The matrix as values hold it, and whether they hold it transposed.
+  // The matrix, following its values through movements, and whether it is
+  // transposed there.
   std::vector<std::pair<std::string, bool>> values = {{matrix.name, false}};
   for (size_t i = 0; i < values.size(); ++i) {
     auto [value, isTransposed] = values[i];
@@ -212,7 +215,8 @@ std::vector<Product> TieFinder::productsWith(const TensorRef &matrix) const {
   return products;
 }
 
-/// Whether the product gives scores of the table's rows.
+/// Returns whether the product computes one score (logit) for each row of the
+/// table.
 bool TieFinder::holdsRowsOf(const Matrix &matrix, const Matrix &table,
                             const Product &product) const {
   if (matrix.tensor->type != table.tensor->type)
@@ -239,7 +243,7 @@ const std::set<std::string> &TieFinder::dependents(const TensorRef &table) {
   return values;
 }
 
-/// What the file says of where the copy comes from, if it does.
+/// The file's metadata about the origin of the copy, if there is any.
 bool TieFinder::isMeant(const TensorRef &copy, const TensorRef &table) const {
   const importer::Metadata &notes = model.metadata();
   if (notes.heldAs(copy.name) != importer::HeldAs::Unknown)
@@ -357,8 +361,8 @@ declaredTies(StringRef path,
       return emitError(model->location())
              << "cannot tie '" << names[0] << "' and '" << names[1]
              << "': their shapes are neither equal nor transposed";
-    // A square matrix could be either: its elements decide where they are
-    // there.
+    // For a square matrix the shape does not tell whether it is transposed; its
+    // elements do.
     if (same && transposed && a->shape.size() == 2) {
       llvm::Expected<StringRef> left = model->read(a->range);
       llvm::Expected<StringRef> right = model->read(b->range);

@@ -1,4 +1,5 @@
-// Tensors of a file that are one parameter, or several.
+// Decides which tensors of a file are one parameter (tied weights), and which
+// are several.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_TIES_H
 #define CLEAVE_LIB_IMPORT_ONNX_TIES_H
@@ -9,8 +10,8 @@
 
 namespace cleave::importer {
 
-/// A matrix that holds the elements of several tables, any of which its
-/// products could be meant for.
+/// A matrix whose elements equal those of several tables, so that it could be
+/// tied to any of them.
 struct OpenTie {
   std::string copy;
   std::vector<std::string> tables;
@@ -21,14 +22,14 @@ struct FoundTies {
   std::vector<OpenTie> open;
 };
 
-/// Tables that are looked up by rows, and matrices that hold the same elements,
-/// maybe transposed, in products that depend on these lookups and give scores
-/// of the rows. Other tensors of equal elements are parameters of their own.
-/// Those whose bytes are missing are passed over, and those of which the file
-/// says what they come from.
+/// Finds tied pairs: a table that is looked up by rows, and a matrix with the
+/// same elements, possibly transposed, in products that depend on these lookups
+/// and compute scores for the rows. Other tensors with equal elements are
+/// separate parameters. Tensors with missing bytes are skipped, and so are
+/// tensors whose origin the file states.
 FoundTies tiesByContent(Model &model, const Constants &constants);
 
-/// The model, with the tensors split that the options name.
+/// The model, after splitting the tensors that the options name.
 std::unique_ptr<Model> loadSplit(llvm::StringRef path,
                                  const ImportOptions &options,
                                  mlir::MLIRContext &context);

@@ -1,5 +1,5 @@
-// Where the elements of a tensor of the file are read, and tensors of their own
-// for such places.
+// Finds the places where the elements of a file's tensor are read, and gives
+// such places tensors of their own.
 
 #include "Model.h"
 #include "Ties.h"
@@ -25,7 +25,7 @@ std::map<std::string, std::vector<const FlatNode *>> Model::consumers() const {
   return consumers;
 }
 
-/// Parts of a tensor are no uses of all of it.
+/// Reading a part of the tensor does not count as a use of all of it.
 static bool passesOn(StringRef op) {
   return movesFirstInput(op) && op != "Slice";
 }
@@ -36,7 +36,8 @@ bool readsPart(const ::onnx::NodeProto &node) {
 
 namespace {
 
-/// One place where a tensor is read, and what moves it there.
+/// A place where a tensor is read, and the operations that move its elements
+/// there.
 struct Path {
   std::vector<size_t> movers; // nodes, in the order of the moves
   size_t node;
@@ -74,8 +75,8 @@ void addPaths(const std::vector<FlatNode> &nodes, const Readers &readers,
   }
 }
 
-/// What the tensor that the node reads as this operand was called before
-/// exporters merged it with others; "" where the file does not say.
+/// The original name of the tensor that the node reads as this operand, before
+/// exporters merged equal tensors; "" if the file does not say.
 std::string ownName(const Model &model, const TensorRef &tensor,
                     const ::onnx::NodeProto &node, int operand) {
   std::string module = moduleOf(node);
@@ -91,7 +92,8 @@ std::string ownName(const Model &model, const TensorRef &tensor,
   if (StringRef(tensor.name).contains('.') &&
       (reads.empty() || llvm::is_contained(reads, withUnderscores(guess))))
     return guess;
-  // By its place among the module's tensors that the node reads.
+  // The name is chosen by its position among the module's tensors that the node
+  // reads.
   std::vector<std::string> leaves;
   for (StringRef read : reads)
     if (read.consume_front(withUnderscores(module) + "_"))
@@ -143,7 +145,8 @@ void Model::splitUses(llvm::function_ref<bool(StringRef)> matches) {
     const TensorRef tensor = tensors[index];
     std::vector<Path> paths;
     addPaths(flat, readers, tensor.name, {}, paths);
-    // Parts of the tensor stay parts of it, beside its first use.
+    // Nodes that read parts of the tensor keep reading the original, like its
+    // first use.
     llvm::erase_if(paths, [&](const Path &path) {
       return readsPart(*flat[path.node].proto);
     });

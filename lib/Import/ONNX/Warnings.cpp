@@ -1,4 +1,4 @@
-// What is said of parameters that may not be what the user takes them for.
+// Warnings about parameters whose treatment may surprise the user.
 
 #include "Importer.h"
 
@@ -9,8 +9,8 @@ using llvm::StringRef;
 
 namespace cleave::importer {
 
-/// 'a', 'b' and 'c'; of many the first, and how many more there are. `suffix`:
-/// what follows a name.
+/// Formats a list of names: 'a', 'b' and 'c'; of many names the first ones, and
+/// the number of others. `suffix` follows each name.
 static std::string quoted(
     ArrayRef<std::string> names,
     llvm::function_ref<std::string(const std::string &)> suffix =
@@ -29,7 +29,7 @@ static std::string quoted(
 }
 
 std::string patternOf(const Model &model, StringRef name) {
-  // Dots are left as they are where no other tensor is meant, too.
+  // Dots are not escaped if the pattern matches no other tensor anyway.
   bool isPlain = name.find_first_of("\"\\") == StringRef::npos &&
                  checkPattern(name.str()).empty() && matchesPattern(name, name);
   if (isPlain && llvm::none_of(model.initializers(), [&](const TensorRef &t) {
@@ -39,7 +39,7 @@ std::string patternOf(const Model &model, StringRef name) {
   return quotedPattern(name);
 }
 
-/// The names as a list of patterns in a configuration.
+/// Formats the names as a list of patterns for the configuration.
 static std::string patternsOf(const Model &model, ArrayRef<std::string> names) {
   std::string text;
   for (const std::string &name : names)
@@ -105,8 +105,9 @@ void Importer::warnOfWholes() {
   }
 }
 
-// What follows from parameters alone is evaluated by exporters' optimizers. The
-// result trains apart from its source, which no equal initializers show.
+// Exporters' optimizers evaluate values that depend only on parameters. The
+// result is trained separately from its source, which comparing initializers
+// cannot detect.
 void Importer::warnOfFolded() {
   const Metadata &notes = model.metadata();
   std::map<std::string, std::vector<std::string>> made; // by source
@@ -156,7 +157,8 @@ void Importer::warnOfBuffers() {
       << " meant to train";
 }
 
-// Rules tell tables and masks from parameters where the file does not.
+// If the file does not say, heuristics separate tables and masks from
+// parameters.
 void Importer::warnOfRules() {
   std::vector<std::string> names = likelyParameters(model, constants);
   llvm::erase_if(names, [&](const std::string &name) {
@@ -201,7 +203,7 @@ void Importer::warnOfRules() {
 }
 
 // A learned temperature without dimensions looks like any number that an
-// exporter wrote, and a number with dimensions like a parameter.
+// exporter wrote; a number with dimensions looks like a parameter.
 void Importer::warnOfScalars() {
   if (!scalars.empty()) {
     bool isOne = scalars.size() == 1;

@@ -1,4 +1,4 @@
-// Walking and rewriting protobuf messages without parsing them.
+// Walks and rewrites protobuf messages without parsing them entirely.
 
 #include "Wire.h"
 
@@ -100,7 +100,7 @@ enum : uint32_t {
   EntryValue = 2,
 };
 
-/// Tensors of other types keep this many bytes inline.
+/// Tensors of other types stay inline up to this many bytes.
 constexpr size_t kInlineBytes = 4096;
 
 class Stripper {
@@ -173,7 +173,7 @@ private:
         }));
   }
 
-  /// Leaves a tensor alone unless it has one contiguous data field that is
+  /// Leaves a tensor unchanged unless it has one contiguous data field that is
   /// large or holds floats.
   Outcome tensor(StringRef bytes, std::string &out) {
     WireReader reader(bytes);

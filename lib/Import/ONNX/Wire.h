@@ -1,4 +1,4 @@
-// The protobuf wire format, as far as finding bytes in a file needs it.
+// The protobuf wire format, limited to what is needed to find bytes in a file.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_WIRE_H
 #define CLEAVE_LIB_IMPORT_ONNX_WIRE_H
@@ -23,7 +23,7 @@ struct WireField {
 class WireReader {
 public:
   explicit WireReader(llvm::StringRef bytes) : rest(bytes) {}
-  /// The next field; false at the end or where the bytes make no sense.
+  /// Returns the next field; false at the end, or if the bytes are malformed.
   bool next(WireField &field);
   bool failed() const { return broken; }
 
@@ -42,9 +42,9 @@ void appendVarintField(std::string &out, uint32_t number, uint64_t value);
 inline constexpr llvm::StringLiteral kSelfLocation = "\x01self";
 
 /// Copies a serialized ModelProto without the bytes of its tensors: each raw or
-/// packed float field is replaced by an external data entry at
-/// `kSelfLocation`, so that parsing never touches weights. Small integer
-/// tensors stay. Returns false where the bytes are no valid message.
+/// packed float field is replaced by an external data entry at `kSelfLocation`,
+/// so that weights are never parsed. Small integer tensors stay inline. Returns
+/// false if the bytes are not a valid message.
 bool stripTensors(llvm::StringRef model, std::string &stripped);
 
 } // namespace cleave::importer

@@ -10,7 +10,7 @@ static LogicalResult rotary(nn::RotaryOp op, VJPContext &c) {
   if (c.wanted(1) || c.wanted(2))
     return op.emitOpError("cannot be differentiated with respect to its "
                           "angles: freeze what computes cos and sin");
-  // A rotation's transpose is the rotation by the negated angle.
+  // The transpose of a rotation is the rotation by the negated angle.
   c.set(0,
         nn::RotaryOp::create(c.builder(), c.loc(), op.getType(), c.cotangent(0),
                              c.residual(op.getCos()), c.residual(op.getSin()),

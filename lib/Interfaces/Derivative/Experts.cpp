@@ -1,6 +1,6 @@
-// Derivatives of grouped products, of rows with the matrices that they choose.
-// They are grouped products again: y = x W[id] gives dx = dy W[id]^T, and dW[m]
-// is the sum of x^T dy over the rows that choose m.
+// Derivatives of grouped products (each row is multiplied with the matrix that
+// it chooses). They are grouped products, too: y = x W[id] gives dx = dy
+// W[id]^T, and dW[m] is the sum of x^T dy over the rows that choose m.
 
 #include "Model.h"
 

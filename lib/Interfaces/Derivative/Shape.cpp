@@ -58,7 +58,7 @@ static Value pad(VJPContext &c, Value value, ArrayRef<int64_t> low,
                            high, llvm::APFloat(0.0));
 }
 
-/// Inserts `stride - 1` zeros between neighbours along `dim`: [n] ->
+/// Inserts `stride - 1` zeros between adjacent elements along `dim`: [n] ->
 /// [(n-1)*stride + 1].
 static Value dilate(VJPContext &c, Value value, int64_t dim, int64_t stride) {
   RankedTensorType type = typeOf(value);

@@ -86,7 +86,8 @@ void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> result,
   });
 }
 
-/// The first of the window's largest elements; NaN counts as the largest.
+/// Returns the first of the window's largest elements. NaN counts as larger
+/// than all numbers.
 int64_t largest(const Tensor &input, ArrayRef<int64_t> window) {
   int64_t best = window.front();
   for (int64_t at : window)

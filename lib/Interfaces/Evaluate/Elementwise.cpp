@@ -23,7 +23,7 @@ void binary(Op, Operands in, Results out) {
     out[0].floats[i] = Function(in[0]->floats[i], in[1]->floats[i]);
 }
 
-/// The element as a signed number; true of type i1 is -1.
+/// Returns the element as a signed number; `true` of type i1 is -1.
 int64_t signedAt(const Tensor &tensor, int64_t i) {
   return tensor.type.getElementType().isInteger(1) ? -tensor.ints[i]
                                                    : tensor.ints[i];
@@ -95,8 +95,8 @@ uint64_t remUnsigned(uint64_t a, uint64_t b) { return b ? a % b : 0; }
 uint64_t maxUnsigned(uint64_t a, uint64_t b) { return std::max(a, b); }
 uint64_t minUnsigned(uint64_t a, uint64_t b) { return std::min(a, b); }
 int64_t absInt(int64_t a) { return a < 0 ? -uint64_t(a) : a; }
-/// By repeated squaring. A negative exponent gives 0, except for the bases 1
-/// and -1.
+/// Integer powers by repeated squaring. A negative exponent gives 0, except for
+/// the bases 1 and -1.
 int64_t powInt(int64_t a, int64_t b) {
   if (b < 0)
     return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
@@ -257,7 +257,8 @@ template <typename Op> void toInt(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
   for (int64_t i = 0; i < out[0].size(); ++i) {
     double value = std::trunc(in[0]->floats[i]);
-    // Out of range is undefined in MLIR; saturate so that C++ is defined.
+    // Conversions out of range are undefined in MLIR and in C++; they saturate
+    // here, so that C++ is defined.
     double limit = 9.2e18;
     value = std::isnan(value) ? 0 : std::clamp(value, -limit, limit);
     out[0].ints[i] = wrapInteger(type, static_cast<int64_t>(value));

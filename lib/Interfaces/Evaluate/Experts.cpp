@@ -1,5 +1,5 @@
-// Reference semantics of grouped products, of rows with the matrices that they
-// choose, and of the positions of slots in their experts.
+// Reference semantics of grouped products (each row is multiplied with the
+// matrix that it chooses), and of the positions of slots in their experts.
 
 #include "Model.h"
 
@@ -46,7 +46,8 @@ static void groupedOuter(nn::GroupedOuterOp, Operands in, Results out) {
   });
 }
 
-/// As defined: slots in the order of (position, index), equal ones together.
+/// Slots are visited in the order of (position, index); slots with the same
+/// pair do not precede each other.
 static void positionInExpert(nn::PositionInExpertOp op, Operands in,
                              Results out) {
   ArrayRef<int64_t> shape = in[0]->shape();

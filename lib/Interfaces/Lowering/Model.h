@@ -23,7 +23,7 @@ template <unsigned... Operands> PrecisionRule moves() {
 template <unsigned... Results> PrecisionRule keeps() {
   return {PrecisionRule::Kind::Computes, {}, {Results...}, {}};
 }
-/// Chooses by the values of this operand, which must be exact.
+/// A choice that depends on the values of this operand, which must be exact.
 template <unsigned Operand> PrecisionRule choosesBy() {
   return {PrecisionRule::Kind::Computes, {}, {}, {Operand}};
 }

@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::lowering;
 
-/// As `multiplies`, but the log-sum-exp stays f32.
+/// Like `multiplies`, but the log-sum-exp stays f32.
 template <unsigned... Operands> static PrecisionRule attention() {
   PrecisionRule rule = multiplies<Operands...>();
   rule.wideResults = {1};

@@ -106,7 +106,7 @@ Decomposed adamW(nn::AdamWOp op, TensorExpr &e) {
   Value p = op.getParameter();
   RankedTensorType type = e.typeOf(p);
   Type element = type.getElementType();
-  // Scalars have the type of the parameters or a wider one.
+  // Scalars have the type of the parameters, or a wider type.
   auto scalar = [&](Value value) {
     Type have = e.typeOf(value).getElementType();
     auto wanted = RankedTensorType::get({}, element);

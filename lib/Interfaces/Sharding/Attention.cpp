@@ -34,7 +34,8 @@ struct AttentionFactors {
 
   template <typename Op> AttentionFactors(ShardingRule &rule, Op op) {
     ArrayRef<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue());
-    // Without positions, masks compare indices in the whole tensor.
+    // If there are no explicit positions, masks compare indices in the whole
+    // tensor, so a tile adds its offset.
     bool anyQuery = op.getQPositions() || (!op.getCausal() && !op.getWindow());
     // The gradients of keys and values are sums over the queries and the query
     // heads of a group; the forward results have both factors.

@@ -69,7 +69,7 @@ ShardingRule argmax(nn::ArgMaxOp op) {
   return rule;
 }
 
-/// The maximum over ranks, then the smallest index that attains it.
+/// Computes the maximum over ranks, then the smallest index at which it occurs.
 LogicalResult planArgmax(nn::ArgMaxOp op, LocalPlan &plan) {
   return planJoint<nn::ArgMaxOp, formula::argMax>(
       plan, plan.rule().operands[0][op.getDim()][0], dist::Purpose::Activation);

@@ -1,7 +1,8 @@
 // Sharding rules of convolution, pooling and top-k. Samples and features are
-// independent, channels are summed over, and groups are both. A split spatial
-// dimension needs a halo exchange: each rank's window of the input is longer
-// than its tile. A halo may be longer than a tile.
+// independent, and channels are summed over. Groups are independent in samples
+// and features alike. A split spatial dimension needs a halo exchange: each
+// rank's window of the input is longer than its tile. A halo may be longer than
+// a tile.
 
 #include "Joint.h"
 
@@ -247,14 +248,17 @@ LogicalResult planConvFilterGrad(nn::ConvFilterGradOp op, LocalPlan &plan) {
   return success();
 }
 
-/// A rank's tile of an input gradient, from all outputs whose windows touch it.
-/// The local operation computes all elements that these windows cover.
+/// Computes a rank's tile of an input gradient from all outputs whose windows
+/// overlap it. The local operation computes all elements that these windows
+/// cover.
 struct CoveredTile {
   Value cotangent;
-  /// Per dimension, the covered range: its global begin on the first rank, its
-  /// step per rank and its length; and the begin of the tile in it.
+  /// For each dimension, the covered range: its begin on the first rank (a
+  /// global index), its step per rank and its length; and the begin of the
+  /// rank's tile within the range.
   SmallVector<int64_t> base, step, length, begin;
-  /// Per dimension, why all outputs are gathered; empty if they are not.
+  /// For each dimension, the reason why all outputs are gathered; empty if they
+  /// are not gathered.
   SmallVector<std::string> whole;
   bool any = false;
 
@@ -282,7 +286,8 @@ struct CoveredTile {
         count = last - first + 1;
         outputStep = tile / stride;
       } else {
-        // Every rank reads all outputs; only the begin of its tile differs.
+        // Every rank reads all outputs; ranks differ only in the begin of their
+        // tile.
         whole[dim] = "stride " + std::to_string(stride) +
                      " does not divide the tiles of " + std::to_string(tile) +
                      " elements of its result";

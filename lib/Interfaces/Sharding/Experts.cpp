@@ -1,8 +1,9 @@
-// Sharding rules of grouped products, of rows with the matrices that they
-// choose, and of the positions of slots in their experts. Rows of a product are
-// independent. Along the first dimension of the matrices, the operand is split
-// like a gather's table: each rank multiplies the rows whose matrix is in its
-// tile, and gives zeros for the others, so results are partial sums.
+// Sharding rules of grouped products (each row is multiplied with the matrix
+// that it chooses), and of the positions of slots in their experts. The rows
+// are independent. If the matrices are split along their first dimension
+// (experts), the rule is that of a gather from a split table: each rank
+// multiplies the rows whose matrix is in its tile, and returns zeros for the
+// others, so results are partial sums.
 
 #include "Lookup.h"
 #include "cleave/Interfaces/RowShare.h"
@@ -81,8 +82,8 @@ Value withoutPadding(LocalPlan &plan, Value ids) {
   return ids;
 }
 
-/// Annotates a local form in which a rank multiplies only the rows of its own
-/// matrices: one of `ways` on average.
+/// Marks a local form in which a rank multiplies only the rows of its own
+/// matrices, which is one of `ways` rows on average.
 void noteShare(LocalPlan &plan, Operation *local, int64_t factor) {
   if (plan.isSplit(factor))
     local->setAttr(kRowShareAttrName,

@@ -27,8 +27,8 @@ Value cleave::sharding::inTile(LocalPlan &plan, Value indices, int64_t factor) {
   Value local = shifted(plan, indices, factor);
   if (!plan.isPadded(factor))
     return local;
-  // A valid index never maps to padding, but one that is out of range may; it
-  // is moved outside of all tiles.
+  // A valid index never maps to padding, but an index out of range may; it is
+  // moved outside of all tiles.
   auto type = cast<RankedTensorType>(indices.getType());
   Value inside = arith::CmpIOp::create(
       plan.builder(), plan.loc(), arith::CmpIPredicate::slt, indices,
@@ -47,7 +47,7 @@ ShardingRule gather(nn::GatherOp op) {
   for (auto [dim, size] : llvm::enumerate(shapeOf(op.getTable()))) {
     if (int64_t(dim) == along) {
       // The sum is over the ranks' masked gathers, which know their tile's
-      // offset; a gather itself adds nothing up.
+      // offset; a gather itself computes no sum.
       table.push_back(
           {rule.addFactor(size, FactorKind::Reduction, FactorCombiner::Sum)});
       rule.factors.back().indexed = true;

@@ -11,7 +11,7 @@ namespace cleave::sharding {
 /// Indices into other tiles are out of range or in the tile's padding.
 mlir::Value shifted(LocalPlan &plan, mlir::Value indices, int64_t factor);
 
-/// As `shifted`, for an operation that reads by index: no result is in the
+/// Like `shifted`, for an operation that reads by index: indices never point to
 /// padding.
 mlir::Value inTile(LocalPlan &plan, mlir::Value indices, int64_t factor);
 

@@ -1,5 +1,5 @@
-// Sharding rule of sums over stages: elementwise, each result from its own
-// operand.
+// The sharding rule of sums over stages: elementwise, where each result depends
+// on its own operand.
 
 #include "Model.h"
 

@@ -61,7 +61,7 @@ ShardingRule reshape(nn::ReshapeOp op) {
       b /= common;
       continue;
     }
-    // No common major part: these dimensions cannot be split until their
+    // Without a common major part, these dimensions cannot be split until their
     // products are equal.
     int64_t left = a, right = b;
     input[i].push_back(rule.addFactor(a, FactorKind::NeedReplication));
@@ -289,7 +289,8 @@ ShardingRule save(nn::SaveOp op) {
   return rule;
 }
 
-/// The cotangent is used only for its timing, so its layout is arbitrary.
+/// Only the time at which the cotangent is available matters, so its layout is
+/// arbitrary.
 ShardingRule rematerialize(nn::RematerializeOp op) {
   ShardingRule rule;
   TensorFactors dims = addFactors(rule, shapeOf(op.getInput()));

@@ -16,7 +16,7 @@ ShardingRule dropout(nn::DropoutOp op) {
   rule.operands[3] = {dims[0]};
   rule.results = {dims};
   rule.linear = {{0}};
-  // Sample ids replace the index in the first dimension.
+  // If there are sample ids, they replace the index in dimension 0.
   for (const DimFactors &dim : ArrayRef<DimFactors>(dims).drop_front())
     rule.factors[dim[0]].indexed = true;
   return rule;

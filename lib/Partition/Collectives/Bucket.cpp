@@ -39,7 +39,8 @@ std::string keyOf(Operation *op) {
   return key;
 }
 
-/// Collectives that may be merged: those with one dimension per operand.
+/// Returns whether the collective may be merged: it must have one dimension per
+/// operand.
 bool isVariadic(Operation *op) {
   return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp>(op);
 }

@@ -160,12 +160,13 @@ private:
   }
 
   /// The number of pieces for which the collective and its products are
-  /// fastest; 1 if splitting does not pay. The products are one, or all that
-  /// read one gather. `bytes`: bytes moved to concatenate the pieces.
+  /// fastest; 1 if splitting does not pay. `products` is one product, or all
+  /// products that read one gather. `bytes` is the memory traffic of
+  /// concatenating the pieces.
   int64_t choose(CollectiveOpInterface collective, ArrayRef<Cut> cuts,
                  int64_t size, bool isGather, double bytes) const {
-    /// As shares of the collective's time: the least gain of splitting, and the
-    /// most that additional latency may cost.
+    /// Both as shares of the collective's time: the least gain for which
+    /// splitting is done, and the most additional latency.
     constexpr double kGain = 0.1, kLatency = 1.5;
     const double whole = secondsOf(collective, 1);
     auto computes = [&](int64_t count) {
@@ -295,9 +296,9 @@ private:
                 factor >= 0)
               cut = cutAlong(product, rule, factor);
           }
-      // Other readers would need the whole in addition to the pieces. A product
-      // that reads the gathered value twice, split along two factors, cannot be
-      // split either.
+      // Other readers would need the whole value in addition to the pieces. A
+      // product that reads the gathered value twice, split along two factors,
+      // cannot be split either.
       if (!cut || llvm::count(product->getOperands(), gathered) != 1)
         return;
       bytes += bytesToJoin(product.getResult());

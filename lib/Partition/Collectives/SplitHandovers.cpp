@@ -193,7 +193,7 @@ struct DistSplitHandoversPass
     });
   }
 
-  /// Emits one remark even if several functions have the value.
+  /// Emits one remark for a value, even if several functions contain it.
   void report(const Port &port, RankedTensorType type, const Layout &layout,
               const Layout &tile) {
     if (!told.insert(port.name()).second)

@@ -134,7 +134,7 @@ private:
     if (a && b ? a->choice != b->choice : !a && !b)
       return;
     Choice &choice = *(a ? a : b)->choice;
-    // A token that has another reader is combined anyway.
+    // Tokens with another reader must be combined anyway.
     if ((!a || !b) && (!(a ? op.getLhs() : op.getRhs()).hasOneUse() ||
                        !rows.ofExperts(choice, a ? op.getRhs() : op.getLhs())))
       return;
@@ -187,8 +187,8 @@ private:
     return scatter->getResult(use.getOperandNumber());
   }
 
-  /// Replaces the tile by the sum over rounds of their partial sums. If the
-  /// tile is scattered further, the partial sum of each round is scattered,
+  /// Replaces the tile by the sum over rounds of the rounds' partial sums. If
+  /// the tile is scattered further, each round's partial sum is scattered,
   /// because only the tokens of some rounds are sent on.
   void replace(Choice &choice, OpResult tile, ArrayRef<Value> terms) {
     SmallVector<Value> sums(terms);

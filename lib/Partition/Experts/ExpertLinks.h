@@ -27,7 +27,8 @@ struct Levels {
   static std::optional<Levels> of(dist::MeshOp mesh, llvm::StringRef axis);
 };
 
-/// Whether two exchanges (hierarchical) are faster than one over `axes`.
+/// Returns whether two hierarchical exchanges are faster than one exchange over
+/// `axes`.
 bool pays(mlir::func::FuncOp func, const Levels &levels,
           dist::AxisListAttr axes, const Cluster &cluster);
 

@@ -363,7 +363,8 @@ Value ExpertRows::combine(Choice &choice, ArrayRef<Value> there,
   SmallVector<Value> home = inRounds(choice, [&](unsigned round) {
     return exchange(choice, round, there[round], /*home=*/true);
   });
-  // A token is in one round only; the gather for other rounds yields zeros.
+  // Each token is sent in one round only; the gathers of other rounds read
+  // zeros for it.
   Value result;
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
     Value list = flat(home[index], {ranks * choice.places, width});
@@ -425,7 +426,7 @@ void ExpertRows::mark(Operation *op) {
     if (!op->hasAttr(attribute.getName()) &&
         attribute.getName() != kRowShareAttrName)
       op->setAttr(attribute.getName(), attribute.getValue());
-  // Values that any round could share belong to no round.
+  // A value that every round could compute alike belongs to no round.
   auto lowering = dyn_cast<LoweringInterface>(op);
   if (current && !op->hasTrait<OpTrait::ConstantLike>() &&
       !(lowering && lowering.getKernelClass() == KernelClass::View))

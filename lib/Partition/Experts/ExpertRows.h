@@ -23,7 +23,8 @@
 
 namespace cleave::partition {
 
-/// One round of an exchange: at most as many tokens as there are slots.
+/// One round of an exchange. It sends at most as many tokens as there are
+/// slots.
 struct Round {
   mlir::Value sources, places, sent, received;
   /// Whether any rank of the group has tokens in this round, i1; null for the
@@ -32,9 +33,10 @@ struct Round {
   /// The number of the round's condition; negative if there is none.
   int64_t number = -1;
   mlir::Value ids; // at the expert ranks
-  /// By local value: the dispatched value, or what is computed from it at the
-  /// expert ranks. For further rounds, `recomputed` has the values recomputed
-  /// for the backward pass, by their forward value.
+  /// The values at the expert ranks, by local value: dispatched values, and
+  /// values computed from these. For overflow rounds, `recomputed` has the
+  /// values that are recomputed for the backward pass, by the value of the
+  /// forward pass.
   llvm::MapVector<mlir::Value, mlir::Value> atExperts, recomputed;
 };
 
@@ -87,8 +89,8 @@ public:
   void continueFrom(const ExpertRows &before) {
     arrivedBefore = before.delivered;
   }
-  /// Tokens are sent on over `axes`, so those ranks also agree on the rounds
-  /// that are needed.
+  /// True if tokens are sent on over `axes`, so that the ranks along these axes
+  /// must also agree on the rounds.
   void sendOnOver(dist::AxisListAttr axes) { onwardAxes = axes; }
 
   /// Inserts new operations before `op`, with its attributes.
@@ -112,7 +114,8 @@ public:
   /// The tokens at the expert ranks if they are there or can be computed there
   /// elementwise; else null.
   mlir::Value atExperts(Choice &choice, unsigned round, mlir::Value rows);
-  /// The same for a value of the forward pass that the backward pass reads.
+  /// Like the above, for a value of the forward pass that the backward pass
+  /// reads.
   mlir::Value recomputed(Choice &choice, unsigned round, mlir::Value rows);
   /// The value without the masks of padding tokens that are not sent.
   mlir::Value unmasked(const Choice &choice, mlir::Value rows) const;
@@ -136,7 +139,7 @@ public:
   };
   const Combined *combinedOf(mlir::Value rows) const;
 
-  /// Under balanced routing, one in this many slots of the round holds a token.
+  /// With balanced routing, one in this many slots of the round holds a token.
   int64_t shareOf(const Choice &choice, unsigned round) const;
 
   template <typename Op, typename... Args> mlir::Value make(Args &&...args) {

@@ -40,7 +40,8 @@ static bool isSame(Value a, Value b) {
 
 bool cleave::partition::isElementwise(Operation *op) {
   auto lowering = dyn_cast<LoweringInterface>(op);
-  // Widening bf16 is a view for kernels, but still elementwise.
+  // Extending bf16 to f32 is a view for kernels, but it is still an elementwise
+  // operation.
   if (!lowering ||
       (lowering.getKernelClass() != KernelClass::Elementwise &&
        (lowering.getKernelClass() != KernelClass::View ||
@@ -83,8 +84,8 @@ RankedTensorType ExpertRows::widened(const Round &in, Value value) const {
   return typeOf(value).clone(sizes);
 }
 
-/// A value for which isOfColumn holds, in the shape of the tokens at the expert
-/// ranks.
+/// A value that depends only on the index in the last dimension, in the shape
+/// of the tokens at the expert ranks.
 Value ExpertRows::ofColumn(const Round &in, Value value) {
   RankedTensorType type = widened(in, value);
   DenseElementsAttr constant;

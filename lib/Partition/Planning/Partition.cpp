@@ -114,10 +114,10 @@ private:
     return std::nullopt;
   }
 
-  /// The purpose of moving the value. It is that of the port where the value
-  /// comes from, seen through operations that only place elements. Otherwise
-  /// the value is an activation or, for scalars of the optimizer update, part
-  /// of a norm.
+  /// The purpose of a reshard, for traffic reports. It is the role of the port
+  /// that the value comes from, looking through operations that only move
+  /// elements. Other values are activations or, for scalars of the optimizer
+  /// update, part of the gradient norm.
   Purpose purposeOf(Value value) const {
     Value at = value;
     while (Operation *op = at.getDefiningOp()) {
@@ -132,8 +132,8 @@ private:
         argument && argument.getOwner()->getParentOp() == func)
       if (auto purpose = purposeOfRole(nn::roleOf(argument)))
         return *purpose;
-    // The purpose of its destination: a partial sum of a gradient is a
-    // gradient.
+    // The purpose that follows from the destination: a partial sum that is
+    // reduced to a gradient has the purpose `gradient`.
     for (at = value; at.hasOneUse();) {
       OpOperand &use = *at.getUses().begin();
       Operation *user = use.getOwner();
@@ -289,8 +289,8 @@ private:
       factors.push_back(mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
     AxisSet carry = setOf(mesh.decompose(plan.getCarry().getAxes()));
 
-    // Partial operands are read as such if they belong to the group that
-    // carries them.
+    // Partial operands that belong to the group of summands are read without
+    // being reduced.
     ArrayRef<unsigned> group =
         carry ? carrying(op, rule, carry) : ArrayRef<unsigned>();
     SmallVector<Value> operands;
@@ -321,7 +321,8 @@ private:
       remarks.add(op, gather, local.axesOf(gather.factor));
     for (auto [index, result] : llvm::enumerate(op->getResults())) {
       Layout kept = mesh.layout(cast<ShardingAttr>(given[index]));
-      // The produced layout; `kept` is the planned one.
+      // The layout in which the operation produces the result; `kept` is the
+      // planned layout.
       Layout have =
           producedLayout(rule, factors, carry, kindOf(op, group), index);
       define(result, local.localResults()[index], have);

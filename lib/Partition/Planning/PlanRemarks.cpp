@@ -108,14 +108,15 @@ private:
     return need;
   }
 
-  /// Text like "; it stays so until it is read: all-reduced where math.exp
+  /// Text such as "; it stays so until it is read: all-reduced where math.exp
   /// reads it".
   std::string whereReduced(Value value, const Layout &kept) const {
-    // The readers of each way of reduction, without duplicates.
+    // For each way in which readers reduce the value, the readers without
+    // duplicates.
     llvm::MapVector<std::string, llvm::SetVector<StringRef>,
                     std::map<std::string, unsigned>>
         ways;
-    // In program order: the use list starts with the last use.
+    // Sorted in program order, because the use list begins with the last use.
     SmallVector<OpOperand *> uses;
     for (OpOperand &use : value.getUses())
       uses.push_back(&use);

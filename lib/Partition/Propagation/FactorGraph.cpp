@@ -23,8 +23,8 @@ ShardingRule cleave::partition::ruleOf(Operation *op) {
     return rule;
   }
   if (isLoopOrBranch(op)) {
-    // A carried value and its result are sharded alike; bounds and conditions
-    // are not tensors.
+    // A value that a loop carries has the sharding of the loop's result; bounds
+    // and conditions are not tensors.
     ShardingRule rule;
     rule.operands.resize(op->getNumOperands());
     size_t first = op->getNumOperands() - op->getNumResults();
@@ -248,8 +248,9 @@ FailureOr<FactorGraph> FactorGraph::of(ModuleOp module) {
     if (!func.isExternal() && failed(graph.addFunction(func)))
       return failure();
 
-  // Ports of one role and name are one tensor, and a gradient is sharded like
-  // its parameter. A sharding that one port asks for applies to all of them.
+  // All ports with one role and name are the same tensor, and a gradient is
+  // sharded like its parameter. So a sharding that is requested for one port
+  // applies to all of them.
   llvm::MapVector<std::pair<std::optional<nn::Role>, StringRef>, NodeId> first;
   llvm::DenseMap<NodeId, ShardingAttr> asked; // by the first port of the name
   auto firstOf = [&](const Node &node) {

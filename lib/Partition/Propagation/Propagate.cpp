@@ -73,7 +73,7 @@ public:
   }
 
   const Layout &layout(NodeId id) const { return states[id].layout; }
-  /// The node that each axis of the dimension came from.
+  /// For each axis of the dimension, the node from which it was propagated.
   ArrayRef<NodeId> origins(NodeId id, int64_t dim) const {
     return states[id].origins[dim];
   }

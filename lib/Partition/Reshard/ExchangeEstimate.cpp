@@ -57,7 +57,8 @@ private:
   SmallVector<int64_t, 8> strides;
 };
 
-/// With more boxes of source tiles than this, boxes are not visited one by one.
+/// If there are more boxes of source tiles than this, they are not visited one
+/// by one.
 constexpr int64_t kMostBoxes = 1 << 14;
 
 /// Counts senders if several ranks hold the same tile of the same partial sum.
@@ -150,7 +151,8 @@ int64_t boxesInPart(int64_t boxes, int64_t ways) {
   return boxes / ways + std::min<int64_t>(boxes % ways, 2);
 }
 
-/// The amounts of one exchange. By rank unless said otherwise.
+/// The elements that one exchange moves, for each rank unless a comment says
+/// otherwise.
 class ExchangeModel {
 public:
   ExchangeModel(const MeshAxes &mesh, ArrayRef<int64_t> shape,
@@ -192,7 +194,8 @@ public:
   }
 
 private:
-  /// Multiplies what ranks hold, want and overlap along a dimension.
+  /// Accumulates, over dimensions, the products of the sizes that ranks hold,
+  /// want and already have.
   void addDim(size_t dim) {
     int64_t extent = shape[dim];
     int64_t waysA = mesh.size(from.dims[dim]), waysB = mesh.size(to.dims[dim]);
@@ -245,17 +248,18 @@ private:
     }
   }
 
-  /// The rank's target tile, of its partial sum of the target.
+  /// The size of the rank's target tile, for its partial sum of the target.
   int64_t tileOf(int64_t rank) const {
     return target[rank] * terms + (made ? targetTerm[rank] : 0);
   }
 
-  /// The elements of the target tile that none of its ranks holds.
+  /// The number of elements of the target tile that none of its ranks holds.
   double missing(int64_t rank) const {
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
   }
 
-  /// What one rank keeps, receives, and receives at most, in the first round.
+  /// The elements that one rank keeps, receives, and receives at most, in the
+  /// first round.
   struct Amounts {
     double keeps, received, most;
   };
@@ -265,17 +269,17 @@ private:
       double takes = keeps + missing(rank) * perTaker;
       if (made)
         owned[tileOf(rank)] += takes;
-      // The most is known once the second round is.
+      // The maximum is known only after the second round is counted.
       return {keeps, p * takes - keeps, 0};
     }
     if (!made) {
       double received = p * wanted[rank] - own[rank];
       return {double(own[rank]), received, received};
     }
-    // Ranks with these tiles and this partial sum of the target.
+    // The ranks with these tiles and this partial sum of the target.
     double perHolder = double(mesh.size(reduced & ~splits)) / alike;
-    // Elements that ranks with this partial sum of the target hold, and the
-    // share of those that no rank of the target tile holds.
+    // The elements that ranks with this partial sum of the target hold, and the
+    // share of the elements that no rank of the target tile holds.
     double held = coveredBy[tileOf(rank)] * perHolder;
     double rest =
         std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
@@ -284,8 +288,8 @@ private:
     return {keeps, received, std::ceil(received - 1e-9)};
   }
 
-  /// The number of senders: the boxes of all source partial sums that the rank
-  /// takes, without its own box.
+  /// The number of senders: one for each box of all source partial sums that
+  /// the rank takes, except the rank's own box.
   int64_t sendersTo(int64_t rank) const {
     int64_t boxes = p * peers[rank], mine = own[rank] > 0;
     if (rounds > 1)
@@ -309,7 +313,7 @@ private:
     size[at] = sourceSize[rank];
   }
 
-  /// What a holder of a source tile and partial sum sends.
+  /// The elements that a holder of a source tile and partial sum sends.
   double sends(int64_t at) const {
     int64_t holders = n / sources, covers = rounds > 1 ? 1 : copies;
     return (covers * size[at] - kept[at]) / holders;
@@ -341,12 +345,13 @@ private:
       double keeps = own[rank] * perAlike, takes = missing(rank) * perTaker;
       double whole = made ? owned[tileOf(rank)] : wanted[rank];
       result.received += (whole - keeps - takes) / n;
-      // Each element that the rank assembled itself saves one copy.
+      // A rank needs no copy of an element that it assembled itself.
       double most = (p - 2) * (p > 1 ? std::ceil(keeps) : keeps) +
                     (p - 1) * std::ceil(takes) + whole;
       result.mostReceived =
           std::max(result.mostReceived, std::ceil(most - 1e-9));
-      // Each assembled element is one less to send of the rank's partial sum.
+      // An element that the rank assembled from its own partial sum need not be
+      // sent.
       double has = keeps + takes;
       double sent = sends(source[rank] * p + sourceTerm[rank]) + has +
                     std::ceil(has - 1e-9) * (copies - 2);
@@ -365,23 +370,27 @@ private:
   AxisSet reduced, made, splits;
   Ranks ranks;
   int64_t n, p; ///< ranks, and partial sums of the source
-  /// Elements of the target tile that the rank holds, of the target tile, and
-  /// of the source tile; and source tiles that overlap the target tile.
+  /// The elements of the target tile that the rank holds; the elements of the
+  /// target tile, and of the source tile; and the number of source tiles that
+  /// overlap the target tile.
   SmallVector<int64_t, 64> own, wanted, sourceSize, peers;
   SmallVector<int64_t, 64> source, target; ///< tiles
   SmallVector<int64_t, 64> sourceTerm, targetTerm;
   int64_t sources = 1, targets = 1;
-  /// Ranks with the same source and target tile; partial sums of the target;
-  /// how many of these the ranks with the same tiles of one source partial sum
-  /// hold; ranks with the same target tile, and with its partial sum, too.
+  /// The number of ranks with the same source and target tile; the partial sums
+  /// of the target; the number of these that are held by ranks with the same
+  /// tiles of one source partial sum; the number of ranks with the same target
+  /// tile, and of ranks that also have the same partial sum of it.
   int64_t alike, terms, choices, takers, copies;
   double perAlike, perTaker, perTerm, perChoice; ///< their reciprocals
   /// By target tile (and partial sum): the elements that its ranks hold, and
   /// the number of ranks that hold some.
   SmallVector<int64_t, 64> covered, coveredBy, having, havingBy;
-  /// By source tile and partial sum: what its ranks keep, and its size.
+  /// By source tile and partial sum: the elements that its ranks keep, and its
+  /// size.
   SmallVector<double, 64> kept, size;
-  /// By target tile and partial sum: what the first round assembles.
+  /// By target tile and partial sum: the elements that the first round
+  /// assembles.
   SmallVector<double, 64> owned;
   ExchangeEstimate result;
 };

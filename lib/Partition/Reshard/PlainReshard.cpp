@@ -91,14 +91,14 @@ private:
   /// Turns a replicated value into partial results.
   void keepFirst() {
     AxisSet more = to.partial & ~at.partial;
-    // Axes that currently split the value are gathered first.
+    // Axes that split the value now are gathered first.
     more &= ~at.split();
     if (!more)
       return;
     at.partial |= more;
     at.kind = to.kind;
-    // For a maximum or minimum, the replicated value is a partial result as it
-    // is.
+    // For a maximum or minimum, a replicated value is already a valid partial
+    // result.
     if (to.kind != ReduceKind::Sum)
       return;
     add({Move::KeepFirst, 0, 0, listOf(more), ReduceKind::Sum, {}});
@@ -123,7 +123,8 @@ private:
     return true;
   }
 
-  /// Splits by axes that are still unused, so that later moves carry less.
+  /// Splits the value by axes that are still unused, so that later moves
+  /// transfer less.
   void sliceFree() {
     for (size_t dim = 0; dim < shape.size(); ++dim) {
       Axes &have = at.dims[dim];
@@ -220,7 +221,8 @@ SmallVector<Move> cleave::partition::planPlainly(const MeshAxes &mesh,
                                                  const Layout &to) {
   if (from == to)
     return {};
-  // If the target is partial over an axis that splits the value, gather first.
+  // If the target is partial over an axis that splits the value, the value is
+  // gathered over this axis first.
   if (AxisSet clash = to.partial & from.split()) {
     Layout middle = from;
     for (Axes &axes : middle.dims)

@@ -19,7 +19,7 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Pads or cuts one dimension at its end to `size`.
+/// Pads a dimension at its end, or cuts it, to `size`.
 Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim,
              int64_t size) {
   auto type = cast<RankedTensorType>(value.getType());
@@ -41,8 +41,8 @@ Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim,
                              shape, ones);
 }
 
-/// The tile at its position in a tensor of zeros; indices outside the tile read
-/// zeros.
+/// Places the tile at its position in a tensor of zeros: a gather whose indices
+/// outside the tile read zeros.
 Value embed(OpBuilder &builder, Location loc, const MeshAxes &mesh,
             RankedTensorType want, Value local, const Move &move) {
   int64_t dim = move.dim, size = want.getDimSize(dim);
@@ -174,7 +174,7 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc,
                                            axes, purposeAttr));
       break;
     case Move::KeepFirst:
-      // For a maximum or minimum, equal values reduce to that value.
+      // For a maximum or minimum, reducing equal values changes nothing.
       if (move.reduce == ReduceKind::Sum)
         local =
             KeepFirstOp::create(builder, loc, have, local, mesh.name(), axes);

@@ -24,7 +24,7 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh,
   double width = elementBytes;
   switch (move.kind) {
   case Move::AllReduce: {
-    // Chunks consist of whole elements, and the first rank has a full chunk.
+    // Chunks consist of whole elements; the first rank always has a full chunk.
     double tile = elements(at), chunk = std::ceil(tile / n);
     double padded = n > 1 ? (tile + (n - 2) * chunk) * n / (2 * (n - 1)) : tile;
     return {model.allReduce(group, width * padded), 2 * (n - 1) * tile / n};
@@ -38,7 +38,7 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh,
     return {model.allGather(group, width * tile * n), (n - 1) * tile};
   }
   case Move::AllToAll: {
-    // The dimension to be split is padded first.
+    // The dimension is padded before it is split.
     double tile = 1;
     for (auto [dim, extent] : llvm::enumerate(mesh.tile(at, shape)))
       tile *= int64_t(dim) == move.dim ? n * mesh.tile(move.after, shape)[dim]
@@ -58,8 +58,8 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh,
     return {model.permute(group, width * tile), received};
   }
   case Move::Exchange: {
-    // Receivers read the data; ranks that hold the same elements send equal
-    // parts.
+    // The receivers' data is divided equally among the ranks that hold the same
+    // elements.
     auto seconds = [&](const ExchangeEstimate &moved) {
       return model.exchange(group, width * moved.mostReceived, moved.peers) +
              model.exchange(group, 0, moved.copyPeers);

@@ -167,7 +167,8 @@ private:
     } else if (collective(from, to, gone, come, offer)) {
       return steps;
     }
-    // A value that is partial on both sides stays partial or is reduced.
+    // A value that is partial before and after either stays partial or is
+    // reduced.
     AxisSet axes = mesh.exchangeAxes(problem.shape, from, to),
             common = from.partial & to.partial;
     AxisSet unused = mesh.everyAxis() & ~(from.used() | to.used());

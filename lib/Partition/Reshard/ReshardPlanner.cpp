@@ -9,8 +9,8 @@ using namespace cleave::partition;
 
 namespace {
 
-/// If there are few layouts, all plans are tried when the cost of the found
-/// plan exceeds the lower bound by more than the share `kFar`, or when ranks
+/// If there are few layouts, all plans are tried when the found plan's cost
+/// exceeds the lower bound by more than the share `kFar`, or when its ranks
 /// receive more than `kMostReceived` times the minimum.
 constexpr double kFar = 0.04, kMostReceived = 1.2501;
 constexpr size_t kMostRanksTimesLayouts = 6000;

@@ -56,7 +56,7 @@ public:
     return best;
   }
 
-  /// The costs of the plan that run() returns, and of the fastest plan.
+  /// The cost of the plan that run() returns, and the cost of the fastest plan.
   double chosenCost() const {
     return found ? problem.cost(problem.measure(best)) : INFINITY;
   }

@@ -18,8 +18,8 @@ std::string keyOf(const dist::Layout &layout);
 struct SearchLimits {
   /// Axes over which source and target are partial and remain so.
   dist::AxisSet kept = 0;
-  /// Partial sums over other common axes are reduced on the way, and made
-  /// again.
+  /// True if partial sums over other common axes are reduced on the way, and
+  /// created again at the end.
   bool summing = false;
   unsigned maxVisits = 0;
   /// The limit of elements that a rank receives on average.

@@ -124,8 +124,8 @@ SmallVector<Axes> ReshardSteps::lists(AxisSet set, ArrayRef<Axis> have,
 
 void ReshardSteps::expand(const Layout &at, Step step) const {
   AxisSet unused = mesh.everyAxis() & ~at.used(), left = unreduced(at);
-  // Copies become partial sums if all ranks but the first drop theirs; for a
-  // maximum or minimum they are partial results as they are.
+  // Copies become partial sums if all ranks but the first drop theirs. For a
+  // maximum or minimum, copies are partial results already.
   if (AxisSet more = added & unused; more && !left) {
     Layout after = at;
     after.partial |= more;

@@ -14,8 +14,8 @@ public:
   /// Receives a move by which a plan may continue.
   using Step = llvm::function_ref<void(Move)>;
 
-  /// Source and target are partial over `kept` and remain so. `summing`:
-  /// partial sums that the target also has are reduced on the way.
+  /// The axes over which source and target are partial and stay so. `summing`
+  /// is true if partial sums that the target also has are reduced on the way.
   ReshardSteps(const ReshardProblem &problem, dist::AxisSet kept, bool summing);
 
   /// The axes over which the layout is partial but the target is not, or is
@@ -31,7 +31,7 @@ public:
   /// hold the same elements take part.
   Move exchange(const dist::Layout &at, const dist::Layout &target,
                 int64_t rounds = 1) const;
-  /// Appends the free moves from a goal to the target.
+  /// Appends the free moves that lead from a goal layout to the target.
   void finish(const dist::Layout &goal, llvm::SmallVector<Move> &moves) const;
   /// All moves from a layout that are worth trying, in a fixed order.
   void expand(const dist::Layout &at, Step step) const;
@@ -50,21 +50,20 @@ private:
              llvm::ArrayRef<dist::Axis> minor) const;
   /// The axes of the set; those in `like` come first, in the order of `like`.
   static dist::Axes inOrder(dist::AxisSet set, llvm::ArrayRef<dist::Axis> like);
-  /// Candidate lists of axes from the set by which a dimension may be split
-  /// further.
+  /// Lists of axes from the set by which a dimension may be split further.
   llvm::SmallVector<dist::Axes> lists(dist::AxisSet set,
                                       llvm::ArrayRef<dist::Axis> have,
                                       const dist::Axes &want,
                                       llvm::ArrayRef<dist::Axis> like) const;
 
-  /// Reductions over axes that the target is not partial over.
+  /// Reduces axes that the target is not partial over.
   void reduce(const dist::Layout &at, dist::AxisSet away, Step step) const;
   /// Gathers trailing axes of a dimension, or moves them to another dimension.
   void gather(const dist::Layout &at, Step step) const;
   /// Tiles of a dimension become partial sums of the whole dimension. (If the
   /// dimension remained split, dist-verify-variance could not prove it.)
   void embed(const dist::Layout &at, Step step) const;
-  /// Exchanges to layouts that need at most a gather to reach a goal.
+  /// Exchanges into layouts from which a single gather reaches a goal.
   void exchanges(const dist::Layout &at, Step step) const;
   /// Exchanges in which axes that leave the dimensions become partial axes of
   /// the target's tiles, which are reduced later. Most elements stay in place.

@@ -50,9 +50,9 @@ public:
   RingEmitter(Stream &ring, const MeshAxes &mesh)
       : TileEmitter(ring, mesh), ring(ring) {}
 
-  /// Whether the modelled exposed communication of the ring takes at most as
-  /// long as gathering. Also true if gathering takes more memory than the other
-  /// operands and results of the operation.
+  /// Returns whether the ring is at least as fast as gathering, by modelled
+  /// exposed communication. Also returns true if gathering needs more memory
+  /// than the other operands and results of the operation.
   bool isBetterThanGathering(const cost::LinkModel &links,
                              const Cluster &cluster) {
     double tiles = bytesOfTiles(ring), sums = 0;
@@ -120,9 +120,9 @@ private:
                : cast<CollectiveOpInterface>(tiles[0].collective).getPurpose();
   }
 
-  /// The distances of the tiles that any rank reads, counted in ranks before
-  /// this one. These are all distances, unless positions are indices and the
-  /// attention window excludes some.
+  /// The distances (in ranks before this one) of the tiles that some rank
+  /// reads. These are all distances, unless positions are indices and the
+  /// attention window excludes some tiles.
   SmallVector<int64_t> roundsToGo() {
     SmallVector<int64_t> rounds =
         llvm::to_vector(llvm::seq<int64_t>(ring.ranks));
@@ -140,8 +140,8 @@ private:
     return rounds;
   }
 
-  /// Whether `value` counts 0, 1, ...; if `tile` is not 0, starting at the
-  /// offset of this rank's tile.
+  /// Returns whether `value` counts 0, 1, ..., or, if `tile` is not 0, counts
+  /// from the offset of this rank's tile.
   bool isIndex(Value value, int64_t tile) const {
     if (!tile)
       return isa_and_present<nn::IotaOp>(value.getDefiningOp()) &&
@@ -158,7 +158,7 @@ private:
            int64_t(offset.getTile()) == tile && offset.getAxes() == ring.axes;
   }
 
-  /// The values of the rank `distance` ranks before this one.
+  /// The tiles of the rank `distance` ranks before this one.
   SmallVector<Value> passed(ValueRange values, int64_t distance,
                             Purpose purpose) {
     if (values.empty())
@@ -186,8 +186,8 @@ private:
     return emitPart(tiles, origin);
   }
 
-  /// Combines the results that lack the streamed factor with those of earlier
-  /// rounds.
+  /// Combines results that do not have the streamed dimension with the results
+  /// of earlier rounds.
   void combine(Operation *part, bool isFirst) {
     SmallVector<Value> values;
     for (auto [index, dims] : llvm::enumerate(ring.rule.results))

@@ -41,13 +41,13 @@ struct Stream {
   void erase();
 };
 
-/// The gathered tiles of the operation; nullopt if it has no tiles, or if a
-/// tile is beyond the end. The caller fills in `scattered`.
+/// The gathered tiles of the operation; nullopt if it has none, or if a tile is
+/// beyond the end. The caller fills in `scattered`.
 std::optional<Stream> findStream(StreamingInterface op,
                                  const dist::MeshAxes &mesh);
 
-/// Bytes of the gathered tiles; and bytes of the other operands and of the
-/// results without the factor.
+/// The bytes of the gathered tiles, and the bytes of other operands and of
+/// results that lack the streamed factor.
 double bytesOfTiles(const Stream &stream);
 double bytesOfTheRest(const Stream &stream);
 
@@ -56,9 +56,10 @@ class TileEmitter {
 public:
   TileEmitter(Stream &stream, const dist::MeshAxes &mesh);
 
-  /// Makes the indices of a tile in the whole explicit operands. Called first.
+  /// Makes the global indices of a tile explicit operands. This must be called
+  /// first.
   void nameIndices();
-  /// This rank's position among those of the stream: tensor<i64>.
+  /// The position of this rank among the ranks of the stream: tensor<i64>.
   mlir::Value ownIndex();
   /// The tile of this rank with padding replaced by zeros. Undefined padding
   /// must not be read, even if the result does not depend on it.
@@ -76,8 +77,8 @@ protected:
   }
   /// A mask of the elements that are not padding in the tile of rank `index`.
   mlir::Value inside(mlir::Value index);
-  /// The part of an operand that is not gathered, for the tile of rank
-  /// `origin`.
+  /// The slice of an operand that is not gathered which belongs to the tile of
+  /// rank `origin`.
   mlir::Value partOf(mlir::Value value, int64_t dim, mlir::Value origin);
 
   Stream &stream;

@@ -87,8 +87,8 @@ bool cleave::partition::isForPeople(const Port &port) {
                            func.getName() == nn::kForwardFunc);
 }
 
-/// Whether both shardings place elements alike; `partially` also compares the
-/// partial axes.
+/// Returns whether both shardings split dimensions alike; `partially` also
+/// compares the partial axes.
 static bool alike(dist::ShardingAttr a, dist::ShardingAttr b, bool partially) {
   if (a == b || !a || !b)
     return a == b;

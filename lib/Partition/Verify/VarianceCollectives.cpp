@@ -36,8 +36,8 @@ Effect effectOf(Operation *op, unsigned index) {
     effect.to = exchange.getSplitDims()[index];
   }
   if (auto window = dyn_cast<WindowOp>(op)) {
-    // Identical windows on all ranks gather; adjacent windows are tiles again;
-    // other windows overlap.
+    // If all ranks read the same window, the operation gathers; if windows are
+    // adjacent, the result is tiles again; other windows overlap.
     effect.from = window.getDim();
     int64_t length = cast<RankedTensorType>(op->getResult(index).getType())
                          .getDimSize(window.getDim());
@@ -118,8 +118,8 @@ LogicalResult Variance::visitExchange(ExchangeOp op, unsigned index,
   return success();
 }
 
-/// Tiles are concatenated in the order of `axes`, major first. The axes that
-/// still split the dimension must be major to all of these.
+/// Tiles are concatenated in the order of `axes`, major first. Axes that still
+/// split the dimension must be major to all of these axes.
 LogicalResult Variance::checkGathered(Operation *op, unsigned index,
                                       ArrayRef<Axis> axes, int64_t dim,
                                       const State &state) const {
@@ -144,7 +144,8 @@ LogicalResult Variance::checkGathered(Operation *op, unsigned index,
   return success();
 }
 
-/// Axes that split nothing yet split the dimension further, major first.
+/// Axes that do not split the tensor yet split the dimension further, major
+/// first.
 void Variance::splitFurther(State &state, ArrayRef<Axis> axes,
                             int64_t dim) const {
   AxisSet all = setOf(axes), rest = all;

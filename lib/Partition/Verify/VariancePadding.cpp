@@ -130,8 +130,8 @@ std::string Padding::describe(const Extent &extent) const {
   return text;
 }
 
-/// Merges the extents of two dimensions of equal layout, so what is known of
-/// either holds for both.
+/// Merges the extents of two dimensions with equal layout, as any fact about
+/// one holds for the other.
 bool Padding::join(Extent &into, const Extent &other) {
   auto rank = [](const Extent &extent) {
     return extent.kind == Extent::Real
@@ -154,7 +154,7 @@ bool Padding::join(Extent &into, const Extent &other) {
     into = Extent::of(Extent::Unknown);
     return true;
   }
-  // With equally many elements per tile, a dimension without padding is larger
+  // If tiles have equally many elements, a dimension without padding is larger
   // than a padded one.
   auto differ = [](const Extent &real, const Extent &padded) {
     return real.kind == Extent::Real && real.size != 0 &&

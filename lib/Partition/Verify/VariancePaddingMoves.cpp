@@ -190,7 +190,7 @@ LogicalResult Padding::visitCollective(Operation *op, ArrayRef<Axis> group) {
     bool known = extents.contains(input);
     Extents extents = all(input);
     // Sums of zeros are zero, the maximum of equal numbers is that number, and
-    // a rank that receives nothing has zeros.
+    // a rank that receives nothing has zeros, so the padding stays known.
     ReduceKind kind = ReduceKind::Sum;
     if (auto reduce = dyn_cast<AllReduceOp>(op))
       kind = reduce.getKind();
@@ -327,11 +327,12 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
   Value table = op->getOperand(lookup.table),
         indices = op->getOperand(lookup.indices);
   int64_t dim = lookup.dim, tile = extentOf(table, dim);
-  // Only a gather moves elements to the positions of others.
+  // Only a gather moves elements to the positions of other elements.
   bool places = isa<nn::GatherOp>(op) &&
                 cast<RankedTensorType>(indices.getType()).getRank() == 1;
   const Extent &extent = at(table, dim);
-  // For windows: the tile, which is at a different position on each rank.
+  // For windows: this rank's tile, which begins at a different position of the
+  // window on each rank.
   if (extent.kind == Extent::Windows && places) {
     Extent windows = extent;
     windows.placed = true;
@@ -357,7 +358,8 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
         Twine(extent.size));
   Axes axes = counted(mesh.decompose(local.offset.getAxes().getAxes()));
   ArrayRef<Axis> have = extent.axes;
-  // After embedding, the value may still be split by other axes.
+  // After the tile is placed among zeros, the value may still be split by other
+  // axes.
   bool over = choice ? have == ArrayRef<Axis>(axes)
                      : have.size() >= axes.size() &&
                            have.take_back(axes.size()) == ArrayRef(axes);
@@ -365,7 +367,7 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
     return wrong("the offset of a tile of " + Twine(tile) +
                  " elements over the axes that split it");
   if (counts) {
-    // The tile embedded at its position among zeros.
+    // The tile placed at its position among zeros.
     int64_t size = extentOf(indices, 0);
     Extent whole = gatheredBy(extent, size, axes);
     whole.filler = {};

@@ -37,7 +37,7 @@ static int64_t dimOf(const TensorFactors &dims, int64_t factor) {
   return -1;
 }
 
-/// Whether a pad fills with the content of the padding.
+/// Returns whether a pad fills with the value that the padding has.
 static bool fills(nn::PadOp pad, Attribute filler) {
   if (pad.getValue().isZero())
     return isZero(filler);
@@ -228,7 +228,7 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
 /// The tile that an operation computes from overlapping windows. If the length
 /// differs, a slice or gather takes the tile later.
 Extent Padding::tileOf(const Extent &windows, int64_t length) {
-  // Unless `placed`, all ranks have the same windows.
+  // Unless `placed`, all ranks read the same windows.
   if (!windows.placed || tileSize(windows.size, windows.ways) != length)
     return windows;
   if (length * windows.ways == windows.size)

@@ -7,8 +7,8 @@
 
 namespace cleave::nn {
 
-/// A family with named dimensions: those of the sum, from 0, and those that the
-/// sum reduces.
+/// A family of values, one per expert, with named dimensions: the dimensions of
+/// the sum, from 0, and those that the sum reduces.
 struct Factor {
   Family family;
   Dims frame;
@@ -27,8 +27,8 @@ struct ExpertProduct {
 /// product.
 std::optional<ExpertProduct> productOf(const Family &terms);
 
-/// The same for an einsum that contracts the experts along its only letter for
-/// them.
+/// Like the above, for an einsum that contracts the experts along its only
+/// letter for them.
 std::optional<ExpertProduct> productOfContracted(EinsumOp op);
 
 /// The test of one term, and the expert that it tests for.

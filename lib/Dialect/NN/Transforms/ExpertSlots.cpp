@@ -62,7 +62,7 @@ private:
   SmallVector<std::tuple<Family, Dims, Value>> known;
 };
 
-/// Brings the ids into the shape [tokens..., slots].
+/// Reshapes the ids to [tokens..., slots].
 bool SlotBuilder::arrangeIds() {
   ids = product.test->ids;
   Dims order, shape;
@@ -233,7 +233,8 @@ Value SlotBuilder::build(const Family &family, const Dims &frame) {
   auto operand = [&](Dims inner) { return slotsOf(step->operands[0], inner); };
   switch (step->kind) {
   case FamilyStep::Leaf:
-    // Without a dimension of tokens: what each slot's expert has of it.
+    // For a factor without a token dimension: gathers, for each slot, the
+    // values of the slot's expert.
     if (featuresOf(frame).size() != frame.size())
       return nullptr;
     return GatherOp::create(b, loc, stackOf(family), ids, 0);
@@ -307,7 +308,7 @@ Value SlotBuilder::run(ArrayRef<int64_t> shape) {
         own.push_back(factor.frame[index]);
       if (own.empty() != ofWeights)
         continue;
-      // Factors of the rows have all features, in one order.
+      // The factors of the rows have all feature dimensions, in the same order.
       if (!ofWeights && result && own != features)
         return nullptr;
       Value value = slotsOf(factor.family, factor.frame);
@@ -336,7 +337,7 @@ Value SlotBuilder::run(ArrayRef<int64_t> shape) {
     result = ReduceOp::create(b, loc, Combiner::Sum, result,
                               ArrayRef<int64_t>{slot});
   }
-  // [tokens..., features...] to the order of the sum.
+  // Transposes [tokens..., features...] to the order of the sum.
   Dims have = tokens, order;
   llvm::append_range(have, features);
   for (int64_t dim = 0; dim < int64_t(shape.size()); ++dim) {

@@ -74,8 +74,8 @@ void FactorAnalysis::visitReshape(ReshapeOp op) {
     makeAtomic(result);
     return;
   }
-  // Takes the smallest groups of dimensions with equal products, ignoring sizes
-  // of 1.
+  // Groups dimensions of both shapes into the smallest groups with equal
+  // products, ignoring sizes of 1.
   auto next = [](ArrayRef<int64_t> shape, size_t &at) {
     while (at < shape.size() && shape[at] == 1)
       ++at;
@@ -184,7 +184,7 @@ void FactorAnalysis::visit(Operation *op) {
       unite(gather.getIndices(), d, gather.getResult(), dim + d);
     return makeAtomic(gather.getTable(), dim);
   }
-  // The last dimension must stay whole; the others may be factored.
+  // The last dimension must not be cut; the others may be.
   auto rows = [&](Value input, Value result, ValueRange features,
                   ValueRange statistics) {
     int64_t last = rankOf(input) - 1;

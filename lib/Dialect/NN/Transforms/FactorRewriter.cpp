@@ -21,7 +21,7 @@ public:
 private:
   void mapArgument(BlockArgument argument);
   void rewrite(Operation *op);
-  /// Returns false if the operation must keep its old shapes.
+  /// Returns false if the operation must keep its original shapes.
   bool rewriteFactored(Operation *op);
   bool rewriteRows(Operation *op);
   bool rewriteChoice(Operation *op);
@@ -98,7 +98,7 @@ void Rewriter::mapArgument(BlockArgument argument) {
     function.setArgAttr(
         index, kViewAttr,
         ViewAttr::get(function.getContext(), original, seen, {}));
-  // Later operations still read the old shape, until they are rewritten, too.
+  // Operations that are not rewritten yet still read the original shape.
   auto reshape = ReshapeOp::create(
       builder, loc, tensorTypeOf(argument).clone(shape), argument);
   viewed.push_back(reshape);
@@ -168,7 +168,7 @@ bool Rewriter::rewriteSlice(SliceOp op) {
         done = true;
         continue;
       }
-      // The box is within one index of this factor.
+      // The slice is within one index of this factor.
       if (offset / inner != (offset + size - 1) / inner)
         return false;
       offsets.push_back(offset / inner);

@@ -121,7 +121,8 @@ private:
     values.push_back(value);
   }
 
-  /// Whether a slice drops elements of another dimension than the slots.
+  /// Returns whether a slice drops elements of a dimension other than the
+  /// slots.
   bool cuts(SliceOp slice) const {
     ArrayRef<int64_t> shape = shapeOf(slice.getInput());
     for (auto [dim, size] : llvm::enumerate(slice.getSizes()))

@@ -76,7 +76,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     std::optional<int64_t> batch = samplesOfCall();
     bool isSequence = tokenDims >= 2 && sizes[0] == batch.value_or(sizes[0]) &&
                       samplesDimOf(ids).value_or(0) == 0;
-    // A batch of one sample may have no dimension.
+    // If the batch is one sample, its dimension may be missing.
     bool isOne = batch == 1;
     if (!isSequence && !isOne && scope == "sequence")
       return op.emitOpError("has choices ")

@@ -16,7 +16,7 @@ struct Affine {
   int64_t query = 0, key = 0, offset = 0;
 };
 
-/// Larger numbers are no indices. The bound keeps sums within 64 bits.
+/// Larger numbers cannot be indices. The bound keeps sums within 64 bits.
 constexpr double kLargest = int64_t(1) << 60;
 
 /// The dimensions of the operand of a data movement, given those of its result.
@@ -79,7 +79,7 @@ std::optional<Affine> affineOf(Value value, ArrayRef<int64_t> dims,
   return std::nullopt;
 }
 
-/// Adds the band that `low <= value <= high` implies for j - i; returns false
+/// Adds the bounds on j - i that `low <= value <= high` implies; returns false
 /// if it implies none.
 bool addBand(const Affine &value, std::optional<int64_t> low,
              std::optional<int64_t> high, MaskPart part, MaskParts &parts) {
@@ -102,7 +102,7 @@ bool addBand(const Affine &value, std::optional<int64_t> low,
 }
 
 /// Adds a comparison of query and key indices, or of the absolute value of
-/// their difference; returns false if the operation is another one.
+/// their difference; returns false for other operations.
 bool addComparison(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
                    const ScoreDims &scores, MaskParts &parts) {
   arith::CmpIPredicate predicate = op.getPredicate();
@@ -141,8 +141,9 @@ bool addComparison(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
   return addBand(difference, std::nullopt, slack, part, parts);
 }
 
-/// Adds a comparison of a value along queries with a value along keys; returns
-/// false if it is another comparison, or if segments were added already.
+/// Adds a comparison of a value along queries with a value along keys, which
+/// defines segments; returns false for other comparisons, or if segments were
+/// added already.
 bool addSegments(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
                  const ScoreDims &scores, MaskParts &parts) {
   if (parts.segments ||

@@ -50,8 +50,8 @@ struct BandRule {
   int64_t window = 0, shift = 0;
 };
 
-/// The rule for the band of `parts` over s queries and t keys. What a rule
-/// cannot express is added to the other parts.
+/// Adds the band of `parts`, over s queries and t keys, as attributes. Bounds
+/// that the attributes cannot express are added to the other parts.
 BandRule sayBand(MaskParts &parts, int64_t s, int64_t t);
 
 } // namespace cleave::nn

@@ -205,7 +205,7 @@ struct ComposeSlices : OpRewritePattern<SliceOp> {
   }
 };
 
-/// slice(concat(x, y)) -> slice(x) where it reads nothing of y.
+/// slice(concat(x, y)) -> slice(x), if the slice reads nothing of y.
 struct SliceOfConcat : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op,
@@ -333,7 +333,8 @@ struct ReduceOfTranspose : OpRewritePattern<ReduceOp> {
   }
 };
 
-/// The transpose keeps the last dimension, along which softmax runs.
+/// The pattern requires that the transpose keeps the last dimension, along
+/// which softmax runs.
 struct SoftmaxOfTranspose : OpRewritePattern<SoftmaxOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SoftmaxOp op,

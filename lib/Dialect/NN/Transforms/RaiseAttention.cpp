@@ -26,7 +26,7 @@ namespace cleave::nn {
 
 namespace {
 
-/// Moves a constant factor of an operand into the scale.
+/// Moves a constant factor of an operand into the attention scale.
 Value peelScale(Value value, double &scale) {
   if (auto mul = value.getDefiningOp<arith::MulFOp>())
     for (auto [x, factor] : {std::pair(mul.getLhs(), mul.getRhs()),
@@ -61,7 +61,7 @@ SoftmaxOp softmaxOf(Value value) {
 /// The role of each dimension of the scores; -1 for a role without a dimension.
 struct Roles {
   int64_t batch = -1, query = -1, key = -1;
-  /// Heads of keys, and the query heads that share one of them.
+  /// The KV heads, and the query heads that share a KV head.
   Dims heads, group;
 
   /// In the order of nn.attention's bias.
@@ -104,7 +104,8 @@ private:
   Scores scores;
   Value query, key, value, bias;
   std::string queryLabels, keyLabels, valueLabels, weightLabels, scoreLabels;
-  /// Letters that query and key contract, and those of the value alone.
+  /// The letters that query and key contract, and the letters that only the
+  /// value has.
   std::string features, valueFeatures;
   Roles roles;
 };

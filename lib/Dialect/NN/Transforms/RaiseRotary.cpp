@@ -11,8 +11,8 @@ namespace cleave::nn {
 
 namespace {
 
-/// A slice of one half of dimension `dim`, the others whole. Where x itself is
-/// a slice, slices of it may have been merged with it.
+/// A slice of one half of dimension `dim`; other dimensions are whole. If x
+/// itself is a slice, slices of it may have been merged with it.
 bool isHalf(Value value, Value x, int64_t dim, bool second) {
   auto slice = value.getDefiningOp<SliceOp>();
   auto outer = x.getDefiningOp<SliceOp>();
@@ -34,7 +34,7 @@ bool isHalf(Value value, Value x, int64_t dim, bool second) {
   return true;
 }
 
-/// The dimension along which `value` is rotate(x), or -1.
+/// The dimension along which `value` is rotate(x); -1 if it is not.
 int64_t rotatedDim(Value value, Value x) {
   auto concat = value.getDefiningOp<ConcatOp>();
   if (!concat || concat.getInputs().size() != 2 ||
@@ -49,7 +49,8 @@ int64_t rotatedDim(Value value, Value x) {
   return dim;
 }
 
-/// Whether both halves of a table along its last dimension are certainly equal.
+/// Returns whether both halves of a table along its last dimension are known to
+/// be equal.
 bool hasEqualHalves(Value table) {
   if (splatOf(table))
     return true;

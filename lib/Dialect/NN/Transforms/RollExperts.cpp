@@ -26,7 +26,8 @@ namespace {
 // Matrices that are gathered
 //===----------------------------------------------------------------------===//
 
-/// A product with the matrix that each slot has gathered.
+/// A product in which each slot is multiplied with a matrix that was gathered
+/// for it.
 struct ProductOfGathered : OpRewritePattern<EinsumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(EinsumOp op,
@@ -82,7 +83,7 @@ struct ProductOfGathered : OpRewritePattern<EinsumOp> {
   }
 };
 
-/// The slots of the products that a value follows from, element by element.
+/// The products, by slots, from which a value is computed elementwise.
 std::optional<int64_t> slotDimOf(Value value, unsigned depth) {
   Operation *op = value.getDefiningOp();
   if (!op || depth == 0)
@@ -130,8 +131,9 @@ struct CombineSlots : OpRewritePattern<ReduceOp> {
   }
 };
 
-/// Columns of a product are a product with columns: two matrices stored as one
-/// are two, each of which can be split.
+/// A slice of the columns of a product is a product with the same columns of
+/// the matrix. So two matrices that are stored as one become two, each of which
+/// can be sharded.
 struct SliceOfProduct : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op,
@@ -222,8 +224,8 @@ std::string spellMissing(const std::map<int64_t, Value> &found, int64_t count) {
   return missing > named ? text + ", ..." : text;
 }
 
-/// One term for each expert, some for none. Fails where experts are missing,
-/// and no zeros stand for them.
+/// Finds one term for each expert; some may be zero. Fails if experts are
+/// missing and no zeros stand for them.
 LogicalResult rollUnrolled(arith::AddFOp root) {
   Sum all(root);
   SmallVector<Value> rest;

@@ -1,5 +1,5 @@
-// Parameters that are only read as parts of one tensor, and the order of a
-// function.
+// Merges parameters that are only read as parts of one tensor, and sorts the
+// operations of a function.
 
 #include "StackParameters.h"
 #include "Dataflow.h"
@@ -28,7 +28,8 @@ public:
   }
 
 private:
-  /// The parameter that is one slice of the stack; null where it is none.
+  /// The parameter that is one slice of the stack; null if the slice is no
+  /// parameter.
   BlockArgument partOf(Value slice) {
     if (auto reshape = slice.getDefiningOp<ReshapeOp>())
       slice = reshape.getInput();
@@ -122,7 +123,8 @@ void stackParameters(func::FuncOp function) { Stacker(function).run(); }
 void sortByUse(func::FuncOp function) {
   Block &block = function.front();
   Operation *end = block.getTerminator();
-  // Each operation after its operands, the first operand's first.
+  // Sorts operations so that each follows its operands, those of the first
+  // operand first.
   llvm::SetVector<Operation *> order;
   llvm::SetVector<Value> arguments;
   llvm::SmallVector<std::pair<Operation *, unsigned>> path = {{end, 0}};
@@ -143,7 +145,8 @@ void sortByUse(func::FuncOp function) {
   for (Operation *op : order)
     if (op != end)
       op->moveBefore(end);
-  // Parameters, then constants, each by first use, then the others.
+  // Sorts arguments: parameters, then constants, each by first use, then the
+  // others.
   auto kindOf = [&](unsigned index) {
     std::optional<Role> role = roleOf(function, index);
     return role == Role::Parameter ? 0 : role == Role::Constant ? 1 : 2;

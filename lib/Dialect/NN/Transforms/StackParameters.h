@@ -7,14 +7,14 @@
 
 namespace cleave::nn {
 
-/// Parameters [...] that are laid one on the other, [n, ...], become one
-/// parameter, whose `nn.parts` says which tensors of the file it is made of.
-/// What reads one alone reads a slice.
+/// Merges parameters [...] that the model stacks to [n, ...] into one
+/// parameter, whose `nn.parts` lists the tensors of the file. Readers of a
+/// single tensor read a slice.
 void stackParameters(mlir::func::FuncOp function);
 
-/// Brings operations into the order in which a walk from the results meets
-/// them, and parameters into the order of their first use: equal programs read
-/// alike.
+/// Sorts operations into the order in which a walk from the results meets them,
+/// and parameters into the order of their first use, so that equal programs
+/// have equal text.
 void sortByUse(mlir::func::FuncOp function);
 
 } // namespace cleave::nn
