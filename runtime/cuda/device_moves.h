@@ -3,20 +3,10 @@
 #define CLEAVE_RUNTIME_CUDA_DEVICE_MOVES_H
 
 #include "cuda/backend.h"
+#include "group_operation.h"
 #include "kernels.h"
 
 namespace cleave::cuda {
-
-// Elements in contiguous runs of `run` elements, with `stride` elements between
-// the beginnings of runs.
-struct Runs {
-  char *at;
-  int64_t run, stride;
-};
-struct ConstRuns {
-  const char *at;
-  int64_t run, stride;
-};
 
 class Transfers {
 public:

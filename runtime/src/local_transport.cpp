@@ -1,20 +1,16 @@
 // The `local` transport: ranks are threads of one process, and a collective
-// reads the memory of its peers between barriers. Every element is reduced by
-// one rank, in the order of the group, so replicas are bit-identical and runs
-// are reproducible.
+// reads the memory of its peers between barriers.
 
 #include "channel.h"
 #include "comm_thread.h"
 #include "error.h"
-#include "group.h"
+#include "group_operation.h"
 #include "transport.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -24,15 +20,12 @@ using program::CollectiveKind;
 namespace {
 using Clock = std::chrono::steady_clock;
 
-class LocalOperation : public Operation {
+class LocalOperation : public GroupOperation {
 public:
-  LocalOperation(CollectiveCall call, Group &group, Counters &counters,
+  LocalOperation(CollectiveCall given, Group &group, Counters &counters,
                  const TransportOptions &options, Clock::time_point &linkFree)
-      : shared(std::make_shared<const CollectiveCall>(std::move(call))),
-        call(*shared), group(group), counters(counters), options(options),
-        linkFree(linkFree), elementSize(program::sizeOf(this->call.dtype)),
-        size(static_cast<int>(group.members.size())),
-        sources(group.members.size()) {}
+      : LocalOperation(std::make_shared<const CollectiveCall>(std::move(given)),
+                       group, counters, options, linkFree) {}
 
   void post() override { posted = Clock::now(); }
 
@@ -53,40 +46,7 @@ public:
     auto begin = *std::max_element(group.begins.begin(), group.begins.end());
     received = 0;
     group.checkCalls(call);
-    switch (call.kind) {
-    case CollectiveKind::AllReduce:
-      allReduce();
-      break;
-    case CollectiveKind::AllGather:
-      for (size_t part = 0; part < call.parts.size(); ++part)
-        allGather(part);
-      break;
-    case CollectiveKind::ReduceScatter:
-      for (size_t part = 0; part < call.parts.size(); ++part)
-        reduceScatter(part);
-      break;
-    case CollectiveKind::AllToAll:
-      for (size_t part = 0; part < call.parts.size(); ++part)
-        allToAll(part);
-      break;
-    case CollectiveKind::AllToAllV:
-      for (size_t part = 0; part < call.parts.size(); ++part)
-        allToAllV(part);
-      break;
-    case CollectiveKind::Permute:
-      for (size_t part = 0; part < call.parts.size(); ++part)
-        receiveWhole(part, call.sources[call.self]);
-      break;
-    case CollectiveKind::Broadcast:
-      for (size_t part = 0; part < call.parts.size(); ++part)
-        receiveWhole(part, call.root);
-      break;
-    case CollectiveKind::Exchange:
-      exchange();
-      break;
-    case CollectiveKind::SendRecv:
-      break; // goes through a channel
-    }
+    move();
     group.barrier(call); // peers may read our memory until here
     int latencies = call.kind == CollectiveKind::AllReduce ? 2 : 1;
     linkFree = sleepUntil(
@@ -94,230 +54,91 @@ public:
   }
 
 private:
-  Counters::Entry &mine() {
-    return counters.at(group.members[call.self], call.purpose);
+  LocalOperation(std::shared_ptr<const CollectiveCall> given, Group &group,
+                 Counters &counters, const TransportOptions &options,
+                 Clock::time_point &linkFree)
+      : GroupOperation(*given, group, counters), shared(std::move(given)),
+        options(options), linkFree(linkFree), rowSources(size) {}
+
+  void copyRows(char *dst, int64_t dstStride, const char *src,
+                int64_t srcStride, int64_t rows, int64_t bytes) override {
+    for (int64_t row = 0; row < rows; ++row) {
+      char *to = dst + row * dstStride;
+      const char *from = src + row * srcStride;
+      if (to != from && bytes > 0)
+        std::memcpy(to, from, bytes);
+    }
   }
 
-  // Counts bytes that this rank reads from the memory of member `owner`.
-  void book(int owner, int64_t bytes) {
-    if (owner == call.self)
-      return;
-    received += bytes;
-    mine().received.fetch_add(bytes, std::memory_order_relaxed);
-    counters.at(group.members[owner], call.purpose)
-        .sent.fetch_add(bytes, std::memory_order_relaxed);
+  void zero(char *dst, int64_t bytes) override { std::memset(dst, 0, bytes); }
+
+  void reduce(const RowReduction &all) override {
+    for (int64_t row = 0; row < all.rows; ++row) {
+      for (size_t i = 0; i < all.srcs.size(); ++i)
+        rowSources[i] = all.srcs[i] + row * all.srcStride;
+      reduceInto(all.dst + row * all.dstStride, rowSources, all.count,
+                 call.dtype, call.reduce);
+    }
   }
 
-  void read(int owner, char *dst, const char *src, int64_t bytes) {
-    if (dst != src)
-      std::memcpy(dst, src, bytes);
-    book(owner, bytes);
+  void retile(const Runs &dst, const ConstRuns &src, int64_t count) override {
+    for (int64_t at = 0; at < count;) {
+      int64_t srcColumn = at % src.run, dstColumn = at % dst.run;
+      int64_t run = std::min(src.run - srcColumn, dst.run - dstColumn);
+      int64_t from = at / src.run * src.stride + srcColumn;
+      int64_t to = at / dst.run * dst.stride + dstColumn;
+      copyRows(dst.at + to * elementSize, 0, src.at + from * elementSize, 0, 1,
+               run * elementSize);
+      at += run;
+    }
   }
 
-  const Part &partOf(int member, size_t part) const {
-    return group.calls[member]->parts[part];
-  }
-
-  // A reduce-scatter, then an all-gather. A peer reads chunk p of our source
-  // only if it is member p, so writing our own chunk in place is safe.
-  void allReduce() {
-    forChunk(call, call.self, [&](size_t part, int64_t begin, int64_t end) {
-      for (int p = 0; p < size; ++p) {
-        sources[p] = partOf(p, part).src + begin * elementSize;
-        book(p, (end - begin) * elementSize);
+  // Row by row.
+  void box(const program::ExchangePiece &piece, const Part &part,
+           const std::vector<const char *> &from,
+           const std::vector<int64_t> &srcStrides) override {
+    size_t rank = piece.sizes.size();
+    int64_t row = rank ? piece.sizes.back() : 1, rows = piece.count() / row;
+    std::vector<const char *> at(from.size());
+    for (int64_t number = 0; number < rows; ++number) {
+      int64_t src = rank ? piece.srcAt.back() : 0;
+      int64_t dst = rank ? piece.dstAt.back() : 0;
+      int64_t rest = number;
+      for (size_t dim = rank; dim-- > 1;) {
+        int64_t index = rest % piece.sizes[dim - 1];
+        rest /= piece.sizes[dim - 1];
+        src += (piece.srcAt[dim - 1] + index) * srcStrides[dim - 1];
+        dst += (piece.dstAt[dim - 1] + index) * part.dstStrides[dim - 1];
       }
-      reduceInto(call.parts[part].dst + begin * elementSize, sources,
-                 end - begin, call.dtype, call.reduce);
-    });
-    group.barrier(call);
-    for (int step = 1; step < size; ++step) {
-      int p = (call.self + step) % size;
-      forChunk(call, p, [&](size_t part, int64_t begin, int64_t end) {
-        read(p, call.parts[part].dst + begin * elementSize,
-             partOf(p, part).dst + begin * elementSize,
-             (end - begin) * elementSize);
-      });
+      for (size_t i = 0; i < from.size(); ++i)
+        at[i] = from[i] + src * elementSize;
+      char *to = part.dst + dst * elementSize;
+      if (at.empty())
+        std::memset(to, 0, row * elementSize);
+      else if (at.size() == 1)
+        std::memcpy(to, at[0], row * elementSize);
+      else
+        reduceInto(to, at, row, call.dtype, call.reduce);
     }
   }
 
-  void allGather(size_t index) {
-    const Part &part = call.parts[index];
-    int64_t row = part.inner * elementSize;
-    for (int step = 0; step < size; ++step) {
-      int p = (call.self + step) % size;
-      for (int64_t o = 0; o < part.outer; ++o)
-        read(p, part.dst + (o * size + p) * row, partOf(p, index).src + o * row,
-             row);
-    }
+  int64_t rowsOfMember(int member) override {
+    return rowsFrom(call, *group.calls[member], member);
   }
 
-  void reduceScatter(size_t index) {
-    const Part &part = call.parts[index];
-    int64_t row = part.inner * elementSize;
-    for (int64_t o = 0; o < part.outer; ++o) {
-      for (int p = 0; p < size; ++p) {
-        sources[p] = partOf(p, index).src + (o * size + call.self) * row;
-        book(p, row);
-      }
-      reduceInto(part.dst + o * row, sources, part.inner, call.dtype,
-                 call.reduce);
-    }
-  }
-
-  void allToAll(size_t index) {
-    const Part &part = call.parts[index];
-    for (int step = 0; step < size; ++step) {
-      int p = (call.self + step) % size;
-      const char *src = partOf(p, index).src;
-      // The block is one sequence of elements, divided into rows of `inner`
-      // elements at the sender and rows of `dstInner` elements here.
-      for (int64_t at = 0; at < part.count;) {
-        int64_t srcColumn = at % part.inner, dstColumn = at % part.dstInner;
-        int64_t run =
-            std::min(part.inner - srcColumn, part.dstInner - dstColumn);
-        int64_t srcAt =
-            (at / part.inner * size + call.self) * part.inner + srcColumn;
-        int64_t dstAt =
-            (at / part.dstInner * size + p) * part.dstInner + dstColumn;
-        read(p, part.dst + dstAt * elementSize, src + srcAt * elementSize,
-             run * elementSize);
-        at += run;
-      }
-    }
-  }
-
-  void allToAllV(size_t index) {
-    const Part &part = call.parts[index];
-    for (int step = 0; step < size; ++step) {
-      int p = (call.self + step) % size;
-      const CollectiveCall &peer = *group.calls[p];
-      int64_t rows = rowsFrom(call, peer, p);
-      read(p, part.dst + p * part.count * elementSize,
-           partOf(p, index).src + call.self * part.count * elementSize,
-           rows * part.inner * elementSize);
-    }
-  }
-
-  void receiveWhole(size_t index, int from) {
-    const Part &part = call.parts[index];
-    if (part.count == 0)
-      return; // with no memory
-    if (from < 0)
-      std::memset(part.dst, 0, part.count * elementSize);
-    else
-      read(from, part.dst, partOf(from, index).src, part.count * elementSize);
-  }
-
-  void exchange() {
-    int rounds = 1;
-    for (size_t index = 0; index < call.parts.size(); ++index) {
-      rounds = std::max(rounds, call.parts[index].rounds);
-      exchange(index, 0);
-    }
-    if (rounds == 1)
-      return;
-    group.barrier(call);
-    for (size_t index = 0; index < call.parts.size(); ++index)
-      exchange(index, 1);
-  }
-
-  // Assembles our tile from boxes, row by row. In the second round the boxes
-  // come from tiles that other members assembled in the first.
-  void exchange(size_t index, int round) {
-    const Part &part = call.parts[index];
-    for (const program::ExchangePiece &piece : part.pieces) {
-      if (piece.receiver != call.self || piece.round != round)
-        continue;
-      const std::vector<int64_t> &strides =
-          round ? part.dstStrides : part.srcStrides;
-      size_t rank = piece.sizes.size();
-      int64_t row = rank ? piece.sizes.back() : 1, rows = piece.count() / row;
-      std::vector<const char *> from(piece.senders.size());
-      for (int64_t number = 0; number < rows; ++number) {
-        int64_t src = rank ? piece.srcAt.back() : 0;
-        int64_t dst = rank ? piece.dstAt.back() : 0;
-        int64_t rest = number;
-        for (size_t dim = rank; dim-- > 1;) {
-          int64_t at = rest % piece.sizes[dim - 1];
-          rest /= piece.sizes[dim - 1];
-          src += (piece.srcAt[dim - 1] + at) * strides[dim - 1];
-          dst += (piece.dstAt[dim - 1] + at) * part.dstStrides[dim - 1];
-        }
-        for (size_t i = 0; i < from.size(); ++i) {
-          const Part &sender = partOf(piece.senders[i], index);
-          from[i] = (round ? sender.dst : sender.src) + src * elementSize;
-          book(piece.senders[i], row * elementSize);
-        }
-        char *to = part.dst + dst * elementSize;
-        if (from.empty())
-          std::memset(to, 0, row * elementSize);
-        else if (from.size() == 1)
-          std::memcpy(to, from[0], row * elementSize);
-        else
-          reduceInto(to, from, row, call.dtype, call.reduce);
-      }
-    }
-  }
+  void betweenRounds() override { group.barrier(call); }
 
   const std::shared_ptr<const CollectiveCall> shared;
-  const CollectiveCall &call;
-  Group &group;
-  Counters &counters;
   const TransportOptions &options;
   Clock::time_point &linkFree;             // of this rank
   std::optional<Clock::time_point> posted; // since the last time
-  const int64_t elementSize;
-  int64_t received = 0; // bytes, this time
-  const int size;
-  std::vector<const char *> sources;
+  std::vector<const char *> rowSources;
 };
 
-class LocalTransport : public Transport {
+class LocalTransport : public GroupTransport<Channel> {
 public:
-  LocalTransport(const TransportOptions &options, Counters &counters)
-      : options(options), counters(counters) {}
-
+  using GroupTransport::GroupTransport;
   std::unique_ptr<Endpoint> connect(int rank) override;
-
-  void abort() override {
-    std::lock_guard lock(mutex);
-    aborted = true;
-    for (auto &[members, group] : groups)
-      group->abort();
-    for (auto &[ranks, channel] : channels)
-      channel->abort();
-  }
-
-  Channel &channel(int from, int to) {
-    std::lock_guard lock(mutex);
-    std::unique_ptr<Channel> &channel = channels[{from, to}];
-    if (!channel) {
-      channel = std::make_unique<Channel>(options);
-      if (aborted)
-        channel->abort();
-    }
-    return *channel;
-  }
-
-  Group &groupOf(const std::vector<int> &members) {
-    std::lock_guard lock(mutex);
-    std::unique_ptr<Group> &group = groups[members];
-    if (!group) {
-      group = std::make_unique<Group>(members, options);
-      if (aborted)
-        group->abort();
-    }
-    return *group;
-  }
-
-  const TransportOptions options;
-  Counters &counters;
-
-private:
-  std::mutex mutex;
-  std::map<std::vector<int>, std::unique_ptr<Group>> groups;
-  std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels;
-  bool aborted = false;
 };
 
 class LocalEndpoint : public Endpoint {
