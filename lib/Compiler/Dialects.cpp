@@ -7,6 +7,7 @@
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Memory/LibraryCalls.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,6 +29,7 @@ void registerDialects(DialectRegistry &registry) {
                   scf::SCFDialect, tensor::TensorDialect, dist::DistDialect,
                   nn::NNDialect, pipe::PipeDialect, rt::RTDialect>();
   registerInterfaceModels(registry);
+  registerLibraryCalls(registry);
 }
 
 void registerAllDialects(DialectRegistry &registry) {
@@ -41,8 +43,8 @@ void loadDialects(MLIRContext &context) {
   registerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
-  // An error message alone says what is wrong; the printed program would hide
-  // it.
+  // Diagnostics do not print the operation, because error messages are
+  // sufficient and the printed program would hide them.
   context.printOpOnDiagnostic(false);
 }
 

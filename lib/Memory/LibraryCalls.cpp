@@ -2,6 +2,8 @@
 
 #include "cleave/Memory/LibraryCalls.h"
 
+#include "cleave/workspace.h"
+
 using namespace mlir;
 using namespace cleave;
 
@@ -51,7 +53,8 @@ program::Gemm cleave::describe(rt::GemmOp op) {
   gemm.alpha = op.getAlpha().convertToDouble();
   gemm.accumulate = !!op.getAccumulator();
   gemm.activation = static_cast<program::Activation>(op.getActivation());
-  // Arena 0 only says that the operand exists; addresses are not known yet.
+  // Addresses are not known yet; the arena number 0 only states that the
+  // operand exists.
   if (op.getBias())
     gemm.bias.arena = 0;
   if (op.getKeepPreActivation())
@@ -176,4 +179,63 @@ program::Convolution cleave::describe(rt::ConvOp op) {
   x.low = list(op.getLow());
   x.high = list(op.getHigh());
   return x;
+}
+
+namespace {
+using program::Device;
+
+struct GemmModel
+    : rt::LibraryCallOpInterface::ExternalModel<GemmModel, rt::GemmOp> {
+  int64_t getWorkspace(Operation *op, Device device, int threads,
+                       std::string &error) const {
+    program::Gemm gemm = describe(cast<rt::GemmOp>(op));
+    return device == Device::Cuda ? cuda::gemmWorkspace(gemm, error)
+                                  : gemmWorkspace(gemm, threads, error);
+  }
+};
+
+struct GroupedModel
+    : rt::LibraryCallOpInterface::ExternalModel<GroupedModel,
+                                                rt::GroupedGemmOp> {
+  int64_t getWorkspace(Operation *op, Device device, int threads,
+                       std::string &error) const {
+    program::GroupedGemm grouped = describe(cast<rt::GroupedGemmOp>(op));
+    return device == Device::Cuda ? cuda::groupedWorkspace(grouped, error)
+                                  : groupedWorkspace(grouped, threads, error);
+  }
+};
+
+template <class Op>
+struct AttentionModel
+    : rt::LibraryCallOpInterface::ExternalModel<AttentionModel<Op>, Op> {
+  int64_t getWorkspace(Operation *op, Device device, int threads,
+                       std::string &error) const {
+    program::Attention attention = describe(cast<Op>(op));
+    return device == Device::Cuda
+               ? cuda::attentionWorkspace(attention, error)
+               : attentionWorkspace(attention, threads, error);
+  }
+};
+
+struct ConvModel
+    : rt::LibraryCallOpInterface::ExternalModel<ConvModel, rt::ConvOp> {
+  int64_t getWorkspace(Operation *op, Device device, int,
+                       std::string &error) const {
+    if (device == Device::Cuda)
+      return cuda::convolutionWorkspace(describe(cast<rt::ConvOp>(op)), error);
+    error = "only CUDA devices have it";
+    return -1;
+  }
+};
+} // namespace
+
+void cleave::registerLibraryCalls(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, rt::RTDialect *) {
+    rt::GemmOp::attachInterface<GemmModel>(*context);
+    rt::GroupedGemmOp::attachInterface<GroupedModel>(*context);
+    rt::AttentionOp::attachInterface<AttentionModel<rt::AttentionOp>>(*context);
+    rt::AttentionGradOp::attachInterface<AttentionModel<rt::AttentionGradOp>>(
+        *context);
+    rt::ConvOp::attachInterface<ConvModel>(*context);
+  });
 }

@@ -1,4 +1,4 @@
-// Library commands as the runtime's descriptors, without addresses.
+// Converts library calls to the runtime's descriptors, without addresses.
 
 #ifndef CLEAVE_MEMORY_LIBRARYCALLS_H
 #define CLEAVE_MEMORY_LIBRARYCALLS_H
@@ -8,16 +8,19 @@
 
 namespace cleave {
 
-/// The runtime's name of an element type; failure for types that it does not
-/// have.
+/// Returns the runtime's data type for an element type; fails for types that
+/// the runtime does not support.
 mlir::FailureOr<program::DType> dtypeOf(mlir::Type element);
 
-/// Sizes, strides and epilogue. Offsets of views are left to the caller.
+/// Fills in sizes, strides and epilogue. The caller sets the offsets of views.
 program::Gemm describe(rt::GemmOp op);
 program::GroupedGemm describe(rt::GroupedGemmOp op);
 program::Attention describe(rt::AttentionOp op);
 program::Attention describe(rt::AttentionGradOp op);
 program::Convolution describe(rt::ConvOp op);
+
+/// Attaches LibraryCallOpInterface to the library calls of the rt dialect.
+void registerLibraryCalls(mlir::DialectRegistry &registry);
 
 } // namespace cleave
 
