@@ -56,7 +56,8 @@ void Cutter::analyze(StringRef prefix) {
   for (auto [part, list] : llvm::enumerate(results))
     for (const ResultPort &result : list)
       read(result.value, part);
-  // A named result of a part keeps that name when later parts read it.
+  // A value that is a named result of a part keeps its name as an argument of
+  // later parts.
   for (auto [part, list] : llvm::enumerate(results))
     for (const ResultPort &result : list)
       if (auto entry = kept.find(result.value);
@@ -85,7 +86,8 @@ DictionaryAttr Cutter::attrsOf(const Kept &entry) {
   return entry.attrs.getDictionary(func.getContext());
 }
 
-/// Whether later parts read this result of the part by the same name and role.
+/// Returns whether later parts read this result of the part under the same name
+/// and role.
 bool Cutter::isKeptAs(const ResultPort &result, unsigned part) {
   auto entry = kept.find(result.value);
   return entry != kept.end() && entry->second.first == int(part) &&
@@ -93,7 +95,8 @@ bool Cutter::isKeptAs(const ResultPort &result, unsigned part) {
          roleOf(attrsOf(entry->second)) == roleOf(result.attrs);
 }
 
-/// Results: those of the part, and other values that later parts read.
+/// Returns the results of the part's function: the part's own results, and
+/// other values that later parts read.
 std::vector<ResultPort> Cutter::resultsOf(unsigned part) {
   std::vector<ResultPort> found;
   llvm::DenseSet<Value> returned;
@@ -111,8 +114,8 @@ std::vector<ResultPort> Cutter::resultsOf(unsigned part) {
   return found;
 }
 
-/// Adds what the part reads: values of earlier parts, and `free` ones, which it
-/// recomputes.
+/// Adds the values that the part reads: values of earlier parts to `inputs`,
+/// and values that the part recomputes to `free`.
 void Cutter::collectInputs(unsigned part, ArrayRef<Operation *> ops,
                            ArrayRef<ResultPort> results,
                            llvm::SetVector<Value> &inputs,
@@ -140,7 +143,7 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
       ops.push_back(&op);
   llvm::SetVector<Value> inputs, free;
   collectInputs(part, ops, returned, inputs, free);
-  // Arguments in the order of the function.
+  // The arguments keep the order of the function.
   SmallVector<Value> arguments;
   SmallVector<DictionaryAttr> argumentAttrs;
   for (auto &[value, entry] : kept)
@@ -161,7 +164,7 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
   return created;
 }
 
-/// A function with copies of `free` values and of `ops`.
+/// Creates a function with copies of the `free` values and of `ops`.
 func::FuncOp Cutter::createFunction(StringRef name, ValueRange arguments,
                                     ValueRange results, ValueRange free,
                                     ArrayRef<Operation *> ops) {

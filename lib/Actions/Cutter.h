@@ -20,14 +20,15 @@ struct ResultPort {
   mlir::DictionaryAttr attrs;
 };
 
-/// How a value is passed from one part to the others.
+/// How a value is passed from one part to other parts.
 struct Kept {
-  /// Name and role, and `pipe.slot` if the value is in a slot of a schedule.
+  /// The value's name and role, and `pipe.slot` if it is in a slot of the
+  /// schedule.
   mlir::NamedAttrList attrs;
-  /// Whether it is an argument that all parts share, without a slot.
+  /// True if the value is an argument that all parts share, without a slot.
   bool persistent = false;
-  /// The part that computes it (-1 for an argument), and the last part that
-  /// reads it.
+  /// The part that computes the value (-1 for an argument), and the last part
+  /// that reads it.
   int first = -1, last = -1;
 };
 
@@ -39,26 +40,28 @@ public:
          const llvm::DenseMap<mlir::Operation *, unsigned> &partOf,
          unsigned parts);
 
-  /// Results of each part; the caller distributes the results of the function.
+  /// The results of each part; the caller assigns the function's results to
+  /// parts.
   std::vector<std::vector<ResultPort>> results;
   /// Every argument and every value that several parts use, in program order.
   llvm::MapVector<mlir::Value, Kept> kept;
 
-  /// Fills `kept` from the parts and `results`: names (residuals are called
-  /// PREFIX0, PREFIX1, ...), first parts and last readers.
+  /// Fills `kept` from the parts and `results`, with the names of values
+  /// (residuals are named PREFIX0, PREFIX1, ...), the parts that compute them,
+  /// and the last parts that read them.
   void analyze(llvm::StringRef prefix);
 
   /// Builds the parts with these names and erases the function. Parts without
-  /// operations and results are left out, unless `isKept` holds for them.
-  /// Returns one function per part, null for a part that is left out.
+  /// operations and results are omitted, unless `isKept` returns true for them.
+  /// Returns one function per part, null for an omitted part.
   std::vector<mlir::func::FuncOp> build(
       llvm::ArrayRef<std::string> names,
       llvm::function_ref<bool(unsigned)> isKept = [](unsigned) {
         return false;
       });
 
-  /// Whether each part that reads the value recomputes it, as it has no
-  /// operands.
+  /// Returns whether the operation of the value has no operands, so that each
+  /// part that reads the value recomputes it.
   static bool isFree(mlir::Value value);
 
 private:

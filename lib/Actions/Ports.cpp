@@ -46,11 +46,12 @@ DenseMap<Operation *, unsigned> actions::partsOf(func::FuncOp func,
                                                  bool weightsApart) {
   Block &block = func.getBody().front();
   DenseMap<Operation *, unsigned> parts;
-  // An operation under a condition also needs the flag of the condition.
+  // A conditional operation also depends on the flag of its condition.
   DenseMap<Attribute, Operation *> flags;
   for (auto condition : block.getOps<dist::ConditionOp>())
     flags[condition.getNumberAttr()] = condition.getFlag().getDefiningOp();
-  // Assigns to `part` all operations that it needs and no earlier part has.
+  // Assigns to `part` all operations on which the worklist depends and that no
+  // earlier part has.
   auto claim = [&](unsigned part, SmallVector<Operation *> worklist) {
     while (!worklist.empty()) {
       Operation *op = worklist.pop_back_val();

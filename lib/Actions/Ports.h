@@ -1,4 +1,5 @@
-// Arguments and results of a stage's functions, by their role in a schedule.
+// Classifies arguments and results of a stage's functions by their role in a
+// schedule.
 
 #ifndef CLEAVE_LIB_ACTIONS_PORTS_H
 #define CLEAVE_LIB_ACTIONS_PORTS_H
@@ -13,22 +14,23 @@ namespace cleave::actions {
 
 using nn::isOneOf, nn::nameOf, nn::Role, nn::roleOf;
 
-/// Whether values of a role live across steps or are shared by all microbatches
-/// of a step: parameters, sums, scalars of the step.
+/// Returns whether values of a role are live across steps or shared by all
+/// microbatches of a step: parameters, sums, and scalars of the step.
 bool isPersistent(std::optional<Role> role);
 
 /// The parts of @loss_grad in the order in which they run.
 enum Part : unsigned { Forward = 0, Input = 1, Weight = 2 };
 
 /// Assigns every operation of a stage's @loss_grad to a part, by reachability:
-/// Forward computes what leaves the forward pass and what is saved, Input the
-/// outgoing cotangents, Weight the rest. With `weightsApart` false, Input also
-/// has the rest. A tap does not affect the assignment.
+/// Forward computes the activations that leave the stage and the saved values,
+/// Input computes the outgoing cotangents, and Weight all other results. If
+/// `weightsApart` is false, Input also computes all other results. A tap does
+/// not affect the assignment.
 llvm::DenseMap<mlir::Operation *, unsigned> partsOf(mlir::func::FuncOp func,
                                                     bool weightsApart);
 
-/// The part that returns a result of a role; a tap is returned by the part that
-/// computes it.
+/// Returns the part that returns results of a role. A tap is returned by the
+/// part that computes it.
 unsigned partOfResult(std::optional<Role> role, bool weightsApart);
 
 /// "F", "I", "W", or "B".
@@ -36,7 +38,7 @@ llvm::StringRef nameOfPart(unsigned part, bool weightsApart);
 
 pipe::SlotAttr slotAttr(mlir::MLIRContext *context, const llvm::Twine &text);
 
-/// Attributes of a value that one action saves for another.
+/// Returns the attributes of a value that one action saves for another action.
 mlir::DictionaryAttr residualAttrs(mlir::MLIRContext *context,
                                    const llvm::Twine &name,
                                    llvm::StringRef slot);

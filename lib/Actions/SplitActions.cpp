@@ -99,7 +99,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
                               : ArrayRef<std::string>{"F", "B"});
   }
 
-  /// Adds each condition to every part that has operations under it.
+  /// Adds each condition to every part that has operations with this condition.
   static void placeConditions(func::FuncOp func,
                               DenseMap<Operation *, unsigned> &parts) {
     Block &block = func.getBody().front();
@@ -119,7 +119,8 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     }
   }
 
-  /// Whether a separate action gathers the value, once for all microbatches.
+  /// Returns whether a separate action gathers the value, once for all
+  /// microbatches.
   static bool isGathered(const Kept &entry) {
     auto slot =
         dyn_cast_or_null<pipe::SlotAttr>(entry.attrs.get(pipe::kSlotAttr));
@@ -176,7 +177,8 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   // @loss, @forward
   //===--------------------------------------------------------------------===//
 
-  /// Slots must differ from those of training, though the names may be equal.
+  /// Gives activations of evaluation their own names and slots, because
+  /// training may have activations with equal names.
   void keepActivations(func::FuncOp func) {
     BoundaryAttrs boundary(func);
     auto rename = [&](DictionaryAttr attrs) {

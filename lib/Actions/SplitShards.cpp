@@ -54,8 +54,9 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
                 }));
   }
 
-  /// Collectives that depend only on arguments of certain roles and that `fits`
-  /// accepts, together with the operations that they depend on.
+  /// Returns the collectives that `fits` accepts and that only depend on
+  /// arguments of certain roles, together with the operations that these
+  /// collectives depend on.
   static llvm::DenseSet<Operation *>
   collectivesOf(func::FuncOp func,
                 llvm::function_ref<bool(std::optional<Role>)> isRoot,
@@ -73,7 +74,7 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
       return Cutter::isFree(value) || alone.contains(value.getDefiningOp());
     };
     for (Operation &op : block.without_terminator())
-      // A sum over stages depends on other stages, too.
+      // A sum over stages also depends on other stages.
       if (!isa<pipe::SumStagesOp>(op) && !readsOf(&op).empty() &&
           llvm::all_of(readsOf(&op), depends))
         alone.insert(&op);

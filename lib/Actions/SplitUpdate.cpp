@@ -30,15 +30,16 @@ private:
   void findLevels();
   void assignParts();
   void replaceSums();
-  /// The attributes of the sum that the runtime computes of operand `place`.
-  /// The part of `sum` returns the operand, unless it already has a slot.
+  /// Returns the attributes of a sum over stages, for operand number `place` of
+  /// `sum`; the runtime computes this sum. Also makes the operand a result of
+  /// the part that `sum` ends, unless the operand already has a slot.
   pipe::SumAttr sumOperand(pipe::SumStagesOp sum, unsigned place,
                            std::string name);
   Value addEarlierStages(pipe::SumStagesOp sum, Value operand, StringRef name);
   void distributeResults(Cutter &cutter);
   void cut();
 
-  /// Adds an argument with a slot of the update.
+  /// Adds an argument that is in a slot of the update.
   BlockArgument addArgument(Type type, const Twine &name, Location loc) {
     unsigned number = func.getNumArguments();
     (void)func.insertArgument(number, type, port(name), loc);
@@ -51,12 +52,14 @@ private:
   func::FuncOp func;
   bool chained;
   Block &block;
-  /// The number of sums that precede each operation along one path.
+  /// For each operation, the largest number of sums over stages on a path to
+  /// it.
   DenseMap<Operation *, unsigned> levels;
   DenseMap<Operation *, unsigned> parts;
   unsigned deepest = 0; // the last part
   SmallVector<pipe::SumStagesOp> sums;
-  // By part: operands of sums, and the sums over stages that it starts.
+  // For each part, the operands of sums over stages that it returns, and the
+  // attributes of these sums.
   std::vector<std::vector<ResultPort>> operands;
   std::vector<SmallVector<Attribute>> sumAttrs;
 };
@@ -71,8 +74,9 @@ void UpdateSplitter::findLevels() {
       if (Operation *def = operand.getDefiningOp())
         own = std::max(own, levels.lookup(def) + isa<pipe::SumStagesOp>(def));
     if (auto sum = dyn_cast<pipe::SumStagesOp>(op)) {
-      // Sums over some stages precede sums over all, even if independent,
-      // because they may depend on each other in another stage.
+      // Sums over some of the stages precede sums over all stages, even if they
+      // are independent here, because one may depend on the other in another
+      // stage.
       if (sum.getStagesAttr())
         ofSome = std::max(ofSome, own + 1);
       else
@@ -83,8 +87,8 @@ void UpdateSplitter::findLevels() {
   }
 }
 
-/// An operation is in the latest part that its readers allow, so that fewer
-/// values are stored between the parts.
+/// Assigns each operation to the latest part that its readers allow, so that
+/// fewer values are stored between parts.
 void UpdateSplitter::assignParts() {
   for (Operation &op : llvm::reverse(block.without_terminator())) {
     unsigned part = deepest;
@@ -100,7 +104,7 @@ void UpdateSplitter::assignParts() {
   }
 }
 
-/// The result of a sum becomes an argument.
+/// The result of a sum over stages becomes an argument of a later part.
 void UpdateSplitter::replaceSums() {
   operands.resize(deepest + 1);
   sumAttrs.resize(deepest + 1);
@@ -125,7 +129,7 @@ pipe::SumAttr UpdateSplitter::sumOperand(pipe::SumStagesOp sum, unsigned place,
   Value given = sum.getInputs()[place];
   if (chained)
     given = addEarlierStages(sum, given, name);
-  // A gradient that is already reduced has a slot.
+  // A gradient that REDUCE_GRAD has reduced already has a slot.
   auto reduced = dyn_cast<BlockArgument>(given);
   DictionaryAttr attrs =
       reduced ? func.getArgAttrDict(reduced.getArgNumber()) : nullptr;
@@ -139,7 +143,8 @@ pipe::SumAttr UpdateSplitter::sumOperand(pipe::SumStagesOp sum, unsigned place,
                             sum.getStagesAttr());
 }
 
-/// Adds the sum of the rank's earlier stages.
+/// Adds to the operand the sum of the rank's earlier stages, which is passed as
+/// an argument.
 Value UpdateSplitter::addEarlierStages(pipe::SumStagesOp sum, Value operand,
                                        StringRef name) {
   BlockArgument before =

@@ -7,8 +7,8 @@
 
 namespace cleave::actions {
 
-/// Replaces @update by @update.0, @update.1, ...: a part ends with the operands
-/// of sums over stages, and a later part has the results as arguments. With
+/// Replaces @update by @update.0, @update.1, ...: each part returns operands of
+/// sums over stages, and a later part has the sums as arguments. With
 /// `chained`, a rank adds the sum of its earlier stages to each operand.
 void splitUpdate(mlir::func::FuncOp func, bool chained);
 

@@ -93,7 +93,8 @@ private:
     func::FuncOp func = find(nn::kLossGradFunc);
     if (!func)
       return module.emitError("has no function @loss_grad to check");
-    // Sums over microbatches that the program computes itself start from zero.
+    // True if the program itself sums these values over microbatches, so that
+    // they must start from zero.
     bool addsGradients = false, addsLoss = false, addsWeight = false;
     for (const Port &port : argumentsOf(func)) {
       bool isGradient = port.role == nn::Role::Gradient;
@@ -165,8 +166,9 @@ void append(std::vector<TensorReport> &all, std::vector<TensorReport> more) {
              std::make_move_iterator(more.end()));
 }
 
-/// Notes how far rounding alone moves each gradient: the distance to the
-/// gradient of values that differ in their last digits.
+/// Records the noise of each gradient, that is, how much rounding alone changes
+/// it: the difference from the gradient for values that are perturbed in their
+/// last digits.
 void noteNoise(NamedTensors &tensors, const NamedTensors &stirred) {
   for (auto [tensor, other] : llvm::zip_equal(tensors, stirred)) {
     if (tensor.kind != TensorKind::Gradient)
@@ -177,7 +179,8 @@ void noteNoise(NamedTensors &tensors, const NamedTensors &stirred) {
   }
 }
 
-/// Notes gradients that are compared without an allowance for their noise.
+/// Adds a note to the report for gradients that are compared without an
+/// allowance for their noise.
 void noteCapped(CheckReport &report, const NamedTensors &reference,
                 const Tolerances &tolerances) {
   for (const TensorReport &found : report.tensors) {
@@ -211,8 +214,9 @@ FailureOr<Outcome> check::runStep(ModuleOp module, Engine &engine,
   return Runner(module, engine, values, microbatches).step(step);
 }
 
-/// The first undefined value of an outcome, loss and gradients first: NaN, or
-/// an infinite loss or gradient. Other values, such as masks, may be infinite.
+/// Describes the first undefined value of an outcome, considering loss and
+/// gradients first: a NaN, or an infinite loss or gradient. All other values,
+/// such as masks, may be infinite.
 static std::string findUndefined(const Outcome &outcome, int64_t step) {
   std::string place = " of step " + std::to_string(step);
   if (outcome.weight != 0 && !std::isfinite(outcome.loss))

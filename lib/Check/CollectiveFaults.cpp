@@ -1,5 +1,6 @@
-// Injected faults of collectives: left out, scaled, over the wrong ranks, or
-// with a term added before the sum instead of after it.
+// Injected faults of collectives: a collective is omitted, scaled or runs over
+// the wrong ranks, or a term is added before the sum over ranks instead of
+// after it.
 
 #include "FaultPlaces.h"
 
@@ -43,7 +44,7 @@ void leaveOut(Operation *op) {
   op->erase();
 }
 
-/// result * factor for every result.
+/// Multiplies every result by a factor.
 void scaleResults(Operation *op, double factor) {
   OpBuilder builder(op->getContext());
   builder.setInsertionPointAfter(op);
@@ -57,7 +58,7 @@ void scaleResults(Operation *op, double factor) {
   }
 }
 
-/// sum = all_reduce(x); sum + b becomes all_reduce(x + b).
+/// Changes all_reduce(x) + b to all_reduce(x + b).
 void addBeforeSum(Operation *sum, unsigned index, Operation *add, Value other) {
   OpBuilder builder(add);
   auto reduce = cast<dist::AllReduceOp>(sum);
@@ -103,8 +104,8 @@ Places check::wrongGroup(ModuleOp module) {
   Places places;
   walkChecked(module, [&](Operation *op) {
     auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
-    // The group of an exchange cannot be changed: it follows from its
-    // shardings.
+    // The group of an exchange cannot be changed, because it follows from the
+    // exchange's shardings.
     if (!collective || isa<dist::ExchangeOp>(op))
       return;
     dist::MeshAttr mesh = meshOf(op, collective.getMeshAttr());
@@ -123,8 +124,8 @@ Places check::wrongGroup(ModuleOp module) {
   return places;
 }
 
-/// Whether the value is a sum over earlier stages. It is zero for the first
-/// stage, so adding it twice may change nothing.
+/// Returns whether the value is a sum over earlier stages. For the first stage
+/// this sum is zero, so adding it twice may change nothing.
 static bool isSumOfStages(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (!argument)

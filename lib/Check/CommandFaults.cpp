@@ -1,4 +1,4 @@
-// Injected faults of command lists, which a program of values cannot have.
+// Injected faults of command lists that a program in SSA form cannot have.
 
 #include "CommandPlaces.h"
 #include "cleave/Check/Faults.h"
@@ -16,8 +16,8 @@ using namespace cleave::program;
 
 namespace {
 
-/// Whether the command reads, or may read, memory that begins in one of the
-/// ranges.
+/// Returns whether the command reads, or may read, memory that begins in one of
+/// the ranges.
 bool reads(const Program &program, const Command &command,
            const std::vector<Range> &ranges) {
   bool found = false;
@@ -30,7 +30,8 @@ bool reads(const Program &program, const Command &command,
   return found;
 }
 
-/// The command that ends the collective `start`: its wait, or `start` itself.
+/// Returns the command that ends the collective `start`: its wait, or `start`
+/// itself if it blocks.
 size_t endOf(const Action &action, size_t start) {
   int32_t token = std::get<Collective>(action.commands[start].op).token;
   if (token < 0)
@@ -51,9 +52,9 @@ bool areOfOneGroup(const Collective &a, const Collective &b) {
          a.positions == b.positions;
 }
 
-/// Whether the collective `start` is certainly over at `reader` on a device,
-/// even without a wait: a later collective of the same ranks has ended, and
-/// both run on one stream.
+/// Returns whether the collective `start` has certainly ended at `reader` on a
+/// device, even without a wait: a later collective of the same ranks has ended,
+/// and both run on the same stream.
 bool isOvertaken(const Action &action, size_t start, size_t reader) {
   const auto &first = std::get<Collective>(action.commands[start].op);
   if (first.token < 0) // would move as a whole
@@ -96,8 +97,8 @@ CommandPlaces check::missingWait(Program &program) {
       std::vector<Range> ranges = receivedBy(*collective);
       for (size_t reader = end + 1; reader < action.commands.size(); ++reader) {
         const Command &command = action.commands[reader];
-        // The command cannot be moved: other ranks of the pipeline would start
-        // their collectives in another order.
+        // The command cannot be moved, because the other ranks of the pipeline
+        // would then start their collectives in a different order.
         if (hasClasses(program) && !action.isOnlyCalled() &&
             std::holds_alternative<Collective>(command.op))
           break;

@@ -11,16 +11,16 @@
 
 namespace cleave::check {
 
-/// One possible fault: its place, for messages, and the function that injects
-/// it. Only one fault of a list can be injected, because places are positions
-/// in the unchanged program.
+/// A possible fault: the description of its place for messages, and the
+/// function that injects it. Only one fault of a list can be injected, because
+/// places are positions in the unchanged program.
 struct CommandPlace {
   std::string where;
   std::function<void()> apply;
 };
 using CommandPlaces = std::vector<CommandPlace>;
 
-// Faults of any program.
+// Faults that are possible in any program.
 CommandPlaces missingWait(program::Program &program);
 
 // Faults of pipelines.
@@ -40,14 +40,15 @@ struct Range {
   }
 };
 
-/// The ranges that a collective writes, on ranks without offsets of their own.
+/// Returns the memory ranges that a collective writes, without rank-dependent
+/// offsets.
 std::vector<Range> receivedBy(const program::Collective &collective);
 
-/// All addresses that a command reads or writes. A call has none itself.
+/// Returns all addresses that a command reads or writes; none for a call.
 std::vector<program::BufferRef *> addressesOf(program::Command &command);
 
-/// Whether ranks run different lists. Then one list cannot be reordered alone,
-/// because other ranks would wait for it.
+/// Returns whether ranks run different lists. If they do, a single list cannot
+/// be reordered, because other ranks would wait for its rank.
 inline bool hasClasses(const program::Program &program) {
   return !program.rankClass.empty();
 }

@@ -41,7 +41,8 @@ Difference check::difference(const Tensor &a, const Tensor &b) {
     double x = a.floats[i], y = b.floats[i];
     bool same = x == y || (std::isnan(x) && std::isnan(y));
     double distance = same ? 0 : std::abs(x - y);
-    // A NaN on one side, or opposite infinities.
+    // Only one of the values is NaN, or they are infinities with opposite
+    // signs.
     if (std::isnan(distance))
       distance = std::numeric_limits<double>::infinity();
     visit(i, distance, std::isfinite(y) ? std::abs(y) : 0);
@@ -84,7 +85,7 @@ Index indexOf(const NamedTensors &tensors) {
   return index;
 }
 
-/// The relative error; 0 for 0 / 0.
+/// Returns the relative error; 0 for 0 / 0.
 double relative(double distance, double magnitude, double floor) {
   return distance == 0 ? 0 : distance / std::max(magnitude, floor);
 }
@@ -112,7 +113,8 @@ TensorReport report(const Named &tensor, const Named &reference, Part part,
   return result;
 }
 
-/// How far rounding may move a gradient in f64; 0 for noise above the cap.
+/// Returns how much rounding may change a gradient in f64; 0 if its noise is
+/// above the cap.
 double allowedNoise(const Named &tensor, double largestGradient,
                     const Tolerances &tolerances, bool &aboveCap) {
   double noise = tolerances.noiseFactor * tensor.noise;
@@ -178,8 +180,9 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
     result.limit = tolerances.roundingFactor * alone + tolerances.roundingSlack;
     if (tensor.value.rank() == 0)
       result.limit += tolerances.scalarEpsilons * epsilon;
-    // The gradient is smaller than its noise in this precision. The error of
-    // the unsharded program is only one sample of that noise.
+    // A gradient may be smaller than its noise in the real precision. The error
+    // of the unsharded program is only one sample of this noise, so the limit
+    // allows for all of it.
     double noise =
         allowedNoise(tensor, ofKind, tolerances, result.aboveNoiseCap) *
         epsilon / std::numeric_limits<double>::epsilon();
@@ -188,7 +191,7 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
       result.limit = std::max(result.limit, noise / std::max(magnitude, floor));
       result.belowFloor = true;
     }
-    // If both overflow, the unsharded program cannot serve as the reference.
+    // If the unsharded program overflows, its error cannot determine the limit.
     if (!std::isfinite(alone))
       result.limit = tolerances.roundingSlack;
   }

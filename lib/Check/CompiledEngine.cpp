@@ -38,8 +38,9 @@ public:
   }
 
   LogicalResult load(const CompiledOptions &options) {
-    // A check does not run these functions. The loss that a host reads has
-    // another layout than the loss that is added up.
+    // A check does not run these functions, in which the loss that the host
+    // reads has a different layout from the loss that is summed over
+    // microbatches.
     for (auto func :
          llvm::make_early_inc_range(module->getOps<func::FuncOp>())) {
       StringRef name = func.getName();
@@ -83,8 +84,8 @@ public:
     native.comm_thread = options.arrivesEarly ? 1 : -1;
     native.transport = options.transport.c_str();
     cleave_status made = cleave_session_create(program, &native, &session);
-    // As in `train`, what this machine cannot run is reported before anything
-    // runs.
+    // As in `train`, a program that this machine cannot run is reported before
+    // it starts.
     if (options.refused &&
         (made == CLEAVE_UNSUPPORTED || made == CLEAVE_OUT_OF_MEMORY))
       *options.refused = true;
@@ -124,8 +125,8 @@ public:
       calls->begin(what);
   }
 
-  /// Compiles the program for a device, too, to record its calls beside this
-  /// one.
+  /// Also compiles the program for a device, to record this engine's calls for
+  /// it.
   LogicalResult record(const CompiledOptions &options) {
     std::string error;
     calls = options.recording->add(options.recordingName, error);
@@ -210,7 +211,7 @@ public:
       calls->gather(*info, stored.floats);
     Gathered result;
     result.whole = seenThrough(view, stored);
-    // Replicas may differ in bits, but not in numbers: zeros of both signs.
+    // Replicas may differ in bits but not in value, because zero has two signs.
     result.replicaDifference = report.max_difference;
     int64_t rank = report.identical ? 0 : std::max(report.rank_b, 0);
     result.rankOf = rankOf(port, rank);
@@ -282,8 +283,9 @@ private:
     });
   }
 
-  /// For each element the first rank that holds it, by the sharding of the
-  /// program's view; if copies differ, the rank that differs.
+  /// Returns a function from elements to the first rank that holds the element,
+  /// by the sharding of the program's view. If copies differ, the function
+  /// always returns the rank that differs, `other`.
   std::function<int64_t(int64_t)> rankOf(const Port &port, int64_t other) {
     if (other)
       return [other](int64_t) { return other; };

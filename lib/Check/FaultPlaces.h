@@ -14,7 +14,8 @@
 
 namespace cleave::check {
 
-/// One possible fault: its place, and the function that injects it.
+/// A possible fault: the operation at its place, and the function that injects
+/// it.
 struct Place {
   mlir::Operation *op;
   std::function<void()> apply;
@@ -28,33 +29,34 @@ Places wrongGroup(mlir::ModuleOp module);
 Places biasTwice(mlir::ModuleOp module);
 Places normTwice(mlir::ModuleOp module);
 
-// Other faults of a per-rank program.
+// Faults of a per-rank program outside of collectives.
 Places swappedAxes(mlir::ModuleOp module);
 Places padIdentity(mlir::ModuleOp module);
 Places randomOffset(mlir::ModuleOp module);
 Places staleBuffer(mlir::ModuleOp module);
 Places gradientOff(mlir::ModuleOp module);
 Places missingWaits(mlir::ModuleOp module);
-/// No places: only the command lists of a pipeline can have these faults.
+/// Returns no places, because only the command lists of a pipeline can have
+/// these faults.
 Places ofPipelines(mlir::ModuleOp module);
 
 /// Describes an operation for messages: its name, its function and the node
 /// that it comes from.
 std::string describe(mlir::Operation *op);
 
-/// The name of a function without the stage of a pipeline (@update.0.1 is
-/// "update").
+/// Returns the name of a function without the pipeline stage: "update" for
+/// @update.0.1.
 llvm::StringRef functionName(mlir::func::FuncOp func);
 
 /// Calls `visit` for each operation of the functions that a check runs.
 void walkChecked(mlir::ModuleOp module,
                  llvm::function_ref<void(mlir::Operation *)> visit);
 
-/// The mesh that `op` refers to.
+/// Returns the mesh that `op` refers to.
 dist::MeshAttr meshOf(mlir::Operation *op, mlir::FlatSymbolRefAttr name);
 
-/// Axes of the mesh with more than one rank that do not overlap `axes`. With
-/// `size`, only axes of this size.
+/// Returns the axes of the mesh with more than one rank that do not overlap
+/// `axes`. With `size`, only axes of this size.
 llvm::SmallVector<dist::AxisRefAttr>
 otherAxes(dist::MeshAttr mesh, dist::AxisListAttr axes, int64_t size = 0);
 

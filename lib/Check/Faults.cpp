@@ -1,4 +1,5 @@
-// check-inject-fault: the kinds of faults, and the choice of a place.
+// check-inject-fault: defines the kinds of faults and chooses the place of a
+// fault.
 
 #include "cleave/Check/Faults.h"
 #include "FaultPlaces.h"
@@ -132,8 +133,8 @@ StringRef check::functionName(func::FuncOp func) {
 
 void check::walkChecked(ModuleOp module,
                         llvm::function_ref<void(Operation *)> visit) {
-  // @loss is the forward part of @loss_grad, and @init_state gives constants:
-  // a check does not run them.
+  // A check does not run @loss, which is the forward part of @loss_grad, nor
+  // @init_state, which returns constants.
   for (auto func : module.getOps<func::FuncOp>())
     if (functionName(func) != nn::kLossFunc &&
         functionName(func) != nn::kInitStateFunc)

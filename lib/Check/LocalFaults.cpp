@@ -1,5 +1,5 @@
-// Injected faults beside collectives: axes, padding masks, random numbers,
-// stale values.
+// Injected faults outside of collectives: wrong axes, padding masks and random
+// numbers, and stale values.
 
 #include "FaultPlaces.h"
 
@@ -13,8 +13,8 @@ using namespace cleave::check;
 
 namespace {
 
-/// The axes in reverse order, or another axis of the mesh, or null if there is
-/// none.
+/// Returns the axes in reverse order, or if that is not possible another axis
+/// of the mesh, or else null.
 dist::AxisListAttr swapped(dist::MeshAttr mesh, dist::AxisListAttr axes,
                            bool sameSize) {
   SmallVector<dist::AxisRefAttr> changed(axes.getAxes());
@@ -29,8 +29,8 @@ dist::AxisListAttr swapped(dist::MeshAttr mesh, dist::AxisListAttr axes,
   return dist::AxisListAttr::get(axes.getContext(), changed);
 }
 
-/// A splat of a value that is not the identity of any reduction over `old`'s
-/// type.
+/// Returns a splat of a value that is not the identity of any reduction over
+/// the type of `old`.
 Value noIdentity(Operation *op, Value old) {
   auto type = cast<RankedTensorType>(old.getType());
   DenseElementsAttr splat;
@@ -43,7 +43,7 @@ Value noIdentity(Operation *op, Value old) {
     number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
                    &losesInfo);
     identity = number.convertToDouble();
-    // For a maximum or minimum, a value that wins.
+    // For a maximum or minimum, the value is one that dominates all others.
     if (identity < -1)
       value = 1000;
     else if (identity > 1)
@@ -81,8 +81,8 @@ Places check::swappedAxes(ModuleOp module) {
 }
 
 Places check::padIdentity(ModuleOp module) {
-  // All masks of one reader are broken together: in a product, a factor that is
-  // still masked would hide the fault.
+  // The fault breaks all masks of a reader together, because in a product, a
+  // factor that is still masked would hide the fault.
   llvm::MapVector<Operation *, SmallVector<arith::SelectOp>> readers;
   walkChecked(module, [&](Operation *op) {
     auto select = dyn_cast<arith::SelectOp>(op);
@@ -115,7 +115,7 @@ Places check::randomOffset(ModuleOp module) {
   walkChecked(module, [&](Operation *op) {
     OpOperand *moved = nullptr;
     if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
-      // Moves the offset of the tile, or, if it has none, the sample index.
+      // Changes the tile's offset or, if the tile has none, the sample index.
       moved = dropout.getOffsets().empty() ? &dropout.getSampleIdsMutable()
                                            : &dropout.getOffsetsMutable()[0];
     } else if (auto attention = dyn_cast<nn::AttentionOp>(op);
@@ -191,8 +191,8 @@ Places check::gradientOff(ModuleOp module) {
 }
 
 Places check::missingWaits(ModuleOp module) {
-  // A wait is the only user of its start's result. To bypass the wait means to
-  // read the buffer while the transfer runs.
+  // A wait is the only user of the result of its start. If other operations
+  // bypass the wait, they read the buffer during the transfer.
   Places places;
   walkChecked(module, [&](Operation *op) {
     if (!op->getName().getStringRef().starts_with("dist.wait"))

@@ -1,8 +1,9 @@
-// What ranks of the oracle for pipelines do for the entries of their lists.
+// Interprets the actions in the lists of pipeline ranks, for the reference
+// execution of pipelines (PipelineEngine.cpp).
 //
-// A message is moved as late as it may be, at the receiver's wait, and its
-// place is poisoned when its receive starts: a slot that is reused too early
-// shows.
+// A message is copied as late as possible, at the receiver's wait, and its slot
+// is poisoned when the receive starts. So a slot that is reused too early
+// causes a wrong result.
 
 #include "PipelineEngine.h"
 
@@ -40,8 +41,8 @@ LogicalResult PipelineEngine::call(StageInstance &instance, StringRef name,
   return success();
 }
 
-/// Keys of the values that `from` sends to `to`: results of one of `makers`
-/// that `to` reads.
+/// Returns the keys of the values that `from` sends to `to`, which are results
+/// of one of the functions `makers` that `to` reads.
 std::vector<std::string> PipelineEngine::handedOver(const StageInstance &from,
                                                     const StageInstance &to,
                                                     ArrayRef<StringRef> makers,
@@ -100,7 +101,7 @@ LogicalResult PipelineEngine::compute(const Action &action, int rank) {
     return success();
   }
   if (action.kind == ActionKind::F)
-    // A loaded input has a slot from its load to its last reader.
+    // A loaded input occupies a slot from its load to its last reader.
     for (auto &[key, buffer] : own.buffers) {
       StringRef name = key;
       if (!name.consume_back(".stored"))

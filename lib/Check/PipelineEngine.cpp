@@ -1,8 +1,9 @@
-// The oracle for pipelines: every rank of every stage, in the order of the
-// lowered table, with values in slots. PipelineActions.cpp has the actions of
-// the table, PipelineUpdate.cpp the update.
+// The reference execution of pipelines: interprets every rank of every stage in
+// the order of the lowered table, with values in slots. PipelineActions.cpp has
+// the actions of the table, PipelineUpdate.cpp the update.
 //
-// A rank goes on until it has to wait, the first one first.
+// Ranks are simulated in turn, beginning with rank 0; each runs until it must
+// wait.
 
 #include "PipelineEngine.h"
 
@@ -19,7 +20,7 @@ using namespace cleave;
 using namespace cleave::check;
 using namespace cleave::pipeline;
 
-/// The name of a function NAME.STAGE without the stage.
+/// Returns the name of a function NAME.STAGE without the stage.
 static StringRef baseName(func::FuncOp func) {
   return func.getName().rsplit('.').first;
 }
@@ -90,8 +91,8 @@ LogicalResult PipelineEngine::addInstance(int rank, int stage) {
   for (auto func : module.getOps<func::FuncOp>()) {
     auto own = func->getAttrOfType<IntegerAttr>(kStageAttr);
     StringRef name = baseName(func);
-    // The loss that a host reads has another layout than the loss that is added
-    // up.
+    // The loss that a host reads has a different layout from the loss that is
+    // summed over microbatches.
     if (!own || own.getInt() != stage || func.isDeclaration() ||
         name == nn::kLossFunc || name == nn::kInitStateFunc)
       continue;
@@ -169,7 +170,7 @@ LogicalResult PipelineEngine::set(const Port &port, const Tensor &whole) {
   return success();
 }
 
-/// The rank in the whole mesh of a rank of the stage's mesh.
+/// Converts a rank of the stage's mesh to a rank of the whole mesh.
 int64_t PipelineEngine::rankOf(const StageInstance &instance,
                                int64_t inner) const {
   int64_t below = 1;
@@ -179,8 +180,9 @@ int64_t PipelineEngine::rankOf(const StageInstance &instance,
   return (inner / below * table.ranks + instance.rank) * below + inner % below;
 }
 
-/// Gathers a value from all stages that have it. A tied parameter is equal on
-/// all of them. Outputs come from an evaluation, by the owners of stages.
+/// Gathers a value from all stages that have it. A tied parameter must be equal
+/// on all its stages. Outputs come from an evaluation, which the owners of
+/// stages run.
 FailureOr<Gathered> PipelineEngine::gatherAll(
     const Port &port,
     llvm::function_ref<const RankTensors *(StageInstance::Buffer &)> value) {
@@ -269,8 +271,8 @@ LogicalResult PipelineEngine::runStep() {
   return success();
 }
 
-/// Adds up the gradients of all ranks of a stage. Gradients of tied parameters
-/// are added up over stages later, in the update.
+/// Sums the gradients of a stage over all pipeline ranks that hold the stage.
+/// Gradients of tied parameters are summed over stages later, in the update.
 void PipelineEngine::addUpReplicas() {
   for (int stage = 0; stage < table.stages; ++stage) {
     std::vector<StageInstance *> replicas;
@@ -305,7 +307,7 @@ bool PipelineEngine::isTied(const std::string &parameter) const {
   return false;
 }
 
-/// A forward pass of one microbatch through all stages.
+/// Runs a forward pass of one microbatch through all stages.
 LogicalResult PipelineEngine::runChain(StringRef function) {
   StageInstance *before = nullptr;
   for (int stage = 0; stage < table.stages; ++stage) {

@@ -1,5 +1,5 @@
-// Interprets the stages of a pipeline on their ranks: where values are stored,
-// and what each entry of a schedule does to them.
+// Interprets the stages of a pipeline on their ranks. It models where values
+// are stored, and how each entry of the schedule changes them.
 
 #ifndef CLEAVE_LIB_CHECK_PIPELINEENGINE_H
 #define CLEAVE_LIB_CHECK_PIPELINEENGINE_H
@@ -12,31 +12,32 @@
 
 namespace cleave::check {
 
-/// A stage on a rank of the pipeline, which stands for all ranks of a mesh.
+/// A stage on a pipeline rank. A pipeline rank stands for all ranks of the
+/// stage's mesh.
 struct StageInstance {
   /// A value on all ranks of the stage's mesh, one copy per slot.
   struct Buffer {
     Port port;
     std::string slot; ///< its class; empty: it stays
     std::vector<RankTensors> values{1};
-    /// For a tap, its value after each microbatch.
+    /// The values of a tap after each microbatch.
     std::map<int64_t, RankTensors> history;
   };
 
   int rank = 0, stage = 0;
-  /// By name without the stage.
+  /// The functions by name without the stage.
   std::map<std::string, mlir::func::FuncOp> functions;
-  /// By role and name.
+  /// The buffers by role and name.
   std::map<std::string, Buffer> buffers;
   /// For each class of slots, the slot of every microbatch.
   std::map<std::string, std::vector<int>> slotOf;
   std::set<int64_t> microbatches; ///< that the rank runs
-  /// Whether this rank has microbatch 0 of the stage. The owner evaluates, and
-  /// counts in sums over all stages.
+  /// Returns whether this rank runs microbatch 0 of the stage, and so is its
+  /// owner. Only the owner evaluates and contributes to sums over all stages.
   bool isOwner() const { return microbatches.count(0); }
 
-  /// The storage of the microbatch's value; null if the stage has no such
-  /// value.
+  /// Returns the storage of the microbatch's value, or null if the stage has no
+  /// such value.
   RankTensors *find(const std::string &key, int64_t microbatch);
 };
 
@@ -73,7 +74,7 @@ private:
   struct Cursor {
     size_t next = 0;
     bool isStarted = false; ///< the transfer there, which blocks
-    /// The numbers of its transfers on their channels.
+    /// The number of each of the rank's transfers in its channel.
     std::map<pipeline::Action, size_t> number;
   };
 

@@ -1,8 +1,8 @@
 // Injected faults of the command lists of pipelines: values of one microbatch
-// in the slot, or at the time, of another microbatch.
-// The order of messages never changes, so a faulty program ends as a right one
-// does. A place counts only if a value that is read too late, or from the wrong
-// slot, is wrong no matter when messages arrive.
+// are in the slot of another microbatch, or are accessed at the wrong time. The
+// order of messages never changes, so a faulty program terminates like a
+// correct one. Only places are used at which the result is wrong no matter when
+// messages arrive.
 
 #include "CommandPlaces.h"
 
@@ -22,7 +22,8 @@ using namespace cleave::program;
 
 namespace {
 
-/// "1WAIT_RECV_F3": the schedule's action that a command belongs to.
+/// The action of the schedule that a command belongs to, such as
+/// "1WAIT_RECV_F3".
 struct Label {
   int64_t stage = -1, microbatch = -1;
   std::string kind;
@@ -69,12 +70,13 @@ void moveTo(Call &call, int32_t arena, int64_t offset) {
     call.rebase.push_back({arena, offset});
 }
 
-/// The memory that the called actions of a program refer to.
+/// The memory that the called actions of a program access.
 class Called {
 public:
   explicit Called(Program &program) : program(program) {}
 
-  /// The references of an action, as they were before any was moved.
+  /// Returns the memory references of an action, as they were before a fault
+  /// changed any of them.
   const std::vector<BufferRef> &refsOf(const Call &call) {
     auto [entry, isNew] = refs.try_emplace(call.action);
     if (isNew)
@@ -97,7 +99,7 @@ public:
     });
   }
 
-  /// Whether the call reads or writes what the message receives.
+  /// Returns whether the call reads or writes memory that the message receives.
   bool touches(const Call &call, const Collective &message) {
     return llvm::any_of(receivedBy(message), [&](const Range &range) {
       return touches(call, range);
@@ -128,17 +130,18 @@ size_t waitOf(const Action &action, size_t start) {
 // Slots
 //===----------------------------------------------------------------------===//
 
-/// The value of a microbatch in an arena of slots.
+/// How the value of a microbatch in an arena of slots is used.
 struct Use {
   int64_t slot = 0; ///< where it begins
   std::vector<size_t> commands;
   size_t writeBegin = 0, writeEnd = 0;
-  /// Commands that read the value. Commands after which a message may already
-  /// have left do not count.
+  /// Commands that read the value. The wait of a send does not count as one,
+  /// because the message may already have left before the wait.
   std::vector<size_t> reads;
 };
 
-/// The values of all microbatches in the arena, in the order of their writes.
+/// Returns the uses of the values of all microbatches in the arena, in the
+/// order of their writes.
 llvm::MapVector<int64_t, Use> usesOf(Program &program, Action &step,
                                      Called &called, int32_t arena) {
   std::set<int64_t> slots{0};
@@ -200,7 +203,8 @@ CommandPlaces check::slotReused(Program &program) {
       for (const auto &[microbatch, use] : uses) {
         if (use.reads.empty())
           continue;
-        // The first other value that is written while this one is needed.
+        // Finds the first value of another microbatch that is written while
+        // this value is still needed.
         for (const auto &[other, later] : uses) {
           if (later.slot == use.slot || later.writeBegin <= use.writeEnd ||
               later.writeEnd >= use.reads.back())
@@ -242,8 +246,9 @@ bool isFloat(DType type) {
   return type == DType::F32 || type == DType::F64 || type == DType::BF16;
 }
 
-/// Whether the action loads inputs that differ between microbatches. Others,
-/// such as integer masks, may all be equal.
+/// Returns whether the action loads inputs that certainly differ between
+/// microbatches. Other inputs, such as integer masks, may be equal in all
+/// microbatches.
 bool keepsData(Program &program, Called &called, const Call &call,
                uint32_t rankClass) {
   for (const Boundary &entry : program.boundary) {
@@ -262,7 +267,8 @@ bool keepsData(Program &program, Called &called, const Call &call,
   return false;
 }
 
-/// Swaps two messages that both arrive before either is read.
+/// Adds places at which two messages are swapped that both arrive before either
+/// is read.
 void swapReceives(Program &program, Action &step, Called &called,
                   CommandPlaces &places) {
   struct Receive {
@@ -311,7 +317,7 @@ CommandPlaces check::microbatchSwapped(Program &program) {
   Called called(program);
   if (stepsOf(program).empty())
     return places;
-  // The calls that load inputs, by the action that they call.
+  // The calls that load inputs, by called action.
   std::map<uint32_t, std::vector<Call *>> loads;
   for (size_t k = 0;; ++k) {
     bool found = false;
@@ -327,8 +333,8 @@ CommandPlaces check::microbatchSwapped(Program &program) {
     if (!found)
       break;
   }
-  // If one stage has all inputs, another order of microbatches gives the same
-  // result.
+  // If a single stage reads all inputs, a different order of microbatches gives
+  // the same result.
   if (loads.size() > 1)
     for (auto &[action, calls] : loads)
       for (size_t k = 0; k + 1 < calls.size(); ++k)
@@ -352,7 +358,9 @@ CommandPlaces check::gradientTwice(Program &program) {
   CommandPlaces places;
   Called called(program);
   for (Action *step : stepsOf(program)) {
-    // The first microbatch may write instead of add.
+    // The calls of each action. An action with a single call is no place for
+    // the fault, because the first microbatch may write its gradients instead
+    // of adding them.
     std::map<uint32_t, std::vector<size_t>> calls;
     for (size_t i = 0; i < step->commands.size(); ++i)
       if (auto *call = std::get_if<Call>(&step->commands[i].op))
@@ -390,8 +398,9 @@ CommandPlaces check::gradientTwice(Program &program) {
 // Receives
 //===----------------------------------------------------------------------===//
 
-/// Moves the reader before the start of the receive. A wait that is only too
-/// late would give the right result if the message is early.
+/// The fault moves the reader before the start of the receive. If it only moved
+/// the wait after the reader, the result would be correct whenever the message
+/// arrives early.
 CommandPlaces check::missingReceive(Program &program) {
   CommandPlaces places;
   Called called(program);
@@ -409,7 +418,7 @@ CommandPlaces check::missingReceive(Program &program) {
         ++first;
       if (first == size)
         continue;
-      // Moves the commands that the call needs together with it.
+      // The commands that the call needs are moved together with it.
       StringId label = step->commands[first].source;
       size_t end = first + 1;
       while (step->commands[first - 1].source == label)

@@ -1,5 +1,6 @@
-// Interprets the update of a pipeline: the parts of every stage's @update, with
-// the sums over stages between them, each as soon as its operands are there.
+// Interprets the update of a pipeline: the parts of every stage's @update, and
+// the sums over stages between these parts, each as soon as its operands are
+// computed.
 
 #include "PipelineEngine.h"
 
@@ -70,8 +71,8 @@ private:
           parts = std::max(parts, part + 1);
   }
 
-  /// Whether the next part has all its operands. Sums over a rank's earlier
-  /// stages are copied on the way.
+  /// Returns whether all operands of the instance's next part are computed.
+  /// Also copies sums over the rank's earlier stages to the instance.
   bool isReady(StageInstance &instance) {
     int part = done.at({instance.rank, instance.stage});
     for (Sum &sum : sums) {
@@ -103,14 +104,15 @@ private:
     return true;
   }
 
-  /// Whether its partial sum counts. Of a tied gradient each instance has what
-  /// its microbatches gave.
+  /// Returns whether the instance contributes to the sum. For a tied gradient,
+  /// each instance contributes the gradient of its own microbatches; for other
+  /// sums, only the owner of the stage contributes.
   static bool counts(const Sum &sum, const StageInstance &instance) {
     return sum.members.count(instance.stage) &&
            (sum.isTied || instance.isOwner());
   }
 
-  /// The rank's last stage before this one whose partial sum counts.
+  /// Returns the rank's last stage before this one that contributes to the sum.
   StageInstance *previousIn(const Sum &sum, const StageInstance &instance) {
     StageInstance *previous = nullptr;
     if (counts(sum, instance))
@@ -138,7 +140,8 @@ private:
       if (!counts(sum, instance))
         continue;
       const std::string &operand = sum.members.at(instance.stage).operand;
-      // The last one of a rank has added what the others gave.
+      // If contributions are chained on a rank, the rank's last stage has the
+      // sum of the contributions of all its stages.
       bool isChained = instance.buffers.count(keyOf(operand + ".before"));
       auto isLater = [&](const auto &other) {
         return other.first.first == instance.rank &&

@@ -97,8 +97,9 @@ FailureOr<Engine *> Programs::interpret(ModuleOp module) {
   return engines.back().get();
 }
 
-// The place that was asked for. In a program with taps, which may have
-// others, it is the one of the same name, or else of the same index.
+// Returns the index of the requested place. A program with taps may have
+// different places; there, it is the place with the same name or, if none has
+// this name, the same index.
 int64_t Programs::faultIndex(ModuleOp local) {
   std::vector<std::string> names = faultPlaces(local, programs.inject);
   int64_t count = names.size(), index = programs.injectIndex;

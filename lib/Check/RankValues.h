@@ -1,4 +1,5 @@
-// What interpreted engines do with the value of a port on all ranks of a mesh.
+// Values of ports on all ranks of a mesh, for the engines that interpret
+// programs.
 
 #ifndef CLEAVE_LIB_CHECK_RANKVALUES_H
 #define CLEAVE_LIB_CHECK_RANKVALUES_H
@@ -8,11 +9,11 @@
 
 namespace cleave::check {
 
-/// The sharding of a port; null: every rank has all of it.
+/// Returns the sharding of a port; null if it is replicated on all ranks.
 dist::ShardingAttr shardingOf(const Port &port);
 
-/// `whole` in the type of `port`, on every rank of `mesh`; null: one rank.
-/// Reports a value of another shape.
+/// Converts `whole` to the type of `port` and returns its tiles on all ranks of
+/// `mesh`; a null mesh means one rank. Reports a value with a different shape.
 mlir::FailureOr<RankTensors> tilesOf(dist::MeshAttr mesh, const Port &port,
                                      const Tensor &whole);
 
@@ -20,12 +21,12 @@ mlir::FailureOr<RankTensors> tilesOf(dist::MeshAttr mesh, const Port &port,
 Gathered gather(dist::MeshAttr mesh, const Port &port,
                 const RankTensors &tiles);
 
-/// Runs `func` on all ranks of `mesh`; null: on one rank.
+/// Runs `func` on all ranks of `mesh`; a null mesh means one rank.
 mlir::FailureOr<std::vector<RankTensors>>
 interpretOn(dist::MeshAttr mesh, mlir::func::FuncOp func,
             llvm::ArrayRef<RankTensors> arguments);
 
-/// The oracle for a module of pipeline stages.
+/// Creates the reference execution of a module of pipeline stages.
 mlir::FailureOr<std::unique_ptr<Engine>>
 makePipelineEngine(mlir::ModuleOp module);
 

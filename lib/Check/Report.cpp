@@ -12,7 +12,8 @@ using namespace cleave;
 using namespace cleave::check;
 
 bool CheckReport::pass() const {
-  // The comparison with zero also fails for NaN, which is a difference.
+  // The comparison with zero is also false for NaN, which counts as a
+  // difference.
   return !stopped && replicas.largest == 0 &&
          llvm::all_of(tensors, [](const TensorReport &t) { return t.pass(); });
 }

@@ -1,4 +1,5 @@
-// Reads values of files for a check. The readers throw; exceptions end here.
+// Reads values of files for a check. The file readers throw exceptions, which
+// are converted to diagnostics here.
 
 #include "cleave/Check/StoredValues.h"
 
@@ -111,7 +112,8 @@ public:
     requireTensors(this->path, file, wanted, "model '" + model + "'");
   }
 
-  // Nothing where the model itself says what it is.
+  // Returns nullopt for constants that are not frozen parameters, because the
+  // model itself has their values.
   std::optional<Tensor> read(const Port &port) const {
     if (!isGiven(port))
       return std::nullopt;
@@ -237,7 +239,8 @@ mlir::LogicalResult check::writeGradients(mlir::ModuleOp module,
     auto names = nn::fileNamesOf(attrs);
     if (names.empty())
       names.push_back(name);
-    // Tensors of the file that are stacked follow one another.
+    // If a parameter stacks several tensors of the file, their elements follow
+    // one another.
     bool isStacked = names.size() > 1;
     size_t part = rest.size() / (isStacked ? names.size() : 1);
     for (llvm::StringRef own : names) {

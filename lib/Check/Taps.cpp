@@ -1,4 +1,5 @@
-// Finds the first value that differs, with every value as a result.
+// Finds the first value that differs between two programs that return all their
+// values.
 
 #include "FaultPlaces.h"
 #include "cleave/Check/Check.h"
@@ -25,7 +26,7 @@ bool isTap(const Port &port) {
 
 void check::tapAllValues(ModuleOp module) {
   Builder builder(module.getContext());
-  // Stages of one module get taps of different names.
+  // The taps of different stages in one module have different names.
   std::string prefix = kTapPrefix.str();
   if (auto stage = module->getAttrOfType<IntegerAttr>(kStageAttr))
     prefix += std::to_string(stage.getInt()) + ".";
@@ -71,7 +72,7 @@ public:
       : module(module), sharded(sharded), reference(reference), values(values),
         options(options) {}
 
-  /// One microbatch through the functions of a program.
+  /// Runs one microbatch through the functions of a program without a pipeline.
   FailureOr<std::string> functions() {
     if (failed(start()))
       return failure();
@@ -89,8 +90,8 @@ public:
     return std::string();
   }
 
-  /// All microbatches through the stages of a pipeline: each through all stages
-  /// and back.
+  /// Compares the stages of a pipeline. Runs each microbatch forward through
+  /// all stages and then backward.
   FailureOr<std::string> stages() {
     if (failed(start()))
       return failure();
@@ -142,7 +143,7 @@ private:
   static int64_t stageOf(func::FuncOp func) {
     return func->getAttrOfType<IntegerAttr>(kStageAttr).getInt();
   }
-  /// Of "update.PART.STAGE".
+  /// Returns the number PART of the function name "update.PART.STAGE".
   static int64_t partOf(func::FuncOp func) {
     int64_t part = 0;
     func.getName().split('.').second.split('.').first.getAsInteger(10, part);
@@ -157,7 +158,7 @@ private:
     return success();
   }
 
-  /// What the program adds up starts from zero.
+  /// Sets values that the program sums over microbatches to zero.
   LogicalResult clearSums(func::FuncOp func) {
     if (functionName(func) == nn::kUpdateFunc)
       return success();
@@ -185,7 +186,7 @@ private:
     return std::string();
   }
 
-  /// The first tap of the function that differs.
+  /// Returns a description of the first tap of the function that differs.
   FailureOr<std::string> compare(func::FuncOp func, int64_t microbatch = -1) {
     for (const Port &port : resultsOf(func)) {
       if (!isTap(port))
@@ -198,8 +199,8 @@ private:
       if (failed(ours) || failed(theirs))
         return failure();
       Difference found = difference(ours->whole, theirs->whole);
-      // Without a value to compare with, a difference is noise if it is tiny by
-      // itself.
+      // For values that are almost zero the limit is absolute, because such
+      // differences are noise.
       double limit = options.tolerances.exact * std::max(found.magnitude, 1e-6);
       if (found.largest <= limit && ours->replicaDifference == 0)
         continue;
@@ -217,7 +218,8 @@ private:
     return std::string();
   }
 
-  /// "arith.mulf in @B of stage 1, microbatch 0, node /mlp/Mul".
+  /// Describes the operation of a tap, such as "arith.mulf in @B of stage 1,
+  /// microbatch 0, node /mlp/Mul".
   static std::string place(func::FuncOp func, const Port &port,
                            int64_t microbatch) {
     std::string text = StringRef(port.name).split(": ").second.str();

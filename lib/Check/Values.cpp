@@ -15,13 +15,14 @@ using namespace cleave::check;
 
 namespace {
 
-/// splitmix64 (Steele, Lea, Flood, 2014): the same numbers on every machine.
+/// The random generator splitmix64 (Steele, Lea, Flood, 2014), which gives the
+/// same numbers on every machine.
 class Random {
 public:
   Random(uint64_t seed, StringRef name, uint64_t a = 0, uint64_t b = 0)
       : state(seed) {
-    // FNV-1a over the name, so that a tensor's values do not depend on the
-    // order of tensors.
+    // The seed is a hash (FNV-1a) of the tensor's name, so that its values do
+    // not depend on the order of tensors.
     uint64_t hash = 0xcbf29ce484222325;
     for (unsigned char c : name)
       hash = (hash ^ c) * 0x100000001b3;
@@ -82,7 +83,8 @@ bool isKept(std::optional<nn::Role> role) {
                       nn::Role::State, nn::Role::Count});
 }
 
-/// The part of dimension `dim` from `begin` on, in the shape of `type`.
+/// Returns the slice of `tensor` in the shape of `type` that begins at `begin`
+/// in dimension `dim`.
 Tensor slices(const Tensor &tensor, int64_t dim, int64_t begin,
               RankedTensorType type) {
   Tensor part(type);
@@ -147,11 +149,12 @@ IndexUse check::indexUseOf(Value value, bool computed) {
 Values::Values(ModuleOp module, ValueOptions options)
     : module(module), options(std::move(options)) {}
 
-/// The arguments of all functions that a check runs, each once.
+/// Returns the arguments of all functions that a check runs, without
+/// duplicates.
 static std::vector<Port> allArguments(ModuleOp module) {
   std::vector<Port> ports;
   llvm::StringSet<> seen;
-  // @loss_grad has the uses that say what integers index.
+  // @loss_grad comes first, because its operations show what integers index.
   for (StringRef name : {nn::kLossGradFunc, nn::kForwardFunc, nn::kUpdateFunc})
     if (auto func = module.lookupSymbol<func::FuncOp>(name))
       for (Port &port : argumentsOf(func))
@@ -166,7 +169,8 @@ FailureOr<Tensor> Values::initial(const Port &port) {
   if (port.role == nn::Role::Count) // parameters that began later have fewer
     return filled(port.type, 1 + random.below(4));
   if (port.role == nn::Role::State) {
-    // Second moments are squares; the others are of the size of gradients.
+    // Second moments are squares of gradients; all other states have the
+    // magnitude of gradients.
     bool squares = StringRef(port.name).ends_with(".v");
     for (double &x : value.floats)
       x = squares ? 1e-4 * (0.5 + random.uniform()) : 1e-2 * random.normal();
@@ -196,7 +200,7 @@ FailureOr<Tensor> Values::initial(const Port &port) {
   return value;
 }
 
-/// Elements times 1 + k 2^-50, k from -4 to 4.
+/// Multiplies each element by 1 + k 2^-50 with a random k from -4 to 4.
 static Tensor stir(Tensor tensor, Random random) {
   for (double &x : tensor.floats)
     x *= 1 + double(random.below(9) - 4) * 0x1p-50;
@@ -232,7 +236,7 @@ LogicalResult Values::setInitial(Engine &engine, bool stirred) {
   return success();
 }
 
-/// The samples of all microbatches of a step, concatenated.
+/// Returns the samples of all microbatches of a step, concatenated.
 FailureOr<Tensor> Values::wholeStep(const Port &port, StringRef of,
                                     int64_t step) {
   std::optional<int64_t> dim = nn::batchDimOf(port.attrs, port.type.getRank());
@@ -308,7 +312,8 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
     use.bound = std::min(use.bound, int64_t(1) << (use.bits - 1));
   for (int64_t &x : value.ints) {
     x = random.below(use.bound);
-    // Some labels are ignored, so that the count of labels matters.
+    // Some labels are set to the ignored value, so that the count of labels
+    // matters.
     if (use.ignored && random.below(8) == 0)
       x = *use.ignored;
   }

@@ -1,4 +1,4 @@
-// nn-widen: every floating type becomes f64.
+// nn-widen: converts every floating-point type to f64.
 
 #include "cleave/Check/Passes.h"
 
@@ -36,7 +36,7 @@ APFloat widen(APFloat value) {
   return value;
 }
 
-/// The attribute in f64; null if it holds no floats.
+/// Returns the attribute in f64; null if it has no floats.
 TypedAttr widenConstant(TypedAttr value) {
   if (auto scalar = dyn_cast<FloatAttr>(value))
     return FloatAttr::get(widen(scalar.getType()), widen(scalar.getValue()));

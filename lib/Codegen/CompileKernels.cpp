@@ -32,8 +32,9 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::codegen;
 
-/// Kernels per object file: few enough that several threads have work. The
-/// number is fixed, so that the library does not depend on the thread count.
+/// The number of kernels per object file, small enough that several threads
+/// have work. It is fixed, so that the library does not depend on the thread
+/// count.
 static constexpr size_t kKernelsPerObject = 6;
 
 CodegenOptions cleave::codegen::resolveOptions(CodegenOptions options) {
@@ -86,10 +87,10 @@ public:
         std::nullopt, static_cast<llvm::CodeGenOptLevel>(options.optLevel)));
     module.setDataLayout(machine->createDataLayout());
     module.setTargetTriple(triple);
-    // The name is written into the object file.
+    // The source file name is written into the object file, so it is constant.
     module.setSourceFileName("kernels");
-    // Use the full vector registers, whatever the processor's default
-    // preference.
+    // Kernels use the full width of vector registers, even if LLVM prefers
+    // narrower vectors for the processor.
     for (llvm::Function &function : module) {
       if (function.isDeclaration())
         continue;
@@ -119,7 +120,8 @@ private:
 
 } // namespace
 
-/// The linker found at configuration time, else one on the PATH.
+/// Returns the linker that was found at configuration time or, if there is
+/// none, a linker on the PATH.
 static std::string findLinker() {
   if (llvm::sys::fs::can_execute(CLEAVE_LLD))
     return CLEAVE_LLD;
@@ -180,7 +182,7 @@ static LogicalResult link(ModuleOp module,
       return module.emitError() << writeError(outputPath.str(), error);
     return success();
   }
-  // After a signal the log holds only a stack trace.
+  // If a signal ended the linker, its log only has a stack trace.
   if (status > 0)
     if (auto text = llvm::MemoryBuffer::getFile(log))
       message += (*text)->getBuffer().trim().str();

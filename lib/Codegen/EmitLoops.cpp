@@ -9,7 +9,8 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// The element width in bits that determines the number of vector lanes.
+/// Returns the element width in bits that determines the number of vector
+/// lanes.
 static unsigned widthOf(const KernelPlan &plan) {
   unsigned width = 0, integers = 0;
   auto see = [&](Type type) {
@@ -74,8 +75,8 @@ void Emitter::emitRows() {
     int64_t size = columnLoop.columns->lane->size;
     emitColumnLoop(columnLoop, {begin, constantIndex(size), size});
   }
-  // All values are computed before any store: a result may overwrite an
-  // argument of another.
+  // All values are computed before any store, because a store to one result may
+  // overwrite an argument that another result depends on.
   for (const Store &target : plan.rowStores)
     emit(target.value);
   for (const Store &target : plan.rowStores)
@@ -93,7 +94,7 @@ void Emitter::emitFlat() {
     emitColumnLoop(loop, {begin, end});
 }
 
-/// Unrolls to several vectors to hide the latency of sums, at the price of code
+/// Unrolls to several vectors to hide the latency of sums, at the cost of code
 /// size.
 int Emitter::chooseCopies(const ColumnLoop &loop) {
   int work = 0;
@@ -209,8 +210,8 @@ void Emitter::emitLaneBody(const ColumnLoop &loop, int copies,
                            SmallVector<Value> &accumulators) {
   int saved = copyCount;
   copyCount = copies;
-  // All values are computed before any store: a result may overwrite an
-  // argument of another.
+  // All values are computed before any store, because a store to one result may
+  // overwrite an argument that another result depends on.
   for (int copy = 0; copy < copies; ++copy) {
     for (const Reduction *reduction : loop.reductions)
       emit(reduction->input, copy);
@@ -266,7 +267,7 @@ void Emitter::emitScatter() {
   endFor(updates, {});
 }
 
-/// The index of the first element of a row.
+/// Returns the index of the first element of a row.
 Value Emitter::tableRow(Value row, Value before) {
   const auto &scatter = plan.scatter;
   Value index = arith::AddIOp::create(
@@ -301,8 +302,8 @@ void Emitter::addUpdate(Value row) {
   lane = nullptr;
 }
 
-/// Adds columns [from, to) of the current update: whole vectors, or one masked
-/// one.
+/// Adds columns [from, to) of the current update, either in whole vectors or in
+/// a single masked vector.
 void Emitter::addColumns(Value row, int64_t from, int64_t to) {
   Type element = plan.scatter.value->type;
   unsigned alignment = element.getIntOrFloatBitWidth() / 8;

@@ -21,7 +21,7 @@ void Emitter::reportIndex(Value index, Value beyond, int64_t rows) {
   Type i64 = b.getI64Type();
   if (isa<VectorType>(index.getType())) {
     beyond = both(beyond, mask);
-    // Selects one index that is out of range; valid ones count as 0.
+    // Selects one index that is out of range; valid indices are replaced by 0.
     Value zero = constantOf(index.getType(), 0);
     index = vector::ReductionOp::create(
         b, vector::CombiningKind::MAXUI,

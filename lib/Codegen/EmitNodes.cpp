@@ -23,7 +23,7 @@ void NodeEmitter::moveTo(const Scope &scope) {
   size_t at = 0;
   while (scopes[at].get() != &scope)
     ++at;
-  // Before the first operation that contains a nested scope.
+  // Insert before the first operation that contains a nested scope.
   for (size_t i = at + 1; i < scopes.size(); ++i)
     if (scopes[i]->op) {
       b.setInsertionPoint(scopes[i]->op);
@@ -136,7 +136,7 @@ Value NodeEmitter::create(const Node *node, int copy) {
     return castIndex(index, node->type);
   }
   case Node::Kind::InRange: {
-    // The comparison is unsigned, so that it covers both ends.
+    // The comparison is unsigned, so that it also excludes negative indices.
     Value value;
     if (!node->operands.empty()) {
       value = emit(node->operands[0], copy);
@@ -180,7 +180,7 @@ Value NodeEmitter::createCompute(const Node *node, int copy) {
   if (dividesIntegers(node->op))
     return createDivision(b, node->op, operands[0], operands[1]);
   if (auto check = dyn_cast<nn::CheckIndexOp>(node->op)) {
-    // The comparison is unsigned, so that it covers both ends.
+    // The comparison is unsigned, so that it also excludes negative indices.
     Value index = operands[0];
     Value beyond =
         arith::CmpIOp::create(b, arith::CmpIPredicate::uge, index,
@@ -311,7 +311,7 @@ bool NodeEmitter::isContiguous(const IndexExpr &index) const {
 }
 
 Value NodeEmitter::emitLaneBase(const IndexExpr &index, int copy) {
-  // The lane variable is the index of the first lane.
+  // In scalar code, the lane variable has the value for the first lane.
   Value base = emitIndex(index, copy);
   int64_t offset = laneOffset(copy);
   if (offset == 0)
@@ -400,7 +400,7 @@ Value NodeEmitter::address(Value base, Value index, Type element) {
                              ArrayRef<LLVM::GEPArg>{index});
 }
 
-/// The address of a constant tensor, which is a read-only global of the
+/// Returns the address of a constant tensor, which is a read-only global of the
 /// library.
 Value NodeEmitter::tableAddress(const Node *node) {
   LLVM::GlobalOp &table = tables[node->value];
@@ -451,7 +451,8 @@ Value NodeEmitter::createLoad(const Node *node, int copy) {
                                constantOf(loaded.getType(), 0));
 }
 
-/// Loads from the result's own memory, which an earlier loop of this row wrote.
+/// Loads a buffered value from the memory of a result, which an earlier loop of
+/// the same row has written.
 Value NodeEmitter::loadBuffer(const RowBuffer &buffer, int copy) {
   assert(buffer.result >= 0 && "buffers of their own are the subclass's");
   Node read = *buffer.value;

@@ -131,7 +131,8 @@ NodeEmitter::InnermostScope::InnermostScope(NodeEmitter &emitter, Scope &scope)
     scopes.pop_back();
   }
   emitter.moveTo(scope);
-  // The loop must precede the operation of the inner scopes.
+  // The reduction's loop must precede the operations that contain the inner
+  // scopes.
   for (auto &inner : hidden)
     if (inner->op) {
       rest = std::make_unique<Block>();
@@ -148,8 +149,8 @@ NodeEmitter::InnermostScope::~InnermostScope() {
     emitter.scopes.push_back(std::move(inner));
 }
 
-/// The sequential reductions that the input depends on and that are not yet
-/// emitted.
+/// Returns the sequential reductions that the input of `reduction` depends on
+/// and that are not yet emitted.
 SmallVector<const Reduction *>
 NodeEmitter::missingInputs(const Reduction *reduction) {
   llvm::SmallPtrSet<const Node *, 16> seen;
@@ -162,7 +163,7 @@ NodeEmitter::missingInputs(const Reduction *reduction) {
   return result;
 }
 
-/// The reductions that can share the loop of `wanted`.
+/// Returns the reductions that can share one loop with `wanted`.
 NodeEmitter::SequenceGroup NodeEmitter::groupOf(const Reduction *wanted) {
   const Scope &scope = scopeOf(wanted->outcome->loops);
   SequenceGroup group;
@@ -179,7 +180,8 @@ NodeEmitter::SequenceGroup NodeEmitter::groupOf(const Reduction *wanted) {
   return group;
 }
 
-/// Combines the values of all reductions and copies with others.
+/// For each reduction and copy of a group, combines the value in `into` with
+/// that from `valueOf`.
 SmallVector<Value> NodeEmitter::combineAll(
     const SequenceGroup &group, ArrayRef<Value> into,
     llvm::function_ref<Value(size_t number, int copy)> valueOf) {

@@ -21,7 +21,7 @@ public:
   mlir::LogicalResult run();
 
 private:
-  /// Begin and end of the columns of one loop.
+  /// The first column of a loop, and the column after its last one.
   struct Range {
     Value begin, end;
     int64_t staticSize = -1; ///< end - begin; -1 if not known

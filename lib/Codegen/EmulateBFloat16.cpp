@@ -40,8 +40,8 @@ void cleave::codegen::widenBFloat16Math(ModuleOp kernels) {
   }
 }
 
-/// Splits casts between bf16 and f64 through f32, as the emulation supports no
-/// others.
+/// Splits casts between bf16 and f64 through f32, because the emulation only
+/// supports casts between bf16 and f32.
 static void splitWideCasts(ModuleOp kernels) {
   kernels.walk([](Operation *op) {
     if (!isa<arith::ExtFOp, arith::TruncFOp>(op))
@@ -76,8 +76,8 @@ LogicalResult cleave::codegen::emulateBFloat16(ModuleOp kernels) {
   };
   if (failed(runPasses(kernels, "bf16 in f32", build, /*dumps=*/false)))
     return failure();
-  // The pass allows a rounding and its inverse to cancel, but every rounding
-  // must take effect.
+  // By default, the pass lets a rounding to bf16 and the extension after it
+  // cancel; but every rounding must take effect.
   auto none = arith::FastMathFlagsAttr::get(kernels.getContext(),
                                             arith::FastMathFlags::none);
   kernels.walk([&](Operation *op) {

@@ -2,9 +2,9 @@
 //
 // Single precision: all library calls are expanded. exp, log, tanh and erf are
 // polynomials in single precision with errors of a few units in the last place
-// (test/unit/Codegen/MathTest.cpp has the bounds); the others compute in
-// double, where simple formulas are accurate enough. Double precision: exp and
-// log are expanded; other functions call the C library for each lane.
+// (test/unit/Codegen/MathTest.cpp has the bounds); the other functions compute
+// in double, where simple formulas are accurate enough. Double precision: exp
+// and log are expanded; other functions call the C library for each lane.
 
 #include "cleave/Codegen/ExpandMath.h"
 

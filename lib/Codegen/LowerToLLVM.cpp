@@ -28,7 +28,8 @@ LogicalResult cleave::codegen::lowerToLLVM(ModuleOp kernels) {
     expand.includeBf16 = true; // by integer operations
     passes.addPass(arith::createArithExpandOpsPass(expand));
     passes.addPass(createSCFToControlFlowPass());
-    // Library calls unroll vectors, so they are lowered before vectors.
+    // The conversion to library calls unrolls vectors, so it runs before the
+    // lowering of vector operations.
     passes.addPass(createConvertMathToLLVMPass());
     passes.addPass(createConvertMathToLibmPass());
     passes.addPass(createConvertVectorToLLVMPass());

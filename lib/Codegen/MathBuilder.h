@@ -40,7 +40,8 @@ public:
   Value copySign(Value x, Value sign) {
     return make<mlir::math::CopySignOp>(x, sign);
   }
-  // Returns the second operand if the first is NaN, as processors do.
+  // Returns the second operand if the first is NaN, as the processor's max
+  // instruction does.
   Value max(Value x, Value y) {
     return select(compare(mlir::arith::CmpFPredicate::OGT, x, y), x, y);
   }
@@ -89,8 +90,9 @@ public:
   Value floatOf(Value bits) {
     return make<mlir::arith::BitcastOp>(floats, bits);
   }
-  /// Converts to and from integers of the floats' width. In double, by adding a
-  /// large number, as few processors convert vectors of 64-bit integers.
+  /// Converts to integers of the floats' width, and back. In double, the
+  /// conversion adds a large number, because few processors convert vectors of
+  /// 64-bit integers.
   Value toInt(Value whole) {
     if (mantissa == 23)
       return make<mlir::arith::FPToSIOp>(ints, whole);
@@ -109,7 +111,8 @@ public:
   }
 
 private:
-  /// 1.5 * 2^52: a sum with it has whole numbers in its low bits.
+  /// 1.5 * 2^52. The sum of a whole number and this constant has the whole
+  /// number in its low bits.
   static constexpr double kShift = 6755399441055744.0;
 
   template <typename Op, typename... Args> Value make(Args &&...args) {

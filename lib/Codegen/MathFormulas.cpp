@@ -16,7 +16,7 @@ static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// exp(x) = 2^n exp(r), |r| <= ln(2)/2, by a polynomial of degree 6. 2^n is
 /// applied in two factors, so that results near both ends of the range are
-/// right; beyond them they overflow to infinity or underflow to 0.
+/// correct; results beyond the range overflow to infinity or underflow to 0.
 Value formulas::exp32(MathBuilder &m, Value x) {
   Value bounded = m.min(m.max(x, m.f(-104.0)), m.f(89.0));
   Value n = m.roundEven(m.mul(bounded, m.f(1.44269504088896341)));
@@ -39,7 +39,7 @@ Value formulas::log32(MathBuilder &m, Value x) {
   Value tiny = m.less(x, m.f(1.17549435e-38));
   Value scaled = m.select(tiny, m.mul(x, m.f(8388608.0)), x);
   Value bits = m.bitsOf(scaled);
-  // The offset from sqrt(1/2) makes the exponent of f 0 or -1.
+  // Subtracting the bits of sqrt(1/2) makes the exponent of f 0 or -1.
   Value offset = m.subInt(bits, m.i(0x3f3504f3));
   Value n = m.toFloat(m.shiftRight(offset, 23));
   n = m.sub(n, m.select(tiny, m.f(23.0), m.f(0.0)));
@@ -58,7 +58,7 @@ Value formulas::log32(MathBuilder &m, Value x) {
   y = m.fma(n, m.f(0.693359375), y);
   y = m.select(m.equal(x, m.f(0.0)), m.f(-kInfinity), y);
   y = m.select(m.equal(x, m.f(kInfinity)), x, y);
-  // NaN for negative numbers and NaN.
+  // The logarithm of a negative number or NaN is NaN.
   return m.select(m.notLess(x, m.f(0.0)), y,
                   m.f(std::numeric_limits<double>::quiet_NaN()));
 }
@@ -91,7 +91,7 @@ Value formulas::erf32(MathBuilder &m, Value x) {
   r = m.fma(r, t, m.f(-6.34846687e-1));
   r = m.fma(r, t, m.f(-1.28717512e-1));
   r = m.fma(r, t, m.neg(t));
-  // The polynomial is not valid for large arguments, where erf is 1.
+  // The polynomial is only valid for small arguments; for large ones, erf is 1.
   r = m.select(m.less(t, m.f(4.0)), r, m.f(-100.0));
   Value large = m.copySign(m.sub(m.f(1.0), exp32(m, r)), x);
   Value p = m.polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2,
@@ -208,7 +208,8 @@ Value formulas::log1P(MathBuilder &m, Value x) {
   return m.select(m.less(m.abs(x), m.f(1e-8)), x, y);
 }
 
-/// An odd function from its value at |x|; near 0, where formulas cancel, x.
+/// Returns an odd function of x from its value at |x|. Near 0, where formulas
+/// would cancel, the result is x.
 static Value oddOf(MathBuilder &m, Value x, Value ofMagnitude) {
   Value y = m.copySign(ofMagnitude, x);
   return m.select(m.less(m.abs(x), m.f(1e-8)), x, y);
@@ -247,7 +248,7 @@ Value formulas::arcTangent2(MathBuilder &m, Value y, Value x) {
   Value zero = m.f(0.0);
   Value angle = arcTangent(m, m.div(m.abs(y), m.abs(x)));
   angle = m.select(m.both(m.equal(x, zero), m.equal(y, zero)), zero, angle);
-  // The sign of x counts even if x is zero.
+  // The quadrant also depends on the sign of a zero x.
   Value negative = m.less(m.copySign(m.f(1.0), x), zero);
   angle = m.select(negative, m.sub(m.f(pi), angle), angle);
   return m.copySign(angle, y);

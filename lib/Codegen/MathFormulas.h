@@ -7,7 +7,7 @@
 
 namespace cleave::codegen::formulas {
 
-// Single precision, with errors of a few units in the last place.
+// Functions in single precision with errors of a few units in the last place.
 mlir::Value exp32(MathBuilder &m, mlir::Value x);
 mlir::Value log32(MathBuilder &m, mlir::Value x);
 mlir::Value tanh32(MathBuilder &m, mlir::Value x);
@@ -17,7 +17,7 @@ mlir::Value erf32(MathBuilder &m, mlir::Value x);
 mlir::Value exp64(MathBuilder &m, mlir::Value x);
 mlir::Value log64(MathBuilder &m, mlir::Value x);
 
-// Computed in double, with the accuracy of single precision.
+// Functions computed in double to the accuracy of single precision.
 mlir::Value sine64(MathBuilder &m, mlir::Value x, int64_t quarters);
 mlir::Value power64(MathBuilder &m, mlir::Value x, mlir::Value y);
 mlir::Value expM1(MathBuilder &m, mlir::Value x);

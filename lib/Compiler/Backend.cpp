@@ -1,4 +1,4 @@
-// From the per-rank program to an artifact.
+// Compiles the per-rank program to an artifact.
 
 #include "cleave/Compiler/Backend.h"
 

@@ -1,6 +1,6 @@
-// Arrays that the user gives for inputs, instead of the values that the
-// configuration would give them. The readers of arrays throw; exceptions end
-// here.
+// Binds inputs to arrays that the user provides, instead of to values that the
+// configuration generates. The array readers throw exceptions, which are
+// converted to diagnostics here.
 
 #include "cleave/Compiler/Import.h"
 
@@ -36,7 +36,7 @@ static LogicalResult bind(Config &config, const std::string &model,
   std::vector<std::string> inputs;
   for (const TensorSummary &input : file->inputs)
     inputs.push_back(input.name);
-  // Labels are an input of the training, not of the graph.
+  // Labels are an input of the training program, not of the model's graph.
   const std::string &labels = config.data.labels;
   for (const std::string &name : given.names())
     if (!llvm::is_contained(inputs, name) && name != "labels" && name != labels)
@@ -67,7 +67,9 @@ static LogicalResult bind(Config &config, const std::string &model,
     for (auto [index, dim] : llvm::enumerate(input.shape)) {
       bool isTokens = input.shape.size() == 2 &&
                       (input.type == "i64" || input.type == "i32");
-      // A program for a batch is called with any number of samples.
+      // If dims.batch or dims.sequence is set, the corresponding dimension is
+      // not taken from the array, because a program for one batch size can be
+      // called with any number of samples.
       const char *general = index == 0               ? "batch"
                             : index == 1 && isTokens ? "sequence"
                                                      : "";
@@ -87,7 +89,7 @@ LogicalResult bindGivenInputs(Config &config, const std::string &model,
   }
 }
 
-/// The names of the arrays of an .npz file or a folder of .npy files.
+/// Returns the names of the arrays of an .npz file or a folder of .npy files.
 static std::vector<std::string> arraysOf(const std::string &data) {
   std::error_code error;
   if (fs::path(data).extension() == ".npz")

@@ -1,4 +1,4 @@
-// Compiled programs that many processes share; see Cache.h.
+// The cache of compiled programs, which many processes share; see Cache.h.
 
 #include "cleave/Compiler/Cache.h"
 
@@ -28,7 +28,8 @@ namespace cleave::compiler {
 namespace {
 
 constexpr const char *lockName = "lock", *warningsName = "warnings.txt";
-// How long a process waits for another one that compiles the same program.
+// The maximum time for which a process waits for another process that compiles
+// the same program.
 constexpr auto patience = std::chrono::minutes(10);
 
 // The name of an entry: "KEY", "KEY.2", ...
@@ -36,12 +37,12 @@ std::string nameOf(const std::string &key, int number) {
   return number == 1 ? key : key + "." + std::to_string(number);
 }
 
-// The warnings, with a first line that holds their digest.
+// Returns the warnings, preceded by a line with their digest.
 std::string sealed(const std::string &warnings) {
   return digestOf(warnings) + "\n" + warnings;
 }
 
-// What is wrong with an entry; "" if it is whole.
+// Returns what is wrong with an entry, or "" if the entry is intact.
 std::string faultOf(const fs::path &folder, std::string &warnings) {
   Manifest manifest;
   std::string error;
@@ -72,8 +73,8 @@ int64_t bytesOf(const fs::path &folder) {
   return sum;
 }
 
-// The cache may be a folder with other things in it. Only folders named like an
-// entry (MODEL-16 digits, .N) and their files are ever removed.
+// The cache folder may also contain files of other programs. Only folders named
+// like an entry (MODEL-16 digits, .N) and their files are ever removed.
 bool isEntry(const fs::path &folder) {
   std::error_code ignored;
   std::string name = folder.filename().string();
@@ -99,7 +100,8 @@ static std::string variable(const char *name) {
   return value ? value : "";
 }
 
-// For who has no home. Others may write beside it.
+// Returns the cache folder for users without a home folder. Its parent folder
+// is writable by other users.
 static std::string folderInTemporary() {
   std::string temporary = variable("TMPDIR");
   return (temporary.empty() ? "/tmp" : temporary) + "/cleave-cache-" +
@@ -126,7 +128,8 @@ int64_t cacheLimit() {
   return std::llround(std::ldexp(value, 30));
 }
 
-// A folder in a place that others can write to must be the user's own.
+// If other users can write to the parent folder, the cache folder must belong
+// to this user alone.
 static void makeRoot(const fs::path &root) {
   std::error_code error;
   if (root == fs::path(folderInTemporary())) {
@@ -176,7 +179,8 @@ bool Cache::remove(const CacheEntry &entry) const {
   if (lock.tryLock((entry.folder / lockName).string(), FileLock::Exclusive,
                    /*create=*/false) != FileLock::Outcome::Held)
     return false;
-  // It loses the name first: what has the name of a program is whole.
+  // The folder is renamed before its files are removed, so that a folder with
+  // the name of a program is always complete.
   fs::path away = temporaryNameOf(entry.folder.string(), "gone");
   std::error_code error;
   fs::rename(entry.folder, away, error);
@@ -212,8 +216,8 @@ void Cache::sweep() const {
   }
 }
 
-// The first entry that is whole; "" if there is none. Removes damaged entries
-// that no process uses.
+// Returns the first intact entry, or "" if there is none. Removes damaged
+// entries that no process uses.
 std::string Cache::take(const std::string &key) {
   for (int number = 1;; ++number) {
     fs::path folder = root / nameOf(key, number);
@@ -237,7 +241,7 @@ std::string Cache::take(const std::string &key) {
         listener.warn(line);
       return folder.string();
     }
-    // The folder was removed meanwhile, or is not ours.
+    // The folder was removed in the meantime, or belongs to another user.
     if (::lstat(folder.c_str(), &info) != 0)
       return "";
     lock.release();
@@ -259,7 +263,8 @@ std::string Cache::take(const std::string &key) {
   }
 }
 
-// Waits until this process may compile, or another one has compiled: `found`.
+// Waits until this process may compile, or until another process has compiled
+// the program, which sets `found`.
 void Cache::waitForOthers(const std::string &key, FileLock &lock,
                           std::string &found) {
   const std::string path = (root / ("." + key + ".lock")).string();
@@ -309,7 +314,8 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
     }
     if (errno != EEXIST && errno != ENOTEMPTY && errno != EINVAL)
       break;
-    // Another process was faster, or the entry is damaged but in use.
+    // Another process has created the entry first, or the entry is damaged but
+    // in use.
     if (std::string found = take(key); !found.empty())
       return found;
   }
@@ -327,7 +333,8 @@ std::string Cache::find(const std::string &key, const Compile &compile) {
   const std::string lockFile = (root / ("." + key + ".lock")).string();
   std::string found;
   waitForOthers(key, compiling, found);
-  // Processes that still wait for this lock take the entry, or compile.
+  // The lock file is removed at the end. Processes that still wait for this
+  // lock then use the new entry, or compile themselves.
   TemporaryPath lockGoes(lockFile);
   if (!compiling.isHeld())
     lockGoes.keep();

@@ -1,4 +1,5 @@
-// Programs that were compiled before. The cache throws: exceptions end here.
+// Looks up programs in the cache. The cache throws exceptions, which are
+// converted to diagnostics here.
 
 #include "cleave/Compiler/Cache.h"
 #include "cleave/Compiler/Compiler.h"
@@ -36,8 +37,9 @@ static std::string identityOfCompiler() {
   return CLEAVE_VERSION " " + std::to_string(time.count());
 }
 
-/// The key of an artifact: a digest of everything that it depends on. The place
-/// of the data and the number of steps are given when it runs.
+/// Returns the key of an artifact: a digest of everything that the artifact
+/// depends on. The location of the data and the number of steps are not part of
+/// it, because they are only given when the program runs.
 static FailureOr<std::string> keyOf(const std::string &path,
                                     const Config &config, const Mesh &mesh,
                                     Purpose purpose, const ModelFiles &files,
@@ -54,8 +56,8 @@ static FailureOr<std::string> keyOf(const std::string &path,
         fs::absolute(path).lexically_normal().string(), writeConfigJson(keyed),
         std::to_string(threadsPerRank(config, mesh)),
         std::to_string(static_cast<int>(purpose)),
-        // Weights decide which parameters are tied, and which constants are
-        // folded.
+        // Weight files are part of the key, because their contents decide which
+        // parameters are tied and which constants are folded.
         files.weights()}) {
     hash.update(std::to_string(part.size()) + ":");
     hash.update(part);
@@ -66,7 +68,8 @@ static FailureOr<std::string> keyOf(const std::string &path,
     others.push_back(value);
   std::error_code error;
   for (const std::string &file : others) {
-    // The key names no file, or a later check refuses it.
+    // The configuration names no file here, or a later check reports that the
+    // file does not exist.
     if (file.empty() || !fs::exists(file, error))
       continue;
     FailureOr<std::string> text = readFile(context, file);
@@ -74,12 +77,13 @@ static FailureOr<std::string> keyOf(const std::string &path,
       return failure();
     hash.update(*text + ":");
   }
-  // The environment decides the form of device kernels.
+  // The form of device kernels depends on environment variables.
   if (deviceOf(config) == program::Device::Cuda)
     hash.update(codegen::findPtxas().value_or("no ptxas") +
                 (target::wantsHostKernels() ? ", host" : ""));
   auto digest = hash.final();
-  // Entries do not begin with a dot, and file names have a greatest length.
+  // Entry names must not begin with a dot, and the length of file names is
+  // limited.
   std::string stem = fs::path(path).stem().string().substr(0, 64);
   if (stem.starts_with("."))
     stem[0] = '_';
@@ -88,7 +92,7 @@ static FailureOr<std::string> keyOf(const std::string &path,
 
 namespace {
 
-/// Records the warnings of a context, and passes them on.
+/// Records the warnings of a context, and forwards them to the next handler.
 class WarningRecord {
 public:
   explicit WarningRecord(MLIRContext &context) : context(context) {
@@ -113,7 +117,7 @@ private:
   FoldedMessages warnings;
 };
 
-/// What has been reported already.
+/// Thrown after an error that has already been reported as a diagnostic.
 struct Reported {};
 
 } // namespace

@@ -1,4 +1,4 @@
-// From a model and a configuration to a program.
+// Compiles a model with a configuration to a program.
 
 #include "cleave/Compiler/Compiler.h"
 
@@ -117,7 +117,7 @@ FailureOr<Compiler::Module> Compiler::shard(Module trained) {
   return trained;
 }
 
-/// What the manifest says of a program, beside what its module says.
+/// Fills in the parts of the manifest that cannot be derived from the module.
 void Compiler::describe(Lowered &lowered, const std::string &path) const {
   bool infers = options.purpose == Purpose::Infer;
   auto batch = settings.dims.find("batch");
@@ -183,7 +183,7 @@ FailureOr<Compiler::Module> Compiler::runUpTo(const std::string &path,
   return std::move(lowered.module);
 }
 
-/// From what `train` has made to a program.
+/// Lowers the result of `train` to a planned program.
 FailureOr<Lowered> Compiler::lowerTrained(const std::string &path,
                                           Module trained) {
   FailureOr<Module> local = shard(std::move(trained));
@@ -211,7 +211,7 @@ FailureOr<Lowered> Compiler::lower(const std::string &path) {
   FailureOr<Module> model = load(path);
   if (failed(model) || failed(train(**model)))
     return failure();
-  // The memory of a pipeline is known only when its program is emitted.
+  // The memory of a pipeline is only known after its program is emitted.
   bool hasLimit = settings.target.memory > 0 || options.memoryLimit > 0;
   bool mayFitPlain = hasLimit && settings.target.overlap &&
                      options.purpose != Purpose::Infer &&
@@ -224,7 +224,7 @@ FailureOr<Lowered> Compiler::lower(const std::string &path) {
       return lowered;
     held.drop();
   }
-  // The plain order holds for this program alone.
+  // Disables overlap for this program only; the setting is restored below.
   bool overlap = std::exchange(settings.target.overlap,
                                settings.target.overlap && !mayFitPlain);
   FailureOr<Lowered> lowered = lowerTrained(path, std::move(*model));
@@ -237,7 +237,7 @@ FailureOr<Lowered> Compiler::lower(const std::string &path) {
 LogicalResult Compiler::write(Lowered &lowered, const std::string &folder) {
   target::KernelOptions kernels;
   kernels.architectures = settings.target.architectures;
-  // Errors from here on are faults of the machine.
+  // All later errors are failures of the machine, not of the input.
   ScopedDiagnosticHandler marks(&context, [](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
       markAsMachineFault(diagnostic);
@@ -254,8 +254,9 @@ LogicalResult Compiler::compile(const std::string &path,
   FailureOr<ModelFiles> files = ModelFiles::note(path, settings, context);
   if (failed(files))
     return failure();
-  // A program that runs here must fit here. `compile` may be for another
-  // machine, and the memory of devices is known only where they are.
+  // A program that runs on this machine must fit into its memory. Purpose
+  // Compile may be for another machine, and the memory of devices is only known
+  // on the machine that has them.
   if (options.purpose != Purpose::Compile && options.memoryLimit == 0 &&
       deviceOf(settings) == program::Device::Cpu)
     options.memoryLimit = memoryOfRank(ranks);

@@ -1,4 +1,4 @@
-// Files whose readers throw.
+// Wraps file readers that throw exceptions.
 
 #include "Files.h"
 

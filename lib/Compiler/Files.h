@@ -1,5 +1,6 @@
 // Reads files that the configuration or the caller names, with errors as
-// diagnostics: the readers of runtime/io throw, and exceptions end here.
+// diagnostics: the readers of runtime/io throw exceptions, which these
+// functions convert to diagnostics.
 
 #ifndef CLEAVE_LIB_COMPILER_FILES_H
 #define CLEAVE_LIB_COMPILER_FILES_H
@@ -13,13 +14,13 @@
 
 namespace cleave::compiler {
 
-/// Emits an error unless `path` is a file that can be read. `wanted` says what
-/// it should be, e.g. "a model".
+/// Emits an error unless `path` is a file that can be read. `wanted` describes
+/// the expected file in the message, such as "a model".
 mlir::LogicalResult requireFile(mlir::MLIRContext *context,
                                 const std::string &path,
                                 const std::string &wanted);
 
-/// The bytes of a file.
+/// Returns the bytes of a file.
 mlir::FailureOr<std::string> readFile(mlir::MLIRContext *context,
                                       const std::string &path);
 

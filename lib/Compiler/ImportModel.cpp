@@ -1,4 +1,4 @@
-// From an ONNX file and a configuration to nn IR.
+// Imports an ONNX file, with the options of a configuration, to nn IR.
 
 #include "cleave/Compiler/Import.h"
 
@@ -49,7 +49,7 @@ static FailureOr<BoundInput> boundInput(MLIRContext *context,
   return bound;
 }
 
-/// Removes the escapes that patterns need for special characters.
+/// Removes the escapes of special characters from a pattern.
 static std::string unescaped(StringRef pattern) {
   std::string name;
   for (size_t i = 0; i < pattern.size(); ++i)
@@ -125,7 +125,8 @@ FailureOr<std::vector<std::string>> filesOfModel(const std::string &path,
   return files;
 }
 
-/// What the file declares and what its elements say.
+/// Finds tied parameters: those that the configuration or the file declares,
+/// and weights with equal elements.
 static LogicalResult findTies(const std::string &path, const Config &config,
                               MLIRContext &context, ImportOptions &options) {
   FailureOr<std::vector<Tie>> ties =
@@ -133,13 +134,15 @@ static LogicalResult findTies(const std::string &path, const Config &config,
   if (failed(ties))
     return failure();
   options.ties = *ties;
-  // By every command alike: what is one parameter here is one everywhere.
+  // All commands of cleave search for equal weights, so that they agree on
+  // which parameters are tied.
   FailureOr<std::vector<Tie>> found = findTiesByContent(path, context, options);
   if (failed(found))
     return failure();
   for (const Tie &tie : *found) {
     options.ties.push_back(tie);
-    // Copies that were meant to part would be trained as one.
+    // The tie is reported, because the copies may be meant to be trained as
+    // separate parameters.
     emitWarning(NameLoc::get(StringAttr::get(&context, path)))
         << "'" << tie.copy << "' holds the elements of the table '"
         << tie.primary << "'" << (tie.transposed ? ", transposed," : "")
@@ -151,7 +154,8 @@ static LogicalResult findTies(const std::string &path, const Config &config,
   return success();
 }
 
-/// Errors of passes name a node; the file that it is of stands before them.
+/// Errors of passes only name a node, so the name of the model file is added to
+/// the message.
 static LogicalResult runImportPasses(ModuleOp module, const std::string &path) {
   MLIRContext *context = module.getContext();
   std::string text;

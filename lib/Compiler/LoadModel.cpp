@@ -1,4 +1,5 @@
-// Loads a model for the phases, and refuses what no phase can handle.
+// Loads a model for the phases, and reports operations, types and sizes that no
+// phase can handle.
 
 #include "cleave/Compiler/Import.h"
 #include "cleave/Compiler/Sharded.h"
@@ -22,15 +23,15 @@ using namespace mlir;
 
 namespace cleave::compiler {
 
-/// The text of a type, without the quotes of diagnostics.
+/// Returns the text of a type, without the quotes of diagnostics.
 static std::string textOf(Type type) {
   std::string text;
   llvm::raw_string_ostream(text) << type;
   return text;
 }
 
-/// Refuses operations that .mlir files may have but that do not run: the
-/// runtime takes a list of commands on tensors.
+/// Reports operations that .mlir files may have but that cannot run, because
+/// the runtime only runs lists of commands on tensors.
 static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
   auto error = [&](Operation *op) {
     auto at = dyn_cast<FileLineColLoc>(op->getLoc());
@@ -40,7 +41,8 @@ static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
     return configError(module.getContext())
            << where << ": '" << op->getName().getStringRef() << "'";
   };
-  // Reports the loop itself, not the operations of its bounds.
+  // The walk is pre-order so that it reports a loop itself, not the operations
+  // that compute its bounds.
   WalkResult walked = module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (op->getNumRegions() == 0 || isa<ModuleOp, func::FuncOp>(op))
       return WalkResult::advance();
@@ -63,7 +65,7 @@ static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
   return failure(walked.wasInterrupted());
 }
 
-/// Spells an attribute as digests of version 1 did, so that digests in old
+/// Prints an attribute as version 1 of the digest did, so that digests in old
 /// checkpoints still match.
 static Attribute spelledAsBefore(Attribute value) {
   Builder b(value.getContext());
@@ -98,9 +100,9 @@ static Attribute spelledAsBefore(Attribute value) {
   return spelled.getDictionary(value.getContext());
 }
 
-/// What a program computes, wherever its ranks are and its weights are:
-/// shardings are layout. Sizes are not told from what they mean, so that
-/// another number of samples is another program.
+/// Returns a digest of what a program computes. It does not depend on the mesh,
+/// on shardings or on where weights are stored. It does depend on all sizes, so
+/// a program with a different batch size has a different digest.
 static std::string digestOfProgram(ModuleOp module) {
   OwningOpRef<ModuleOp> copy = module.clone();
   auto without = [](DictionaryAttr attributes) {
@@ -139,7 +141,7 @@ static std::string digestOfProgram(ModuleOp module) {
   return kGraphDigestVersion + digestOf(text);
 }
 
-/// Tensors without elements: no phase after this one expects them.
+/// Reports tensors without elements, because later phases do not support them.
 static LogicalResult checkSizes(ModuleOp module) {
   WalkResult walked = module.walk([](Operation *op) {
     for (Type type : op->getResultTypes())
@@ -160,8 +162,8 @@ static LogicalResult checkSizes(ModuleOp module) {
   return failure(walked.wasInterrupted());
 }
 
-/// Experts have no room for more than so many slots. Where samples share that
-/// room, an output of one depends on all of its call.
+/// Limits the slots of each expert to its capacity. If samples share this
+/// capacity, the output for a sample depends on all samples of the call.
 static LogicalResult limitChoices(ModuleOp module, const Config &config) {
   if (config.parallel.expert.capacity == 0)
     return success();
@@ -175,13 +177,14 @@ static LogicalResult limitChoices(ModuleOp module, const Config &config) {
   });
 }
 
-/// @forward of `batch` samples joins the module as `name`, for what the loss of
-/// a microbatch depends on.
+/// Imports the model again with `batch` samples, and adds its @forward to the
+/// module as `name`. It shows how the loss of a microbatch depends on the batch
+/// size.
 static LogicalResult addForward(ModuleOp module, StringRef name,
                                 const std::string &path, const Config &config,
                                 int64_t batch, bool readWeights) {
   MLIRContext &context = *module.getContext();
-  // Remarks and warnings were told of the first.
+  // Remarks and warnings were already reported by the first import.
   ScopedDiagnosticHandler quiet(&context, [](Diagnostic &diagnostic) {
     return success(diagnostic.getSeverity() != DiagnosticSeverity::Error);
   });
@@ -195,7 +198,8 @@ static LogicalResult addForward(ModuleOp module, StringRef name,
   return success();
 }
 
-/// What the loss of several microbatches is asked of: see nn-add-loss.
+/// Adds @forward with other batch sizes if nn-add-loss needs them to derive the
+/// loss of several microbatches.
 static LogicalResult addForwards(ModuleOp module, const std::string &path,
                                  const Config &config,
                                  std::optional<int64_t> batch,
@@ -219,7 +223,7 @@ static LogicalResult addForwards(ModuleOp module, const std::string &path,
              : success();
 }
 
-/// An ONNX file, as one microbatch sees it.
+/// Imports an ONNX file with the batch size of one microbatch.
 static FailureOr<OwningOpRef<ModuleOp>> loadOnnx(const std::string &path,
                                                  const Config &config,
                                                  MLIRContext &context,

@@ -1,4 +1,4 @@
-// Checks for memory that cannot suffice, however a program is planned.
+// Reports models that cannot fit into memory under any memory plan.
 
 #include "cleave/Compiler/Compiler.h"
 
@@ -42,8 +42,9 @@ LogicalResult checkMemoryFloor(ModuleOp model, const Config &config,
       size *= double(mesh.size(name));
     return size;
   };
-  // Other axes split parameters at most this often. That includes the axis of
-  // experts, which have most of the parameters.
+  // An upper bound of the number of shards of a parameter on axes other than
+  // those of data parallelism. It includes the axis of experts, which have most
+  // of the parameters.
   double modelRanks = double(mesh.ranks()) / product(axes.all()) *
                       double(mesh.size(config.parallel.expert.axis));
   double zero = product(axes.sharded());

@@ -1,5 +1,5 @@
-// The files of a model that is read several times. Import, digests and the
-// cache key must see the same bytes.
+// Detects changes of a model's files, which are read several times. Import,
+// digests and the cache key must see the same bytes.
 
 #ifndef CLEAVE_LIB_COMPILER_MODELFILES_H
 #define CLEAVE_LIB_COMPILER_MODELFILES_H
@@ -16,16 +16,16 @@ namespace cleave::compiler {
 
 class ModelFiles {
 public:
-  /// Notes size and time of the model and of its weight files. Emits an error
-  /// if the model cannot be read.
+  /// Records size and modification time of the model and of its weight files.
+  /// Emits an error if the model cannot be read.
   static mlir::FailureOr<ModelFiles> note(const std::string &path,
                                           const Config &config,
                                           mlir::MLIRContext &context);
 
-  /// Size and time of each file of weights.
+  /// Returns the size and the modification time of each weight file.
   std::string weights() const;
 
-  /// Emits an error if a file has changed since.
+  /// Emits an error if a file has changed since `note`.
   mlir::LogicalResult check(mlir::MLIRContext *context);
 
 private:

@@ -1,5 +1,5 @@
-// Checks a model in nn IR, which a person may have written, for everything that
-// the phases assume.
+// Checks a model in nn IR, which may be handwritten, for everything that the
+// phases assume.
 
 #include "NnModel.h"
 
@@ -78,7 +78,7 @@ private:
     return success();
   }
 
-  /// Refuses keys that only make sense for ONNX files.
+  /// Reports configuration keys that only apply to ONNX files.
   LogicalResult checkKeys(const Config &config) {
     llvm::StringMap<std::optional<nn::Role>> inputs; // by name
     for (unsigned i = 0; i < func.getNumArguments(); ++i) {
@@ -109,7 +109,8 @@ private:
     return success();
   }
 
-  /// The sizes of an IR file are fixed: the configuration can only agree.
+  /// The sizes of an IR file are fixed, so the sizes in the configuration must
+  /// agree with them.
   LogicalResult checkDims(const Config &config) {
     for (unsigned i = 0; i < func.getNumArguments(); ++i) {
       std::optional<nn::Role> role = nn::roleOf(func, i);

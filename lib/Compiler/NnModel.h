@@ -1,5 +1,5 @@
-// Checks a model in nn IR, which a person may have written, for everything that
-// the phases assume.
+// Checks a model in nn IR, which may be handwritten, for everything that the
+// phases assume.
 
 #ifndef CLEAVE_LIB_COMPILER_NNMODEL_H
 #define CLEAVE_LIB_COMPILER_NNMODEL_H
@@ -11,7 +11,7 @@
 namespace cleave::compiler {
 
 /// Checks names, roles, types and sizes of a model without shardings against
-/// the configuration. Errors say what was found and what was expected.
+/// the configuration. Errors state what was found and what was expected.
 mlir::LogicalResult checkNnModel(mlir::ModuleOp module, const std::string &path,
                                  const Config &config);
 

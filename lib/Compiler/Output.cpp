@@ -1,4 +1,4 @@
-// Where an artifact may be written.
+// Checks where an artifact may be written.
 
 #include "Output.h"
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace cleave::compiler {
 
-/// Refuses a folder that cannot be written to before anything is compiled.
+/// Reports a folder that cannot be written to, before anything is compiled.
 static LogicalResult requireWritable(const fs::path &folder,
                                      const std::string &advice,
                                      MLIRContext *context) {
@@ -53,7 +53,8 @@ LogicalResult checkOutputFolder(const std::string &folder,
   auto holds = [&](const char *file) {
     return fs::exists(fs::path(folder) / file, error);
   };
-  // Folders of other programs may have a manifest.json, too.
+  // A manifest.json alone does not identify an artifact, because folders of
+  // other software may have one, too.
   if (!fs::is_empty(folder, error) &&
       !(holds("manifest.json") && holds("program.bin")))
     return configError(context) << folder

@@ -1,4 +1,4 @@
-// Where an artifact may be written.
+// Checks where an artifact may be written.
 
 #ifndef CLEAVE_LIB_COMPILER_OUTPUT_H
 #define CLEAVE_LIB_COMPILER_OUTPUT_H
@@ -11,7 +11,8 @@
 namespace cleave::compiler {
 
 /// Emits an error unless an artifact can be written to `folder`, before
-/// anything is compiled. Only a folder that is an artifact itself is replaced.
+/// anything is compiled. An existing folder is only replaced if it is an
+/// artifact.
 mlir::LogicalResult checkOutputFolder(const std::string &folder,
                                       mlir::MLIRContext *context);
 

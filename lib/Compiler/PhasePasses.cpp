@@ -18,7 +18,8 @@ namespace cleave {
 using namespace cleave;
 using compiler::Compiler;
 
-/// The compiler for the options of a pass. `module` may have a mesh of its own.
+/// Creates a compiler for the options of a pass. `module` may have its own
+/// mesh.
 static FailureOr<Compiler> compilerFor(ModuleOp module, const std::string &file,
                                        ArrayRef<std::string> keys,
                                        bool infers) {
@@ -76,7 +77,8 @@ struct CleaveShardPass : cleave::impl::CleaveShardPassBase<CleaveShardPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     FailureOr<Compiler> compiler = compilerFor(module, config, set, infers);
-    // Sharding replaces the stages of a pipeline by another module.
+    // Sharding returns a new module, which replaces the module of pipeline
+    // stages.
     FailureOr<Compiler::Module> local = failure();
     if (succeeded(compiler))
       local = compiler->shard(cast<ModuleOp>(module->clone()));

@@ -29,8 +29,8 @@ bool isPipelined(const Config &config, const Mesh &mesh) {
          mesh.size(config.parallel.pipeline.axis) > 1;
 }
 
-/// Proves a table that a user wrote before the model is compiled. Emission
-/// would prove it later, as it does for every program.
+/// Verifies a table that a user wrote, before the model is compiled. Emission
+/// verifies the tables of all programs, but only later.
 static LogicalResult refuseUnlessProved(const pipeline::Table &table,
                                         const std::string &path,
                                         MLIRContext *context) {
@@ -97,8 +97,8 @@ makeSchedule(const Config &config, const Mesh &mesh, MLIRContext *context) {
   if (asked.schedule == "custom" &&
       failed(refuseUnlessProved(schedule.table, asked.table, context)))
     return failure();
-  // Ranks that share a stage add up its gradients at the end of the step; data
-  // ranks do so after them, in @update.
+  // Pipeline ranks that share a stage sum its gradients at the end of the step,
+  // without REDUCE_GRAD; then @update sums them over data-parallel ranks.
   for (auto &list : schedule.table.actions)
     llvm::erase_if(list, [&](const pipeline::Action &action) {
       return action.kind == pipeline::ActionKind::ReduceGrad &&
@@ -182,7 +182,8 @@ public:
                    const ShardPhaseOptions &asked)
       : schedule(schedule), config(config), asked(asked), inner(mesh),
         placement(schedule.table) {
-    // The axis stays, so that axes have the same numbers in all programs.
+    // The pipeline axis is kept with size 1, so that axes have the same numbers
+    // in all programs.
     inner.axes[schedule.position].second = 1;
     shards.emplace(schedule.table, config, inner);
     for (const auto &list : schedule.table.actions)
@@ -222,8 +223,8 @@ public:
   }
 
 private:
-  /// The class of links after a stage; "" if the next stage is on the same
-  /// rank, and gets copies.
+  /// Returns the class of links between a stage and the next one; "" if the
+  /// next stage is on the same rank, which only copies values.
   std::string linkAfter(int stage) const {
     bool crosses = stage >= 0 && stage + 1 < schedule.table.stages &&
                    placement.rank[stage] != placement.rank[stage + 1];

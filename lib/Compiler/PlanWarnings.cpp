@@ -27,8 +27,8 @@ std::string percent(double share) {
   return std::to_string(std::lround(100 * share)) + " %";
 }
 
-/// The number of samples of a call, from any input of the model that has
-/// samples.
+/// Returns the number of samples of a call, from the first input of the model
+/// with a batch dimension.
 int64_t samplesOf(ModuleOp model) {
   for (StringRef name : {nn::kForwardFunc, nn::kLossGradFunc})
     if (auto func = model.lookupSymbol<func::FuncOp>(name))
@@ -46,7 +46,7 @@ void warnOfIdleRanks(ModuleOp model, const Config &config, const Mesh &mesh) {
     ways *= mesh.size(axis);
   if (samples == 0 || samples % ways == 0)
     return;
-  // Every rank has room for as many samples as the first one.
+  // Every rank has a tile for as many samples as the first rank has.
   int64_t each = dist::tileSize(samples, ways), room = each * ways;
   int64_t used = (samples + each - 1) / each;
   int64_t idle = mesh.ranks() / ways * (ways - used);
@@ -109,7 +109,7 @@ void warnOfBubble(ModuleOp model, const Config &config, const Mesh &mesh) {
 
 void warnOfPlan(ModuleOp model, const Config &config, const Mesh &mesh) {
   warnOfIdleRanks(model, config, mesh);
-  // A table of one's own is as it is.
+  // There is no warning for a user's own table.
   if (isPipelined(config, mesh) &&
       config.parallel.pipeline.schedule != "custom")
     warnOfBubble(model, config, mesh);
@@ -167,7 +167,7 @@ void warnOfPadding(ModuleOp module, const Config &config) {
         int64_t ways = dist::axesSize(mesh, axes.getAxes());
         int64_t size = global.getDimSize(dim);
         int64_t padded = local.getDimSize(dim) * ways;
-        // The strategy of tensor parallelism says it of its own.
+        // The tensor strategy reports the padding of its axes itself.
         bool isSaid = llvm::any_of(axes.getAxes(), [&](dist::AxisRefAttr axis) {
           StringRef name = axis.getName().getValue();
           return name == config.parallel.tensor.axis ||
@@ -194,7 +194,7 @@ void warnOfPadding(ModuleOp module, const Config &config) {
         entry.first = name.str();
     }
   }
-  // A few small vectors are no matter.
+  // The padding of a few small vectors is not reported.
   if (wasted <= all * 0.02)
     return;
   for (const auto &[text, waste] : found) {

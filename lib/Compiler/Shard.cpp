@@ -1,6 +1,6 @@
-// From whole tensors to tiles and collectives: the mesh with its links, a pass
-// for each strategy that the configuration names, and the partitioner after
-// them.
+// Turns a program on unsharded tensors into a per-rank program: adds the mesh
+// with its links, runs a pass for each strategy that the configuration names,
+// and then the partitioner.
 
 #include "cleave/Compiler/Phases.h"
 #include "cleave/Compiler/Sharded.h"
@@ -22,7 +22,8 @@ using namespace mlir;
 
 namespace cleave::compiler {
 
-/// The entry of kind ring, if its axis has several ranks.
+/// Returns the sequence-parallel entry of kind ring, if its axis has several
+/// ranks.
 static const SequenceParallelConfig *ringOf(const Config &config,
                                             const Mesh &mesh) {
   for (const SequenceParallelConfig &entry : config.parallel.sequence)
@@ -43,9 +44,9 @@ LogicalResult orderPositions(ModuleOp module, const Config &config,
   });
 }
 
-/// The class of links of each axis: "intra" if no group of the axis leaves a
-/// node, else "inter". And how many neighbouring ranks of the axis share a
-/// node.
+/// Returns for each axis its link class, "intra" if every group of the axis is
+/// within a node and "inter" otherwise, and the number of consecutive ranks of
+/// the axis that share a node.
 static std::pair<std::vector<std::string>, std::vector<int64_t>>
 linkClasses(int64_t perNode, const Mesh &mesh) {
   std::vector<std::string> links(mesh.axes.size(), "intra");
@@ -65,7 +66,8 @@ linkClasses(int64_t perNode, const Mesh &mesh) {
   return {links, within};
 }
 
-/// Warns about axes with collectives in every layer that leave a node.
+/// Warns about axes that span several nodes and have collectives in every
+/// layer.
 static void warnAboutLinks(ModuleOp module, const Config &config,
                            const Mesh &mesh, int64_t perNode) {
   const auto &tensor = config.parallel.tensor;
@@ -97,14 +99,16 @@ static void warnAboutLinks(ModuleOp module, const Config &config,
           << " cross the slower links; make it smaller, or faster in mesh.axes";
 }
 
-/// The axis over which a layout of tensor parallelism splits heads.
+/// Returns the mesh axis over which a tensor-parallel layout shards attention
+/// heads.
 static std::string featureAxis(const TensorParallelConfig &tensor) {
   if (tensor.layout == "1d")
     return tensor.axis;
   return tensor.layout == "2.5d" ? tensor.axes[2] : tensor.axes[1];
 }
 
-/// "x" or "x:(1)2", the sub-axis with 1 block before it and size 2.
+/// Parses an axis, such as "x", or a sub-axis, such as "x:(1)2", which has 1
+/// block before it and size 2.
 static FailureOr<dist::AxisRefAttr> axisNamed(MLIRContext *context,
                                               StringRef text) {
   auto [name, part] = text.split(':');
@@ -122,7 +126,8 @@ static FailureOr<dist::AxisRefAttr> axisNamed(MLIRContext *context,
                                 size);
 }
 
-/// The overrides of the configuration, for strategy-shard.
+/// Sets the sharding overrides of the configuration as attributes for
+/// strategy-shard.
 static LogicalResult noteOverrides(ModuleOp module, const Config &config) {
   MLIRContext *context = module.getContext();
   Builder builder(context);
@@ -149,7 +154,7 @@ static LogicalResult noteOverrides(ModuleOp module, const Config &config) {
   return success();
 }
 
-/// Whether tensor parallelism splits anything.
+/// Returns whether tensor parallelism shards anything on this mesh.
 static bool splitsTensor(const Config &config, const Mesh &mesh) {
   const TensorParallelConfig &tensor = config.parallel.tensor;
   auto has = [&](const std::string &name) { return mesh.size(name) > 1; };
@@ -158,7 +163,7 @@ static bool splitsTensor(const Config &config, const Mesh &mesh) {
                                 : llvm::any_of(tensor.axes, has));
 }
 
-/// The mesh, with the links of its axes.
+/// Adds the mesh, with the link classes of its axes.
 static void addMesh(ModuleOp module, const Mesh &mesh, int64_t perNode) {
   MLIRContext *context = module.getContext();
   OpBuilder builder(context);
@@ -200,14 +205,16 @@ static void addTensorPass(OpPassManager &passes, const Config &config,
   passes.addPass(createStrategyTensorPass(tensor));
 }
 
-/// With `required`, a model without experts is an error.
+/// Adds the expert strategy if experts are sharded. With `required`, a model
+/// without experts is an error.
 static void addExpertPass(OpPassManager &passes, const Config &config,
                           const Mesh &mesh, bool required,
                           PartitionOptions &partition) {
   const TensorParallelConfig &parallel = config.parallel.tensor;
   const ExpertParallelConfig &expert = config.parallel.expert;
   bool splitsExperts = expert.enabled && mesh.size(expert.axis) > 1;
-  // The tensor strategy, if it is on, splits experts like other weights.
+  // If the tensor strategy is enabled for this axis, it already shards experts
+  // like other weights.
   bool splitsWidth = expert.enabled && mesh.size(expert.tensorAxis) > 1 &&
                      !(parallel.enabled && parallel.layout == "1d" &&
                        parallel.axis == expert.tensorAxis);
@@ -261,8 +268,8 @@ static void addDataPass(OpPassManager &passes, const Config &config,
     partition.keepParameters = llvm::to_vector(boundary.sharded());
 }
 
-/// Adds what a stage of a pipeline needs in addition. Both arguments must
-/// outlive the options.
+/// Adds the options for a pipeline stage. Both arguments must outlive the
+/// options.
 static void noteStage(const StageOptions &stage, const Config &config,
                       PartitionOptions &partition) {
   partition.afterPropagation = [&stage, &config](OpPassManager &passes) {
@@ -307,7 +314,7 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
     return failure();
   addMesh(module, mesh, *perNode);
   warnAboutLinks(module, config, mesh, *perNode);
-  // One rank shards nothing: it is the reference of `check`.
+  // With one rank nothing is sharded, as in the reference of `check`.
   bool overrides = !config.shard.empty() && mesh.ranks() > 1;
   if (overrides && failed(noteOverrides(module, config)))
     return failure();
@@ -321,11 +328,11 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
     addDataPass(passes, config, boundary, partition);
     if (stage)
       noteStage(*stage, config, partition);
-    // 3D parallelism saves what it gathered for products.
+    // 3D parallelism saves the tensors that it gathered for products.
     if (splitsTensor(config, mesh) && config.parallel.tensor.layout == "3d")
       partition.keepParameters.push_back(config.parallel.tensor.axes[0]);
-    // Runs after the strategies, which look for products with parameters, so
-    // that gathered parameters are rounded before the gather.
+    // Rounds parameters before they are gathered. It runs after the strategies,
+    // because these look for products that read parameters directly.
     if (mixed)
       passes.addPass(createMixedPrecisionPass());
     buildPartitionPipeline(passes, partition);

@@ -1,4 +1,4 @@
-// Models with shardings of their own.
+// Models that have their own shardings; see Sharded.h.
 
 #include "cleave/Compiler/Sharded.h"
 
@@ -28,7 +28,7 @@ static bool isTensor(Type type) {
          !llvm::is_contained(tensor.getShape(), 0);
 }
 
-/// Names and roles of the arguments or of the results.
+/// Adds missing names and roles of the arguments or of the results.
 template <typename Set>
 static LogicalResult
 describe(func::FuncOp func, const std::string &where, const char *kind,
@@ -126,8 +126,9 @@ std::optional<Mesh> meshInFile(const std::string &path) {
   loadDialects(context);
   ScopedDiagnosticHandler quiet(&context,
                                 [](Diagnostic &) { return success(); });
-  // The mesh comes before the functions as a rule, in a module that is spelled
-  // out or not: a large model is not parsed for it.
+  // Usually, the mesh precedes the functions, with or without an explicit
+  // `module`. So the text before the first function is parsed first, to avoid
+  // parsing a large model.
   std::string head = text.take_front(text.find("func.func")).str();
   for (const std::string &part : {head, head + "}", text.str()}) {
     auto module = parseSourceString<ModuleOp>(part, &context);

@@ -21,7 +21,8 @@ static std::string keyOf(DictionaryAttr attrs) {
   return (nn::spell(nn::roleOf(attrs)) + " " + nn::nameOf(attrs)).str();
 }
 
-/// The axes of a dimension, without those that ZeRO adds again.
+/// Returns the axes over which a dimension is sharded, without the axes
+/// `sharded`, because ZeRO adds these later.
 static std::vector<std::string>
 withoutSharded(dist::DimShardingAttr dim,
                const std::vector<std::string> &sharded) {
@@ -97,7 +98,7 @@ dist::ShardingAttr SharedShardings::known(DictionaryAttr attrs) {
     return {};
   auto found = entries.find(key);
   if (found == entries.end() && StringRef(key).starts_with("cotangent ")) {
-    // It is sharded as the activation is.
+    // A cotangent has the same sharding as its activation.
     StringRef name = StringRef(key).drop_front(strlen("cotangent "));
     name.consume_back(".grad");
     found = entries.find(("activation " + name).str());

@@ -1,4 +1,5 @@
-// Shardings that the stages of a pipeline share: a name has one sharding.
+// Shardings that the stages of a pipeline share: values with the same name have
+// the same sharding in all stages.
 
 #ifndef CLEAVE_LIB_COMPILER_SHAREDSHARDINGS_H
 #define CLEAVE_LIB_COMPILER_SHAREDSHARDINGS_H
@@ -20,8 +21,9 @@ public:
   /// Constrains the stage to the shardings of earlier stages.
   void pin(mlir::ModuleOp stage);
 
-  /// The shardings of earlier stages from which this stage differs, as
-  /// overrides. `sharded`: axes that ZeRO adds again.
+  /// Returns overrides with the shardings of earlier stages, for the values
+  /// that this stage shards differently. The overrides omit the axes `sharded`,
+  /// because ZeRO adds these later.
   std::vector<ShardConfig> conflicts(mlir::ModuleOp stage,
                                      const std::vector<std::string> &sharded);
 
@@ -33,7 +35,8 @@ private:
   struct Entry {
     mlir::Type type;
     dist::ShardingAttr sharding;
-    /// The sharding inside the stages, of a value that is sent in tiles.
+    /// The sharding inside the stages, for a value that is sent between stages
+    /// in tiles.
     dist::ShardingAttr inside;
   };
   dist::ShardingAttr known(mlir::DictionaryAttr attrs);

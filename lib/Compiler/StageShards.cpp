@@ -14,7 +14,8 @@ namespace cleave::compiler {
 using pipeline::Action;
 using pipeline::ActionKind;
 
-/// Whether every rank of the stage has an action of this kind for it.
+/// Returns whether every rank that holds the stage has an action of this kind
+/// for the stage.
 static bool has(const pipeline::Table &table, int stage, ActionKind kind) {
   return llvm::all_of(table.ranksOfStage(stage), [&](int rank) {
     return llvm::any_of(table.actions[rank], [&](const Action &action) {
@@ -30,7 +31,7 @@ StageShards::StageShards(const pipeline::Table &table, const Config &config,
   const TensorParallelConfig &tensor = config.parallel.tensor;
   if (data.enabled && data.zero == 3)
     axes = boundaryAxes(config, mesh).sharded();
-  // 3D parallelism saves what it gathered for products.
+  // 3D parallelism saves the tensors that it gathered for products.
   if (tensor.enabled && tensor.layout == "3d" && mesh.size(tensor.axes[0]) > 1)
     axes.push_back(tensor.axes[0]);
   isFixed = config.parallel.pipeline.schedule == "custom";
@@ -38,8 +39,9 @@ StageShards::StageShards(const pipeline::Table &table, const Config &config,
   options.gathered = data.reshardAfterForward ? 1 : 0;
   for (int stage = 0; stage < table.stages; ++stage) {
     pipeline::ShardActions::Stage &own = wanted.emplace_back();
-    // An asynchronous schedule changes parameters in the middle of a step.
-    // Ranks that share a stage add up its gradients before they are reduced.
+    // No UNSHARD in an asynchronous schedule, because it changes parameters in
+    // the middle of a step. No REDUCE_GRAD if several ranks share the stage,
+    // because they sum its gradients before these are reduced.
     own.unshard = !axes.empty() && !table.asynchronous;
     own.reduce = !table.asynchronous && table.ranksOfStage(stage).size() == 1;
     if (isFixed) {

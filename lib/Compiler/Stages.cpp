@@ -1,4 +1,4 @@
-// From the model with its loss to one module for each stage of a pipeline.
+// Cuts the model with its loss into one module for each stage of a pipeline.
 
 #include "cleave/Compiler/Stages.h"
 #include "cleave/Compiler/Phases.h"
@@ -18,8 +18,8 @@ namespace cleave::compiler {
 LogicalResult cutIntoStages(ModuleOp module, const Config &config,
                             int64_t stages, bool tapGradients,
                             bool updatesApart) {
-  // Reads the whole model, because one stage does not have all parameters. A
-  // model without a loss is only used for inference.
+  // This check needs the whole model, because a single stage does not have all
+  // parameters. A model without a loss is only used for inference.
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
   auto matches = llvm::map_to_vector(
       config.shard, [](const ShardConfig &entry) { return entry.match; });

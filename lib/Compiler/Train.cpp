@@ -23,8 +23,8 @@ static bool hasOutput(func::FuncOp forward, StringRef wanted) {
   return false;
 }
 
-/// Checks labels of a loss that is inside the model: the loss reads them
-/// through one of the model's inputs.
+/// Checks the labels of a loss that the model itself computes: the loss reads
+/// them through one of the model's inputs.
 static LogicalResult checkLabels(ModuleOp module, const Config &config) {
   auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
   StringRef output = config.train.loss;
@@ -48,8 +48,8 @@ static LogicalResult checkLabels(ModuleOp module, const Config &config) {
          << "; name one of them, or leave data.labels out";
 }
 
-/// Warns if labels are the next tokens, but attention sees those: then the
-/// model learns nothing.
+/// Warns if labels are the next tokens but attention can read later tokens,
+/// because such a model learns nothing.
 static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
   auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
   if (!forward || config.data.labels != "next" ||
@@ -61,7 +61,8 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
     if (nn::roleOf(forward, i) == nn::Role::Tokens && type.getRank() > 1)
       length = type.getDimSize(1);
   }
-  // One label per sample, such as a class, is no next token.
+  // If there is one label per sample, such as a class, labels are not next
+  // tokens.
   bool perToken = false;
   for (unsigned i = 0; i < forward.getNumResults(); ++i) {
     auto type = dyn_cast<RankedTensorType>(forward.getResultTypes()[i]);
@@ -77,7 +78,8 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
   forward.walk([&](nn::AttentionOp attention) {
     int64_t queries = attention.getQuery().getType().getDimSize(1);
     int64_t keys = attention.getKey().getType().getDimSize(1);
-    // A key mask is equal for all queries; a bias could hide later keys.
+    // A key mask is equal for all queries, so it cannot hide later tokens; an
+    // additive bias could.
     count += !attention.getCausal() && !attention.getBias() && length > 1 &&
              queries == length && keys == length;
   });

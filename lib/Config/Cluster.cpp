@@ -1,4 +1,5 @@
-// cluster.toml: links by class, ranks per node, the rate of matrix products.
+// Reads cluster.toml: link classes, ranks per node, the rate of matrix
+// products.
 
 #include "cleave/Config/Cluster.h"
 
@@ -39,7 +40,7 @@ double Cluster::matmulSeconds(double flops) const {
 
 namespace {
 
-// Reads one file; the first error ends it.
+// Reads one file and stops at the first error.
 class Reader {
 public:
   explicit Reader(std::string name) : name(std::move(name)) {}
@@ -90,7 +91,7 @@ private:
     return found;
   }
 
-  // A finite number above 0, or from 0 on.
+  // Reads a finite number that is above 0, or at least 0.
   std::optional<double> number(const toml::node &node, const std::string &path,
                                bool zero) {
     std::optional<double> value;
@@ -216,13 +217,14 @@ private:
 
 } // namespace
 
-// Eight H100 or H200 on a node. Links: measured all-gathers and all-reduces of
-// NCCL (Bekman, "Machine Learning Engineering", network: 361 GB/s, all-reduces
-// of 1 and 16 MiB on eight in 46 and 134 us); between nodes nine tenths of 400
-// Gbit/s each and NCCL's own constants of a step. Products: 794 TFLOP/s is the
-// most that the same source measured in bf16; small ones are what launches of
-// some microseconds leave. Memory: 85 % of 3.35 TB/s. Contention: 16 of 132
-// multiprocessors move messages. docs/cluster.md says the same.
+// Built-in descriptions for nodes of eight H100 or H200. Links within a node:
+// all-gathers and all-reduces measured with NCCL (Bekman, "Machine Learning
+// Engineering", network: 361 GB/s; all-reduces of 1 and 16 MiB on eight GPUs
+// take 46 and 134 us). Links between nodes: nine tenths of 400 Gbit/s each, and
+// NCCL's own constants for a step. Products: 794 TFLOP/s is the highest rate
+// that the same source measured in bf16; small products are limited by launches
+// of some microseconds. Memory: 85 % of 3.35 TB/s. Contention: 16 of 132
+// multiprocessors move messages. docs/cluster.md has the same description.
 std::optional<Cluster> cleave::builtInCluster(const std::string &name) {
   Cluster h100;
   h100.name = name;

@@ -1,4 +1,5 @@
-// Values of the configuration as TOML, and what messages call their types.
+// Formats values of the configuration as TOML, and names their types for
+// messages.
 
 #include "Keys.h"
 

@@ -1,4 +1,4 @@
-// Keys that were set and do nothing.
+// Finds keys that were set and have no effect.
 
 #include "cleave/Config/Load.h"
 

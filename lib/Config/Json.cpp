@@ -1,4 +1,4 @@
-// Config to JSON, for the manifest of a compiled program.
+// Writes a Config as JSON, for the manifest of a compiled program.
 
 #include "cleave/Config/Load.h"
 

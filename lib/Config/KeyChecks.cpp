@@ -1,4 +1,4 @@
-// What values of keys must be; see KeyChecks.h.
+// The checks of the values of keys; see KeyChecks.h.
 
 #include "KeyChecks.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Of numbers: low <= value < high.
+// A range of numbers: low <= value < high.
 struct Range {
   double low, high;
   const char *allowed;

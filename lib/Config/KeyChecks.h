@@ -1,6 +1,7 @@
-// What the values of keys must be beyond their types: each check of the table
-// of keys (Keys.cpp) says what is wrong with a value, and nothing when it is
-// right; and in words what is allowed, for docs/configuration.md.
+// Checks of the values of keys beyond their types. Each check in the table of
+// keys (Keys.cpp) returns what is wrong with a value, or nothing if the value
+// is right. The check also describes the allowed values, for
+// docs/configuration.md.
 
 #ifndef CLEAVE_LIB_CONFIG_KEYCHECKS_H
 #define CLEAVE_LIB_CONFIG_KEYCHECKS_H
@@ -17,7 +18,7 @@ extern const Check aboveZero;
 extern const Check share;
 extern const Check twoShares;
 
-// Texts and lists of them.
+// Checks of texts and of lists of texts.
 extern const Check notEmpty;
 extern const Check names;
 extern const Check architectures;
@@ -27,13 +28,13 @@ extern const Check lists;
 extern const Check loss;
 extern const Check noHalf;
 
-// Maps, whose keys the user names.
+// Checks of maps with keys chosen by the user.
 extern const Check meshSizes;
 extern const Check dimSizes;
 extern const Check inputSources;
 extern const Check boundValues;
 
-// Lists of tables.
+// Checks of lists of tables.
 extern const Check sequenceKinds;
 extern const Check shards;
 

@@ -1,4 +1,4 @@
-// Looks at keys before TOML is parsed.
+// Scans the keys of a file before its TOML is parsed.
 
 #include "KeyScan.h"
 
@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t mostParts = 64;
 
-// Where the string at `at`, of one line or of several, has ended.
+// Returns the position after the string that begins at `at`, which may be a
+// multi-line string.
 size_t endOfString(std::string_view toml, size_t at) {
   const char quote = toml[at];
   const std::string_view three(quote == '"' ? "\"\"\"" : "'''");
@@ -59,7 +60,7 @@ public:
   }
 
 private:
-  // A quote after part of a number or a name begins nothing.
+  // A quote after a part of a number or name begins no string.
   bool mayBeginString() const {
     return at == 0 || std::string_view(" \t\r\n=[,{.\xbf").find(toml[at - 1]) !=
                           std::string_view::npos;

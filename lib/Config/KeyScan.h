@@ -1,4 +1,4 @@
-// Looks at TOML before it is parsed.
+// Scans TOML text before it is parsed.
 
 #ifndef CLEAVE_LIB_CONFIG_KEYSCAN_H
 #define CLEAVE_LIB_CONFIG_KEYSCAN_H
@@ -14,10 +14,10 @@ struct Mistake {
   bool isLongKey;
 };
 
-// Of the first key that has more parts than any key of ours (whoever walks its
-// tables would run out of stack), or of the first character beyond ASCII that
-// is in no string and no comment (toml++ 3.3 calls some of them unreachable).
-// Any text is taken.
+// Returns the first mistake in any text. A mistake is a key with more parts
+// than any valid key, for which functions that recurse into its tables would
+// overflow the stack, or a character beyond ASCII outside of strings and
+// comments, for which toml++ 3.3 may reach code that it declares unreachable.
 std::optional<Mistake> mistakeIn(std::string_view toml);
 
 } // namespace cleave::config

@@ -14,8 +14,8 @@ namespace {
 
 constexpr Served now = Served::Yes;
 
-// Commands that a key changes something for. What `train` uses, `compile`
-// writes into the program, for cleave-run.
+// The commands for which a key has an effect. `compile` writes the settings of
+// `train` into the program, for cleave-run.
 constexpr Users models = {"import, compile, train, infer, check, explain"};
 constexpr Users programs = {"compile, train, infer, check, explain"};
 constexpr Users steps = {"compile, train, check, explain"};
@@ -301,7 +301,7 @@ std::vector<std::string> split(const std::string &text) {
   return parts;
 }
 
-// `a, b, c`, with "" for the empty string.
+// Formats a list as `a, b, c`, with "" for the empty string.
 std::string list(const std::vector<std::string> &values) {
   std::string text;
   for (const std::string &value : values)
@@ -316,7 +316,8 @@ bool has(const std::vector<std::string> &values, const std::string &value) {
   return false;
 }
 
-// The text that `values` and `served` compare with: strings without quotes.
+// Returns the text that is compared with `values` and `served`: strings without
+// quotes.
 std::string bareValue(Field field) {
   if (auto *text = std::get_if<std::string *>(&field))
     return **text;
@@ -342,7 +343,7 @@ std::optional<ConfigError> config::checkKey(const Key &key, Config &config,
   if (*key.values) {
     std::vector<std::string> values = split(key.values);
     if (!has(values, value)) {
-      // What is not served yet is no way out.
+      // The message does not suggest values that are not supported yet.
       std::vector<std::string> served =
           *key.served ? split(key.served) : values;
       std::string message = where + ": found " + formatValue(field) +

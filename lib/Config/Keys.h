@@ -1,5 +1,5 @@
-// The one table of the configuration: reading, checking, writing and
-// `cleave config` all walk it, and none of them knows a key by name.
+// The table of all configuration keys. Reading, checking, writing and `cleave
+// config` iterate over this table and treat no key specially.
 
 #ifndef CLEAVE_LIB_CONFIG_KEYS_H
 #define CLEAVE_LIB_CONFIG_KEYS_H
@@ -16,8 +16,9 @@ namespace cleave::config {
 
 using StringList = std::vector<std::string>;
 
-// Where a key's value is in a Config; the alternative is the key's type. The
-// maps hold keys that the user names: mesh axes, dimensions, inputs.
+// A pointer to a key's value in a Config; the alternative of the variant is the
+// key's type. The maps hold keys with names chosen by the user: mesh axes,
+// dimensions, inputs.
 using Field =
     std::variant<bool *, int64_t *, double *, std::string *, StringList *,
                  std::vector<double> *, std::vector<StringList> *,
@@ -30,14 +31,15 @@ enum class Served {
   OnlyDefault, // the key is read, but another value is refused for now
 };
 
-// What a value must be beyond its type.
+// The requirement on a value beyond its type.
 struct Check {
-  // Says what is wrong with a value ("expected …"); empty when nothing is.
+  // Returns what is wrong with a value ("expected …"), or an empty string if
+  // nothing is.
   std::string (*wrong)(Field) = nullptr;
   const char *allowed = ""; // in words
 };
 
-// Which commands a key changes something for.
+// The commands for which a key has an effect.
 struct Users {
   const char *commands; // "train, check"
 };
@@ -55,18 +57,19 @@ struct Key {
 
 const std::vector<Key> &keys();
 
-// "a number", as messages call the type of a field.
+// Returns the name of a field's type for messages, such as "a number".
 std::string typeName(Field field);
 
-// The value as TOML. For maps see formatEntry.
+// Formats the value as TOML. For maps see formatEntry.
 std::string formatValue(Field field);
 std::string formatString(const std::string &value);
-// A key, quoted where TOML wants it.
+// Formats a key, with quotes if TOML requires them.
 std::string formatKey(const std::string &name);
-// "a.b" for a plain key, the path with the entry's name for a map's.
+// Returns "a.b" for a plain key, and the path with the entry's name for a map.
 std::string entryPath(const Key &key, const std::string &entry);
 
-// The checks of one key (values, range, served) and of the whole.
+// These functions check one key (values, range, served), and the configuration
+// as a whole.
 std::optional<ConfigError> checkKey(const Key &key, Config &config,
                                     const std::string &origin);
 

@@ -1,5 +1,5 @@
-// TOML to Config: walks the tables of the file and of every override along the
-// key table, then runs the checks.
+// Converts TOML to a Config: iterates over the tables of the file and of every
+// override by the table of keys, then runs the checks.
 
 #include "cleave/Config/Load.h"
 
@@ -33,7 +33,7 @@ bool has(const std::vector<std::string> &names, const std::string &name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Applies TOML onto a configuration, one source after another.
+// Applies the TOML of one source after another to a configuration.
 class Loader {
 public:
   LoadedConfig loaded;
@@ -43,13 +43,13 @@ public:
   std::optional<ConfigError> applyOverride(const ConfigOverride &override_);
   std::optional<ConfigError> check();
 
-  /// Where sizes of mesh axes are given on top of a base, those of the base's
-  /// mesh that are not named have one rank.
+  /// If sizes of mesh axes are given on top of a base, the axes of the base's
+  /// mesh that are not named get size 1.
   void settleMesh(const std::string &baseName);
 
 private:
-  // Where the value at hand comes from: FILE, whose lines the nodes know, or
-  // an override.
+  // The source of the current value: a file, in which the nodes know their
+  // lines, or an override.
   struct Source {
     std::string name;
     bool hasLines = false;
@@ -80,14 +80,15 @@ const Key *findKey(const std::string &path) {
   return nullptr;
 }
 
-// The map that holds `path` as an entry: "dims.*" for {"dims", "batch"}.
+// Returns the map that has `path` as an entry, such as "dims.*" for {"dims",
+// "batch"}; null if there is none.
 const Key *findMap(const Path &path) {
   if (path.size() < 2)
     return nullptr;
   return findKey(dotted(Path(path.begin(), path.end() - 1)) + ".*");
 }
 
-// Whether keys are below `path`, so that it may be a table.
+// Returns whether there are keys below `path`, so that `path` may be a table.
 bool isSection(const std::string &path) {
   for (const Key &key : keys())
     if (path.empty() || std::string(key.path).starts_with(path + "."))
@@ -95,15 +96,16 @@ bool isSection(const std::string &path) {
   return false;
 }
 
-/// Values that name files, which are opened under the name that they have.
+/// Returns whether the values of the key name files, which are opened under
+/// exactly that name.
 bool namesFile(std::string_view key) {
   return key == "data.path" || key == "data.eval_path" ||
          key == "data.bind.*" || key == "target.cluster" ||
          key == "parallel.pipeline.table";
 }
 
-/// Other names are compared with those of models and archives, which are
-/// escaped when they are read.
+/// Escapes the other names, since they are compared with names from models and
+/// archives, which are escaped on reading.
 void escapeNames(Field field) {
   auto each = [](StringList &names) {
     for (std::string &name : names)
@@ -144,8 +146,9 @@ Loader::apply(const Path &path, const toml::node &node, const Source &source) {
 std::optional<ConfigError> Loader::applyTable(const Path &path,
                                               const toml::table &table,
                                               const Source &source) {
-  // In file order, so that the first mistake is the one reported; `enabled`
-  // last, because setting any other key of a strategy switches it on.
+  // Entries are processed in file order, so that the first mistake is reported.
+  // `enabled` is last, because setting any other key of a strategy enables the
+  // strategy.
   struct Entry {
     std::string name;
     const toml::node *node;
@@ -178,7 +181,7 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
   bool good = readNode(node, field, entry, source.raw);
   if (good && !namesFile(key.path))
     escapeNames(field);
-  // auto | true | false: what TOML has a word for needs no quotes.
+  // The values auto, true and false: a boolean needs no quotes.
   if (auto *text = std::get_if<std::string *>(&field);
       text && !good && node.is_boolean() &&
       std::string_view(key.values).ends_with("|true|false")) {
@@ -200,7 +203,7 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
   }
   loaded.origins[name] = where(node, source);
 
-  // Setting a key of a strategy switches the strategy on again.
+  // Setting a key of a strategy enables the strategy again.
   size_t dot = name.rfind('.');
   if (dot == std::string::npos || name.ends_with(".enabled"))
     return std::nullopt;
@@ -220,7 +223,7 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
   std::string last = path.back();
   std::string message = name + " (" + where(node, source) + "): unknown key";
 
-  // A name of the file whose dots are no steps into tables.
+  // A name may contain dots that do not separate tables.
   for (size_t size = 1; size + 1 < path.size(); ++size) {
     std::string map = dotted(Path(path.begin(), path.begin() + size));
     if (map != "mesh" && findKey(map + ".*"))
@@ -229,7 +232,8 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
           formatString(dotted(Path(path.begin() + size, path.end()))) +
           "=...'"};
   }
-  // Right name, wrong section? Else the nearest name.
+  // If the name exists in another section, the message suggests it, otherwise
+  // the nearest name.
   std::vector<std::string> known;
   std::optional<std::string> meant;
   for (const Key &key : keys()) {
@@ -244,7 +248,7 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
       known.push_back(candidate); // sections can be misspelt too
     }
   }
-  // Entries that maps are mostly given.
+  // The entries that are set most often in maps.
   for (const char *entry :
        {"dims.batch", "dims.sequence", "mesh.pipeline", "mesh.data",
         "mesh.expert", "mesh.sequence", "mesh.tensor"}) {
@@ -298,7 +302,7 @@ Loader::applyOverride(const ConfigOverride &override_) {
   std::string mistake;
   toml::table table = parseLine(line, mistake).value_or(toml::table());
   const std::string &value = override_.value;
-  // More digits than any number of 64 bits has are not meant as a text.
+  // A value with more digits than a 64-bit number is not meant as a text.
   size_t sign = value.find_first_not_of("+-") == 1 ? 1 : 0;
   if (table.empty() && value.size() - sign > 18 &&
       value.find_first_not_of("0123456789", sign) == std::string::npos)
@@ -310,7 +314,8 @@ Loader::applyOverride(const ConfigOverride &override_) {
   }
   std::optional<ConfigError> error =
       apply(parsePath(override_.key), *table.get("value"), source);
-  // What begins as a list, a table or a quoted string was not meant as a text.
+  // A value that begins like a list, a table or a quoted string is not meant as
+  // a text.
   if (error && !mistake.empty() && value.find_first_of("[{\"'") == 0)
     error->message += "; it is no TOML: " + mistake +
                       (value.find('\\') == std::string::npos
@@ -334,7 +339,7 @@ void Loader::settleMesh(const std::string &baseName) {
   for (auto &[name, size] : mesh.sizes)
     if (isOfBase(name))
       size = 1;
-  // An order that lacks an axis is none.
+  // An order that lacks an axis is dropped.
   auto isListed = [&](const auto &axis) {
     return std::find(mesh.axes.begin(), mesh.axes.end(), axis.first) !=
            mesh.axes.end();
@@ -354,7 +359,7 @@ std::optional<ConfigError> Loader::check() {
       return error;
   }
 
-  // What only several keys together can say.
+  // Checks that involve several keys.
   Config anyRanks = config;
   for (auto &axis : anyRanks.mesh.sizes)
     axis.second = 1;

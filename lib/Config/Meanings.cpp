@@ -1,4 +1,4 @@
-// What users of other trainers type, and what it is called here.
+// The names that other trainers use for keys, with the names used here.
 
 #include "Keys.h"
 
@@ -138,7 +138,7 @@ const Meaning *cleave::meaningOf(const std::string &name) {
   for (const Meaning &meaning : table)
     if (plain == meaning.name)
       return &meaning;
-  // A key of ours without its section.
+  // A key given without its section.
   static const std::vector<Meaning> ours = [] {
     std::vector<Meaning> list;
     for (const config::Key &key : config::keys())

@@ -1,6 +1,6 @@
-// The mesh: order of its axes, a size of -1, agreement with the rank count, and
-// the axes that split samples and positions. MeshUse.cpp checks which
-// strategies use it.
+// Determines the mesh: the order of its axes, an axis of size -1, agreement
+// with the number of ranks, and the axes that shard samples and positions.
+// MeshUse.cpp checks which strategies use the axes.
 
 #include "cleave/Config/Load.h"
 
@@ -18,7 +18,7 @@ const std::vector<std::string> &defaultOrder() {
   return order;
 }
 
-// The axes of the mesh in order, sizes as given.
+// Returns the axes of the mesh in order, with sizes as given.
 ConfigResult<Mesh> orderedAxes(const MeshConfig &config) {
   const std::vector<std::string> &order =
       config.axes.empty() ? defaultOrder() : config.axes;

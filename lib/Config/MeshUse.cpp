@@ -1,4 +1,4 @@
-// Whether every axis of the mesh is used, and by one strategy.
+// Checks that every axis of the mesh is used, and by one strategy.
 
 #include "cleave/Config/Load.h"
 
@@ -14,7 +14,8 @@ namespace {
 
 using MaybeError = std::optional<ConfigError>;
 
-// Strategy after strategy, what it needs of the mesh.
+// Checks, for one strategy after another, what the strategy requires of the
+// mesh.
 class MeshUse {
 public:
   MeshUse(const Config &config, const Mesh &mesh)
@@ -62,8 +63,9 @@ private:
 
 } // namespace
 
-// A strategy's own axis may be absent (the strategy then does nothing), but
-// only under its default name: another name was typed, and must exist.
+// The axis of a strategy may be missing from the mesh only if the axis has the
+// strategy's default name (the strategy then has no effect). A name that the
+// user gave must exist.
 MaybeError MeshUse::use(const std::string &key, const std::string &axis,
                         const std::string &standard) {
   if (!has(axis) && axis != standard) {
@@ -80,8 +82,9 @@ MaybeError MeshUse::use(const std::string &key, const std::string &axis,
   return std::nullopt;
 }
 
-// What splits different things, samples, weights or layers, cannot split them
-// over the same ranks. (Experts may: theirs are often the data ranks.)
+// Strategies that shard different things (samples, weights, layers) cannot use
+// the same axis. Experts are an exception, since their axis is often the data
+// axis.
 MaybeError MeshUse::own(const std::string &strategy, const std::string &axis,
                         const std::string &name) {
   std::string key = "parallel." + strategy;
@@ -114,8 +117,8 @@ MaybeError MeshUse::checkData() {
   return checkZero();
 }
 
-// ZeRO splits over the data axis, and over those of the positions; its policies
-// belong to one stage of it.
+// ZeRO shards over the data axis and over the axes of positions; each of its
+// policies belongs to one stage of ZeRO.
 MaybeError MeshUse::checkZero() const {
   const DataParallelConfig &data = parallel.data;
   std::string zero = "parallel.data.zero = " + std::to_string(data.zero);
@@ -156,7 +159,7 @@ MaybeError MeshUse::checkTensor() {
   return own("tensor", tensor.axis);
 }
 
-// The layouts of several axes.
+// Checks the tensor-parallel layouts of several axes.
 MaybeError MeshUse::checkTensorLayout() {
   const TensorParallelConfig &tensor = parallel.tensor;
   size_t count = tensor.layout == "2d" ? 2 : 3;
@@ -188,8 +191,8 @@ MaybeError MeshUse::checkTensorLayout() {
   return std::nullopt;
 }
 
-// Megatron's sequence parallelism is on the axis of 1d tensor parallelism: what
-// tensor parallelism leaves whole, it splits.
+// Megatron's sequence parallelism uses the axis of 1d tensor parallelism, and
+// shards what tensor parallelism leaves replicated.
 static MaybeError checkMegatron(const ParallelConfig &parallel,
                                 const SequenceParallelConfig &sequence) {
   const TensorParallelConfig &tensor = parallel.tensor;
@@ -214,7 +217,8 @@ static MaybeError checkMegatron(const ParallelConfig &parallel,
   return std::nullopt;
 }
 
-// A kind once; Ulysses inside the ring.
+// Each kind of sequence parallelism may appear once, and Ulysses is inside the
+// ring.
 static MaybeError
 checkSequenceKinds(const std::vector<SequenceParallelConfig> &list) {
   std::set<std::string> kinds;
@@ -287,7 +291,7 @@ MaybeError MeshUse::checkExchange() const {
   return std::nullopt;
 }
 
-// Experts split samples over their axis, as the data axis does.
+// The experts' axis shards samples, as the data axis does.
 MaybeError MeshUse::checkExpertAxis() const {
   for (const SequenceParallelConfig &sequence : parallel.sequence)
     if (parallel.expert.enabled && sequence.axis == parallel.expert.axis)
@@ -308,7 +312,8 @@ MaybeError MeshUse::checkExpertAxis() const {
   return std::nullopt;
 }
 
-// The axis of the experts' inner width holds no samples, positions or stages.
+// The axis that shards the inner width of experts must not shard samples,
+// positions or stages.
 MaybeError MeshUse::checkExpertWidth() {
   const ExpertParallelConfig &expert = parallel.expert;
   const TensorParallelConfig &tensor = parallel.tensor;
@@ -366,7 +371,7 @@ MaybeError MeshUse::checkShards() {
   for (const ShardConfig &shard : config.shard)
     for (const std::vector<std::string> &dim : shard.dims)
       for (const std::string &axis : dim)
-        // A sub-axis is spelled NAME:(BEFORE)SIZE.
+        // A sub-axis is written NAME:(BEFORE)SIZE.
         if (auto error = use("[[shard]] match = '" + shard.match + "': dims",
                              axis.substr(0, axis.find(':')), ""))
           return error;

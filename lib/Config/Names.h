@@ -1,4 +1,4 @@
-// Lists of names: of axes, of keys.
+// Formats lists of names, such as axes and keys.
 
 #ifndef CLEAVE_LIB_CONFIG_NAMES_H
 #define CLEAVE_LIB_CONFIG_NAMES_H

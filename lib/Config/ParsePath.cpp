@@ -1,4 +1,4 @@
-// TOML of one line.
+// Parses TOML of one line.
 
 #include "ParsePath.h"
 
@@ -39,7 +39,7 @@ Path config::parsePath(const std::string &text) {
     if (node->is_integer())
       return path;
   }
-  // Not a TOML key (such as dims.s0+s1): the dots alone count.
+  // A text that is no TOML key, such as dims.s0+s1, is split at its dots.
   Path path;
   std::stringstream stream(text);
   for (std::string part; std::getline(stream, part, '.');)

@@ -1,4 +1,4 @@
-// TOML of one line: the keys and values of --set.
+// Parses TOML of one line: the keys and values of --set.
 
 #ifndef CLEAVE_LIB_CONFIG_PARSEPATH_H
 #define CLEAVE_LIB_CONFIG_PARSEPATH_H
@@ -11,14 +11,16 @@
 
 namespace cleave::config {
 
-// A key's path as segments: a segment may itself hold dots where it is quoted.
+// The segments of a key's path. A quoted segment may itself contain dots.
 using Path = std::vector<std::string>;
 
-// The table of one line; nothing, and why, where it is none.
+// Parses a table from one line. If the line is no table, returns nullopt and
+// sets the reason.
 std::optional<toml::table> parseLine(const std::string &line,
                                      std::string &mistake);
 
-// "dims.batch" -> {"dims", "batch"}; quoted segments as in TOML.
+// Splits a path: "dims.batch" -> {"dims", "batch"}; segments may be quoted as
+// in TOML.
 Path parsePath(const std::string &text);
 
 } // namespace cleave::config

@@ -1,4 +1,5 @@
-// TOML values as the fields of a Config: one conversion for each type of field.
+// Reads TOML values into the fields of a Config, with one conversion for each
+// type of field.
 
 #include "ReadNode.h"
 
@@ -27,7 +28,7 @@ std::string config::describeNode(const toml::node &node) {
 
 namespace {
 
-// False where the node is of another type.
+// Returns false if the node has another type.
 bool read(const toml::node &node, bool &out) {
   auto value = node.as_boolean();
   if (value)
@@ -91,7 +92,8 @@ bool read(const toml::node &node, SequenceParallelConfig &out) {
   return true;
 }
 
-// `dims = ["x", ""]`: how to write what was meant, a list for each dimension.
+// For `dims = ["x", ""]`, returns how to write the value that was meant, with a
+// list for each dimension.
 std::string dimsMeant(const toml::node &node) {
   const toml::array *list = node.as_array();
   if (!list || list->empty() || !list->is_homogeneous<std::string>())
@@ -165,7 +167,8 @@ bool config::readNode(const toml::node &node, Field field,
         } else {
           T value;
           bool fits = read(node, value);
-          // --set data.path=2024 means the text where a string is wanted.
+          // With --set data.path=2024, a value that TOML reads as a number is
+          // used as text if the key is a string.
           if constexpr (std::is_same_v<T, std::string>)
             if (!fits && raw && !node.is_table() && !node.is_array()) {
               value = *raw;

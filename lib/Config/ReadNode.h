@@ -1,4 +1,4 @@
-// TOML values as the fields of a Config.
+// Reads TOML values into the fields of a Config.
 
 #ifndef CLEAVE_LIB_CONFIG_READNODE_H
 #define CLEAVE_LIB_CONFIG_READNODE_H
@@ -8,17 +8,18 @@
 
 namespace cleave::config {
 
-// "the string \"a\"", "a table": for messages.
+// Returns a description for messages, such as "the string \"a\"" or "a table".
 std::string describeNode(const toml::node &node);
 
-// False, with the field as it was, where the node is of another type. `entry`:
-// which one of a map. `raw`: the text of an override, which is a string where
-// one is wanted; else null.
+// Returns false and leaves the field unchanged if the node has another type.
+// `entry` is the name of a map's entry. `raw` is the text of an override, which
+// is used for keys that are strings, or null.
 bool readNode(const toml::node &node, Field field, const std::string &entry,
               const std::string *raw);
 
-// What is wrong with an entry of a list of tables that could not be read:
-// "entry 2: unknown key 'dim'; did you mean 'dims'?"; empty where no entry is.
+// Returns what is wrong with an entry of a list of tables that could not be
+// read, such as "entry 2: unknown key 'dim'; did you mean 'dims'?". Returns ""
+// if no entry is wrong.
 std::string wrongEntry(const toml::node &node, Field field);
 
 } // namespace cleave::config

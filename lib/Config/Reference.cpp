@@ -1,4 +1,4 @@
-// docs/configuration.md, from the table of keys.
+// Generates docs/configuration.md from the table of keys.
 
 #include "cleave/Config/KeyNames.h"
 #include "cleave/Config/Load.h"
@@ -13,7 +13,7 @@ using namespace cleave::config;
 
 namespace {
 
-// Text of a table's cell: a bar would end it.
+// Escapes a text for a cell of a table, since a bar would end the cell.
 std::string cell(const std::string &text) {
   std::string result;
   for (char c : text) {
@@ -28,7 +28,7 @@ std::string code(const std::string &text) {
   return text.empty() ? "" : "`" + cell(text) + "`";
 }
 
-// "a number" -> "number"
+// Returns the type without its article: "a number" -> "number".
 std::string typeCell(Field field) {
   std::string name = typeName(field);
   for (const char *article : {"a ", "an "})
@@ -37,7 +37,7 @@ std::string typeCell(Field field) {
   return cell(name);
 }
 
-// Of a map, what it holds without a configuration.
+// Returns the default of a key; for a map, its content without a configuration.
 std::string defaultCell(const Key &key, Field field) {
   std::string value = formatValue(field);
   if (std::string(key.path).ends_with("*") && value == "{  }")
@@ -45,7 +45,8 @@ std::string defaultCell(const Key &key, Field field) {
   return code(value);
 }
 
-// "a|b|c", of which some are not served yet; else what the check asks for.
+// Returns "a|b|c" with a note on values that are not supported yet, or else the
+// requirement of the key's check.
 std::string allowedCell(const Key &key) {
   std::string text, values = key.values, served = "|";
   served += std::string(*key.served ? key.served : key.values) + "|";
@@ -84,7 +85,7 @@ const std::map<std::string, const char *> titles = {
     {"target", "the machine"},
     {"import", "limits of the import"}};
 
-// Names of other trainers, by key of ours.
+// Returns the table of names in other trainers, by key.
 std::string otherNames() {
   std::string text =
       "\n## What other trainers call them\n\n"

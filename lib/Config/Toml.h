@@ -1,6 +1,6 @@
-// toml++, whose parser takes for granted in places what nobody has looked at
-// ("[.x]", "[}]"; version 3.3). In release builds these are promises to the
-// compiler. Here they are refusals.
+// Includes toml++ 3.3. Its parser assumes in some places what it has not
+// checked (for "[.x]", "[}]"). In release builds these assertions would be
+// promises to the compiler; here a failed assertion throws an exception.
 
 #ifndef CLEAVE_LIB_CONFIG_TOML_H
 #define CLEAVE_LIB_CONFIG_TOML_H
@@ -9,7 +9,7 @@
 
 namespace cleave::config {
 
-// Thrown beside toml::parse_error; has no line.
+// Thrown in addition to toml::parse_error; it has no line.
 struct BrokenAssumption : std::runtime_error {
   BrokenAssumption() : std::runtime_error("") {}
 };

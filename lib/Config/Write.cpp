@@ -1,4 +1,4 @@
-// Config to TOML: for a run folder, and for `cleave config`.
+// Writes a Config as TOML: for a run folder, and for `cleave config`.
 
 #include "cleave/Config/Load.h"
 
@@ -27,7 +27,8 @@ std::vector<Row> rows(Config &config,
     auto origin = origins.find(path);
     Row row{"", "", value, origin == origins.end() ? "default" : origin->second,
             key.help};
-    // Parts of the table's own paths are bare; an entry's name may not be.
+    // Path segments from the table of keys need no quotes, but an entry's name
+    // may need them.
     std::string written = path;
     if (!lastPart.empty())
       written =
@@ -59,7 +60,7 @@ std::vector<Row> rows(Config &config,
       add(key.path, "", formatValue(field), key);
     }
   }
-  // TOML has keys without a section first.
+  // In TOML, keys without a section come first.
   std::vector<Row> ordered;
   for (bool top : {true, false})
     for (const Row &row : result)

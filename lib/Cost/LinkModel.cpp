@@ -1,4 +1,4 @@
-//===- LinkModel.cpp - how long collectives take --------------------------===//
+//===- LinkModel.cpp - cost model of collectives --------------------------===//
 
 #include "cleave/Cost/LinkModel.h"
 #include "llvm/Support/MathExtras.h"
@@ -163,7 +163,8 @@ double LinkModel::messages(AxisSet group, double bytes, double peers) const {
   int64_t ranks = 1;
   for (const Level &level : all)
     ranks *= level.ranks;
-  // Peers that agree on the slower levels and differ on this one.
+  // The number of peers with equal coordinates on the slower levels and a
+  // different one on this level.
   int64_t within = ranks;
   for (const Level &level : all) {
     within /= level.ranks;

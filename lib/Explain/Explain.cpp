@@ -1,4 +1,4 @@
-// Counting one step of a program.
+// Counts the operations and collectives of one step of a program.
 
 #include "ExplainCollectives.h"
 
@@ -17,7 +17,8 @@ using mlir::failure;
 using mlir::FailureOr;
 using mlir::ModuleOp;
 
-// More ranks than these are listed as classes.
+// If there are more ranks than this, classes of equal ranks are listed instead
+// of ranks.
 static constexpr int64_t kListedRanks = 16;
 
 static Step stepOf(const program::Program &program, int64_t microbatches,
@@ -25,8 +26,8 @@ static Step stepOf(const program::Program &program, int64_t microbatches,
   Step host;
   const program::Action *lossGrad = program.findAction("loss_grad", rankClass);
   const program::Action *update = program.findAction("update", rankClass);
-  // In a pipeline @loss_grad runs all microbatches, each of which is loaded
-  // before.
+  // In a pipeline, @loss_grad runs all microbatches; the inputs of each
+  // microbatch are loaded before.
   bool pipelined = !program.rankClass.empty();
   for (int64_t k = 0; pipelined && k < microbatches; ++k)
     if (auto *load = program.findAction("load." + std::to_string(k), rankClass))
@@ -60,8 +61,8 @@ static const char *nameOf(program::Activation activation) {
   return names[static_cast<int>(activation)];
 }
 
-/// The name of a library call without its operands, such as "gemm 768x288x96
-/// f32 bias". Empty for other commands.
+/// Returns a description of a library call without its operands, such as "gemm
+/// 768x288x96 f32 bias"; empty for other commands.
 static std::string libraryCall(const program::Command &command) {
   std::string name;
   llvm::raw_string_ostream out(name);
@@ -161,7 +162,8 @@ cleave::footprintsOf(const program::Program &program, ModuleOp module,
   return footprints;
 }
 
-/// The floating-point operations of the actions of every stage, as times.
+/// Returns times for a simulation in which each action takes as many units as
+/// it has floating-point operations.
 static pipeline::Times flopsOf(const program::Program &program, int stages) {
   pipeline::Times times = pipeline::Times::uniform(stages, 0, 0, 0);
   for (const program::Action &action : program.actions) {
@@ -216,16 +218,18 @@ pipelineOf(ModuleOp module, const program::Program &program,
   return cost;
 }
 
-/// Notes the batch and the sequence length, as the inputs have them.
+/// Sets the batch size and the sequence length from the shapes of the inputs.
 static void noteSamples(const program::Program &program, Explanation &result) {
-  // A program that only has a function of arguments may have no samples.
+  // A program that only computes a function of its arguments may have no batch
+  // dimension.
   bool trains = program.findAction("loss_grad");
   for (const program::Boundary &entry : program.boundary) {
     std::optional<nn::Role> role = nn::symbolizeRole(entry.role);
     bool data =
         role == nn::Role::Tokens ||
         (trains && nn::isOneOf(role, {nn::Role::Input, nn::Role::Labels}));
-    // The tokens decide; other inputs need not hold samples.
+    // Token inputs, if any, determine the batch size, because other inputs need
+    // not have a batch dimension.
     if (!data || entry.localShape.empty() ||
         (result.batch && role != nn::Role::Tokens))
       continue;

@@ -1,5 +1,5 @@
-// The collectives of a step as `cleave explain` lists them: equal ones are one
-// line, with their padding and their exposed time.
+// Lists the collectives of a step for `cleave explain`. Equal collectives share
+// one line, with their padding and their exposed time.
 
 #include "ExplainCollectives.h"
 #include "ExplainTraffic.h"
@@ -33,8 +33,8 @@ cleave::paddingsOf(mlir::ModuleOp module) {
   return paddings;
 }
 
-/// The source without the number of the microbatch, so that messages of all
-/// microbatches are one line: "0SEND_F".
+/// Returns the source without the microbatch, such as "0SEND_F", so that
+/// messages of all microbatches share one line.
 static std::string sourceOf(const program::Program &program,
                             const program::Command &command,
                             const program::Collective &collective) {
@@ -50,7 +50,7 @@ std::vector<CollectiveCost> cleave::collectivesOf(
     const Step &step, const Cluster &cluster, int64_t rank,
     Exchanges &exchanges) {
   std::vector<CollectiveCost> costs;
-  // Parts of one axis can have two classes of links.
+  // Two sub-axes of one axis can have different link classes.
   std::map<std::tuple<std::string, std::vector<std::string>, std::string,
                       std::string, std::string, std::string>,
            size_t>
@@ -107,7 +107,7 @@ std::vector<CollectiveCost> cleave::collectivesOf(
       sum.receivedBytes += times * traffic.received;
       if (padding != paddings.end())
         sum.paddingBytes += times * padding->second[number++];
-      // Who receives a message waits for it.
+      // Only the receiver of a message waits for it.
       bool isMessage = collective->kind == program::CollectiveKind::SendRecv;
       if (!isMessage || traffic.received > 0)
         sum.exposedMs += 1e3 * times *
@@ -119,8 +119,8 @@ std::vector<CollectiveCost> cleave::collectivesOf(
   return costs;
 }
 
-/// What is hidden is known of all collectives together, and of all messages
-/// between stages.
+/// The exposed time is only known as a total over all collectives, and as a
+/// total over all messages between stages.
 void cleave::hideOverlapped(std::vector<CollectiveCost> &collectives,
                             const Explanation::Overlap &overlap) {
   double others = overlap.communication - overlap.messages,

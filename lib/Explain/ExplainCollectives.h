@@ -7,14 +7,16 @@
 
 namespace cleave {
 
-/// Bytes of padding of each collective, in the order of each action.
+/// Returns the bytes of padding of each collective, by action, in the action's
+/// order.
 std::map<std::string, std::vector<int64_t>> paddingsOf(mlir::ModuleOp module);
 
 /// What all ranks send in each exchange.
 using Exchanges = std::map<const program::Collective *, std::vector<Traffic>>;
 
-/// The collectives of a rank, equal ones added up. `exchanges` caches the
-/// counts of exchanges for other ranks.
+/// Returns the collectives of a rank; equal collectives are summed in one
+/// entry. `exchanges` caches the traffic of exchanges between calls for
+/// different ranks.
 std::vector<CollectiveCost>
 collectivesOf(const program::Program &program,
               const std::map<std::string, std::vector<int64_t>> &paddings,

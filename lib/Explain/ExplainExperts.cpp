@@ -1,4 +1,4 @@
-// The load that each router gives to a rank.
+// Computes the load that each router causes on a rank.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Explain/Explain.h"
@@ -17,12 +17,12 @@ using mlir::StringAttr;
 int64_t ExpertLoad::mostDropped() const {
   if (!capacity)
     return 0;
-  // If all tokens choose the same experts, those experts take as many slots as
-  // they can.
+  // If all tokens choose the same experts, these experts accept as many slots
+  // as their capacity allows.
   return std::max<int64_t>(0, capacityOf - slotsPerToken * capacity);
 }
 
-/// The commands of one kind in the forward pass, in order.
+/// Returns the commands of one kind in the forward pass, in order.
 template <typename Command, typename Test>
 static std::vector<std::pair<llvm::StringRef, const Command *>>
 commandsOf(const program::Program &program, Test &&test) {
@@ -39,8 +39,8 @@ commandsOf(const program::Program &program, Test &&test) {
   return commands;
 }
 
-/// The command of the router at this position: by the node of its product, or,
-/// if nodes have no names, by order.
+/// Returns the command that belongs to the router at this position. It is found
+/// by the name of the router's node or, if nodes have no names, by order.
 template <typename Command>
 static const Command *
 commandOf(llvm::ArrayRef<std::pair<llvm::StringRef, const Command *>> commands,
@@ -84,7 +84,8 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
                                              : llvm::StringRef());
       loads.push_back(std::move(load));
     }
-  // Where the tokens of a choice go, or the product that stays on the rank.
+  // The dispatch plan of the router's tokens or, if tokens are not dispatched,
+  // the product on the rank itself.
   auto plans = commandsOf<program::PlanRows>(
       program, [](const program::PlanRows &) { return true; });
   auto gemms = commandsOf<program::GroupedGemm>(

@@ -1,6 +1,7 @@
-// The overlapped time of a step, by the times of a cluster.toml: the sums over
-// a rank's actions that rt-overlap noted, and for a pipeline the time of its
-// schedule with the messages between stages.
+// Models the time of a step with overlap, for the machine of a cluster.toml.
+// Without a pipeline it sums the times of a rank's actions that rt-overlap
+// recorded; for a pipeline it simulates the schedule, including messages
+// between stages.
 
 #include "ExplainOverlap.h"
 #include "ExplainTraffic.h"
@@ -15,7 +16,8 @@ using namespace cleave;
 using mlir::ModuleOp;
 using Overlap = Explanation::Overlap;
 
-/// The times that rt-overlap noted on a function; nullopt if it did not run.
+/// Returns the times that rt-overlap recorded on a function, or nullopt if
+/// rt-overlap did not run.
 static std::optional<Overlap> notedOn(ModuleOp module, llvm::StringRef name) {
   auto func = module.lookupSymbol<mlir::func::FuncOp>(name);
   auto seconds = func ? func->getAttrOfType<mlir::ArrayAttr>(rt::kOverlapAttr)
@@ -32,7 +34,7 @@ static std::optional<Overlap> notedOn(ModuleOp module, llvm::StringRef name) {
   return overlap;
 }
 
-/// The seconds of F, I, W and B of every stage, in order, and of the messages
+/// Returns the seconds of F, I, W and B of every stage, and of the messages
 /// that each stage receives.
 static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
                                const std::vector<Step> &steps, int stages,
@@ -49,8 +51,8 @@ static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
   times.fromEnd.assign(stages, 0);
   for (const Step &step : steps)
     for (auto [action, count] : step) {
-      // Messages with one label carry the values of one microbatch, in flight
-      // together.
+      // Messages with equal labels transfer values of the same microbatch at
+      // the same time, so the latency counts only once.
       std::map<std::string, double> messages;
       for (const program::Command &command : action->commands) {
         auto *message = std::get_if<program::Collective>(&command.op);
@@ -76,8 +78,9 @@ static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
   return times;
 }
 
-/// Collectives of a list that calls actions: between stages, or over all of
-/// them. Nothing is computed beside them.
+/// Returns the seconds of collectives in command lists that call actions, that
+/// is, of collectives between stages or over all stages. No compute overlaps
+/// them.
 static double betweenActions(const program::Program &program,
                              const program::Action &action,
                              const Cluster &cluster) {

@@ -8,12 +8,12 @@
 
 namespace cleave {
 
-/// How often each action runs in one step of a class of ranks, with those that
-/// it calls.
+/// How often each action, including called ones, runs in one step of a class of
+/// ranks.
 using Step = std::vector<std::pair<const program::Action *, int64_t>>;
 
-/// By class of ranks, whose steps are given; empty where rt-overlap has not
-/// said what actions take.
+/// Returns the overlap of each class of ranks, given their steps. Empty if
+/// rt-overlap has not recorded the times of actions.
 mlir::FailureOr<std::vector<Explanation::Overlap>>
 overlapsOf(mlir::ModuleOp module, const program::Program &program,
            const std::vector<Step> &steps,

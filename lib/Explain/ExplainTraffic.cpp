@@ -1,5 +1,5 @@
-// Bytes of one collective, rank by rank: what the transports send, counted from
-// the program alone.
+// Computes the bytes that the transports send in one collective, for each rank,
+// from the program alone.
 
 #include "ExplainTraffic.h"
 
@@ -24,7 +24,8 @@ std::vector<int64_t> cleave::coordinatesOf(const program::Program &program,
 std::vector<Traffic>
 cleave::exchangeTraffic(const program::Program &program,
                         const program::Collective &collective) {
-  // Ranks of one group agree on what is outside of its axes.
+  // The ranks of a group have equal positions on all axes outside of the
+  // group's axes.
   std::map<std::vector<int64_t>, std::vector<int64_t>> groups;
   int64_t size = program::positionsOn(collective.group);
   for (int64_t rank = 0; rank < program.numRanks(); ++rank) {
@@ -103,7 +104,8 @@ Traffic cleave::trafficOf(const program::Collective &collective,
   Traffic traffic;
   switch (collective.kind) {
   case CollectiveKind::AllReduce: {
-    // Reduce-scatter and all-gather of chunks of ceil(total / n).
+    // An all-reduce is a reduce-scatter and an all-gather, with chunks of
+    // ceil(total / n).
     int64_t chunk = (total + n - 1) / n;
     int64_t own = std::clamp<int64_t>(total - chunk * member, 0, chunk);
     traffic.sent = traffic.received = total + (n - 2) * own;
@@ -151,7 +153,8 @@ std::string cleave::linkOf(const program::Program &program,
   std::string link = "intra";
   for (const program::SubAxis &part : collective.group) {
     const program::MeshAxis &axis = program.mesh[part.axis];
-    // Within a node, where a block of the sub-axis is.
+    // The axis spans nodes; but the group stays within a node if each block of
+    // the sub-axis does.
     if (axis.link == "inter" && axis.within % (axis.size / part.pre) != 0)
       link = axis.link;
   }

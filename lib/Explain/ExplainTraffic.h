@@ -1,4 +1,5 @@
-// What a collective moves, and over which links, for the parts of Explain.cpp.
+// The traffic of a collective and the links that it uses; shared by the files
+// of this folder.
 
 #ifndef CLEAVE_LIB_EXPLAIN_EXPLAINTRAFFIC_H
 #define CLEAVE_LIB_EXPLAIN_EXPLAINTRAFFIC_H
@@ -11,13 +12,13 @@ namespace cleave {
 std::vector<int64_t> coordinatesOf(const program::Program &program,
                                    int64_t rank);
 
-/// The class of the links that a collective goes over: "inter" where one of its
-/// groups leaves a node.
+/// Returns the class of the links that a collective uses: "inter" if one of its
+/// groups spans several nodes.
 std::string linkOf(const program::Program &program,
                    const program::Collective &collective);
 
-/// Seconds of a rank that sends, or receives, so many bytes to, or from, a
-/// group of so many.
+/// Returns the seconds in which a rank sends (or receives) `bytes` in a group
+/// of `groupSize` ranks.
 double secondsOf(const LinkClass &link, int64_t bytes, int64_t groupSize);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Annotates a kernel with the data that the host needs to launch it.
+// Annotates a kernel function with the data that the host needs to launch it.
 
 #include "cleave/Fusion/Fusion.h"
 #include "cleave/Fusion/KernelPlan.h"
@@ -8,8 +8,9 @@ using namespace cleave;
 using namespace cleave::kernels;
 
 LogicalResult kernels::annotateKernel(func::FuncOp kernel) {
-  // Planning requires decomposed operations, but the function keeps its own.
-  // The copy is inserted next to it, so that mesh symbols resolve.
+  // Planning requires decomposed operations, but the function keeps its
+  // original ones, so a copy is planned. The copy is inserted next to it, so
+  // that mesh symbols resolve.
   OwningOpRef<func::FuncOp> copy = kernel.clone();
   if (Block *block = kernel->getBlock())
     block->getOperations().insertAfter(kernel->getIterator(), *copy);

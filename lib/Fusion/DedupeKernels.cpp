@@ -17,7 +17,8 @@ using namespace cleave;
 
 namespace {
 
-/// Everything that determines the generated code, without names and locations.
+/// Returns the text of all that determines the generated code: the function
+/// without its name and locations.
 std::string fingerprint(func::FuncOp kernel) {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -37,7 +38,7 @@ std::string fingerprint(func::FuncOp kernel) {
   return text;
 }
 
-/// The name without its number: `add_gelu_17` -> `add_gelu`.
+/// Removes the number from a kernel's name: `add_gelu_17` becomes `add_gelu`.
 StringRef stem(StringRef name) {
   StringRef front = name.rtrim("0123456789");
   if (front.size() < name.size() && front.ends_with("_"))

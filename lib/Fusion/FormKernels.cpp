@@ -22,8 +22,9 @@ using namespace cleave::kernels;
 
 namespace {
 
-/// A kernel has the location of its last operation or, if it has operations
-/// that may fail, of all of these, as an error may come from any of them.
+/// Returns the location of a kernel. This is the location of its last
+/// operation; but if the kernel has operations that may fail at run time, it is
+/// the locations of all of these, as an error may come from any of them.
 Location nameOfKernel(ArrayRef<Operation *> ops) {
   SmallVector<Location> checks;
   std::string text;
@@ -122,7 +123,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     IRMapping mapping;
     mapping.map(arguments.getArrayRef(), body->getArguments());
     OpBuilder inner = OpBuilder::atBlockEnd(body);
-    // Operations are copied in an order that respects their operands.
+    // Operations are copied after the operations that compute their operands.
     llvm::DenseSet<Operation *> done;
     std::function<void(Operation *)> copy = [&](Operation *op) {
       if (!members.contains(op) || !done.insert(op).second)
@@ -154,8 +155,8 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     return success();
   }
 
-  /// One symbol table for all kernels, as building it takes time linear in
-  /// their number.
+  /// All kernels share one symbol table, because building a table takes time
+  /// linear in the number of kernels.
   std::optional<SymbolTable> symbols;
   int64_t counter = 0;
 };

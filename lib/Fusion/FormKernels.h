@@ -16,14 +16,14 @@
 namespace cleave::kernels {
 
 /// The maximum number of operands and results of a kernel. A kernel that
-/// updates eight parameters replaces eight commands by one, but compiles as
-/// long as eight.
+/// updates eight parameters replaces eight commands by one, but takes as long
+/// to compile as eight kernels.
 inline constexpr size_t kMostArguments = 64;
 
 /// Splits a reduction into two if one loop would be slow.
 void splitReduction(nn::ReduceOp op);
 
-/// How an operation of a host function is run.
+/// Where an operation of a host function runs.
 enum class Place {
   Host,   ///< by the host: library call, collective, view
   Inline, ///< recomputed by every kernel that reads it
@@ -41,7 +41,8 @@ struct Unit {
   int first = 0, last = 0; ///< positions of the first and last operation
   int rank = 0;            ///< in a topological order; unique, with gaps
   int version = 0;         ///< number of merges into it
-  /// Equal for units that differ only in the values that they read.
+  /// A hash that is equal for units that differ only in the values that they
+  /// read.
   size_t kind = 0;
   double cost = 0;
   bool alive = true;
@@ -61,12 +62,15 @@ public:
 
   /// Returns the units in topological order, close to program order.
   llvm::SmallVector<const Unit *> schedule() const;
-  /// The inline operations that a kernel recomputes, in program order.
+  /// Returns the operations that a kernel recomputes (Place::Inline), in
+  /// program order.
   llvm::SmallVector<mlir::Operation *> inlineOps(const Unit &unit) const;
   Place placeOf(mlir::Operation *op) const { return places.lookup(op); }
-  /// The kernel's name from its operations, such as "add_gelu".
+  /// Returns a name for the kernel that lists its operations, such as
+  /// "add_gelu".
   std::string nameOf(const Unit &unit) const;
-  /// The number of kernels that were planned, which determines the pass's time.
+  /// The number of candidate kernels that were planned, which dominates the
+  /// running time of the pass.
   int64_t numPlans() const { return planCount; }
 
 private:
@@ -77,8 +81,8 @@ private:
   void materialize(mlir::Value value);
   void joinChains();
   mlir::LogicalResult createUnits();
-  /// Collects the arguments and the results of kernels or host units from which
-  /// inline operations compute the value.
+  /// Collects the values in memory (function arguments, results of kernels and
+  /// of host operations) from which inline operations compute `value`.
   void sources(mlir::Value value, llvm::SetVector<mlir::Value> &found) const;
   void connect();
   void rank();
@@ -95,7 +99,7 @@ private:
   bool canMerge(const Unit &first, const Unit &second,
                 const Unit &merged) const;
   void replaceByMerged(int a, int b, Unit merged);
-  /// Fuses two units into the first if that is legal and cheaper.
+  /// Fuses unit `b` into unit `a` if that is legal and cheaper.
   bool tryMerge(int a, int b);
   void mergeAlongEdges();
   bool mergeReaders(const Unit &unit);
@@ -109,7 +113,8 @@ private:
   llvm::DenseMap<mlir::Operation *, int> unitOf;
   /// Number of library calls and collectives before each position.
   std::vector<int> callsBefore;
-  /// The original of a decomposed operation: its number and mnemonic.
+  /// The operation that an operation was decomposed from: its number and
+  /// mnemonic.
   struct Origin {
     int number;
     std::string name;
@@ -117,11 +122,13 @@ private:
   };
   llvm::DenseMap<mlir::Operation *, Origin> origins;
   std::vector<Unit> units;
-  /// Pairs that were not fused, with the versions that were compared.
+  /// Pairs of units that were tried and not fused, with the units' versions at
+  /// that time.
   llvm::DenseMap<std::pair<int, int>, std::pair<int, int>> refused;
-  /// Kinds of pairs for which the fused plan is not cheaper.
+  /// Kinds of pairs of units for which the fused plan was not cheaper.
   std::set<size_t> hopeless;
-  /// The last path search that visited each unit, and the number of searches.
+  /// For each unit, the last path search that visited it (searches are numbered
+  /// by `searches`).
   std::vector<int> seenIn;
   int searches = 0;
   int64_t planCount = 0;

@@ -17,11 +17,14 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-/// The longest chain of operations on index grids that is recomputed.
+/// The length of the longest chain of operations on index grids that kernels
+/// recompute.
 static constexpr int kMostGenerated = 24;
-/// A lowered operation's chain of at least this length starts as one unit.
+/// If an operation was lowered to a chain of at least this many links, the
+/// chain starts as one unit.
 static constexpr size_t kLongChain = 8;
-/// Seconds of a kernel that has no plan: it is merged with whatever makes one.
+/// The cost of a unit that has no plan, so high that any fusion that has a plan
+/// is cheaper.
 static constexpr double kCannotBePlanned = 1e30;
 
 static bool isRankSource(Operation *op) {
@@ -31,7 +34,8 @@ static bool isRankSource(Operation *op) {
 Grouping::Grouping(func::FuncOp func) : func(func) {}
 
 LogicalResult Grouping::run() {
-  // The marks of residuals are no longer needed.
+  // The operations that mark residuals, nn.save and nn.rematerialize, are no
+  // longer needed.
   func.walk([](Operation *op) {
     if (isa<nn::SaveOp, nn::RematerializeOp>(op)) {
       op->getResult(0).replaceAllUsesWith(op->getOperand(0));
@@ -62,7 +66,8 @@ LogicalResult Grouping::run() {
   return success();
 }
 
-/// The name of an operation in kernel names, such as "add" for arith.addf.
+/// Returns the word for an operation in kernel names, such as "add" for
+/// arith.addf.
 static std::string mnemonicOf(Operation *op) {
   StringRef name = op->getName().stripDialect();
   if (isa<arith::ArithDialect>(op->getDialect()))
@@ -87,7 +92,8 @@ void Grouping::decompose() {
   });
 }
 
-/// Whether an operation is elementwise on index grids, constants and the rank.
+/// Returns whether an operation computes elementwise from index grids,
+/// constants and the rank only.
 bool Grouping::isGenerated(Operation *op) {
   auto lowering = dyn_cast<LoweringInterface>(op);
   if (!lowering || lowering.getKernelClass() != KernelClass::Elementwise ||
@@ -108,7 +114,8 @@ bool Grouping::isGenerated(Operation *op) {
   return true;
 }
 
-/// Whether an operation is a view: the host only changes the address.
+/// Returns whether an operation is a view, for which the host only computes an
+/// address.
 bool Grouping::isFreePlacement(Operation *op) const {
   if (isa<nn::ReshapeOp>(op))
     return true;
@@ -165,8 +172,8 @@ void Grouping::classify() {
         materialize(operand);
 }
 
-/// Moves an inline operation that the host reads to a kernel or to the host, so
-/// that its value is in memory.
+/// If `value` is inline and the host reads it, moves its operation to a kernel
+/// or to the host, so that the value is in memory.
 void Grouping::materialize(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || placeOf(op) != Place::Inline)
@@ -182,8 +189,9 @@ void Grouping::materialize(Value value) {
   places[op] = Place::Kernel;
 }
 
-/// Kernels also read through views and constants on the host. Operations in
-/// kernels and other host operations are sources.
+/// Besides inline operations, this looks through views and constants on the
+/// host, because kernels read through them. Results of kernels and of other
+/// host operations are sources.
 void Grouping::sources(Value value, SetVector<Value> &found) const {
   Operation *op = value.getDefiningOp();
   bool through = op && (placeOf(op) == Place::Inline ||
@@ -198,8 +206,8 @@ void Grouping::sources(Value value, SetVector<Value> &found) const {
 }
 
 /// A convolution or pool is lowered to a chain with one link per element of its
-/// window. If links were fused one by one, each step would be planned; so the
-/// links of a chain start as one unit, like the parts of a decomposed
+/// window. If links were fused one by one, a plan would be made for each step.
+/// So the links of a chain start as one unit, like the parts of a decomposed
 /// operation.
 void Grouping::joinChains() {
   llvm::DenseMap<int, int> partsOfOrigin;
@@ -233,7 +241,8 @@ void Grouping::joinChains() {
     if (chain.ops.size() < kLongChain)
       continue;
     seen.insert(chain.ops.begin(), chain.ops.end());
-    // The chain must reuse few inputs rather than add up many different ones.
+    // The chain must use each of its few inputs several times; a sum of many
+    // different inputs does not qualify.
     if (inputs.size() * 2 > chain.ops.size() ||
         inputs.size() >= kMostArguments || !plan(chain, {last.getResult(0)}))
       continue;
@@ -243,7 +252,7 @@ void Grouping::joinChains() {
 }
 
 LogicalResult Grouping::createUnits() {
-  // The parts of a decomposed operation start as one unit.
+  // All operations that one operation was decomposed into start as one unit.
   llvm::DenseMap<int, int> unitOfOrigin;
   for (Operation &op : func.front()) {
     Place place = placeOf(&op);
@@ -323,7 +332,8 @@ void Grouping::connect() {
   }
 }
 
-/// A hash of everything that plans depend on: operations, types and operands.
+/// Returns a hash of all that a unit's plan depends on: operations, types and
+/// operands.
 size_t Grouping::kindOf(const Unit &unit) const {
   llvm::DenseMap<Operation *, int> numbers;
   llvm::hash_code hash = 0;
@@ -353,7 +363,7 @@ void Grouping::rank() {
     units[unit - units.data()].rank = rank++;
 }
 
-/// The results of `ops` that are read outside of units `a` and `b`.
+/// Returns the results of `ops` that are read outside of units `a` and `b`.
 SmallVector<Value> Grouping::outputsOf(ArrayRef<Operation *> ops, int a,
                                        int b) const {
   SmallVector<Value> outputs;
@@ -375,7 +385,8 @@ SmallVector<Value> Grouping::outputsOf(ArrayRef<Operation *> ops, int a,
           if (unit == a || unit == b) {
             continue;
           }
-          // A view on the host needs the value in memory, whoever reads it.
+          // A view on the host needs the value in memory, even if only these
+          // units read the view.
           read = true;
           break;
         }
@@ -464,8 +475,8 @@ std::string Grouping::nameOf(const Unit &unit) const {
     words.push_back(origin.name);
     isLarge.push_back(origin.parts >= manyParts);
   }
-  // Keeps the words that say most: the first and last ones, and operations that
-  // were decomposed into many.
+  // Keeps the most informative words: the first, the last, and those of
+  // operations that were decomposed into many.
   while (words.size() > mostWords) {
     size_t middle = words.size() / 2;
     for (size_t away = 0; away < middle && isLarge[middle]; ++away)

@@ -184,7 +184,8 @@ IndexExpr IndexSpace::floorDiv(const IndexExpr &expr, int64_t divisor) {
     const IndexVar *inner = rest.terms()[0].first;
     return multiple + floorDiv(inner->base, inner->divisor * divisor);
   }
-  // Variables start at 0, so a negative lower bound becomes a constant.
+  // The values of a variable start at 0, so a negative lower bound is split off
+  // as a constant.
   IndexExpr shifted = rest - low * divisor;
   const IndexVar *var = unique(IndexVar::Kind::FloorDiv, shifted, divisor,
                                floorDivide(shifted.max(), divisor) + 1);

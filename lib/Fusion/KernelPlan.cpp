@@ -12,7 +12,7 @@ using namespace cleave::kernels;
 
 namespace {
 
-/// The inputs of every candidate plan.
+/// The inputs that all candidate plans have in common.
 struct Request {
   ArrayRef<Value> outputs, firstArguments;
   llvm::function_ref<bool(Operation *)> inside;
@@ -44,11 +44,12 @@ struct Request {
   }
 };
 
-/// Collects properties of the kernel's operations that suggest choices.
+/// Collects properties of a kernel's operations from which candidate plans are
+/// made.
 struct Survey {
-  /// Row counts of reductions over trailing dimensions, largest first.
+  /// The row counts of reductions over trailing dimensions, largest first.
   std::set<int64_t, std::greater<int64_t>> rows;
-  /// Products of trailing dimensions of the occurring shapes.
+  /// The products of trailing dimensions, for all shapes in the kernel.
   std::set<int64_t, std::greater<int64_t>> suffixes;
 
   explicit Survey(const Request &request) {
@@ -114,7 +115,8 @@ KernelPlan::create(ArrayRef<Value> outputs, ArrayRef<Value> firstArguments,
   Survey survey(request);
   std::unique_ptr<KernelPlan> best;
 
-  // Row reductions determine the rows; the most rows that work are chosen.
+  // If the kernel has row reductions, they determine the number of rows. All
+  // candidates are planned, and the cheapest plan is chosen.
   for (int64_t rows : survey.rows) {
     PlanChoice choice;
     choice.rows = rows;
@@ -133,8 +135,8 @@ KernelPlan::create(ArrayRef<Value> outputs, ArrayRef<Value> firstArguments,
   if (best && (best->irregular == 0 || best->shape == Shape::Scatter))
     return best;
 
-  // Tries rows to avoid index divisions, with few columns or enough of them for
-  // a long loop.
+  // Tries to split the elements into rows, which can avoid index divisions. The
+  // number of columns is either small or large enough for a long loop.
   int64_t elements = typeOf(outputs[0]).getNumElements();
   for (int64_t count : survey.suffixes) {
     if (elements % count != 0)
@@ -193,8 +195,8 @@ SmallVector<std::pair<int64_t, int64_t>> KernelPlan::inPlace() const {
   SmallVector<std::pair<int64_t, int64_t>> result;
   if (shape == Shape::Scatter)
     return result;
-  // Loads of each loop. Scalars of a row are read between loops and count for
-  // the last one, that of the row's stores.
+  // The elements that each loop loads. The last entry is for loads between the
+  // loops: scalars of the row, and the row's stores.
   std::vector<Reads> read;
   for (auto [number, loop] : llvm::enumerate(loops)) {
     read.push_back({*this, number, {}});

@@ -1,4 +1,5 @@
-// Fuses pairs of units as long as that is cheaper.
+// Fuses pairs of units of a host function as long as each fusion lowers the
+// estimated cost.
 
 #include "FormKernels.h"
 
@@ -12,19 +13,19 @@ using namespace cleave;
 using namespace cleave::kernels;
 
 /// The maximum number of units that a path search visits. Kernels that are far
-/// apart in the program have little to share.
+/// apart in the program hardly profit from fusion.
 static constexpr size_t kMostBetween = 1000;
 /// The maximum number of failed attempts to fuse a kernel with other readers of
-/// the same unit: in total, and per kind.
+/// the same unit, in total and for each kind of reader.
 static constexpr int kMostAttempts = 64, kMostOfKind = 4;
 
 /// The maximum number of scalar sums in a kernel, which run one after the
-/// other. The limit makes deep models have the same kernels as shallow ones.
+/// other. With this limit, deep models have the same kernels as shallow ones.
 static constexpr int kMostScalarSums = 8;
 
-/// The units between `from` and `to`: reachable from `from`, and ranked before
-/// `to`. None if `to` is reachable through one of them, or if there are too
-/// many.
+/// Returns the units that are reachable from `from` and ranked before `to`.
+/// Returns nullopt if `to` is reachable through one of them, or if there are
+/// too many.
 std::optional<SmallVector<int>> Grouping::following(int from, int to) {
   int limit = units[to].rank;
   seenIn.resize(units.size());
@@ -50,9 +51,9 @@ std::optional<SmallVector<int>> Grouping::following(int from, int to) {
   return found;
 }
 
-/// Updates the ranks when `low` and `high` are fused: of the units between
-/// them, those that `high` depends on go before the fused unit, and those that
-/// depend on `low` (`after`) follow it. All others keep their ranks (the
+/// Updates the ranks when `low` and `high` are fused: units ranked between them
+/// that `high` depends on move before the fused unit, and units that depend on
+/// `low` (`after`) move after it. All other units keep their ranks (the
 /// algorithm of Pearce and Kelly).
 void Grouping::rankMerged(int low, int high, ArrayRef<int> after) {
   int first = units[low].rank, last = units[high].rank;
@@ -88,9 +89,10 @@ void Grouping::rankMerged(int low, int high, ArrayRef<int> after) {
     units[number].rank = *next++;
 }
 
-/// Whether fusing `late` with `early` would compute large values long before
-/// they are needed. Otherwise a value that the backward pass recomputes from
-/// saved values would be kept alive in addition to them.
+/// Returns whether fusing `late` with `early` would compute large values long
+/// before they are needed. Such a fusion is refused: a value that the backward
+/// pass recomputes from saved values would be computed in the forward pass and
+/// kept alive in addition to the saved ones.
 bool Grouping::keepsLongAlive(int earlyNumber, int lateNumber) const {
   const Unit &early = units[earlyNumber], &late = units[lateNumber];
   constexpr int farCalls = 3;
@@ -109,10 +111,11 @@ bool Grouping::keepsLongAlive(int earlyNumber, int lateNumber) const {
   return bytes(late) * 8 > bytes(early);
 }
 
-/// Cheap necessary conditions for a fused plan.
+/// Returns whether a fused plan may exist, by necessary conditions that are
+/// cheap to check.
 bool Grouping::canShareLoops(const Unit &first, const Unit &second,
                              ArrayRef<Value> outputs) const {
-  // A scatter has a loop of its own and one result.
+  // A kernel with a scatter has only the scatter's loop and one result.
   if ((first.scatters || second.scatters) &&
       (outputs.size() != 1 || !outputs[0].getDefiningOp<nn::ScatterAddOp>()))
     return false;
@@ -128,8 +131,8 @@ bool Grouping::canShareLoops(const Unit &first, const Unit &second,
   return alike || rows != 1 || !(first.parallel || second.parallel);
 }
 
-/// A hash of the kinds of two units and their common inputs; 0 if one reads the
-/// other.
+/// Returns a hash of the kinds of two units and their common inputs; 0 if one
+/// unit reads the other.
 size_t Grouping::kindOfPair(const Unit &first, const Unit &second) const {
   int a = &first - units.data(), b = &second - units.data();
   if (first.producers.contains(b) || second.producers.contains(a))
@@ -142,7 +145,8 @@ size_t Grouping::kindOfPair(const Unit &first, const Unit &second) const {
   return hash;
 }
 
-/// The unit with the operations of both, not yet planned nor part of the graph.
+/// Returns a unit with the operations of both units, which is neither planned
+/// nor part of the graph yet.
 Unit Grouping::united(int a, int b) const {
   const Unit &first = units[a], &second = units[b];
   Unit merged;
@@ -177,7 +181,7 @@ static bool hasOnlyScalars(const Unit &unit) {
   });
 }
 
-/// Whether the merged unit is small enough, and one plan may exist for it.
+/// Returns whether the merged unit is small enough and may have a plan.
 bool Grouping::canMerge(const Unit &first, const Unit &second,
                         const Unit &merged) const {
   if (merged.inputs.size() + merged.outputs.size() > kMostArguments ||
@@ -187,7 +191,8 @@ bool Grouping::canMerge(const Unit &first, const Unit &second,
          merged.reductions <= kMostScalarSums;
 }
 
-/// A single row runs on one thread, which is too slow for parallel work.
+/// Returns whether a fused plan has a single row although the units were
+/// parallel: a single row runs on one thread, which is too slow.
 static bool losesParallelism(const KernelPlan &plan, const Unit &first,
                              const Unit &second, const Unit &merged) {
   return plan.shape == KernelPlan::Shape::Rows && plan.row->size == 1 &&
@@ -239,7 +244,8 @@ bool Grouping::tryMerge(int a, int b) {
   bool aFirst = first.first < second.first;
   if (hopeless.contains(kind) || keepsLongAlive(aFirst ? a : b, aFirst ? b : a))
     return refuse();
-  // A refusal that depends only on the kind of the pair is cached.
+  // If a pair cannot be fused for a reason that only depends on its kind, this
+  // is cached for all pairs of the kind.
   auto refuseKind = [&] {
     if (kind)
       hopeless.insert(kind);
@@ -265,7 +271,8 @@ bool Grouping::tryMerge(int a, int b) {
   return true;
 }
 
-/// Fuses every kernel with the kernels that it reads from, the latest first.
+/// Fuses every kernel with the kernels that produce its inputs, the latest
+/// producer first.
 void Grouping::mergeAlongEdges() {
   for (bool changed = true; changed;) {
     changed = false;
@@ -288,8 +295,8 @@ void Grouping::mergeAlongEdges() {
 }
 
 /// Fuses kernels that read the same unit's results. Each reader is tried with
-/// the others in order, but only with few of each kind, so that the time is
-/// linear in the number of readers instead of quadratic.
+/// the other readers in order, but only with few readers of each kind, so that
+/// the time is linear in the number of readers instead of quadratic.
 bool Grouping::mergeReaders(const Unit &unit) {
   llvm::MapVector<size_t, SmallVector<int>> byKind;
   for (int consumer : unit.consumers)
@@ -350,8 +357,8 @@ bool Grouping::mergeReaders(const Unit &unit) {
   return changed;
 }
 
-/// Fuses kernels that read the same unit, if it has large results, so that
-/// these are read once.
+/// Fuses kernels that read results of the same unit, if these results are
+/// large, so that they are read only once.
 void Grouping::mergeSiblings() {
   for (bool changed = true; changed;) {
     changed = false;

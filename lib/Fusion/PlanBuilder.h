@@ -9,15 +9,17 @@
 
 namespace cleave::kernels {
 
-/// The parameters of a candidate.
+/// The parameters of a candidate plan.
 struct PlanChoice {
-  /// Number of rows; 0 for a flat plan.
+  /// The number of rows; 0 for a flat plan.
   int64_t rows = 0;
-  /// Innermost loop size by number of columns; by default all columns.
+  /// The size of the innermost loop for each number of columns; the default is
+  /// all columns.
   std::map<int64_t, int64_t> lanes;
 };
 
-/// The largest stage of the values that an index depends on.
+/// Returns the largest stage (number of preceding row reductions) of the values
+/// that an index depends on.
 inline int stageOf(const IndexExpr &index) {
   int stage = 0;
   for (auto [var, factor] : index.terms()) {
@@ -51,8 +53,8 @@ private:
   ColumnLoop &loopOf(Columns *columns, int stage);
   bool addOutput(unsigned number, mlir::Value value);
 
-  /// The node for the element of `value` at `index`. Null, with an error, if it
-  /// cannot be generated.
+  /// Returns the node for the element of `value` at `index`. Returns null and
+  /// sets `error` if no code can be generated for it.
   Node *pull(mlir::Value value, Index index, Node *guard);
   Node *pullOp(mlir::OpResult value, Index index, Node *guard);
   Node *pullView(mlir::Operation *op, Index index, Node *guard, bool &handled);
@@ -72,7 +74,8 @@ private:
   Node *select(Node *condition, Node *yes, Node *no);
   Node *conjunction(Node *a, Node *b);
   Node *inRange(const IndexExpr &index, int64_t low, int64_t high);
-  /// A loaded value as an index in [0, size); values out of range read as 0.
+  /// Returns a loaded value as an index in [0, size); a value out of range is
+  /// replaced by 0.
   IndexExpr dataIndex(Node *node, int64_t size);
 
   KernelPlan &plan;
@@ -88,7 +91,7 @@ private:
 
 /// Decides which values of a row are buffered between its loops.
 void assignBuffers(KernelPlan &plan);
-/// Rough cycles of one elementwise operation on a vector.
+/// Returns roughly the cycles of one elementwise operation on a vector.
 double weightOf(mlir::Operation *op);
 /// Sets extent, grain, cost and irregular.
 void estimate(KernelPlan &plan);

@@ -70,7 +70,7 @@ public:
     for (const Reduction &reduction : plan.reductions)
       sequential |= !reduction.perRow();
     if (plan.shape == KernelPlan::Shape::Flat) {
-      // A sequential loop per vector makes elements expensive.
+      // If each vector has a sequential loop, elements are expensive.
       plan.block = sequential ? 32 : 1024;
       int64_t elements = plan.columnSpaces.front().count;
       plan.extent = (elements + plan.block - 1) / plan.block;
@@ -92,7 +92,8 @@ private:
                  kLanes * kStore;
     plan.extent = scatter.rows;
     finish();
-    // Each piece of work reads all indices, so there should be few pieces.
+    // In a scatter, each piece of work reads all indices, so there should be
+    // few pieces.
     plan.grain = std::max<int64_t>(plan.grain, (plan.extent + 31) / 32);
   }
 
@@ -101,13 +102,14 @@ private:
     double grain = std::ceil(kPiece / std::max(perIteration, 1.0));
     plan.grain = std::clamp<int64_t>(static_cast<int64_t>(grain), 1,
                                      std::max<int64_t>(plan.extent, 1));
-    // One iteration runs on one thread, so few expensive iterations are slow.
+    // An iteration runs on one thread, so a plan with few, expensive iterations
+    // is slow.
     if (plan.extent < 4 && plan.cost > 10 * kPiece)
       plan.cost *= 3;
     plan.cost += kLaunch;
   }
 
-  /// The number of iterations of a node that depends on these loops.
+  /// Returns how often a node that depends on these loops is computed.
   double trips(uint64_t loops) const {
     double count = 1;
     auto add = [&](const IndexVar *var) {
@@ -128,7 +130,8 @@ private:
     add(plan.scatter.columns.lane);
     return count;
   }
-  /// The same in vectors, if the innermost loop is vectorized.
+  /// Returns how often a node that depends on these loops is computed, counting
+  /// vectors instead of elements where the innermost loop is vectorized.
   double vectors(uint64_t loops) const {
     double count = trips(loops);
     if (!lane || !(loops & lane->loops))
@@ -136,7 +139,8 @@ private:
     return count / lane->size * std::ceil(lane->size / kLanes);
   }
 
-  /// Counts the divisions of an index; in vectorized loops they are irregular.
+  /// Counts the divisions in an index; divisions in vectorized loops count as
+  /// irregular.
   void visitIndex(const IndexExpr &index) {
     for (auto [var, factor] : index.terms()) {
       if (var->node)

@@ -1,4 +1,4 @@
-// Computes single elements through the operations of a kernel.
+// Creates the nodes that compute single elements of the values in a kernel.
 
 #include "PlanBuilder.h"
 
@@ -78,7 +78,8 @@ Node *PlanBuilder::pullOp(OpResult value, Index index, Node *guard) {
               "' is not in the vocabulary of generated kernels");
 }
 
-/// View operations: reads the operand at another index.
+/// Creates the node for an element of a view, by reading the operand at another
+/// index.
 Node *PlanBuilder::pullView(Operation *op, Index index, Node *guard,
                             bool &handled) {
   handled = true;
@@ -134,8 +135,8 @@ Node *PlanBuilder::pullView(Operation *op, Index index, Node *guard,
   return nullptr;
 }
 
-/// The rank's tile begins at an offset that is known at run time. Elements past
-/// the end of the dimension are not read.
+/// The rank's tile begins at an offset that is only known at run time. Elements
+/// past the end of the dimension are not read.
 Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
   auto slice = cast<dist::SliceOp>(op);
   int64_t dim = slice.getDim();
@@ -147,7 +148,8 @@ Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
   int64_t size = whole.getDimSize(dim);
   int64_t tile = typeOf(slice.getResult()).getDimSize(dim);
   dist::MeshAttr mesh = dist::MeshOp::lookup(op, slice.getMeshAttr()).getMesh();
-  // Ranks after the last nonempty tile also read beyond the end.
+  // On ranks after the last nonempty tile, the offset is beyond the end of the
+  // dimension.
   int64_t span = dist::axesSize(mesh, slice.getAxes().getAxes()) * tile;
   source[dim] = source[dim] + dataIndex(offset, span);
   Node *inner = guard;
@@ -159,8 +161,8 @@ Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
 Node *PlanBuilder::pullConcat(nn::ConcatOp op, Index index, Node *guard) {
   int64_t dim = op.getDim();
   const IndexExpr &position = index[dim];
-  // Only pieces that the index can reach are tested, and the last of them needs
-  // no test.
+  // Of the concatenated inputs, only those that the index can reach are tested,
+  // and the last one of them needs no test.
   SmallVector<std::pair<Value, int64_t>> pieces;
   int64_t offset = 0;
   for (Value input : op.getInputs()) {
@@ -183,7 +185,8 @@ Node *PlanBuilder::pullConcat(nn::ConcatOp op, Index index, Node *guard) {
   }
   if (result)
     return result;
-  // If no piece contains the index, the guard of the read is always false.
+  // If no concatenated input contains the index, the guard of the read is
+  // always false.
   return guard ? constant(typeOf(op).getElementType(), 0)
                : fail("an empty concatenation is read");
 }
@@ -286,8 +289,8 @@ Node *PlanBuilder::pullReduce(nn::ReduceOp op, Index index, Node *guard) {
   return reduction.outcome;
 }
 
-/// The value before a rounding for storage that this operation undoes in the
-/// same kernel. The model's own roundings are preserved.
+/// If `widen` extends a value that the same kernel rounded only for storage,
+/// returns the value before rounding. The model's own roundings are preserved.
 static Value beforeRounding(Operation *widen) {
   auto ext = dyn_cast<arith::ExtFOp>(widen);
   auto trunc = ext ? ext.getIn().getDefiningOp<arith::TruncFOp>() : nullptr;

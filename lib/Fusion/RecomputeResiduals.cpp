@@ -21,7 +21,7 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// The maximum number of operations to recompute a residual.
+/// The maximum number of operations that may be needed to recompute a residual.
 static constexpr size_t kMostOps = 16;
 
 static bool isOf(Operation *op, KernelClass kernelClass) {
@@ -29,7 +29,8 @@ static bool isOf(Operation *op, KernelClass kernelClass) {
   return lowering && lowering.getKernelClass() == kernelClass;
 }
 
-/// Whether all readers are elementwise, directly or through views.
+/// Returns whether all operations that read the value, directly or through
+/// views, are elementwise.
 static bool isReadElementwise(Value value) {
   return llvm::all_of(value.getUsers(), [](Operation *user) {
     return isOf(user, KernelClass::Elementwise) ||
@@ -61,9 +62,9 @@ private:
     llvm::SetVector<Value> leaves;
   };
 
-  /// Decides whether to recompute a residual: it must be elementwise on
-  /// residuals that stay saved, with elementwise readers only. Residuals that
-  /// others are recomputed from stay saved.
+  /// Decides whether to recompute a residual. It must be computed elementwise
+  /// from residuals that stay saved, and all its readers must be elementwise.
+  /// Residuals from which other residuals are recomputed stay saved.
   void consider(nn::SaveOp save) {
     if (save.use_empty() || needed.contains(save.getInput()) ||
         !isReadElementwise(save) ||

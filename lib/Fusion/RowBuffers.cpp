@@ -6,10 +6,11 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-/// Maximum bytes of all buffers of one kernel: they are on the stack and should
-/// stay in the L1 cache.
+/// The maximum bytes of all row buffers of one kernel, which are on the stack
+/// and should fit into the L1 cache.
 static constexpr int64_t kMostBytes = 32 << 10;
-/// Cycles per vector: a value that costs less to recompute is recomputed.
+/// Cycles per vector: a value that costs less to recompute than to store (or,
+/// if it is a result that is stored anyway, to reload) is recomputed.
 static constexpr double kWorthStoring = 6, kWorthReloading = 2;
 
 namespace {

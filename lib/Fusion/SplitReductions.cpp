@@ -1,5 +1,5 @@
-// Splits reductions into two that kernels do fast: along rows, then across
-// rows.
+// Splits a reduction into two that kernels compute fast, one along rows and one
+// across rows.
 
 #include "FormKernels.h"
 
@@ -23,7 +23,7 @@ public:
   void run() {
     if (dims.empty() || type.getNumElements() == 0)
       return;
-    // The trailing reduced dimensions are reduced along rows.
+    // If trailing dimensions are reduced, they are reduced first, along rows.
     size_t trailing = 0;
     while (trailing < dims.size() && dims[dims.size() - 1 - trailing] ==
                                          type.getRank() - 1 - int64_t(trailing))
@@ -46,13 +46,15 @@ private:
     op.erase();
   }
 
-  /// Reduces first along `last`, the last of the dimensions, then the others.
+  /// Reduces first along the trailing dimensions `last`, then along the other
+  /// reduced dimensions.
   void inTwo(ArrayRef<int64_t> last) {
     Value partial = reduce(op.getInput(), last);
     replace(reduce(partial, dims.drop_back(last.size())));
   }
 
-  /// Reduces everything to a scalar: rows first, then their results.
+  /// Reduces a whole tensor to a scalar: first each row, then the results of
+  /// the rows.
   void whole() {
     int64_t rows = 1;
     for (int64_t dim = 0; dim + 1 < type.getRank(); ++dim) {
@@ -66,7 +68,8 @@ private:
     while (parts >= kFewest && elements % parts != 0)
       --parts;
     if (parts < kFewest) {
-      // No divisor is suitable: pad with the neutral element.
+      // The number of elements has no suitable divisor, so it is padded with
+      // neutral elements.
       parts = kWanted;
       auto line = RankedTensorType::get({elements}, type.getElementType());
       int64_t padded = (elements + parts - 1) / parts * parts;

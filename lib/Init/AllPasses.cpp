@@ -1,5 +1,5 @@
-// Every pass and pipeline by name, for tools and plugins that run them from
-// text.
+// Registers every pass and pipeline by name, for tools and plugins that run
+// pipelines from text.
 
 #include "cleave/Init/AllPasses.h"
 

@@ -1,4 +1,4 @@
-// The walk over a function's operations.
+// Executes the operations of a function.
 
 #include "cleave/Interpreter/Interpreter.h"
 #include "RankOps.h"
@@ -15,7 +15,8 @@ using namespace cleave;
 void cleave::poison(Tensor &tensor) {
   std::fill(tensor.floats.begin(), tensor.floats.end(),
             std::numeric_limits<double>::quiet_NaN());
-  // Large and small in turn: neither a maximum nor a minimum passes them over.
+  // Large and small values alternate, so that neither a maximum nor a minimum
+  // ignores them.
   for (auto [i, x] : llvm::enumerate(tensor.ints))
     x = i % 2 == 0 ? int64_t(1) << 40 : -(int64_t(1) << 40);
 }
@@ -40,10 +41,10 @@ Tensor cleave::tensorFromAttr(DenseElementsAttr attr) {
 
 namespace {
 
-/// Values of one function on all ranks.
+/// The values of one function on all ranks.
 class Machine {
 public:
-  /// `outer` has the values that a region reads from around it.
+  /// `outer` has the values that a region reads from outside.
   Machine(dist::MeshAttr mesh, int64_t ranks, Observer observe = nullptr,
           Machine *outer = nullptr)
       : mesh(mesh), ranks(ranks), observe(observe), outer(outer) {}
@@ -68,7 +69,7 @@ public:
     return runBlock(body);
   }
 
-  /// Runs a block whose arguments have their values.
+  /// Runs a block; the block's arguments already have their values.
   FailureOr<std::vector<RankTensors>> runBlock(Block &body) {
     countUses(body);
     if (observe)
@@ -89,8 +90,8 @@ private:
     return it == values.end() && outer ? outer->lookup(value) : it->second;
   }
 
-  /// What an operation reads: its operands, and what its regions read from
-  /// around them.
+  /// Returns the values that an operation reads: its operands, and values from
+  /// outside that its regions read.
   static SmallVector<Value> readBy(Operation &op) {
     SmallVector<Value> read(op.getOperands());
     llvm::SetVector<Value> captured;
@@ -100,8 +101,8 @@ private:
     return read;
   }
 
-  /// Values are dropped after their last use, so that memory stays that of
-  /// the live ones.
+  /// Values are dropped after their last use, so that memory holds only live
+  /// values.
   void countUses(Block &body) {
     for (Operation &op : body)
       for (Value operand : readBy(op))
@@ -114,7 +115,7 @@ private:
       operands.push_back(&lookup(operand));
     std::vector<RankTensors> results;
     for (Type type : op->getResultTypes()) {
-      // Scalars are tensors of rank 0 here.
+      // Scalars are represented as tensors of rank 0.
       auto tensor = type.isIntOrIndexOrFloat()
                         ? RankedTensorType::get({}, type)
                         : dyn_cast<RankedTensorType>(type);
@@ -137,7 +138,7 @@ private:
     return success();
   }
 
-  /// All ranks take the same number of trips.
+  /// All ranks run the same number of iterations.
   LogicalResult executeLoop(scf::ForOp loop,
                             ArrayRef<const RankTensors *> operands,
                             MutableArrayRef<RankTensors> results) {
@@ -172,7 +173,8 @@ private:
     return success();
   }
 
-  /// Where ranks disagree, both branches run and each rank keeps its own.
+  /// If the ranks' conditions differ, both branches run and each rank keeps the
+  /// results of its own branch.
   LogicalResult executeBranch(scf::IfOp branch, const RankTensors &condition,
                               MutableArrayRef<RankTensors> results) {
     for (bool side : {true, false}) {

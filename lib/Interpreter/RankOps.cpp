@@ -1,4 +1,4 @@
-// Collectives and rank-dependent operations, spelled over all ranks.
+// Executes collectives and rank-dependent operations for all ranks at once.
 
 #include "RankOps.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 using Groups = SmallVector<SmallVector<int64_t>>;
 
-/// A tensor seen as [outer, size of dim, inner].
+/// A tensor viewed as [outer, size of dim, inner].
 struct Blocks {
   int64_t outer = 1, size = 1, inner = 1;
   Blocks(ArrayRef<int64_t> shape, int64_t dim) : size(shape[dim]) {
@@ -32,7 +32,7 @@ struct Blocks {
 };
 
 /// Copies `count` slices along `dim`, from slice `from` of `source` to slice
-/// `to` of `target`; the other dimensions agree.
+/// `to` of `target`; the other dimensions of the tensors agree.
 void copySlices(Tensor &target, int64_t to, const Tensor &source, int64_t from,
                 int64_t count, int64_t dim) {
   Blocks t(target.shape(), dim), s(source.shape(), dim);
@@ -47,7 +47,8 @@ void copySlices(Tensor &target, int64_t to, const Tensor &source, int64_t from,
       }
 }
 
-/// Sets a box of the tensor to that of a tensor of the same type, or to zero.
+/// Sets a box of the tensor to the same box of `source`, or to zeros if
+/// `source` is null.
 void setBox(Tensor &tensor, const Tensor *source,
             const std::vector<int64_t> &low,
             const std::vector<int64_t> &sizes) {
@@ -194,8 +195,8 @@ struct RankOp {
     return success();
   }
 
-  /// Puts the whole tensor of each group together, then cuts it anew. Only
-  /// which of several partial sums takes an element follows from the boxes.
+  /// Assembles the whole tensor of each group and splits it again. The boxes
+  /// determine only which of several partial sums receives an element.
   LogicalResult run(dist::ExchangeOp op) {
     for (size_t i = 0; i < in.size(); ++i) {
       auto from = cast<dist::ShardingAttr>(op.getFrom()[i]);
@@ -206,7 +207,8 @@ struct RankOp {
           dist::describeExchange(mesh, op.getAxes().getAxes(), from, to,
                                  type.getShape(), op.getRounds());
       for (ArrayRef<int64_t> group : groupsOf(op)) {
-        // By partial sum; several ranks may hold the same tile of it.
+        // The whole tensor of each partial sum; several ranks may hold the same
+        // tile of it.
         std::map<int64_t, Tensor> wholes;
         for (int64_t rank : group) {
           int64_t term = dist::groupIndex(mesh, from.getPartial(), rank);
@@ -215,7 +217,7 @@ struct RankOp {
             poison(at->second);
           pasteTile(at->second, (*in[i])[rank], mesh, from, rank);
         }
-        // Sums of some of the partial sums.
+        // The sums of subsets of the partial sums.
         std::map<std::set<int64_t>, Tensor> sums;
         auto sumOf = [&](const std::set<int64_t> &terms) -> const Tensor & {
           auto [at, isNew] = sums.try_emplace(terms, wholes.at(*terms.begin()));
@@ -271,7 +273,7 @@ struct RankOp {
     return success();
   }
 
-  /// Rows that nobody sends are poison: nobody may read them.
+  /// Rows that no rank sends are poisoned, since no operation may read them.
   LogicalResult run(dist::AllToAllVOp op) {
     const RankTensors &rows = *in[0], &sent = *in[1], &received = *in[2];
     Blocks blocks(rows[0].shape(), 0);
@@ -368,7 +370,8 @@ struct RankOp {
     return success();
   }
 
-  /// What it spares is computed anyway, and not read.
+  /// Operations under a false condition are computed anyway, and their results
+  /// are not read.
   LogicalResult run(dist::ConditionOp) { return success(); }
 };
 

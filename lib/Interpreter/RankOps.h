@@ -1,4 +1,4 @@
-// The operations that know of ranks, on all ranks at once.
+// Executes the operations that depend on ranks, for all ranks at once.
 
 #ifndef CLEAVE_LIB_INTERPRETER_RANKOPS_H
 #define CLEAVE_LIB_INTERPRETER_RANKOPS_H
@@ -7,15 +7,15 @@
 
 namespace cleave {
 
-/// Executes a dist operation. `operands[i][rank]`, `results[i][rank]`; the
-/// results are typed zeros.
+/// Executes a dist operation with `operands[i][rank]` and `results[i][rank]`.
+/// The results are initially zeros of the right type.
 mlir::LogicalResult
 interpretRankOp(mlir::Operation *op, dist::MeshAttr mesh,
                 llvm::ArrayRef<const RankTensors *> operands,
                 llvm::MutableArrayRef<RankTensors> results);
 
-/// Copies the elements of a rank's tile that are no padding into the whole, and
-/// out of it.
+/// Copies the elements of a rank's tile that are not padding into the whole
+/// tensor, or from the whole tensor into the tile.
 void pasteTile(Tensor &whole, const Tensor &tile, dist::MeshAttr mesh,
                dist::ShardingAttr sharding, int64_t rank);
 void cutTile(Tensor &tile, const Tensor &whole, dist::MeshAttr mesh,

@@ -1,4 +1,4 @@
-// Cutting whole tensors into tiles, and putting tiles together again.
+// Splits whole tensors into tiles, and assembles whole tensors from tiles.
 
 #include "RankOps.h"
 
@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace cleave;
 
 /// Calls `visit(position in the tile, position in the whole)` for the elements
-/// of a rank's tile that are no padding.
+/// of a rank's tile that are not padding.
 template <typename Visit>
 static void forEachValid(const dist::TileBounds &bounds, ArrayRef<int64_t> tile,
                          ArrayRef<int64_t> whole, Visit visit) {
@@ -70,8 +70,7 @@ Assembled cleave::assembleTensor(const RankTensors &tiles,
                                  dist::ShardingAttr sharding) {
   Assembled result;
   result.whole = Tensor(wholeType);
-  // Partial sums of partial values are combined first, in the order of the
-  // ranks.
+  // Partial values are combined first, in the order of the ranks.
   RankTensors reduced = tiles;
   if (!sharding.getPartial().empty())
     for (ArrayRef<int64_t> group :

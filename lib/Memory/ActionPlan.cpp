@@ -37,7 +37,8 @@ FailureOr<ActionPlan> ActionPlan::create(func::FuncOp func,
     if (!seen.insert(table.ofResult(func, i)).second)
       return func.emitOpError("result ")
              << i << " has the name and role of another result";
-  // Each round of copies removes its cause, so few rounds suffice.
+  // Each round inserts copies and repeats the analysis. A copy removes the
+  // conflict that it was inserted for, so few rounds suffice.
   for (int round = 0; round < 8; ++round) {
     plan.analyze(table);
     if (plan.repairReuse())
@@ -119,7 +120,7 @@ void ActionPlan::addArguments(const BoundaryTable &table) {
 }
 
 /// An operation reads its operands, and the flag of its condition. `flags` has
-/// the flags of the conditions so far, by number.
+/// the flags of the preceding conditions, by condition number.
 void ActionPlan::addReads(Operation &op,
                           llvm::DenseMap<Attribute, Value> &flags) {
   int64_t position = positions[&op];
@@ -155,8 +156,8 @@ void ActionPlan::addReadsBeyond(Operation &op) {
   }
 }
 
-/// A result is an alias of an operand, or written to the memory of one, or has
-/// a storage of its own.
+/// A result is an alias of an operand, overwrites an operand's memory, or has a
+/// storage of its own.
 void ActionPlan::addResults(rt::CommandOpInterface command) {
   SmallVector<rt::Reuse> reuse = command.getReuse();
   for (OpResult result : command->getResults()) {
@@ -196,7 +197,8 @@ void ActionPlan::addAlias(OpResult result, Value operand,
   storage.last = std::max(storage.last, positions[result.getOwner()]);
 }
 
-/// Whether another operand than `operand` is in the same storage.
+/// Returns whether the operation has another operand in the same storage as
+/// `operand`.
 static bool readTwice(Operation *op, unsigned operand,
                       llvm::function_ref<int64_t(Value)> storageOf) {
   int64_t storage = storageOf(op->getOperand(operand));
@@ -208,7 +210,8 @@ static bool readTwice(Operation *op, unsigned operand,
 
 bool ActionPlan::repairReuse() {
   auto storageOf = [&](Value value) { return places[value].storage; };
-  // Values by storage, to find readers of the old content.
+  // The values in each storage, used to find operations that read the old
+  // content of a storage.
   std::vector<SmallVector<Value>> members(storages.size());
   auto join = [&](Value value) {
     if (isMemory(value))
@@ -260,8 +263,8 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
   if (!place.fixed || place.offset != 0)
     return false;
   int64_t storage = find(place.storage);
-  // A started collective reads its operands until its only reader, the wait,
-  // ends it.
+  // An asynchronous collective reads its operands until its only reader, the
+  // wait, ends it.
   auto collective = dyn_cast<rt::CollectiveOp>(op);
   bool starts = collective && collective.getToken();
   if (starts && collective.getToken().use_empty())
@@ -277,8 +280,8 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
   });
 }
 
-/// Decides which results are computed directly in buffers of the boundary, and
-/// copies the others there at the end.
+/// Decides which results are computed directly in boundary buffers, and inserts
+/// copies into the boundary buffers at the end for all other results.
 void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
   Operation *end = actionBody(func).getTerminator();
   SmallVector<unsigned> copies;
@@ -295,8 +298,8 @@ void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
       int64_t dead = storages[old->second].last;
       fits = dead < storage.first;
       if (dead == storage.first) {
-        // The last command that reads the old value may write the new one in
-        // place.
+        // The last command that reads the old value may overwrite it in place
+        // with the new value.
         Operation *op = dead < 0 ? nullptr : ops[dead];
         if (auto command = dyn_cast_or_null<rt::CommandOpInterface>(op))
           for (rt::Reuse reuse : command.getReuse())
@@ -315,9 +318,9 @@ void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
   if (copies.empty())
     return;
   repaired = true;
-  // Arguments are read before any of them is overwritten: first come copies to
-  // buffers that hold no argument, then copies of arguments to temporary
-  // memory, then the rest.
+  // Copies are ordered such that arguments are read before any argument is
+  // overwritten: first copies to buffers that hold no argument, then copies of
+  // arguments to temporary memory, then all other copies.
   OpBuilder b(end);
   auto target = [&](unsigned index) {
     return argumentOf.contains(table.ofResult(func, index));
@@ -356,8 +359,8 @@ void ActionPlan::reuseOperands() {
           storages[from].boundary >= 0)
         continue;
       if (int64_t target = storages[to].boundary; target >= 0) {
-        // The operand's storage becomes the boundary's buffer, if that is free
-        // by then.
+        // The operand's storage becomes the boundary buffer if this buffer's
+        // old content is dead before the operand is written.
         auto old = argumentOf.find(target);
         if (old != argumentOf.end() &&
             storages[old->second].last >= storages[from].first)
@@ -381,8 +384,8 @@ int64_t ActionPlan::pack() {
   llvm::stable_sort(order, [&](int64_t x, int64_t y) {
     return storages[x].bytes > storages[y].bytes;
   });
-  /// Storage with an address: bytes [begin, end), live from operation `first`
-  /// to `last`.
+  /// A storage with an assigned byte range [begin, end), live from operation
+  /// `first` to `last`.
   struct Placed {
     int64_t begin, end, first, last;
   };

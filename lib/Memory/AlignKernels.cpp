@@ -26,8 +26,8 @@ static int64_t widthOf(Value value) {
   return bytesOfType(type) / std::max<int64_t>(1, type.getNumElements());
 }
 
-/// The largest power of two, up to kKernelAlignment, that divides the address
-/// on all ranks. Arenas are aligned to it.
+/// Returns the largest power of two, up to kKernelAlignment, that divides the
+/// value's address on all ranks. Arenas are aligned to kKernelAlignment.
 static int64_t alignmentOf(Value value) {
   int64_t divisor = kernels::kKernelAlignment, offset = 0;
   for (auto alias = value.getDefiningOp<rt::AliasOp>(); alias;
@@ -45,7 +45,8 @@ static int64_t alignmentOf(Value value) {
 }
 
 namespace {
-/// Launches of one kernel, and the alignments common to all of them.
+/// The launches of one kernel, and for each operand and result the alignment
+/// that all these launches have.
 struct Launches {
   SmallVector<rt::LaunchOp> ops;
   SmallVector<int64_t> alignments;
@@ -70,7 +71,7 @@ struct AlignKernelsPass : cleave::impl::AlignKernelsPassBase<AlignKernelsPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
-    // Launches with full alignment, and the others.
+    // The launches with full alignment, and all other launches.
     llvm::MapVector<StringAttr, std::array<Launches, 2>> kernels;
     WalkResult walked = module.walk([&](rt::LaunchOp op) -> WalkResult {
       SmallVector<int64_t> alignments;

@@ -1,4 +1,4 @@
-// The arena sizes of a program whose memory is planned.
+// The arena sizes of a program after rt-plan-memory.
 
 #include "cleave/Memory/Arenas.h"
 

@@ -12,8 +12,9 @@ int64_t cleave::bytesOfType(Type type) { return bytesOf(type); }
 
 StringRef BoundaryBuffer::slot() const { return pipe::slotOf(attrs); }
 
-/// Arguments, which the model names, share one namespace; computed values have
-/// a namespace per role, so that an output may be called "loss".
+/// All arguments share one namespace, because the model names them. Computed
+/// values have a namespace for each role, so that an output may be called
+/// "loss".
 static std::string keyOf(StringRef name, nn::Role role) {
   bool computed =
       nn::isOneOf(role, {nn::Role::Gradient, nn::Role::Metric, nn::Role::Tap,
@@ -112,7 +113,7 @@ LogicalResult BoundaryTable::add(func::FuncOp func, Type type,
     return func.emitOpError()
            << what << " " << index << " '" << name << "' has sharding " << want
            << ", but elsewhere it has " << have;
-  // Attributes of all mentions are merged.
+  // The attributes of all arguments and results that share a buffer are merged.
   NamedAttrList merged(other.attrs);
   for (NamedAttribute attr : attrs)
     if (!merged.get(attr.getName()))
@@ -128,7 +129,7 @@ int64_t BoundaryTable::find(StringRef name, nn::Role role) const {
   return found == byKey.end() ? -1 : found->second;
 }
 
-/// The entry for a port with these attributes; -1 if there is none.
+/// Returns the entry for a port with these attributes, or -1.
 static int64_t findPort(const BoundaryTable &table, DictionaryAttr attrs) {
   std::optional<nn::Role> role = nn::roleOf(attrs);
   return role ? table.find(nn::nameOf(attrs), *role) : -1;

@@ -1,4 +1,4 @@
-// rt-check-fit: refuses a program that needs more memory than available.
+// rt-check-fit: reports a program that needs more memory than a rank has.
 
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/Footprint.h"
@@ -17,8 +17,9 @@ struct CheckFitPass : cleave::impl::CheckFitPassBase<CheckFitPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    // The number of slots on a pipeline rank is known only when the schedule is
-    // applied to the stages; the emitted program is checked then.
+    // The number of slots on a pipeline rank is known only after the schedule
+    // is applied to the stages; for pipelines, the emitted program is checked
+    // instead.
     if (getOperation()->hasAttr(rt::kStagesAttr))
       return;
     FailureOr<Footprint> footprint = footprintOf(getOperation());

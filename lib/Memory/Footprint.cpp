@@ -41,7 +41,8 @@ static SmallVector<Lifetime> lifetimesOf(func::FuncOp func) {
   return lifetimes;
 }
 
-/// Returns the peak of the sum of live sizes, and the command where it occurs.
+/// Returns the peak of the total live bytes, and the command at which it
+/// occurs.
 static std::pair<int64_t, int64_t>
 maximum(ArrayRef<Lifetime> lifetimes,
         llvm::function_ref<bool(const Lifetime &)> counts) {
@@ -63,7 +64,7 @@ maximum(ArrayRef<Lifetime> lifetimes,
   return {most, at};
 }
 
-/// The bytes of a buffer in the element types of the booking.
+/// The bytes of a buffer if its elements had the sizes that `booking` states.
 static int64_t bookedBytes(const BoundaryBuffer &buffer,
                            const Booking &booking) {
   if (!buffer.type.getElementType().isF32())
@@ -80,7 +81,8 @@ static int64_t bookedBytes(const BoundaryBuffer &buffer,
 }
 
 namespace {
-/// Adds up the memory of the functions of one module, or of some of its stages.
+/// Sums the memory of the functions of a module, or of some of its pipeline
+/// stages.
 class Counter {
 public:
   explicit Counter(const Booking &booking) : booking(booking) {}
@@ -175,7 +177,7 @@ std::string cleave::readableBytes(double bytes) {
   }
   std::string text;
   llvm::raw_string_ostream out(text);
-  // Three significant digits, but always the whole integer part.
+  // Prints three significant digits, but never rounds the integer part.
   bool isWhole = bytes == std::floor(bytes) || bytes >= 100;
   out << llvm::format(isWhole      ? "%.0f"
                       : bytes < 10 ? "%.2f"
@@ -205,7 +207,7 @@ std::string cleave::largestGroups(const Footprint &footprint) {
 
 std::string cleave::whatWouldFit(const Footprint &footprint, int64_t limit,
                                  int64_t batch) {
-  // Bytes that do not depend on the number of samples.
+  // The bytes that do not depend on the batch size.
   int64_t fixed =
       footprint.parameters + footprint.gradients + footprint.optimizer;
   int64_t samples = 0;
@@ -254,7 +256,8 @@ FailureOr<Footprint> cleave::footprintOfStages(ModuleOp module,
     for (func::FuncOp func : actionsOf(module, stage))
       counter.add(func);
   }
-  // Each arena has its own maximum: that of transient values, and all slots.
+  // The peak is the sum of all arenas, as each arena is allocated with its
+  // maximal size: the peak of transient values, or all slots.
   for (const RankArena &arena : arenas) {
     counter.footprint.peak += arena.bytes;
     if (arena.holds == RankArena::Planned || arena.bytes == 0)

@@ -37,7 +37,8 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     module->setAttr(rt::kStagesAttr, b.getArrayAttr(planned));
   }
 
-  /// Sizes of the arenas, and the slot class of each arena of slots.
+  /// The sizes of the arenas, and the slot class of each arena that consists of
+  /// slots.
   SmallVector<int64_t> arenas;
   SmallVector<StringRef> slots;
 
@@ -121,8 +122,8 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     for (auto [index, storage] : llvm::enumerate(plan.storages)) {
       if (!plan.isRoot(index) || storage.boundary >= 0 || storage.bytes == 0)
         continue;
-      // A value that only the position of a view reads dies with the preceding
-      // command.
+      // If only a view after the last command reads the value, its lifetime
+      // ends with the last command.
       int64_t last = plan.commandAt(storage.last);
       lifetimes.push_back(b.getDictionaryAttr({
           b.getNamedAttr("first",

@@ -1,4 +1,4 @@
-// The name that users know an operation by.
+// Names an operation in messages by the source that users know.
 
 #include "cleave/Memory/Source.h"
 
@@ -8,8 +8,8 @@
 
 using namespace mlir;
 
-/// Distinct named locations in order: a sum over all parameters has one per
-/// parameter.
+/// Distinct named locations in order. For example, a sum over all parameters
+/// has one location per parameter.
 using Names = llvm::SmallSetVector<NameLoc, 8>;
 
 static void collect(Location location, Names &names) {
@@ -23,8 +23,8 @@ static void collect(Location location, Names &names) {
   }
 }
 
-/// The named locations of an operation, without those of what is around it,
-/// such as the model's path.
+/// Returns the named locations of an operation, without enclosing ones such as
+/// the model's path.
 static SmallVector<NameLoc> namesOf(Operation *op) {
   Names names, outer;
   collect(op->getLoc(), names);
@@ -45,7 +45,7 @@ std::string cleave::sourceOf(Operation *op) {
 }
 
 std::string cleave::sourcesOf(Operation *op) {
-  // Different nodes may have one source.
+  // Different nodes may have the same source.
   llvm::SmallSetVector<StringAttr, 8> sources;
   for (NameLoc name : namesOf(op))
     sources.insert(

@@ -38,8 +38,8 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// Removes the number at the front of `text` and returns it; -1 if there is none
-// or it exceeds any table.
+// Removes the number at the front of `text` and returns it; -1 if there is no
+// number or it is larger than any table allows.
 int takeNumber(std::string_view &text) {
   constexpr int most = 1 << 20;
   int value = 0;

@@ -1,4 +1,5 @@
-// One stage per rank, whole backward passes: GPipe and 1F1B.
+// The schedules GPipe and 1F1B, which have one stage per rank and do not split
+// backward passes.
 
 #include "Generators.h"
 
@@ -6,7 +7,7 @@
 
 namespace cleave::pipeline {
 
-// All forward passes, then all backward passes.
+// GPipe: all forward passes, then all backward passes.
 void fillGPipe(Table &table) {
   for (int rank = 0; rank < table.ranks; ++rank)
     for (ActionKind kind : {ActionKind::F, ActionKind::B})
@@ -14,8 +15,9 @@ void fillGPipe(Table &table) {
         table.actions[rank].push_back({rank, kind, m});
 }
 
-// Each rank first runs the forward passes that it can run until the first
-// gradient arrives, then one backward pass before each further forward pass.
+// 1F1B: each rank first runs the forward passes that it can run until the first
+// gradient arrives; then it runs a backward pass before each further forward
+// pass.
 void fill1F1B(Table &table) {
   for (int rank = 0; rank < table.ranks; ++rank) {
     int ahead = std::min(table.microbatches, table.ranks - rank);

@@ -1,6 +1,6 @@
-// Chimera (Li and Hoefler): two pipelines over the same ranks in opposite
-// directions. Even microbatches go down, odd ones up; stage s is on ranks s and
-// p - 1 - s.
+// The schedule Chimera (Li and Hoefler): two pipelines run over the same p
+// ranks in opposite directions. Even microbatches use the first pipeline, odd
+// microbatches the second; stage s is on ranks s and p - 1 - s.
 
 #include "Generators.h"
 
@@ -12,8 +12,8 @@ namespace cleave::pipeline {
 namespace {
 
 // A list scheduler in which forward and backward passes take one unit of time.
-// A ready backward pass has priority, then the lowest microbatch. A rank holds
-// at most p activations.
+// Ready backward passes have priority over forward passes, and among equals the
+// lowest microbatch has priority. A rank holds at most p activations.
 class ListScheduler {
 public:
   explicit ListScheduler(Table &table)
@@ -47,7 +47,8 @@ private:
   }
   int rankOf(int stage, int m) const { return m % 2 ? p - 1 - stage : stage; }
 
-  // An action ends one unit after its start, and its result can be used then.
+  // An action takes one unit of time, so its result can be used one unit after
+  // its start.
   bool ready(const Entry &entry, int time) const {
     auto [m, stage, kind] = entry;
     if (kind == ActionKind::F)
@@ -63,7 +64,7 @@ private:
       bool gradient = entry->kind == ActionKind::B;
       if (pick != waiting[rank].end() && !gradient)
         continue; // a forward pass of a later microbatch
-      // Microbatches this far ahead cannot have begun.
+      // Microbatches that are this far ahead cannot have begun.
       if (entry->microbatch > lastBegun + 2 * p)
         break;
       if (!ready(*entry, time) || (!gradient && held[rank] >= p))
@@ -94,8 +95,8 @@ private:
 } // namespace
 
 void fillChimera(Table &table) {
-  // Schedules a multiple of p microbatches, then drops those beyond the
-  // table's.
+  // Schedules a multiple of p microbatches, then drops those that the table
+  // does not have.
   Table whole = table;
   whole.microbatches =
       (table.microbatches + table.ranks - 1) / table.ranks * table.ranks;

@@ -1,4 +1,4 @@
-// Deadlocks are cycles of a graph of events.
+// Detects deadlocks as cycles in a graph of events.
 //
 // Every item of a rank's list has two events: reached and done. An item is
 // reached when the previous one is done. A transfer or collective has the
@@ -46,7 +46,7 @@ public:
     addOrders(joints);
   }
 
-  // The nodes of a cycle in order; empty if there is none.
+  // Returns the nodes of a cycle in order; empty if there is no cycle.
   std::vector<int> cycle() const {
     std::vector<int> left(after.size(), 0), ready;
     for (const std::vector<int> &targets : after)
@@ -88,7 +88,8 @@ public:
     return nodes;
   }
 
-  // The item of a node; none for the events of a joint.
+  // Returns the item of a node, or nullopt if the node is an event of a
+  // transfer or collective.
   std::optional<Part> itemOf(int node) const {
     if (node >= firstJoint)
       return std::nullopt;
@@ -163,12 +164,13 @@ std::optional<Finding> findDeadlock(const Program &program,
   std::vector<int> cycle = graph.cycle();
   if (cycle.empty())
     return std::nullopt;
-  // Begins where the cycle enters a rank from another one.
+  // Lets the cycle begin where it enters a rank from another rank.
   auto joint = std::find_if(cycle.begin(), cycle.end(),
                             [&](int node) { return !graph.itemOf(node); });
   if (joint != cycle.end())
     std::rotate(cycle.begin(), joint, cycle.end());
-  // The range of items on each rank that the cycle passes through.
+  // For each rank that the cycle passes through, the range of its items in the
+  // cycle.
   std::vector<std::pair<Part, Part>> stretches;
   bool fresh = true;
   for (int node : cycle) {
@@ -182,7 +184,8 @@ std::optional<Finding> findDeadlock(const Program &program,
     stretches.back().second = *item;
     fresh = false;
   }
-  // Rotates the cycle so that its message does not depend on the search.
+  // Rotates the cycle so that the error message does not depend on the order of
+  // the search.
   std::rotate(stretches.begin(),
               std::min_element(stretches.begin(), stretches.end(),
                                [](const auto &a, const auto &b) {

@@ -9,7 +9,8 @@
 
 namespace cleave::pipeline {
 
-// Indices of a rank's start and wait for a joint; equal if the call blocks.
+// The indices of the start and the wait with which a rank takes part in a
+// joint; they are equal if the operation blocks.
 struct Part {
   int rank = 0;
   size_t start = 0, wait = 0;
@@ -23,7 +24,7 @@ struct Joint {
 };
 
 // Returns a cycle of items that wait for each other, if there is one. The
-// `joints` of one communicator are in its order.
+// `joints` of one communicator are in the order in which it runs them.
 std::optional<Finding> findDeadlock(const Program &program,
                                     const std::vector<Joint> &joints);
 

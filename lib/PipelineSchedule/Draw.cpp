@@ -10,8 +10,8 @@ namespace cleave::pipeline {
 
 namespace {
 
-// The duration of the shortest action if all starts and ends are multiples of
-// it and there are not too many columns; else 0.
+// Returns the duration of the shortest action if all starts and ends are
+// multiples of it and the drawing would not have too many columns; otherwise 0.
 double unitOf(const Table &table, const Replay &replay) {
   double unit = 0;
   for (const std::vector<Span> &spans : replay.spans)
@@ -43,8 +43,8 @@ std::string number(double value) {
   return text;
 }
 
-// Fill colours of an action kind, for the first stage and for further stages of
-// a rank.
+// The fill colours of an action kind, for the first stage of a rank and for its
+// further stages.
 struct Colour {
   const char *fill[2];
   const char *ink;
@@ -106,7 +106,7 @@ std::string drawSvg(const Table &table, const Replay &replay) {
     for (const Span &span : spans)
       if (span.end > span.start)
         shortest = std::min(shortest, span.end - span.start);
-  // Scales so that the shortest box has room for a number, within limits.
+  // The scale leaves room for a number in the shortest box, within limits.
   double scale = shortest > 0 ? 22 / shortest : 1;
   scale = std::min(scale, 20000 / std::max(replay.makespan, 1e-300));
   double width = left + replay.makespan * scale + 16;

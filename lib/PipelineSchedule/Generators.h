@@ -7,21 +7,22 @@
 
 namespace cleave::pipeline {
 
-// The placement of stages, with v stages per rank. Loop: stage s is on rank s %
-// ranks. V: stages go down the ranks and up again. Both: one stage per rank,
-// and a second copy in the opposite order.
+// The placement of stages on ranks. With Loop, stage s is on rank s % ranks.
+// With V, stages are on ascending ranks and then on descending ranks. With
+// Both, each rank has one stage, and a second copy of the stages is in the
+// opposite order.
 enum class StagePlacement { Loop, V, Both };
 
 // A table without actions.
 Table emptyTable(const ScheduleSpec &spec, int chunks,
                  StagePlacement placement);
 
-// Drops the microbatches beyond the table's. A valid table stays valid, because
-// microbatches do not wait for each other.
+// Drops the microbatches with numbers beyond `table.microbatches`. A valid
+// table stays valid, because microbatches do not wait for each other.
 void dropMicrobatches(Table &table);
 
-// Each function fills an empty table with actions. Its requirements on ranks,
-// chunks and microbatches have been checked.
+// Each function fills an empty table with actions. The caller has checked the
+// schedule's requirements on ranks, chunks and microbatches.
 void fillGPipe(Table &table);
 void fill1F1B(Table &table);
 void fillInterleaved(Table &table);

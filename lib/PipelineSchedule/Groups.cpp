@@ -12,7 +12,8 @@ using Spot = std::optional<size_t>; // index in the list of a known rank
 
 namespace {
 
-// Matches the n-th collective that each member starts on a communicator.
+// Matches collectives: the n-th collective that each member starts on a
+// communicator must be the same.
 class Matching {
 public:
   Matching(const Program &program, std::vector<Joint> &joints, Report &report)
@@ -20,7 +21,8 @@ public:
 
   void run() {
     size_t count = program.communicators.size();
-    // Instances by communicator and rank, in the order of starts.
+    // The instances of collectives by communicator and rank, in the order of
+    // their starts.
     std::vector<std::map<int, std::vector<Instance>>> started(count);
     for (size_t rank = 0; rank < program.ranks.size(); ++rank)
       for (size_t i = 0; i < program.ranks[rank].items.size(); ++i) {

@@ -14,8 +14,9 @@ void dropMicrobatches(Table &table) {
 }
 
 // 1F1B over chunks: groups of `ranks` microbatches go through one chunk after
-// another, and their gradients in the opposite order. An incomplete last group
-// is a complete one with the missing microbatches dropped.
+// another, and their gradients in the opposite order. If the last group is
+// incomplete, it is scheduled like a complete group, and the missing
+// microbatches are dropped.
 void fillInterleaved(Table &table) {
   const int p = table.ranks, v = table.chunks(), m = table.microbatches;
   if (v == 1)
@@ -42,7 +43,8 @@ void fillInterleaved(Table &table) {
   dropMicrobatches(table);
 }
 
-// Breadth first: all microbatches go through a chunk before the next chunk.
+// Breadth-first schedule: all microbatches go through one chunk before any goes
+// through the next chunk.
 void fillLoopedBfs(Table &table) {
   const int p = table.ranks, v = table.chunks();
   for (int rank = 0; rank < p; ++rank) {

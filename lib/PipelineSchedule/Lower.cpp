@@ -1,11 +1,12 @@
 // Adds transfers to a table of compute actions.
 //
-// The result has no deadlock. Take the times of the simulated table as a
-// potential. At one place of a list the order is: receives started, receives
-// waited for, sends waited for, compute, sends started. A send is waited for no
-// earlier than the simulated time at which its receiver starts to compute with
-// the message. So each edge of the dependence graph increases (time, position
-// in this order). Later waits only remove edges.
+// The result has no deadlock, for the following reason. Take the times of the
+// simulated table as a potential. Between two compute actions, a list has the
+// order: starts of receives, waits for receives, waits for sends, compute,
+// starts of sends. The wait for a send is no earlier than the simulated time at
+// which its receiver starts to compute with the message. So each edge of the
+// dependence graph increases (time, position in this order). Later waits only
+// remove edges.
 
 #include "cleave/PipelineSchedule/Lower.h"
 
@@ -17,14 +18,14 @@ namespace cleave::pipeline {
 
 namespace {
 
-// One value that is sent from one rank to another.
+// A value that is sent from one rank to another.
 struct Message {
   Action send, receive;
   int source, target;      // ranks
   size_t producer, reader; // places in their lists
 };
 
-// Transfers before and after one action of a table.
+// The transfers before and after an action of a table.
 struct Around {
   std::vector<const Message *> startReceives, waitReceives, waitSends,
       startSends;
@@ -60,7 +61,8 @@ public:
   }
 
 private:
-  // The absence of deadlocks requires that actions take time.
+  // Makes all times positive, because the proof that there are no deadlocks
+  // needs actions that take time.
   Times positive(Times times) const {
     StageTimes defaults;
     times.stage.resize(table.stages, defaults);
@@ -77,9 +79,10 @@ private:
     return times;
   }
 
-  // Messages are in the order of the senders' lists.
+  // Fills `messages`, in the order of the senders' lists.
   void findMessages() {
-    // Places of F and of I or B, by stage and microbatch; both are on one rank.
+    // The positions of F and of I (or B) in the rank's list, by stage and
+    // microbatch; both are on the same rank.
     struct Place {
       int rank = -1;
       size_t forward = 0, backward = 0;
@@ -124,7 +127,8 @@ private:
       }
   }
 
-  // The place that is `lookahead` compute actions before `place`.
+  // Returns the position in the list that is `lookahead` compute actions before
+  // `place`.
   size_t ahead(int rank, size_t place) const {
     for (int left = options.lookahead; left > 0 && place > 0;
          left -= isCompute(table.actions[rank][place].kind))
@@ -133,7 +137,7 @@ private:
   }
 
   // Receives of a channel start in the order of its sends. If a receive is
-  // needed early, those before it start early, too.
+  // needed early, all earlier receives of the channel also start early.
   void placeReceives() {
     std::map<std::pair<int, int>, std::vector<const Message *>> channels;
     for (const Message &message : messages)
@@ -149,9 +153,9 @@ private:
     }
   }
 
-  // The first place of the sender's list that starts, in the simulation, after
-  // the receiver started to use the message; the end of the list if there is
-  // none.
+  // Returns the position of the sender's first compute action that, in the
+  // simulation, starts after the receiver started to use the message; the end
+  // of the list if there is no such action.
   size_t earliestWait(const Message &message, const Replay &replayed) const {
     double taken = replayed.spans[message.target][message.reader].start;
     const std::vector<Action> &list = table.actions[message.source];
@@ -166,8 +170,9 @@ private:
   }
 
   // For each stage and direction, the number of send buffers is the maximum
-  // number of messages in flight if each is waited for as early as possible. A
-  // send is then waited for when its buffer is needed again.
+  // number of messages in flight if each wait is as early as possible, plus
+  // `spareSends`. The wait for a send is then placed where its buffer is needed
+  // again.
   void placeSendWaits(const Replay &replayed) {
     std::map<std::tuple<int, int, ActionKind>, std::vector<const Message *>>
         outputs;

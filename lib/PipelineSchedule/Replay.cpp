@@ -48,14 +48,14 @@ namespace {
 
 constexpr double never = -1;
 
-// The end and the rank of a forward pass or an input gradient.
+// The end time and the rank of a computed forward pass or input gradient.
 struct Done {
   double end = never;
   int rank = -1;
 };
 
-// When an action can start (`start`), and when it could with instant messages
-// (`sent`).
+// The time at which an action can start (`start`), and the time at which it
+// could start if messages took no time (`sent`).
 struct Ready {
   double start = 0, sent = 0, message = 0;
 
@@ -78,8 +78,7 @@ public:
   }
 
   Result<Replay> run() {
-    // Each round runs every rank as far as possible. An action is visited once
-    // when it runs and once per round while it waits.
+    // Each round simulates every rank until it must wait for another rank.
     for (bool moved = true; moved;) {
       moved = false;
       for (int rank = 0; rank < table.ranks; ++rank)
@@ -101,8 +100,8 @@ private:
     return static_cast<size_t>(stage) * table.microbatches + microbatch;
   }
 
-  // When the inputs of an action arrive; `start` is `never` if they are not
-  // computed yet.
+  // Returns when the inputs of an action arrive; `start` is `never` if an input
+  // is not computed yet.
   Ready ready(const Action &action, int rank) const {
     Ready ready;
     if (!isCompute(action.kind))
@@ -223,8 +222,9 @@ Result<Replay> replay(const Table &table, const Times &times) {
 }
 
 Result<double> stepWithoutBarrier(const Table &table, const Times &times) {
-  // Simulates more and more steps until one takes as long as the previous one.
-  // After twice as many steps as ranks, returns the mean of the second half.
+  // Simulates more and more steps until a step takes as long as the previous
+  // one. If this does not happen within twice as many steps as ranks, returns
+  // the mean time of the second half of the steps.
   for (int steps = 4;; steps *= 2) {
     Table many = repeated(table, steps);
     Result<Replay> replayed = replay(many, times);

@@ -1,4 +1,5 @@
-// Findings of the verifier, and rules that do not need its tables.
+// The findings of the verifier, and the rules that are checked without the
+// verifier's internal tables.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H
@@ -7,7 +8,7 @@
 
 namespace cleave::pipeline {
 
-// A position in a rank's list; rank -1: none.
+// A position in a rank's list; rank -1 means no position.
 struct PassAt {
   int rank = -1;
   size_t index = 0;
@@ -22,7 +23,7 @@ public:
       findings.push_back(std::move(finding));
   }
 
-  // Adds a finding: a sentence that begins with the given item.
+  // Adds a finding, with a message that begins with the given item.
   void add(const std::string &rule, int rank, size_t index,
            const std::string &why, std::vector<PassAt> others = {}) {
     Finding finding{rule, "", {placeOf(program, rank, index)}};
@@ -48,7 +49,8 @@ private:
 // Checks reductions, gathered parameters and the peaks of ranks.
 void checkStages(const Program &program, Report &report);
 
-// Adds a joint for each collective of every communicator, in its order.
+// Adds a joint for each collective, in the order in which its communicator runs
+// them.
 void matchCollectives(const Program &program, std::vector<Joint> &joints,
                       Report &report);
 

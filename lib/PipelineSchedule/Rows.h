@@ -12,16 +12,16 @@
 
 namespace cleave::pipeline {
 
-// Calls `cell` for every cell with the row's number from 0. If it returns an
-// error, adds the file, row and cell to it. Blank lines at the end are not
-// rows, and a byte order mark at the beginning is skipped. Returns the number
-// of rows.
+// Calls `cell` for every cell, with the number of the row (from 0). If `cell`
+// returns an error, adds the file, row and cell to the message. Blank lines at
+// the end are not rows, and a byte order mark at the beginning is skipped.
+// Returns the number of rows.
 Result<int> forEachCell(
     std::string_view text, const std::string &name,
     const std::function<std::optional<Error>(int row, std::string_view)> &cell);
 
-// The stages that a rank computes, ascending. Transfers and gathers of
-// parameters do not count.
+// Returns the stages that a rank computes, ascending. Stages that occur only in
+// transfers or gathers of parameters do not count.
 template <typename List, typename Get>
 std::vector<int> stagesIn(const List &list, Get action) {
   std::vector<int> stages;

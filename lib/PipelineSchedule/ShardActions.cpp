@@ -63,7 +63,8 @@ private:
     result.push_back({stage, ActionKind::Reshard, -1});
   }
 
-  // The gathered stage, other than `kept`, whose next read is the latest.
+  // Returns the gathered stage, other than `kept`, that is read again the
+  // latest.
   int farthest(int kept, size_t now) const {
     int found = -1;
     size_t latest = 0;
@@ -98,8 +99,8 @@ private:
   const Table &table;
   const std::vector<Action> &list;
   const ShardActions &options;
-  // Indices of the passes that read parameters, by stage. W can be one of them:
-  // for the first stage, W is the whole backward pass.
+  // For each stage, the list indices of the passes that read its parameters. W
+  // may be such a pass: the W of the first stage is its whole backward pass.
   std::map<int, std::vector<size_t>> readers;
   std::map<int, size_t> lastWeights;
   std::set<int> gathered, atEnd;

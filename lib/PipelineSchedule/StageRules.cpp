@@ -12,7 +12,7 @@ namespace cleave::pipeline {
 
 namespace {
 
-// Facts from the lists of all ranks.
+// Properties that are collected from the lists of all ranks.
 struct Sharding {
   explicit Sharding(const Program &program) {
     for (size_t rank = 0; rank < program.ranks.size(); ++rank)
@@ -30,9 +30,9 @@ struct Sharding {
   std::set<int> stages;            // with UNSHARD or RESHARD
 };
 
-// The rules for one rank. Its gradients of a stage are those of the
-// microbatches that it runs: one REDUCE_GRAD reduces all of them, or one per
-// microbatch.
+// Checks the rules for one rank. The rank computes gradients of a stage for the
+// microbatches that it runs. Either one REDUCE_GRAD reduces the gradients of
+// all these microbatches, or each microbatch has its own REDUCE_GRAD.
 class RankRules {
 public:
   RankRules(const Program &program, const Sharding &sharding, int rank,
@@ -65,7 +65,8 @@ public:
   }
 
 private:
-  // Index by stage and microbatch; microbatch -1 means all.
+  // Indices in the list by stage and microbatch; microbatch -1 means all
+  // microbatches.
   using Places = std::map<std::pair<int, int>, size_t>;
 
   static bool isPass(const Item &item) {
@@ -113,8 +114,9 @@ private:
                  "reduces gradients that its rank does not compute");
       return;
     }
-    // A reduction of all microbatches overlaps with one of a single microbatch.
-    // One reduction, like one gather, may be several collectives.
+    // A gradient must not be reduced twice: a reduction of all microbatches
+    // conflicts with any other one of the stage. But one REDUCE_GRAD (like one
+    // UNSHARD) may consist of several collectives.
     for (const auto &[of, before] : reductions)
       if (of.first == stage && (of.second < 0 || m < 0 || of.second == m) &&
           !(of.second == m && items[index].isCollective())) {
@@ -147,8 +149,8 @@ private:
                  "frees parameters that are not gathered");
   }
 
-  // Reports the first gradient of each stage that is not reduced, if any
-  // gradients are.
+  // If any gradients are reduced, reports for each stage the first gradient
+  // that is not reduced.
   void checkReduced() {
     if (!sharding.reduction)
       return;

@@ -85,8 +85,8 @@ Error missing(const std::string &name, const Action &forward,
           std::to_string(microbatches - 1)};
 }
 
-// Checks that every F occurs once, and its complete backward pass once on the
-// same rank.
+// Checks that every F occurs once, and that its complete backward pass occurs
+// once, on the same rank.
 class Completeness {
 public:
   Completeness(const Table &table, const std::string &name)
@@ -221,7 +221,8 @@ std::optional<Error> readActions(std::string_view text, const std::string &name,
   return std::nullopt;
 }
 
-/// The first forward pass that a table with too few actions lacks.
+/// Returns the first forward pass that is missing in a table with too few
+/// actions.
 Action firstMissing(const Table &table) {
   std::set<Action> there;
   for (const std::vector<Action> &actions : table.actions)
@@ -254,14 +255,15 @@ std::optional<Error> checkNumbers(const Table &table, const std::string &name) {
                  std::to_string(table.microbatches - 1) + " is in a table of " +
                  std::to_string(cells) +
                  " actions; microbatches are numbered from 0 without a gap"};
-  // Reports the missing action before memory for every pass is allocated, as
-  // the numbers in a wrong file can be large.
+  // Reports a missing action before allocating memory for every pass, because
+  // the numbers in a faulty file can be large.
   if (static_cast<size_t>(table.stages) * table.microbatches > cells)
     return missing(name, firstMissing(table), table.microbatches);
   return std::nullopt;
 }
 
-/// Fills `stagesOfRank`. A row has actions only of stages whose F it has.
+/// Fills `stagesOfRank`. A row may only have actions of a stage if it also has
+/// an F of this stage.
 std::optional<Error> assignStages(Table &table, const std::string &name) {
   table.stagesOfRank.resize(table.ranks);
   for (int rank = 0; rank < table.ranks; ++rank) {

@@ -1,4 +1,5 @@
-// Addresses that a rank accesses, and the ranks of a collective.
+// Computes the memory that the commands of a rank access, and the ranks that
+// take part in a collective.
 
 #include "Touches.h"
 
@@ -13,7 +14,8 @@ using namespace program;
 
 namespace {
 
-// The difference in rank numbers between neighbours on the sub-axis.
+// Returns the difference in rank number between adjacent positions on the
+// sub-axis.
 int64_t stepOf(const Program &program, const SubAxis &sub) {
   int64_t below = 1; // ranks per step of the axis
   for (size_t axis = sub.axis + 1; axis < program.mesh.size(); ++axis)
@@ -85,8 +87,8 @@ std::vector<Touch> touchesOf(const Program &program, const Command &command,
 
 std::vector<int64_t> membersOf(const Program &program,
                                const Collective &collective, int64_t rank) {
-  // The ranks that differ only in the group's sub-axes; the first sub-axis
-  // varies slowest.
+  // The ranks that differ from this rank only in their positions on the group's
+  // sub-axes; the first sub-axis varies slowest.
   std::vector<int64_t> members = {rank};
   for (const SubAxis &sub : collective.group) {
     int64_t step = stepOf(program, sub);

@@ -1,5 +1,5 @@
-// The bytes of a rank's memory that a command reads and writes, as described in
-// cleave/accesses.h.
+// Determines the bytes of a rank's memory that a command reads and writes, as
+// described in cleave/accesses.h.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_TOUCHES_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_TOUCHES_H
@@ -18,7 +18,8 @@ enum class Access {
   Unknown, // a kernel's operand: read or written
 };
 
-// A byte range of an arena; only the first byte if the extent is not known.
+// A byte range of an arena. If the extent of an access is unknown, only its
+// first byte.
 struct Touch {
   int32_t arena = 0;
   int64_t begin = 0, end = 0;
@@ -29,18 +30,18 @@ struct Touch {
   }
 };
 
-// The accesses of a command on `rank`. Empty for a Call, a Wait, and a
-// collective without this rank.
+// Returns the accesses of a command on `rank`. Empty for a Call, a Wait, and a
+// collective in which this rank takes no part.
 std::vector<Touch> touchesOf(const program::Program &program,
                              const program::Command &command, int64_t rank);
 
-// The ranks of a collective that `rank` takes part in, in their order; empty if
-// it takes no part.
+// Returns the ranks of a collective in the order of the group; empty if `rank`
+// takes no part in it.
 std::vector<int64_t> membersOf(const program::Program &program,
                                const program::Collective &collective,
                                int64_t rank);
 
-// The arena and the byte in it.
+// Returns the arena and the byte in it as text.
 std::string nameOf(const program::Program &program, const Touch &touch);
 
 } // namespace cleave::pipeline

@@ -1,4 +1,5 @@
-// Checks every command between the start of a transfer and its wait.
+// Checks the accesses of every command between the start of a transfer and its
+// wait.
 
 #include "UnderWay.h"
 
@@ -18,7 +19,7 @@ struct Transfer {
   std::vector<Touch> touches;
 };
 
-// One list and the actions that it calls.
+// Checks one command list, including the actions that it calls.
 class List {
 public:
   List(const program::Program &program, int64_t rank)

@@ -1,4 +1,5 @@
-// Verifier rule: no other command accesses the bytes of a transfer in flight.
+// The verifier rule that no other command accesses the bytes of a transfer in
+// flight.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_UNDERWAY_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_UNDERWAY_H
@@ -7,8 +8,9 @@
 
 namespace cleave::pipeline {
 
-// Checks the lists with this name for the first rank of each class. Returns at
-// most one finding per class, as later ones would be consequences.
+// Checks the command lists of `action` for the first rank of each class.
+// Returns at most one finding per class, as later findings would be
+// consequences of the first.
 std::vector<Finding> checkUnderWay(const program::Program &program,
                                    const std::string &action);
 

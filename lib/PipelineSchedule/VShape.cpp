@@ -1,5 +1,5 @@
-// Two stages per rank in V placement: rank r holds stages r and 2p - 1 - r, so
-// that the first stage and the loss are on the same rank.
+// Schedules with two stages per rank in V placement: rank r holds stages r and
+// 2p - 1 - r, so that the first stage and the loss are on the same rank.
 
 #include "Generators.h"
 
@@ -11,7 +11,8 @@ namespace cleave::pipeline {
 
 namespace {
 
-// Writes the list of one rank; the microbatches of each pass are in order.
+// Writes the list of one rank. The passes of one kind and chunk are in the
+// order of their microbatches.
 class RankList {
 public:
   RankList(Table &table, int rank)
@@ -23,7 +24,7 @@ public:
     weights.push_back({stages[chunk], ActionKind::W, count[chunk][1]});
     emit(chunk, ActionKind::I, 1);
   }
-  // Runs the oldest remaining W of either chunk.
+  // Adds the oldest W of either chunk that is not yet in the list.
   void weight() {
     if (weights.empty())
       return;
@@ -45,15 +46,15 @@ private:
 
   std::vector<Action> &list;
   const std::vector<int> &stages;
-  // The number of F, and of I or B, by chunk.
+  // The number of F, and the number of I or B, so far, by chunk.
   std::array<std::array<int, 2>, 2> count = {};
   std::deque<Action> weights;
 };
 
 } // namespace
 
-// ZB-V (Qi et al.): with the memory of 1F1B and equal pass times, no rank waits
-// between its first and its last action.
+// ZB-V (Qi et al.): has the memory of 1F1B; if all passes take equally long, no
+// rank waits between its first and its last action.
 void fillZeroBubbleV(Table &table) {
   const int p = table.ranks, m = std::max(table.microbatches, 2 * p - 1);
   for (int rank = 0; rank < p; ++rank) {
@@ -75,7 +76,8 @@ void fillZeroBubbleV(Table &table) {
       list.forward(1);
       list.inputAndWeight(1);
     }
-    // Input gradients come first, as other ranks wait for them.
+    // Input gradients precede weight gradients, because other ranks wait for
+    // input gradients.
     for (int k = 0; k < rank; ++k) {
       list.input(0);
       list.input(1);
@@ -89,7 +91,7 @@ void fillZeroBubbleV(Table &table) {
 }
 
 // DualPipe-V (DeepSeek): in the steady state, a forward pass of one chunk is
-// next to a backward pass of the other.
+// next to a backward pass of the other chunk.
 void fillDualPipeV(Table &table) {
   const int p = table.ranks, m = table.microbatches;
   for (int rank = 0; rank < p; ++rank) {
@@ -130,13 +132,15 @@ void fillDualPipeV(Table &table) {
 
 // V-Half (Qi et al., Pipeline Parallelism with Controllable Memory): the six
 // actions of a microbatch on a rank repeat every six units of time. The four
-// passes advance by one rank every 2, 1, 2 and 1 units, so that a microbatch
-// lives for 6p units and a rank holds about p chunks, compared with 2p in 1F1B.
-// Only the order is written; ranks do not wait for these times.
+// passes advance by one rank every 2, 1, 2 and 1 units, so that the activations
+// of a microbatch are live for 6p units, and a rank holds those of about p
+// chunks, compared with 2p in 1F1B. The table only records the order of
+// actions; ranks do not wait for these times.
 void fillVHalf(Table &table) {
   const int p = table.ranks, period = 6;
-  // Units between two passes at the turns of the V, chosen such that no two
-  // actions of a rank coincide, and for minimal memory and bubble.
+  // The units of time between two successive passes of a microbatch at the
+  // turns of the V, chosen such that no two actions of a rank coincide, and for
+  // minimal memory and bubble.
   const std::array<int, 3> turn =
       p % 2 ? std::array<int, 3>{2, 1, 1} : std::array<int, 3>{4, 1, 5};
   struct Timed {

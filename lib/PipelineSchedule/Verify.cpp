@@ -47,14 +47,15 @@ Program programOf(const LoweredTable &table, const Replay &replay) {
 
 namespace {
 
-// One end of a transfer on a rank; `wait` is set when the wait is found.
+// The send or the receive of a transfer on a rank; `wait` is set when its wait
+// is found.
 struct End {
   int rank;
   size_t start;
   std::optional<size_t> wait;
 };
 
-// F, I and W of a stage and microbatch; B is both I and W.
+// The passes of a stage and microbatch: F, I and W; a B is both I and W.
 enum Pass { Forward, Input, Weight, passes };
 
 constexpr ActionKind passKinds[] = {ActionKind::F, ActionKind::I,
@@ -215,7 +216,8 @@ private:
     mustPrecede(places[Input], places[Weight], "reads its result");
   }
 
-  // Checks two passes of one stage, which share a rank; one B may be both.
+  // Checks that the first pass precedes the second. Both are passes of one
+  // stage on the same rank; a B may be both of them.
   void mustPrecede(const PassAt &first, const PassAt &second,
                    const std::string &why) {
     if (first.rank < 0 || second.rank < 0)
@@ -276,8 +278,8 @@ private:
     }
   }
 
-  // A value that stays on its rank may be copied by a send and a receive,
-  // without waiting.
+  // A value that stays on its rank may be copied by a send and a receive on
+  // this rank, which do not wait for each other.
   void checkHandOver(int replica, const PassAt &from, const PassAt &to,
                      const Action &send, const Action &receive) {
     bool either = false;
@@ -304,7 +306,8 @@ private:
                  {from, to});
   }
 
-  // The only end of a transfer, on the rank of `owner`.
+  // Returns the send or receive `action` on the rank of `owner`. Reports it if
+  // it is missing or occurs more than once.
   const End *endOf(int replica, const Action &action, const PassAt &owner,
                    const PassAt &other, const std::string &missing) {
     auto found = transfers.find({replica, action});
@@ -367,7 +370,8 @@ private:
     }
   }
 
-  // Pairs of the index of a start and the number of its message.
+  // The sends and receives of a channel, as pairs of the index of the start and
+  // the number of the message.
   struct Channel {
     std::vector<std::pair<size_t, size_t>> sends, receives;
   };

@@ -1,5 +1,5 @@
-// Converts command lists to items of the verifier: launches and copies are left
-// out, called actions are inlined.
+// Converts command lists to the verifier's items. Launches and copies are
+// omitted, and called actions are inlined.
 
 #include "cleave/PipelineSchedule/VerifyProgram.h"
 
@@ -20,7 +20,7 @@ public:
       : source(source), action(action) {}
 
   Program run() {
-    // The first rank of every class represents it.
+    // The first rank of every class represents the class.
     for (int64_t rank = 0; rank < source.numRanks(); ++rank)
       first.try_emplace(source.classOf(rank), rank);
     for (auto [rankClass, rank] : first) {
@@ -69,7 +69,7 @@ private:
     }
   }
 
-  // Returns false if the rank takes no part.
+  // Returns false if the rank takes no part in the collective.
   bool read(const program::Collective &collective, int64_t rank, Item &item) {
     std::vector<int64_t> members = membersOf(source, collective, rank);
     if (members.empty())
@@ -90,7 +90,8 @@ private:
     return true;
   }
 
-  // The communicator of the members' classes, in the order of the group.
+  // Returns the communicator of the classes of the members, in the order of the
+  // group.
   int communicator(const std::string &name, const std::vector<int64_t> &members,
                    bool channel) {
     std::vector<int> ranks;

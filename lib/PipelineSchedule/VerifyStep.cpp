@@ -14,7 +14,7 @@ namespace cleave::pipeline {
 
 namespace {
 
-// A command of a list, as the action of a table.
+// A command of a list, together with the table's action that it performs.
 struct Entry {
   Action action;
   Phase phase = Phase::Run;
@@ -64,8 +64,8 @@ private:
     return action ? std::optional<Action>(*action) : std::nullopt;
   }
 
-  // Passes and transfers; commands that move parameters, gradients or stored
-  // inputs are left out.
+  // Returns the passes and transfers of a command list. Commands that move
+  // parameters, gradients or stored inputs are omitted.
   std::vector<Entry> entriesOf(const std::vector<program::Command> &commands) {
     std::vector<Entry> found;
     std::map<int32_t, Action> started; // by token
@@ -92,7 +92,7 @@ private:
         found.push_back({*action, Phase::Start, "", i});
       } else if (std::holds_alternative<program::Copy>(commands[i].op) &&
                  isTransfer(action->kind)) {
-        // One message may consist of several copies.
+        // A message may consist of several copies.
         Entry entry{*action, Phase::Run, "", i};
         if (found.empty() || !(found.back() == entry))
           found.push_back(entry);
@@ -101,7 +101,7 @@ private:
     return found;
   }
 
-  // Whether a called action, such as ".F.0", is a pass.
+  // Returns whether a called action, such as ".F.0", is a pass.
   static bool isPass(const std::string &called) {
     for (ActionKind kind :
          {ActionKind::F, ActionKind::I, ActionKind::W, ActionKind::B})
@@ -110,7 +110,8 @@ private:
     return false;
   }
 
-  // The "F" of ".F.0", if it matches the label.
+  // Returns the "F" of a called action's name, such as ".F.0", if it matches
+  // the label.
   std::string partOf(size_t index, const program::Call &call,
                      const Action &action) {
     const std::string &name = program.actions[call.action].name;
@@ -150,8 +151,8 @@ private:
     }
   }
 
-  // The expected list. A stage may have no input gradient or no weight
-  // gradients, and an empty message is not sent.
+  // Returns the list that is expected by the table. A stage may have no input
+  // gradient or no weight gradients, and an empty message is not sent.
   std::vector<Entry> expected(const std::vector<Entry> &found) const {
     std::set<Action> moved;
     for (const Entry &entry : found)
@@ -179,7 +180,8 @@ private:
     return entries;
   }
 
-  // Reports the first difference; later ones are consequences.
+  // Reports only the first difference, because later differences are its
+  // consequences.
   void compare(const std::vector<Entry> &found,
                const std::vector<Entry> &wanted) {
     auto [at, want] =
@@ -208,8 +210,8 @@ private:
 
   //--- Slots --------------------------------------------------------------//
 
-  // The microbatch in a slot of an arena, and the last command that used it
-  // there.
+  // The microbatch that occupies a slot of an arena, and the last command that
+  // accessed the slot for it.
   struct Holder {
     int microbatch = -1;
     size_t last = 0;
@@ -221,7 +223,7 @@ private:
                : 0;
   }
 
-  // The arenas and slots that a command accesses.
+  // Returns the arenas and slots that a command accesses.
   std::set<std::pair<int32_t, int64_t>>
   slotsOf(const program::Command &command) {
     std::vector<Touch> touches;
@@ -272,7 +274,7 @@ private:
     }
   }
 
-  // Inputs are stored in slots of the step before it runs.
+  // The host stores the inputs of a step in slots before the step runs.
   void readLoads() {
     for (int m = 0; m < origin.table.microbatches; ++m)
       if (const program::Action *load =
@@ -328,7 +330,8 @@ private:
   const program::Action *step; // null: nothing is called
   int64_t globalRank = 0;      // the first rank of its class
   std::map<uint32_t, std::vector<Touch>> calledTouches;
-  // The slot by arena and microbatch, and the first command that accessed it.
+  // The slot of each arena and microbatch, and the first command that accessed
+  // this slot.
   std::map<std::pair<int32_t, int>, std::pair<int64_t, std::string>> slotOf;
   std::map<std::pair<int32_t, int64_t>, Holder> holders;
   std::set<std::pair<int32_t, int>> taken;
@@ -339,7 +342,7 @@ private:
 std::vector<Finding> verifyStep(const program::Program &program,
                                 const StepOrigin &origin, size_t most) {
   std::vector<Finding> findings;
-  // A program for inference alone has no step.
+  // A program that is only for inference has no step.
   if (std::none_of(program.actions.begin(), program.actions.end(),
                    [&](const program::Action &action) {
                      return action.name == origin.action;

@@ -9,9 +9,9 @@ namespace cleave::pipeline {
 
 namespace {
 
-// First come `ahead` forward passes, then an input gradient before each further
-// forward pass. W follows its I by `lag` microbatches, so that a rank holds at
-// most ahead + lag activations.
+// The list begins with `ahead` forward passes; then an input gradient precedes
+// each further forward pass. W follows its I by `lag` microbatches, so that a
+// rank holds at most ahead + lag activations.
 void fillRank(Table &table, int rank, int ahead, int lag) {
   const int m = table.microbatches;
   std::vector<Action> &list = table.actions[rank];
@@ -30,14 +30,15 @@ void fillRank(Table &table, int rank, int ahead, int lag) {
 
 } // namespace
 
-// ZB-H1: as many forward passes ahead as 1F1B, with its memory.
+// ZB-H1: has as many forward passes before the first backward pass as 1F1B, and
+// the same memory.
 void fillZeroBubble1(Table &table) {
   for (int rank = 0; rank < table.ranks; ++rank)
     fillRank(table, rank, table.ranks - rank, rank);
 }
 
-// ZB-H2: nearly twice as many, so that no rank waits between its first and its
-// last action.
+// ZB-H2: has nearly twice as many forward passes before the first backward pass
+// as 1F1B, so that no rank waits between its first and its last action.
 void fillZeroBubble2(Table &table) {
   for (int rank = 0; rank < table.ranks; ++rank)
     fillRank(table, rank, 2 * (table.ranks - rank) - 1, 2 * rank);

@@ -120,7 +120,8 @@ bool reduce::dropOpNotes(ModuleOp module, size_t begin, size_t end) {
 bool reduce::dropResults(ModuleOp module, size_t begin, size_t end) {
   SmallVector<partition::Port> results = resultsOf(module);
   bool any = false;
-  // From the back, so that the indices of those before stay.
+  // The loop runs from the last result to the first, so that indices of earlier
+  // results stay valid.
   for (size_t i = std::min(end, results.size()); i-- > begin;) {
     func::FuncOp func = results[i].func;
     if (func.getNumResults() == 1)
@@ -137,7 +138,8 @@ bool reduce::dropResults(ModuleOp module, size_t begin, size_t end) {
 bool reduce::dropOps(ModuleOp module, size_t begin, size_t end) {
   Ops ops = opsOf(module);
   bool any = false;
-  // From the back: an operation goes after those in its regions.
+  // The loop runs from the last operation to the first, so that operations in
+  // regions are erased before the operation that contains them.
   for (size_t i = std::min(end, ops.size()); i-- > begin;)
     if (ops[i]->getNumResults() == 0) {
       ops[i]->erase();
@@ -149,8 +151,8 @@ bool reduce::dropOps(ModuleOp module, size_t begin, size_t end) {
 bool reduce::cutOps(ModuleOp module, size_t begin, size_t end) {
   Ops ops = opsOf(module);
   SmallVector<Operation *> cut;
-  // An argument counts no less than a constant, so constants stay: else an edit
-  // and its reverse could follow each other for ever.
+  // Constants are not cut, since an argument is no smaller than a constant:
+  // otherwise an edit and its reverse could alternate forever.
   for (size_t i = begin; i < std::min(end, ops.size()); ++i)
     if (ops[i]->getNumOperands() != 0 &&
         llvm::all_of(ops[i]->getResultTypes(), llvm::IsaPred<RankedTensorType>))
@@ -204,7 +206,8 @@ bool reduce::returnOperand(ModuleOp module, size_t result, unsigned operand) {
       !isa<RankedTensorType>(op->getOperand(operand).getType()))
     return false;
   Value given = op->getOperand(operand);
-  // A sharding, and what else is said of it, is that of another tensor.
+  // The result's sharding and other attributes described a tensor of another
+  // type, so they are removed.
   if (given.getType() != terminator->getOperand(index).getType())
     func.setResultAttrs(index, ArrayRef<NamedAttribute>());
   terminator->setOperand(index, given);
@@ -230,7 +233,8 @@ bool reduce::inlineRegion(ModuleOp module, size_t number, unsigned side) {
   for (auto [result, given] :
        llvm::zip_equal(op->getResults(), body.getTerminator()->getOperands()))
     result.replaceAllUsesWith(map.lookupOrDefault(given));
-  // Without results, nothing else would erase it.
+  // The operation is erased here, since an operation without results would
+  // never be erased as unused.
   op->erase();
   return true;
 }

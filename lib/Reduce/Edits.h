@@ -1,6 +1,7 @@
-// Edits that make a program smaller, each on a copy of it. Places are numbers
-// in a fixed order, so that they mean the same in every copy. An edit returns
-// false where there is nothing to do; the program may then be half edited.
+// Edits that make a program smaller; each is applied to a copy of the program.
+// Functions, operations and ports are numbered in a fixed order, so that a
+// number means the same in every copy. An edit returns false if there is
+// nothing to do; the copy may then be partially edited.
 
 #ifndef CLEAVE_LIB_REDUCE_EDITS_H
 #define CLEAVE_LIB_REDUCE_EDITS_H
@@ -13,41 +14,42 @@ namespace cleave::reduce {
 
 using Ops = llvm::SmallVector<mlir::Operation *>;
 
-/// Functions with a body.
+/// Returns the functions with a body.
 llvm::SmallVector<mlir::func::FuncOp> functionsOf(mlir::ModuleOp module);
-/// All operations of all functions, those of loops and branches after them;
-/// without terminators.
+/// Returns all operations of all functions without terminators. The operations
+/// of loops and branches come after the loop or branch.
 Ops opsOf(mlir::ModuleOp module);
 llvm::SmallVector<partition::Port> resultsOf(mlir::ModuleOp module);
 
-/// Sets an attribute of a port; null removes it.
+/// Sets an attribute of a port; null removes the attribute.
 void setAttr(const partition::Port &port, llvm::StringRef name,
              mlir::Attribute value);
 
-/// Erases operations whose results are not read, and arguments likewise, and
-/// makes the types of functions those of their bodies.
+/// Erases operations with unread results and unread arguments, and makes the
+/// types of functions match their bodies.
 void tidy(mlir::ModuleOp module);
 
 bool dropFunction(mlir::ModuleOp module, size_t number);
-/// Names and roles of ports.
+/// Drops names and roles of ports.
 bool dropNames(mlir::ModuleOp module, size_t begin, size_t end);
-/// What ports and operations carry besides names, roles and shardings: the
-/// types that tiles are of, views of files, ...
+/// These edits drop what ports and operations carry besides names, roles and
+/// shardings: types of unsharded tensors, views of tensors in files, ...
 bool dropPortNotes(mlir::ModuleOp module, size_t begin, size_t end);
 bool dropOpNotes(mlir::ModuleOp module, size_t begin, size_t end);
-/// Results of functions, but for the last of each.
+/// Drops results of functions, except the last result of each function.
 bool dropResults(mlir::ModuleOp module, size_t begin, size_t end);
-/// Operations without results.
+/// Drops operations without results.
 bool dropOps(mlir::ModuleOp module, size_t begin, size_t end);
-/// What is read of these operations becomes arguments.
+/// Replaces the results of these operations by arguments.
 bool cutOps(mlir::ModuleOp module, size_t begin, size_t end);
-/// An operation's result becomes one of its operands.
+/// Replaces an operation's result by one of its operands.
 bool skipOp(mlir::ModuleOp module, size_t number, unsigned operand);
-/// A result of a function becomes an operand of what gives it.
+/// Replaces a result of a function by an operand of the operation that computes
+/// the result.
 bool returnOperand(mlir::ModuleOp module, size_t result, unsigned operand);
-/// A loop becomes one trip, a branch one of its sides.
+/// Replaces a loop by one iteration, or a branch by one of its sides.
 bool inlineRegion(mlir::ModuleOp module, size_t number, unsigned side);
-/// Argument `from` is read as `to` is.
+/// Replaces the reads of argument `from` by reads of `to`.
 bool mergeArguments(mlir::ModuleOp module, size_t function, unsigned from,
                     unsigned to);
 

@@ -1,5 +1,5 @@
-// The search: edits on copies of the program, each kept where the copy still
-// fails, until none is.
+// The search: applies edits to copies of the program and keeps an edit if the
+// copy still fails, until no edit is kept.
 
 #include "cleave/Reduce/Reduce.h"
 
@@ -16,9 +16,9 @@ using namespace cleave::reduce;
 
 namespace {
 
-/// Operands of an operation that are tried as its result.
+/// The number of operands of an operation that are tried as its result.
 constexpr unsigned kOperandsTried = 4;
-/// Axes of one sharding that are dropped one by one.
+/// The number of axes of one sharding that are dropped one by one.
 constexpr size_t kReferencesTried = 8;
 
 bool verifies(ModuleOp module) {
@@ -27,7 +27,7 @@ bool verifies(ModuleOp module) {
   return succeeded(verify(module));
 }
 
-/// Sizes that are tried instead of `size`, the smallest first.
+/// Returns the sizes that are tried instead of `size`, the smallest first.
 SmallVector<int64_t> smallerSizes(int64_t size) {
   SmallVector<int64_t> sizes;
   for (int64_t next = 1; next < size; next += next < 8 ? 1 : next)
@@ -43,8 +43,9 @@ public:
            llvm::function_ref<void(ModuleOp)> improved)
       : current(program.clone()), fails(fails), improved(improved) {}
 
-  /// Ends, as every edit leaves fewer functions, ports, operations, references
-  /// to axes, attributes or elements, in this order, than there were.
+  /// The search terminates, since every edit reduces the number of functions,
+  /// ports, operations, references to axes, attributes or elements, in this
+  /// order.
   OwningOpRef<ModuleOp> run() {
     attempt([](ModuleOp) { return true; });
     while (dropFunctions() || dropResults() || cutOps() || dropOps() ||
@@ -56,7 +57,7 @@ public:
   }
 
 private:
-  /// Keeps the edit where it applies and the copy still fails.
+  /// Keeps the edit if it applies and the copy still fails.
   bool attempt(llvm::function_ref<bool(ModuleOp)> edit) {
     OwningOpRef<ModuleOp> copy = current->clone();
     if (!edit(*copy))
@@ -70,8 +71,9 @@ private:
     return true;
   }
 
-  /// Edits of ranges of places: first of halves of the program, then of ever
-  /// smaller parts, as a program of hundreds of operations comes down to few.
+  /// Applies an edit to ranges of numbers: first to halves of the program, then
+  /// to ever smaller parts, since most operations of a large program can be
+  /// removed.
   bool inRanges(llvm::function_ref<size_t(ModuleOp)> count,
                 llvm::function_ref<bool(ModuleOp, size_t, size_t)> edit) {
     bool any = false;

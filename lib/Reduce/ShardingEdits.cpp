@@ -24,7 +24,8 @@ size_t reduce::countSlots(ModuleOp module) {
   return partition::portsOf(module).size() + constraintsOf(module).size();
 }
 
-/// The sharding of a slot, null where it has none; `set` changes it.
+/// Returns the sharding of a slot, or null if the slot has none; with `set`,
+/// changes it.
 static ShardingAttr slot(ModuleOp module, size_t number,
                          std::optional<ShardingAttr> set = {}) {
   SmallVector<partition::Port> ports = partition::portsOf(module);
@@ -42,7 +43,7 @@ static ShardingAttr slot(ModuleOp module, size_t number,
   return constrain.getSharding();
 }
 
-/// The sharding without the axis references for which `drop` holds.
+/// Returns the sharding without the axis references for which `drop` is true.
 static ShardingAttr without(ShardingAttr sharding,
                             llvm::function_ref<bool(AxisRefAttr)> drop) {
   auto kept = [&](ArrayRef<AxisRefAttr> axes) {

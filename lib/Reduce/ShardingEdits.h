@@ -8,16 +8,18 @@
 
 namespace cleave::reduce {
 
-/// Where a program asks for shardings: its ports, then its constraints.
+/// Counts the slots of the program that can have a sharding: its ports, then
+/// its constraints.
 size_t countSlots(mlir::ModuleOp module);
 
-/// No sharding for the ports of these numbers. Constraints go as operations do.
+/// Removes the shardings of the ports with these numbers. Constraints are
+/// removed like other operations.
 bool dropShardings(mlir::ModuleOp module, size_t begin, size_t end);
 /// Closes all dimensions and sets the priority to 0.
 bool simplifySharding(mlir::ModuleOp module, size_t number);
 /// Drops one of the axes that the sharding names.
 bool dropReference(mlir::ModuleOp module, size_t number, size_t reference);
-/// Drops an axis of a mesh, and of all shardings on it.
+/// Drops an axis of a mesh, and from all shardings on that mesh.
 bool dropAxis(mlir::ModuleOp module, size_t mesh, size_t axis);
 
 llvm::SmallVector<dist::MeshOp> meshesOf(mlir::ModuleOp module);

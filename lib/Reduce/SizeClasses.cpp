@@ -1,4 +1,4 @@
-// Dimensions of one size; see SizeClasses.h.
+// Classes of dimensions of equal size; see SizeClasses.h.
 
 #include "SizeClasses.h"
 
@@ -32,7 +32,8 @@ SizeClasses::SizeClasses(ModuleOp module) {
   }
   for (Operation *op : ops)
     addOp(op);
-  // What a loop carries, what both sides give, and what has one name.
+  // Unites the values that a loop carries, the results of both sides of a
+  // branch, and ports of one name.
   module.walk([&](scf::YieldOp yield) {
     for (auto [operand, result] : llvm::zip_equal(
              yield.getOperands(), yield->getParentOp()->getResults()))
@@ -52,7 +53,8 @@ void SizeClasses::addOp(Operation *op) {
   auto isTensor = [](Value value) {
     return isa<RankedTensorType>(value.getType());
   };
-  // Rules speak of tensors; bounds of loops are no tensors, and stay apart.
+  // Sharding rules cover only tensors. An operation with other results, such as
+  // loop bounds, gets no rule.
   if (llvm::all_of(op->getResults(), isTensor)) {
     ShardingRule rule = partition::ruleOf(op);
     if (rule.operands.size() == op->getNumOperands() &&
@@ -80,7 +82,7 @@ void SizeClasses::addFactors(ValueRange range, ArrayRef<TensorFactors> factors,
         fixed.insert(here);
         continue;
       }
-      // Of windows, other sizes.
+      // Dimensions of one factor have different sizes in windows.
       if (first[made[0]] && size(*first[made[0]]) != size(here))
         fixed.insert({here, *first[made[0]]});
       else if (first[made[0]])

@@ -1,4 +1,4 @@
-// Dimensions that have one size because some rule says so.
+// Classes of dimensions that must have the same size by a sharding rule.
 
 #ifndef CLEAVE_LIB_REDUCE_SIZECLASSES_H
 #define CLEAVE_LIB_REDUCE_SIZECLASSES_H
@@ -19,11 +19,11 @@ public:
 
   explicit SizeClasses(mlir::ModuleOp module);
 
-  /// One dimension of each class, in a fixed order.
+  /// Returns one dimension of each class, in a fixed order.
   llvm::SmallVector<Dim> leaders() const;
   int64_t size(Dim dim) const;
-  /// Gives all dimensions of a class another size; false where one of them
-  /// cannot have it.
+  /// Gives all dimensions of a class another size; returns false if one of them
+  /// cannot have that size.
   bool resize(Dim leader, int64_t size);
 
 private:

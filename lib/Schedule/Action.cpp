@@ -21,8 +21,8 @@ static bool isMovable(Operation *op) {
   return mayOverlap(op) && !isPlaced(cast<rt::CollectiveOp>(op));
 }
 
-/// Whether rt-split-async starts the collective at its place and ends it before
-/// its first reader.
+/// Returns whether rt-split-async makes the collective asynchronous: it starts
+/// at its present place and ends before its first reader.
 static bool isPinned(Operation *op) {
   return mayOverlap(op) && isPlaced(cast<rt::CollectiveOp>(op));
 }
@@ -94,7 +94,8 @@ Action::Action(func::FuncOp func, const ActionPlan &memory,
     live.push_back(change[at]);
 }
 
-/// Fills in when the collective may start, who waits for it, and its memory.
+/// Fills in the collective's earliest start, its first reader, and the memory
+/// that it uses.
 void Action::addTransfer(Transfer &transfer, rt::CollectiveOp collective,
                          const ActionPlan &memory) {
   transfer.need = ops.size();
@@ -128,7 +129,8 @@ void Action::addTransfer(Transfer &transfer, rt::CollectiveOp collective,
     }
     transfer.heldBytes += bytesOf(
         operand, [&](const Storage &storage) { return storage.last == at; });
-    // A command that overwrites the operand waits for the collective.
+    // A command that overwrites the collective's operand must wait for the
+    // collective.
     for (OpOperand &use : operand.getUses())
       if (overwrites(use) && positionOf[use.getOwner()] > at)
         transfer.need = std::min(transfer.need, stepOf[use.getOwner()]);
@@ -158,15 +160,16 @@ bool Action::isEmpty() const {
                       [](const Transfer &transfer) { return transfer.pinned; });
 }
 
-/// A value's storage; an argument and the result that replaces it share one.
+/// Returns a number for the value's memory. An argument and the result that
+/// replaces it have the same number.
 static int64_t placeOf(Value value, const ActionPlan &memory) {
   int64_t storage = memory.placeOf(value).storage;
   int64_t boundary = memory.storages[storage].boundary;
   return boundary >= 0 ? ~boundary : storage;
 }
 
-/// Calls `fn` for each place that an operation overwrites. The old value has no
-/// readers after the operation.
+/// Calls `fn` for each storage that an operation overwrites. No operation after
+/// it reads the old value.
 static void forEachWrite(Operation *op, const ActionPlan &memory,
                          llvm::function_ref<void(int64_t)> fn) {
   auto command = dyn_cast<rt::CommandOpInterface>(op);
@@ -201,16 +204,16 @@ std::vector<Placed> Action::list(const OverlapPlan &plan,
     };
     if (auto step = stepOf.find(&op); step != stepOf.end() && &op != end)
       placed.seconds = isMovable(&op) ? 0 : steps[step->second].seconds;
-    // A command under a condition is tied to it by an attribute alone, so it
-    // stays.
+    // A conditional command refers to its rt.condition only by an attribute,
+    // not by an operand, so it is not moved.
     placed.moves = isa<rt::CommandOpInterface>(op) && op.getNumResults() > 0 &&
                    !isPinned(&op) && !op.hasAttr(kWhenAttrName) &&
                    (isMovable(&op) || !isa<rt::CollectiveOp, rt::WaitOp>(op));
     for (Value operand : op.getOperands())
       if (Operation *def = operand.getDefiningOp())
         follow(positionOf.at(def));
-    // Readers of an overwritten value stay on their side of the command that
-    // overwrites it.
+    // If a command overwrites a value, operations that read the old or the new
+    // content are not moved across this command.
     for (Value operand : op.getOperands()) {
       if (!isa<RankedTensorType>(operand.getType()))
         continue;
@@ -227,7 +230,8 @@ std::vector<Placed> Action::list(const OverlapPlan &plan,
       known.writer = at;
     });
   }
-  // Commands that hide a collective whose start cannot be moved stay.
+  // Commands are not moved if they overlap a collective that cannot start
+  // earlier.
   SmallVector<size_t> starts(transfers.size());
   for (const OverlapPlan::Event &event : plan.events)
     if (event.starts)

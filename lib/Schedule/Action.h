@@ -1,4 +1,5 @@
-// The commands of one function, as OverlapPlan.h and FillWaits.h model them.
+// Converts the commands of one function to the lists that OverlapPlan.h and
+// FillWaits.h use.
 
 #ifndef CLEAVE_LIB_SCHEDULE_ACTION_H
 #define CLEAVE_LIB_SCHEDULE_ACTION_H
@@ -16,14 +17,15 @@ void sinkViews(mlir::Block &block);
 
 class Action {
 public:
-  /// `memory`: the lifetimes of values in the function's current order.
+  /// `memory` has the lifetimes of values in the function's current order.
   Action(mlir::func::FuncOp func, const memory::ActionPlan &memory,
          const CommandTimes &times);
 
-  /// The peak of live bytes, and the result bytes of the largest collective.
+  /// Return the peak of live bytes, and the bytes of the largest collective's
+  /// results.
   int64_t most() const { return mostAlive; }
   int64_t largestResult() const;
-  /// Whether no collective can be moved.
+  /// Returns whether no collective can be moved.
   bool isEmpty() const;
 
   OverlapPlan plan(int64_t budget) const {
@@ -31,7 +33,8 @@ public:
   }
   /// Moves commands into the waits of the plan. Returns false if nothing moves.
   bool fillWaits(const OverlapPlan &plan, const memory::ActionPlan &memory);
-  /// Places the starts and ends of collectives as planned.
+  /// Splits collectives into starts and waits, at the places that the plan
+  /// states.
   void apply(const OverlapPlan &plan);
 
 private:

@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::schedule;
 
-/// The mesh axes, or parts of axes, that a collective communicates over.
+/// Returns the mesh axes (or sub-axes) that a collective communicates over.
 static SmallVector<dist::AxisRefAttr> axesOf(dist::MeshAttr mesh,
                                              rt::CollectiveOp collective) {
   SmallVector<dist::AxisRefAttr> refs;

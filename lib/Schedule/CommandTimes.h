@@ -1,4 +1,4 @@
-// Modelled times of commands on the machine of a cluster.toml.
+// The cost model of commands on the machine that a cluster.toml describes.
 
 #ifndef CLEAVE_LIB_SCHEDULE_COMMANDTIMES_H
 #define CLEAVE_LIB_SCHEDULE_COMMANDTIMES_H
@@ -12,13 +12,14 @@ namespace cleave::schedule {
 
 class CommandTimes {
 public:
-  /// For the commands of `module`, which has one mesh. Reports errors there.
+  /// Loads the cost model for the commands of `module`, which has one mesh.
+  /// Errors are reported on `module`.
   static mlir::FailureOr<CommandTimes> load(mlir::ModuleOp module,
                                             const std::string &cluster);
 
-  /// Seconds on one rank; for a collective, from its start to its end. Matrix
-  /// products use the measured rate curve, other commands the bytes that they
-  /// read and write.
+  /// Returns the seconds of a command on one rank; for a collective, from its
+  /// start to its end. The time of a matrix product follows the measured rate
+  /// curve, the time of another command the bytes that it reads and writes.
   double of(mlir::Operation *op) const;
   /// The fraction by which compute is slower while a collective runs.
   double contention() const { return cluster.contention; }

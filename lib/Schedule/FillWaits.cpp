@@ -11,7 +11,7 @@ using namespace cleave::schedule;
 
 namespace {
 
-/// How many commands before and after a reader are considered.
+/// The number of commands before and after a reader that may be moved.
 constexpr size_t kWindow = 256;
 
 class Filler {
@@ -46,7 +46,7 @@ private:
   }
 
   /// Moves commands from before the collective's start to after it. Returns the
-  /// seconds of the wait that they fill.
+  /// seconds of the wait that these commands fill.
   double takeEarlier(const Wait &wait, double missing) {
     const size_t end = position[wait.reader], start = startOf(wait.collective);
     const size_t first = end > kWindow ? end - kWindow : 0;
@@ -54,7 +54,7 @@ private:
     size_t begin = end;
     for (size_t at = end; at-- > first && filled < missing;) {
       size_t command = order[at];
-      // A command can move only if its readers before `end` move, too.
+      // A command can only move if all its readers before `end` also move.
       bool stays = llvm::any_of(list[command].before, [&](size_t reader) {
         return position[reader] < end && !chosen[reader];
       });

@@ -1,12 +1,13 @@
 // Reorders commands so that exposed collectives are overlapped with compute.
 //
-// The given order is valid, and a plan says which collectives are waited for
-// and how long. For each of these, independent commands move between its start
-// and its first reader: first commands from before its start, the nearest
-// first, as their operands live on for the shortest time (for example, the
-// gradient of a weight, when the gradient of the input is sent); then commands
-// from after its reader. All other commands keep their order. This is list
-// scheduling with the given order as the priority, within a window of commands.
+// The given order is valid, and a plan states which collectives are exposed and
+// for how long. For each exposed collective, independent commands move between
+// its start and its first reader: first commands from before its start, the
+// nearest first, because this extends their operands' lifetimes the least (for
+// example, a weight gradient moves after the start of the collective that sends
+// the input gradient); then commands from after the reader. All other commands
+// keep their order. This is list scheduling within a window of commands, with
+// the given order as the priority.
 
 #ifndef CLEAVE_LIB_SCHEDULE_FILLWAITS_H
 #define CLEAVE_LIB_SCHEDULE_FILLWAITS_H
@@ -18,14 +19,17 @@
 
 namespace cleave::schedule {
 
-/// A command of the list. Commands refer to each other by their positions.
+/// A command of the list. Commands refer to other commands by their positions.
 struct Placed {
-  /// Compute time; a command with 0 may be moved along, but fills nothing.
+  /// The compute time. A command with time 0 is only moved together with
+  /// commands that depend on it, or that it depends on.
   double seconds = 0;
   bool moves = false;
-  /// Whether it hides another collective at its present position.
+  /// True if the command already overlaps another collective at its present
+  /// position.
   bool fills = false;
-  /// Commands that must precede it (`after`) or follow it (`before`).
+  /// The commands that this command must come after, and those that it must
+  /// come before.
   llvm::SmallVector<size_t, 4> after, before;
 };
 
@@ -35,8 +39,8 @@ struct Wait {
   double seconds = 0;
 };
 
-/// Takes `waits` in the order of their readers. Returns the commands' old
-/// positions in their new order.
+/// `waits` are in the order of their readers. Returns the new order as a list
+/// of old positions.
 std::vector<size_t> fillWaits(std::vector<Placed> list,
                               llvm::ArrayRef<Wait> waits);
 

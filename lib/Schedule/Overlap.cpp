@@ -28,8 +28,8 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       sinkViews(actionBody(func));
       communicates |= llvm::any_of(actionBody(func), isCollective);
     }
-    // Pipeline stages wait for each other's messages, and `rt.overlap` records
-    // how long stages take, so it is needed even without collectives.
+    // `rt.overlap` also records the modelled time of a pipeline stage, so
+    // functions of stages get it even without collectives.
     if (!communicates &&
         llvm::all_of(stagesOf(module), [](int64_t stage) { return stage < 0; }))
       return;
@@ -60,8 +60,8 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       largest = std::max(largest, planned.back());
       plain.push_back(std::move(*memory));
     }
-    // The memory that named buffers leave. Slots of pipelines are counted
-    // later.
+    // The memory that remains next to named buffers. Slots of pipelines are
+    // subtracted later.
     int64_t room = std::numeric_limits<int64_t>::max();
     if (limit > 0 && stage < 0) {
       room = limit;
@@ -75,9 +75,9 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
     return success();
   }
 
-  /// `memory` and `bytes` are planned for the function as it is; `largest` is
-  /// the maximum of `bytes` over the functions that share the memory; `room` is
-  /// the memory limit.
+  /// `memory` and `bytes` are planned for the function's current order;
+  /// `largest` is the maximum of `bytes` over the functions that share the
+  /// memory; `room` is the memory limit.
   LogicalResult overlap(func::FuncOp func, const BoundaryTable &table,
                         ActionPlan memory, int64_t bytes, int64_t largest,
                         int64_t room, const CommandTimes &times) {
@@ -107,7 +107,8 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       if (failed(placed))
         return failure();
     }
-    // The original order, in which no collective starts early.
+    // The function keeps its original order, in which no collective starts
+    // early.
     if (!*placed)
       note(func, Action(func, memory, times).plan(/*budget=*/-1));
     return success();
@@ -151,13 +152,13 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
   }
 
   /// Starts and ends collectives so that planned memory is at most `allowed`.
-  /// Returns false, and leaves the function as it was, if that is impossible.
+  /// Returns false, and does not change the function, if that is impossible.
   static FailureOr<bool> place(func::FuncOp func, const BoundaryTable &table,
                                ActionPlan &memory, int64_t bytes,
                                int64_t allowed, const CommandTimes &times) {
     int64_t missing = 0;
-    // Planned memory may exceed the live bytes, because of gaps; then the
-    // budget of live bytes is reduced.
+    // Because of gaps, planned memory may exceed the live bytes. If it exceeds
+    // `allowed`, the next attempt has a smaller budget of live bytes.
     for (int attempt = 0; attempt < 3; ++attempt) {
       Action action(func, memory, times);
       int64_t budget = allowed - (bytes - action.most()) - missing;

@@ -11,11 +11,11 @@ using namespace cleave::schedule;
 
 namespace {
 
-/// Allowance for errors of the estimates: a collective may start when the time
-/// left before its reader is kEarly times the backlog, and ends early only
-/// kLate times its own duration after its start.
+/// Safety factors, because times are estimates. A collective may start when at
+/// most kEarly times the backlog's duration is left before its first reader. It
+/// may end before its reader only kLate times its own duration after its start.
 constexpr double kEarly = 2, kLate = 1.25;
-/// The number of collectives that are considered before a step.
+/// The number of collectives that are considered for a start before each step.
 constexpr size_t kWindow = 64;
 
 class Replay {
@@ -46,8 +46,8 @@ public:
   OverlapPlan run() {
     for (size_t at = 0; at < steps.size(); ++at) {
       endWhatIsDone(at);
-      // Collectives that this step reads must start; others that fit into the
-      // wait are queued after them.
+      // Collectives that this step reads must start now; other collectives that
+      // fit into the wait are queued after them.
       SmallVector<size_t> needed;
       for (size_t i = firstRead; i < read.size(); ++i) {
         if (transfers[read[i]].need > at)
@@ -104,8 +104,8 @@ private:
     now = std::max(now, until);
   }
 
-  /// The duration of a step that begins at `begin`, slowed down by the
-  /// collectives in flight.
+  /// Returns the duration of a step that begins at `begin`. Collectives in
+  /// flight slow it down.
   double lasts(const Step &step, double begin) const {
     double shared = std::max(0.0, link - begin);
     return shared >= step.seconds * slower
@@ -145,8 +145,9 @@ private:
     llvm::erase(holding, k);
   }
 
-  /// Ends collectives early if their operands take memory that is needed, or if
-  /// they are done and others wait for them or their operands take memory.
+  /// Ends collectives early in two cases: their operands take memory that is
+  /// needed; or they are done, and either their operands take memory or other
+  /// collectives must come after them.
   void endWhatIsDone(size_t at) {
     while (firstRead < read.size() && states[read[firstRead]].ended)
       ++firstRead;
@@ -190,8 +191,8 @@ private:
     return true;
   }
 
-  /// Starts as many collectives as fit into the link's time until the step,
-  /// which begins at `begin`, is over.
+  /// Starts as many collectives as keep the link busy until the end of this
+  /// step, which begins at `begin`.
   void fill(size_t at, double begin) {
     auto over = [&] {
       return begin + (steps[at].communicates ? 0 : lasts(steps[at], begin));
@@ -205,7 +206,8 @@ private:
           continue;
         ++looked;
         backlog += transfers[k].seconds;
-        // The next chance to start a collective is at the end of this step.
+        // If the collective does not start now, its next chance is at the end
+        // of this step.
         double left = begins[transfers[k].need] - begins[at + 1];
         if (!mayStart(k, at) || left > kEarly * backlog || !fits(k, at))
           continue;
@@ -239,9 +241,9 @@ private:
   std::vector<double> begins{0}; ///< start times without any waits
   llvm::SmallVector<size_t> read, unread;
   size_t firstRead = 0, firstUnread = 0;
-  /// Collectives whose operands take memory until they end, or that other
-  /// collectives depend on: those whose place is not yet reached (`byPlace`),
-  /// and those after it (`holding`).
+  /// Collectives that keep their operands alive, or that other collectives
+  /// depend on. `byPlace` has those with an original place after the current
+  /// step, `holding` the others.
   std::deque<size_t> byPlace;
   llvm::SmallVector<size_t> holding;
   double now = 0, link = 0;

@@ -3,10 +3,11 @@
 // The list of commands is simulated with two resources: compute, which runs
 // commands in order, and a link, which runs one collective after the other.
 // Before each command, collectives with available operands start as long as the
-// link has time for them: first those that are read soonest, not earlier than
-// the backlog of the link requires, and as memory allows; then those that no
-// command waits for, such as sums of gradients. A collective ends before its
-// first reader or, to free the memory of its operands, when it is done.
+// link has time for them: first collectives that are read soonest, not earlier
+// than the backlog of the link requires, and only if memory allows; then
+// collectives that no command waits for, such as all-reduces of gradients. A
+// collective ends before its first reader or, to free the memory of its
+// operands, when it is done.
 
 #ifndef CLEAVE_LIB_SCHEDULE_OVERLAPPLAN_H
 #define CLEAVE_LIB_SCHEDULE_OVERLAPPLAN_H
@@ -29,19 +30,21 @@ struct Step {
   std::optional<size_t> starts = std::nullopt;
 };
 
-/// A collective that may start and end elsewhere. Places are steps: step i
-/// means before command i, and the number of steps means the end.
+/// A collective that may start earlier and end later than at its original
+/// place. A place is a number of a step: place i is before command i, and the
+/// place after the last command is the end.
 struct Transfer {
   double seconds = 0;
-  /// The original place, the earliest start, and the first reader.
+  /// The places of the collective itself, of its earliest start, and of its
+  /// first reader.
   size_t place = 0, ready = 0, need = 0;
-  /// It starts at the step with `starts`, which another pass decided. No events
-  /// are planned for it.
+  /// True if another pass placed the start of the collective, at the step with
+  /// this transfer in `starts`. No events are planned for it.
   bool pinned = false;
-  /// Collectives that must have ended before.
+  /// The collectives that must have ended before this one starts.
   llvm::SmallVector<size_t, 1> after;
-  /// Bytes of its results, and of those operands that nothing reads after its
-  /// place.
+  /// The bytes of the collective's results, and of the operands that nothing
+  /// reads after its original place.
   int64_t resultBytes = 0, heldBytes = 0;
 };
 
@@ -51,22 +54,24 @@ struct OverlapPlan {
     bool starts; ///< or ends
     size_t transfer;
   };
-  /// Seconds without compute before `step`, which needs `transfer`.
+  /// The seconds for which compute stops before `step`, because the step needs
+  /// the result of `transfer`.
   struct Wait {
     size_t transfer, step;
     double seconds;
   };
-  /// In the order in which they happen.
+  /// The starts and ends of collectives, in order.
   std::vector<Event> events;
   std::vector<Wait> waits;
-  /// Seconds: of all compute, including its slowdown by collectives; of all
-  /// collectives; and of collectives that no compute hides.
+  /// The seconds of all compute (including its slowdown by concurrent
+  /// collectives), of all collectives, and of exposed communication.
   double compute = 0, communication = 0, exposed = 0;
 };
 
-/// `live`: live bytes during each step if collectives start and end at their
-/// places. The plan keeps them at most `budget` at every step. `contention`:
-/// the fraction by which compute is slower while a collective runs.
+/// `live` has the live bytes during each step if all collectives start and end
+/// at their original places. The plan keeps live bytes within `budget` at every
+/// step. `contention` is the fraction by which compute is slower while a
+/// collective runs.
 OverlapPlan planOverlap(llvm::ArrayRef<Step> steps,
                         llvm::ArrayRef<Transfer> transfers,
                         std::vector<int64_t> live, int64_t budget,

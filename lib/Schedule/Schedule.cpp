@@ -12,8 +12,8 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Whether moving the command down extends no lifetime: it moves data, and all
-/// its operands live for the whole action.
+/// Returns whether moving the command down extends no lifetime: it only moves
+/// data, and all its operands are live during the whole action.
 static bool sinks(Operation *op) {
   if (!isa<rt::FillOp, rt::AliasOp, rt::CopyOp>(op))
     return false;
@@ -31,7 +31,8 @@ struct SchedulePass : cleave::impl::SchedulePassBase<SchedulePass> {
       SmallVector<Operation *> ops;
       for (Operation &op : actionBody(func))
         ops.push_back(&op);
-      // Readers are visited first, so that their operands can follow them down.
+      // Operations are visited in reverse, so that a moved reader's operands
+      // can follow it down.
       for (Operation *op : llvm::reverse(ops)) {
         if (!sinks(op))
           continue;

@@ -7,15 +7,18 @@
 
 namespace cleave::schedule {
 
-/// Whether a collective may be asynchronous; one under a condition may not.
+/// Returns whether a collective may be asynchronous; a conditional collective
+/// may not.
 bool maySplit(rt::CollectiveOp collective);
-/// Whether the collective's start was already placed: the passes that create
-/// the tiles of a ring and the dispatch of experts place them.
+/// Returns whether another pass already placed the collective's start. The
+/// passes that create ring exchanges and the dispatch of experts do so.
 bool isPlaced(rt::CollectiveOp collective);
 
-/// Creates the start of a collective, which remains in place.
+/// Creates the start of an asynchronous collective. The original collective
+/// remains in place.
 rt::CollectiveOp startOf(mlir::OpBuilder &b, rt::CollectiveOp collective);
-/// Creates the end of `started` and replaces the collective by it.
+/// Creates the wait of `started`, and replaces the results of the collective by
+/// those of the wait.
 void endOf(mlir::OpBuilder &b, rt::CollectiveOp started,
            rt::CollectiveOp collective);
 

@@ -1,4 +1,4 @@
-// rt-split-async: makes collectives asynchronous.
+// rt-split-async: makes permutations and exchanges of rows asynchronous.
 
 #include "Split.h"
 
@@ -14,7 +14,8 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Whether there is compute between the two that can hide a transfer.
+/// Returns whether a compute operation between `from` and `to` can hide a
+/// transfer.
 static bool computesBetween(Operation *from, Operation *to) {
   for (Operation *op = from->getNextNode(); op && op != to;
        op = op->getNextNode())
@@ -24,7 +25,7 @@ static bool computesBetween(Operation *from, Operation *to) {
   return false;
 }
 
-/// The first operation that reads a value of the collective.
+/// Returns the first operation that reads a result of the collective.
 static Operation *firstReader(rt::CollectiveOp collective) {
   Operation *first = nullptr;
   for (Value value : collective.getValues())

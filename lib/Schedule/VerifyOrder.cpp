@@ -1,4 +1,5 @@
-// rt-verify-order: checks that collectives match and end.
+// rt-verify-order: checks that each asynchronous collective has one wait, and
+// that its data is not used before the wait.
 
 #include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Memory/BoundaryTable.h"

@@ -1,6 +1,7 @@
-// Dynamic programming over the positions at which a line of operations may be
-// cut. A longer stage takes more time, so the admissible starts of a stage with
-// a given end form a sliding window, whose minimum a monotonic queue gives.
+// Chooses cuts by dynamic programming over the positions at which a sequence of
+// operations may be cut. A longer stage takes more time, so the admissible
+// starts of a stage with a given end form a sliding window. A monotonic queue
+// yields the minimum of the window.
 
 #include "BalanceStages.h"
 
@@ -15,9 +16,10 @@ using namespace cleave::stage;
 
 namespace {
 
-/// Candidate cut positions; some time passes between any two neighbours. Among
-/// positions with no time between them, only the one that the fewest bytes
-/// cross is a candidate.
+/// Candidate positions of cuts. Between two adjacent candidates there is at
+/// least one operation that takes time. Among positions without such an
+/// operation between them, the one that the fewest bytes cross is the
+/// candidate.
 struct Places {
   SmallVector<int64_t>
       items; // the item after the cut; 0 and the end are included
@@ -55,7 +57,7 @@ Places placesOf(const Line &line) {
     memory += line.memory[item];
     passed = line.seconds[item] > 0;
   }
-  // Nothing follows the last position if no time passes after it.
+  // The last candidate is dropped if no operation after it takes time.
   if (places.items.size() > 1 && places.seconds.back() >= seconds) {
     for (auto *list : {&places.items, &places.memory})
       list->pop_back();
@@ -71,13 +73,15 @@ public:
   Balancer(const Places &places, int64_t stages)
       : places(places), stages(stages), last(places.items.size() - 1) {}
 
-  /// Positions of the cuts, without the two ends.
+  /// Returns the positions of the cuts, without the beginning and the end of
+  /// the sequence.
   SmallVector<int64_t> run() {
     double least = leastTime();
     double limit = least * (1 + kSlack);
     SmallVector<int64_t> best = *fewestBytes(limit);
     Crossing fewest = crossingOf(best);
-    // The same bytes with a faster slowest stage.
+    // Among cuts with the same bytes, prefers those with a faster slowest
+    // stage.
     double low = least, high = slowestOf(best);
     for (int step = 0; step < 40 && low < high * (1 - 1e-9); ++step) {
       double middle = step ? (low + high) / 2 : low;
@@ -117,13 +121,14 @@ private:
   double time(int64_t from, int64_t to) const {
     return places.seconds[to] - places.seconds[from];
   }
-  // Sums of the same items in a different order differ by rounding.
+  // The comparison allows for rounding, because sums of the same items in a
+  // different order differ.
   static bool within(double seconds, double limit) {
     return seconds <= limit * (1 + 1e-9);
   }
 
-  /// The least possible time of the slowest stage: a binary search over a
-  /// limit, up to which stages are filled greedily.
+  /// Returns the smallest possible time of the slowest stage. It is found by a
+  /// binary search over a time limit, up to which stages are filled greedily.
   double leastTime() const {
     auto fits = [&](double limit) {
       int64_t used = 1, from = 0;
@@ -144,8 +149,8 @@ private:
     return high;
   }
 
-  /// The cuts with the fewest bytes among those whose stages take at most
-  /// `limit`; nullopt if there are none.
+  /// Among cuts for which every stage takes at most `limit`, returns the cuts
+  /// that the fewest bytes cross; nullopt if there are no such cuts.
   std::optional<SmallVector<int64_t>> fewestBytes(double limit) const {
     using Cost = std::optional<Crossing>;
     SmallVector<Cost> cost(last + 1);
@@ -252,7 +257,8 @@ Cuts cleave::stage::follow(const Line &line,
                                          SmallVector<int64_t>(count + 1, -1));
   for (int64_t stage = 0; stage < stages; ++stage) {
     SmallVector<std::optional<Cost>> next(count + 1);
-    // The best start so far, and the items since then that want another stage.
+    // The cost of the best start of the stage so far, including the items since
+    // then for which patterns require another stage.
     std::optional<Cost> best;
     int64_t start = -1;
     for (int64_t to = 1; to <= count; ++to) {

@@ -11,8 +11,8 @@
 
 namespace cleave::stage {
 
-/// The traffic across the position between two items: bytes, and how many
-/// values.
+/// The traffic across the position between two items, as the number of bytes
+/// and of values.
 struct Crossing {
   int64_t bytes = 0, values = 0;
   bool operator==(const Crossing &) const = default;
@@ -40,21 +40,22 @@ struct Cuts {
   int64_t strangers = 0; // items placed in a stage that they do not want
 };
 
-/// How much slower than optimal (as a fraction) the slowest stage may be if
-/// that saves bytes.
+/// The fraction by which the slowest stage may exceed its optimal time if this
+/// saves bytes.
 inline constexpr double kSlack = 0.2;
 
-/// The number of positions with some time on both sides.
+/// Returns the number of positions that have compute time on both sides.
 int64_t countCutPoints(const Line &line);
 
-/// The best cuts (see pipe-mark-stages) into `stages` stages, each with an item
-/// that takes time. There must be at least `stages` - 1 cut points.
+/// Returns the best cuts (see pipe-mark-stages) into `stages` stages, each of
+/// which has an item that takes time. There must be at least `stages` - 1 cut
+/// points.
 Cuts balance(const Line &line, int64_t stages);
 
-/// The cuts with the fewest items outside the stages that they want; among
-/// these, the cuts with the fewest bytes. `wants[i]` lists the stages that item
-/// i may be in; empty means all. There must be at least as many items as
-/// stages.
+/// Returns the cuts for which the fewest items are in a stage that `wants` does
+/// not allow; among these, the cuts that the fewest bytes cross. `wants[i]`
+/// lists the stages that item i may be in; an empty list means all stages.
+/// There must be at least as many items as stages.
 Cuts follow(const Line &line,
             llvm::ArrayRef<llvm::SmallVector<int64_t, 1>> wants,
             int64_t stages);

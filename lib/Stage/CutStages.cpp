@@ -1,4 +1,4 @@
-// pipe-cut-stages: one module for each stage.
+// pipe-cut-stages: cuts a model into one module for each stage.
 
 #include "StageGraph.h"
 
@@ -36,7 +36,8 @@ public:
     bool isLoss = isTraining || func.getName() == nn::kLossFunc;
     for (OpOperand &operand : end->getOpOperands()) {
       DictionaryAttr attrs = func.getResultAttrDict(operand.getOperandNumber());
-      // All stages that read the buffer would need its new value.
+      // Updates of buffers are not supported, because all stages that read the
+      // buffer would need its new value.
       if (nn::roleOf(attrs) == nn::Role::Buffer)
         return func.emitOpError("returns an update of buffer '")
                << nn::nameOf(attrs)
@@ -84,7 +85,7 @@ public:
     return success();
   }
 
-  /// The stages in which an argument is read.
+  /// Returns the stages in which an argument is read.
   llvm::BitVector &readersOf(unsigned argument) { return arguments[argument]; }
 
   /// Adds each stage's part of the function, if it has any, to its module.
@@ -144,8 +145,8 @@ private:
     }
   }
 
-  /// Attributes of value `index` among those that stage `stage` sends to the
-  /// next.
+  /// Returns the attributes of value number `index` among the values that stage
+  /// `stage` sends to the next stage.
   DictionaryAttr attrsOf(int64_t stage, unsigned index) {
     Value value = crossing[stage][index];
     Builder builder(func.getContext());
@@ -186,8 +187,9 @@ private:
                     attributes.getDenseI64ArrayAttr(
                         SmallVector<int64_t>(owner.set_bits())));
       }
-      // If it is the only input of its stage, an input with other positions
-      // would be taken for the input that defines the positions.
+      // The attribute -1 marks an input that does not count sequence positions.
+      // Without it, the only input of a stage would be taken for the input that
+      // defines the positions.
       if (positions->any() && nn::roleOf(argument) == nn::Role::Input &&
           !positions->dimOf(argument))
         attrs.set(nn::kPositionDimAttr, attributes.getI64IntegerAttr(-1));
@@ -281,8 +283,8 @@ struct CutStagesPass : cleave::impl::CutStagesPassBase<CutStagesPass> {
   }
 
 private:
-  /// The stages of each trained parameter: all stages in which some function
-  /// reads it, or stage 0 if none does.
+  /// Returns the stages of each trained parameter: all stages in which some
+  /// function reads it, or stage 0 if no function does.
   llvm::StringMap<llvm::BitVector> findOwners(ArrayRef<func::FuncOp> funcs,
                                               std::vector<FunctionCut> &cuts,
                                               int64_t stages) {
@@ -299,8 +301,9 @@ private:
   }
 
   /// Keeps arguments that a stage does not read. The training function of a
-  /// stage takes all parameters of that stage, because they are updated whether
-  /// it reads them or not. An input that no stage reads stays in stage 0.
+  /// stage has all parameters of the stage as arguments, because they are
+  /// updated even if the function does not read them. An input that no stage
+  /// reads stays in stage 0.
   void keepArguments(func::FuncOp training, FunctionCut &cut,
                      const llvm::StringMap<llvm::BitVector> &owners) {
     for (BlockArgument argument : training.getArguments()) {

@@ -23,7 +23,7 @@ using namespace cleave::stage;
 
 namespace {
 
-/// Estimated seconds of an operation in the forward pass.
+/// Returns the estimated seconds of an operation in the forward pass.
 double secondsOf(Operation *op, const Cluster &cluster) {
   KernelClass kind = KernelClass::Elementwise;
   if (auto lowering = dyn_cast<LoweringInterface>(op))
@@ -38,11 +38,12 @@ double secondsOf(Operation *op, const Cluster &cluster) {
   return std::max(moving, cluster.matmulSeconds(cost.getFlops()));
 }
 
-/// The time of an operation in forward and backward pass together, as a
-/// multiple of its forward time. The gradients of all operands take about twice
-/// the forward time. The gradient of only one operand takes it once: the first
-/// matrix product above frozen layers needs only its weight gradient. Below the
-/// trained layers there is no backward pass.
+/// Returns the time of an operation in the forward and backward pass together,
+/// as a multiple of its forward time. The gradients of all operands take about
+/// twice the forward time. The gradient of a single operand takes about the
+/// forward time: for example, the first matrix product after frozen layers only
+/// needs its weight gradient. Operations before the first trained layer have no
+/// backward pass.
 double passesOf(Operation *op, const DenseSet<Value> &differentiable) {
   int64_t reads = 0, wanted = 0;
   for (Value value : readsOf(op))
@@ -53,8 +54,8 @@ double passesOf(Operation *op, const DenseSet<Value> &differentiable) {
   return wanted == reads && reads ? 3 : 1 + std::min<int64_t>(wanted, 2);
 }
 
-/// The staged operations of a function in the given order, as input of the
-/// balancer.
+/// Converts the staged operations of a function, in the given order, to the
+/// input of the balancer.
 Line lineOf(func::FuncOp func, const StageGraph &graph,
             ArrayRef<unsigned> order, const Cluster &cluster) {
   Line line;
@@ -88,7 +89,8 @@ Line lineOf(func::FuncOp func, const StageGraph &graph,
       }
       if (last == static_cast<int64_t>(at))
         continue;
-      // Differences; a prefix sum below turns them into crossings.
+      // The entries are differences first; the prefix sum below turns them into
+      // crossings.
       int64_t bytes = bytesOf(result.getType());
       Crossing &first = line.crossings[at + 1];
       first = first + Crossing{bytes, 1};
@@ -103,8 +105,8 @@ Line lineOf(func::FuncOp func, const StageGraph &graph,
   return line;
 }
 
-/// Operations with the longest path to the results first, so that each is
-/// scheduled as late as possible.
+/// Orders operations by decreasing length of the longest path to the results,
+/// so that each operation is scheduled as late as possible.
 SmallVector<unsigned> lateOrder(const StageGraph &graph) {
   ArrayRef<Operation *> ops = graph.staged();
   SmallVector<unsigned> height(ops.size(), 0), order(ops.size());
@@ -180,7 +182,8 @@ struct MarkStagesPass : cleave::impl::MarkStagesPassBase<MarkStagesPass> {
   }
 
 private:
-  /// Values without a static size can be neither weighed nor sent.
+  /// Reports values without a static size, because their bytes are unknown and
+  /// they cannot be sent.
   LogicalResult checkTypes(func::FuncOp func) {
     if (!func.getBody().hasOneBlock())
       return func.emitError("has several blocks, expected one to cut");
@@ -241,8 +244,9 @@ private:
                << count << " operations that could be a stage, but "
                << stages.getValue()
                << " stages are asked for (ranks of the pipeline times chunks)";
-      // The decoder's embedding may precede the encoder in the program, yet
-      // belong to a later stage.
+      // Program order may not fit the patterns: for example, the decoder's
+      // embedding may precede the encoder in the program but belong to a later
+      // stage.
       wanted = wantedOrder(graph, wants);
       const ArrayRef<unsigned> candidates[] = {early, late, wanted};
       for (ArrayRef<unsigned> candidate : candidates) {

@@ -52,7 +52,8 @@ private:
   llvm::StringMap<SmallVector<int64_t, 1>> known;
 };
 
-/// The name of a parameter and the names of parameters tied to it.
+/// Returns the name of a parameter and the names of the parameters that are
+/// tied to it.
 SmallVector<StringRef, 2> namesOf(func::FuncOp func, unsigned argument) {
   SmallVector<StringRef, 2> names;
   llvm::append_range(names, nn::fileNamesOf(func.getArgAttrDict(argument)));
@@ -63,7 +64,8 @@ SmallVector<StringRef, 2> namesOf(func::FuncOp func, unsigned argument) {
 SmallVector<StringRef, 2> namesOf(Location loc) {
   SmallVector<StringRef, 2> names;
   loc->walk([&](Location part) {
-    // The outer one of two describes the node for people.
+    // Only the inner one of two nested names is used; the outer one is a
+    // description of the node for messages.
     if (auto named = dyn_cast<NameLoc>(part);
         named && !isa<NameLoc>(named.getChildLoc()))
       names.push_back(named.getName());

@@ -16,8 +16,9 @@ mlir::FailureOr<llvm::SmallVector<llvm::SmallVector<int64_t, 1>>>
 matchStages(mlir::func::FuncOp func, const StageGraph &graph,
             llvm::ArrayRef<std::string> patterns);
 
-/// Reports an operation in a stage that it does not want, unless another reader
-/// of the parameter that matched is in the wanted stage.
+/// Reports an operation that is not in the stage that the patterns require for
+/// it, unless another reader of the matching parameter is in the required
+/// stage.
 mlir::LogicalResult
 checkStages(mlir::func::FuncOp func, const StageGraph &graph,
             llvm::ArrayRef<std::string> patterns,

@@ -1,4 +1,5 @@
-// Which operations of a function belong to a stage; see StageGraph.h.
+// Determines which operations of a function belong to a stage; see
+// StageGraph.h.
 
 #include "StageGraph.h"
 

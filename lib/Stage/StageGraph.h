@@ -1,6 +1,7 @@
-// Classifies the operations of a function for cutting: which belong to a
-// pipeline stage, which belong to none and are copied into every stage that
-// reads them, and which parameters the staged operations read.
+// Classifies the operations of a function before it is cut: operations that
+// belong to a pipeline stage, and operations that belong to no stage and are
+// copied into every stage that reads them. Also finds the parameters that the
+// staged operations read.
 
 #ifndef CLEAVE_LIB_STAGE_STAGEGRAPH_H
 #define CLEAVE_LIB_STAGE_STAGEGRAPH_H
@@ -11,21 +12,22 @@
 
 namespace cleave::stage {
 
-/// The function that stages are balanced for: @loss_train, else @loss, else
-/// @forward (of an inference-only model); null if the module has none of them.
+/// Returns the function for which stages are balanced: the first of
+/// @loss_train, @loss and @forward (of an inference-only model) that the module
+/// has; null if it has none of them.
 mlir::func::FuncOp mainFunction(mlir::ModuleOp module);
 
-/// Whether the argument is a parameter of the model, trained or frozen.
+/// Returns whether the argument is a parameter of the model, trained or frozen.
 bool isParameter(mlir::BlockArgument argument);
-/// Whether the argument is a trained parameter.
+/// Returns whether the argument is a trained parameter.
 bool isTrained(mlir::BlockArgument argument);
 
-/// The values that an operation reads: its operands, and the outer values that
-/// its regions capture.
+/// Returns the values that an operation reads: its operands, and the outer
+/// values that its regions capture.
 llvm::SmallVector<mlir::Value> readsOf(mlir::Operation *op);
 
-/// Float values on a path from a trained parameter to the first result, the
-/// loss.
+/// Returns the float values on a path from a trained parameter to the first
+/// result, which is the loss.
 llvm::DenseSet<mlir::Value> differentiableValues(mlir::func::FuncOp func);
 
 /// Erases operations whose results have no readers.
@@ -39,10 +41,10 @@ public:
   /// All other operations belong to no stage.
   llvm::ArrayRef<mlir::Operation *> staged() const { return ordered; }
   bool isStaged(mlir::Operation *op) const { return indices.contains(op); }
-  /// The index of a staged operation in `staged()`.
+  /// Returns the index of a staged operation in `staged()`.
   unsigned indexOf(mlir::Operation *op) const { return indices.lookup(op); }
-  /// Indices of the parameters that the operation reads, directly or through
-  /// operations without a stage, ascending.
+  /// Returns the indices of the parameters that the operation reads, directly
+  /// or through operations without a stage, ascending.
   llvm::ArrayRef<unsigned> parametersOf(mlir::Operation *op) const;
 
 private:
@@ -53,8 +55,8 @@ private:
   llvm::SmallVector<mlir::Operation *> ordered;
   llvm::DenseMap<mlir::Operation *, unsigned> indices;
   llvm::DenseMap<mlir::Operation *, unsigned char> sources;
-  /// For a staged operation, the parameters that it reads; for others, the
-  /// parameters that their results depend on.
+  /// For a staged operation, the parameters that it reads; for any other
+  /// operation, the parameters that its results depend on.
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<unsigned, 1>> weights;
   llvm::SmallVector<unsigned char> argumentSources;
   llvm::SmallVector<unsigned> arguments; // 0, 1, ...

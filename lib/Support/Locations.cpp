@@ -1,4 +1,4 @@
-// What a person knows an operation by.
+// Names of operations for users.
 
 #include "cleave/Support/Locations.h"
 
@@ -24,12 +24,13 @@ Location locationOf(MLIRContext *context, StringRef node,
   return NameLoc::get(StringAttr::get(context, node), place);
 }
 
-/// "model.py:13": the folder is that of the exporting machine.
+/// Returns a text like "model.py:13", without the folder, which is one of the
+/// exporting machine.
 static std::string describeLine(StringRef file, unsigned line) {
   return (llvm::sys::path::filename(file) + ":" + Twine(line)).str();
 }
 
-/// The line of a location that is a file's; "" of others.
+/// Returns the line of a location in a file; "" for other locations.
 static std::string lineOf(Location location) {
   auto file = dyn_cast<FileLineColLoc>(location);
   return file && file.getLine()
@@ -57,7 +58,7 @@ std::string describeLocation(Location location) {
     return describeNode(node);
   if (auto file = dyn_cast<FileLineColLoc>(location))
     return file.getFilename().str() +
-           // What is said of a file as a whole has no line.
+           // A message about a file as a whole has no line.
            (file.getLine() ? ":" + std::to_string(file.getLine()) + ":" +
                                  std::to_string(file.getColumn())
                            : "");
@@ -71,8 +72,8 @@ std::string describeSource(const NodeSource &source) {
 
 namespace {
 
-/// A name cut at dots and slashes, which stay with what precedes them, up to
-/// the first space: "blocks.0.fc (model.py:3)".
+/// A name split at dots and slashes, up to the first space, as in "blocks.0.fc
+/// (model.py:3)". Each separator stays with the part before it.
 struct CutName {
   SmallVector<StringRef, 8> parts;
   StringRef rest;

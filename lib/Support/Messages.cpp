@@ -1,4 +1,4 @@
-// Diagnostics of MLIR as lines for people.
+// Formats diagnostics of MLIR as lines for users.
 
 #include "cleave/Support/Messages.h"
 
@@ -13,8 +13,8 @@ using namespace mlir;
 
 namespace cleave {
 
-/// "'nn.attention' op has ..." of a node is what the node has: the user knows
-/// it by its name, and no operation of ours.
+/// Removes "'nn.attention' op" from the message about a node, since the user
+/// knows the node's name and not the operation.
 static std::string withoutOperation(Location loc, std::string text) {
   size_t end = text.find("' op ");
   bool isOperation = text.starts_with("'") && end != std::string::npos &&

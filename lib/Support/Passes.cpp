@@ -1,4 +1,4 @@
-// How passes are run.
+// Runs passes with the settings of the process.
 
 #include "cleave/Support/Passes.h"
 
@@ -25,7 +25,7 @@ struct PassFlags::State {
   std::atomic<int> phases = 0;
 };
 
-/// What the process has asked for, or null.
+/// The settings of the process, or null.
 static std::atomic<PassFlags::State *> current = nullptr;
 
 PassFlags::PassFlags() : state(std::make_unique<State>()) {
@@ -57,7 +57,8 @@ std::string PassFlags::parse(const char *program,
   llvm::raw_string_ostream errors(text);
   if (!llvm::cl::ParseCommandLineOptions(int(arguments.size()),
                                          arguments.data(), "", &errors)) {
-    // "PROGRAM: Unknown ... '--mlir-x'.  Try: 'PROGRAM --help'", and more.
+    // The text begins with "PROGRAM: Unknown ... '--mlir-x'.  Try: 'PROGRAM
+    // --help'".
     StringRef line = StringRef(text).split('\n').first.split(".  Try:").first;
     line.consume_front(std::string(program) + ": ");
     return line.empty() ? "MLIR does not take the value of one of its flags"

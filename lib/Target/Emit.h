@@ -1,4 +1,4 @@
-// Parts of the emission of a program.
+// Declares the parts of the emission of a program.
 
 #ifndef CLEAVE_LIB_TARGET_EMIT_H
 #define CLEAVE_LIB_TARGET_EMIT_H
@@ -12,28 +12,30 @@
 
 namespace cleave::target {
 
-/// On an integer argument: the number of rows of the smallest table that its
-/// elements index, an i64.
+/// An i64 attribute on an integer argument: the number of rows of the smallest
+/// table that the argument's elements index.
 inline constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
-/// Emits the table's entries, with shardings over `mesh` (null: one rank).
+/// Emits the boundary table's entries, with shardings over `mesh`; a null
+/// `mesh` means one rank.
 mlir::LogicalResult emitBoundary(const BoundaryTable &table,
                                  dist::MeshAttr mesh, mlir::Operation *where,
                                  program::Program &program);
 
-/// Copies the addresses that rt-plan-memory gave to the buffers of an action
+/// Copies the addresses that rt-plan-memory assigned to an action's buffers
 /// into the table.
 void readOffsets(mlir::func::FuncOp func, BoundaryTable &table);
 
-/// The index of the parameter that state or a gradient belongs to; -1 if there
-/// is none.
+/// Returns the index of the parameter that an optimizer state or gradient
+/// belongs to, or -1.
 int64_t parameterOf(const BoundaryTable &table, const BoundaryBuffer &buffer);
 
-/// Emits how kernels are launched on CUDA devices, and verifies that the
-/// addresses of all launches are as aligned as the kernels assume.
+/// Adds the grid and block sizes of kernels on CUDA devices to the program, and
+/// verifies that the addresses of all launches have the alignment that the
+/// kernels assume.
 mlir::LogicalResult describeLaunches(mlir::ModuleOp module,
                                      program::Program &program);
 
-/// Turns the operations of one action into commands.
+/// Converts the operations of one action to commands.
 class CommandEmitter {
 public:
   CommandEmitter(mlir::ModuleOp module, program::Program &program)
@@ -56,7 +58,7 @@ private:
   program::Copy copy(rt::CopyOp op);
   program::Fill fill(rt::FillOp op);
 
-  /// The address of a value plus `offset` of its elements.
+  /// Returns the address of element `offset` of a value.
   program::BufferRef ref(mlir::Value value, int64_t offset = 0);
   program::AttentionRef strided(program::AttentionRef described,
                                 mlir::Value value,
@@ -69,7 +71,7 @@ private:
   program::Program &program;
   program::Action *action = nullptr;
   llvm::DenseMap<mlir::Value, int32_t> tokens;
-  /// Addresses of condition flags, by the number of the condition.
+  /// The addresses of condition flags, by condition number.
   llvm::DenseMap<mlir::Attribute, program::BufferRef> flags;
   llvm::StringMap<uint32_t> kernels;
   llvm::StringMap<int64_t> kernelFlops;

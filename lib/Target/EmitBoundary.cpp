@@ -22,7 +22,8 @@ int64_t target::parameterOf(const BoundaryTable &table,
     return named(buffer.name);
   if (buffer.role != nn::Role::State)
     return -1;
-  // The name is PARAMETER.slot; slots have no dot, names may have some.
+  // The name of an optimizer state is PARAMETER.SLOT. A parameter name may
+  // contain dots, a slot name may not.
   return named(StringRef(buffer.name).rsplit('.').first);
 }
 
@@ -63,7 +64,8 @@ LogicalResult target::emitBoundary(const BoundaryTable &table,
     nn::ViewAttr view = nn::viewOf(buffer.attrs);
     if (int64_t parameter = parameterOf(table, buffer); parameter >= 0) {
       entry.of = table.buffers[parameter].buffer;
-      // Files store state and gradients in the shape of the parameter's file.
+      // In files, states and gradients have the shape that the parameter has in
+      // its file.
       if (!view)
         view = nn::viewOf(table.buffers[parameter].attrs);
     }

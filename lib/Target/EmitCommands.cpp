@@ -39,8 +39,8 @@ program::StringId CommandEmitter::intern(StringRef text) {
   return entry->second;
 }
 
-/// All launches of a kernel have the same types, and read equally far past
-/// their ends.
+/// All launches of a kernel have the same operand types, and read equally far
+/// past the ends of their operands.
 uint32_t CommandEmitter::kernelIndex(rt::LaunchOp op) {
   auto [entry, isNew] =
       kernels.try_emplace(op.getKernel(), program.kernels.size());
@@ -61,7 +61,8 @@ uint32_t CommandEmitter::kernelIndex(rt::LaunchOp op) {
   return entry->second;
 }
 
-/// Adds terms, which operations give in elements, in bytes.
+/// Adds rank-dependent offset terms. Operations state them in elements, a
+/// BufferRef in bytes.
 static void addTerms(program::BufferRef &ref, ArrayRef<int64_t> terms,
                      int64_t width) {
   for (; !terms.empty(); terms = terms.drop_front(4))
@@ -323,7 +324,7 @@ LogicalResult CommandEmitter::emit(Operation *op) {
   if (isa<rt::AliasOp, rt::ConditionOp, func::ReturnOp>(op))
     return success();
   program::Command command;
-  // The flag of a condition that another action computes is not known here.
+  // If another action computes the condition, its flag is not known here.
   if (Attribute when = op->getAttr(kWhenAttrName); when && flags.contains(when))
     command.when = flags[when];
   if (auto interface = dyn_cast<rt::CommandOpInterface>(op))

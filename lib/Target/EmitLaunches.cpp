@@ -1,4 +1,4 @@
-// Emits how the kernels of a program are launched on CUDA devices.
+// Computes the grid and block sizes of a program's kernels on CUDA devices.
 
 #include "Emit.h"
 
@@ -12,8 +12,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
 
-/// By action and arena, a common divisor of the offsets that callers add; 0 if
-/// no caller adds one.
+/// Returns, for each action and arena, a common divisor of the offsets that
+/// callers add to addresses; 0 if no caller adds an offset.
 static std::map<std::pair<uint32_t, int32_t>, int64_t>
 movesOf(const program::Program &program) {
   std::map<std::pair<uint32_t, int32_t>, int64_t> moves;
@@ -27,8 +27,8 @@ movesOf(const program::Program &program) {
   return moves;
 }
 
-/// Compares the alignments of rt-align-kernels with the addresses of all
-/// launches.
+/// Verifies that the addresses of all launches have the alignments that
+/// rt-align-kernels set.
 static LogicalResult verifyAlignment(ModuleOp module,
                                      const program::Program &program) {
   auto moves = movesOf(program);

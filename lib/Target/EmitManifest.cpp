@@ -46,12 +46,12 @@ static WeightRef weightOf(nn::DataAttr data) {
           uint64_t(data.getLength()), data.getDtype().str()};
 }
 
-/// A parameter, buffer or constant of the model.
+/// Returns the manifest entry of a parameter, buffer or constant of the model.
 static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
   ManifestTensor tensor;
   tensor.name = buffer.name;
   tensor.buffer = buffer.buffer;
-  // A parameter that is not trained is still a parameter of the model.
+  // A frozen parameter is still a parameter of the model.
   bool frozen = buffer.attrs && buffer.attrs.get(nn::kFrozenAttr);
   tensor.kind = nn::spell(frozen ? nn::Role::Parameter : buffer.role).str();
   tensor.dtype = dtypeText(buffer.type.getElementType());
@@ -98,7 +98,7 @@ static void noteCount(Manifest &manifest, nn::RouterAttr router,
 
 namespace {
 
-/// Fills a manifest from a module and its table of buffers.
+/// Fills a manifest from a module and its boundary table.
 class ManifestWriter {
 public:
   ManifestWriter(ModuleOp module, const ManifestInfo &info,
@@ -121,7 +121,7 @@ public:
     manifest.unread = info.unread;
     addCounts();
     shareSources();
-    // A model whose inputs hold no samples makes one sample a call.
+    // If a model's inputs have no batch dimension, a call computes one sample.
     manifest.batch = info.batch
                          ? info.batch
                          : std::max<int64_t>(1, samples) * info.microbatches;
@@ -147,8 +147,9 @@ private:
     manifest.ranks *= ranks;
   }
 
-  /// What the host calls a function; empty where it calls others for it. In a
-  /// pipeline functions are named NAME.STAGE.
+  /// Returns the name of the action that the host calls for a function; empty
+  /// if the host does not call this function. In a pipeline, functions are
+  /// named NAME.STAGE.
   StringRef actionOf(func::FuncOp func) const {
     StringRef name = func.getName();
     if (!schedule)
@@ -272,7 +273,7 @@ private:
     return success();
   }
 
-  /// Counts of steps that parameters have of their own.
+  /// Adds the step counts that individual parameters have.
   void addCounts() {
     for (const auto &[parameter, name] : countOf)
       if (int64_t count = table.find(name, nn::Role::Count); count >= 0)
@@ -280,7 +281,8 @@ private:
             {table.buffers[count].buffer, parameter, "step", "zeros"});
   }
 
-  /// Inputs of the whole step are fed with the data of those of a microbatch.
+  /// An input of the whole step gets its data from the same source as the
+  /// corresponding input of a microbatch.
   void shareSources() {
     for (ManifestInput &input : manifest.inputs)
       for (const ManifestInput &own : manifest.inputs)
@@ -297,7 +299,8 @@ private:
   const BoundaryTable &table;
   const std::optional<PipelineSchedule> &schedule;
   Manifest manifest;
-  /// What @forward reads; the loss may read more, such as labels.
+  /// The inputs that @forward reads; the loss may read more inputs, such as
+  /// labels.
   std::set<int64_t> ofForward;
   bool hasForward = false;
   std::map<std::string, std::string> countOf; // by parameter

@@ -1,6 +1,6 @@
-// The stages of a pipeline as one program: a class of ranks for every index on
-// the pipeline axis, each with the actions of its stages and with lists that
-// call them as the schedule says.
+// Emits the stages of a pipeline as one program. There is a class of ranks for
+// every index on the pipeline axis. Each class has the actions of its stages,
+// and command lists that call these actions in the order of the schedule.
 
 #include "EmitPipeline.h"
 
@@ -66,7 +66,8 @@ LogicalResult PipelineEmitter::emit() {
   return success();
 }
 
-/// The classes of slots of a stage, by number; none of a stage without actions.
+/// Returns the slot classes of a stage, by number; empty for a stage without
+/// actions.
 static SmallVector<std::string> slotNames(ModuleOp module, int stage) {
   SmallVector<std::string> names;
   auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
@@ -80,7 +81,8 @@ static SmallVector<std::string> slotNames(ModuleOp module, int stage) {
 
 LogicalResult PipelineEmitter::planSlots() {
   auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
-  // A stage without actions (of inference, say) may be missing at the end.
+  // The last stages may be missing if they have no actions, for example in
+  // inference.
   if (!stages || int64_t(stages.size()) > table.stages)
     return module.emitError("has planned memory for ")
            << (stages ? stages.size() : 0) << " stages, but its schedule has "
@@ -173,7 +175,8 @@ LogicalResult PipelineEmitter::layOut() {
     return failure();
   CommandEmitter emitter(module, program);
   for (int rank = 0; rank < table.ranks; ++rank) {
-    // Stages of a rank run one after another, and share what is transient.
+    // The stages of a rank run one after another, so they share one arena of
+    // transient values.
     int64_t most = 0;
     for (int stage : table.stagesOfRank[rank])
       most = std::max(most, arenasOf(stage)[rt::kTransientArena]);
@@ -185,7 +188,8 @@ LogicalResult PipelineEmitter::layOut() {
           failed(emitInstance(*instances[{rank, stage}], emitter)))
         return failure();
   }
-  // The host reads values of the owner of a stage.
+  // If a stage is on several ranks, the host reads the values of the rank that
+  // owns it.
   for (bool owners : {true, false})
     for (auto &[place, instance] : instances)
       if (isOwner(*instance) == owners && failed(emitVisible(*instance)))
@@ -224,8 +228,8 @@ LogicalResult PipelineEmitter::emitInstance(Instance &instance,
   return success();
 }
 
-/// Emits what the host sees. Outputs come from an evaluation, by the owners of
-/// stages.
+/// Emits the buffers that the host sees. Outputs come from an evaluation, which
+/// the owners of stages run.
 LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
   Remap remap;
   remap.arenas = instance.arenas;
@@ -251,7 +255,7 @@ LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
 // Values between actions
 //===----------------------------------------------------------------------===//
 
-/// All values that are in slots, by name and role.
+/// Looks up a value by name and role, among all values that are in slots.
 const BoundaryBuffer *PipelineEmitter::bufferOf(const Instance &instance,
                                                 StringRef name,
                                                 nn::Role role) const {
@@ -289,8 +293,8 @@ SmallVector<std::string> PipelineEmitter::portsOf(func::FuncOp func,
   return names;
 }
 
-/// Names of the values that `from` sends to `to`: results of one of `makers`
-/// that `to` reads.
+/// Returns the names of the values that `from` sends to `to`, which are results
+/// of one of the functions `makers` that `to` reads.
 SmallVector<std::string> PipelineEmitter::handedOver(const Instance &from,
                                                      const Instance &to,
                                                      ArrayRef<StringRef> makers,
@@ -383,8 +387,8 @@ static program::SubAxis wholeAxis(int64_t position, int64_t size) {
   return {int32_t(position), 1, size};
 }
 
-/// Starts or runs a transfer of `names`; returns its token, or -1 if there is
-/// nothing to move.
+/// Emits a transfer of the values `names`, asynchronous or blocking. Returns
+/// its token, or -1 if no data needs to move.
 int32_t PipelineEmitter::transfer(const Instance &own, int sender, int receiver,
                                   ArrayRef<std::string> names, nn::Role role,
                                   int microbatch, const std::string &label) {

@@ -20,12 +20,12 @@ public:
 
   mlir::LogicalResult emit();
 
-  /// Proves the table with its transfers, and then the lists that were emitted
-  /// from it (ProvePipeline.cpp).
+  /// Verifies the table with its transfers, and then the command lists that
+  /// were emitted from it (ProvePipeline.cpp).
   mlir::LogicalResult prove();
 
 private:
-  /// Memory for one value of every microbatch in flight.
+  /// The memory of one value, with a slot for every microbatch in flight.
   struct Slots {
     int64_t arena = 0; ///< among those of the instance
     int64_t bytes = 0; ///< of one slot
@@ -36,28 +36,29 @@ private:
                                              : 0;
     }
   };
-  /// A stage on a rank of the pipeline.
+  /// A stage on a pipeline rank.
   struct Instance {
     int rank = 0, stage = 0;
-    /// The program's arenas, by the instance's own numbers.
+    /// Maps the arena numbers of the instance's module to those of the program.
     std::vector<int32_t> arenas;
     std::map<std::string, Slots> slots;
     BoundaryTable boundary;
-    /// By name without the stage.
+    /// The actions by name without the stage.
     std::map<std::string, uint32_t> actions;
     std::map<std::string, mlir::func::FuncOp> functions;
   };
 
   mlir::LogicalResult layOut();
-  /// How many slots each class of values has on each rank.
+  /// Computes the number of slots that each class of values needs on each rank.
   mlir::LogicalResult planSlots();
-  /// The arenas of a stage on a rank; `transient` is that of the rank.
+  /// Creates the arenas of a stage on a rank; `transient` is the rank's arena
+  /// of transient values.
   mlir::LogicalResult layOutStage(int rank, int stage, int32_t transient);
   mlir::LogicalResult addSlots(Instance &instance, const std::string &name,
                                int64_t bytes);
   int32_t addArena(Instance &instance, const llvm::Twine &name,
                    program::Lifespan span, int64_t bytes);
-  /// Whether each stage receives all values that its actions read
+  /// Verifies that each stage receives all values that its actions read
   /// (ProvePipeline.cpp).
   mlir::LogicalResult checkPorts() const;
   mlir::LogicalResult emitInstance(Instance &instance, CommandEmitter &emitter);
@@ -65,10 +66,11 @@ private:
   void emitLoads(int rank);
   void emitInitState(int rank);
   mlir::LogicalResult emitStep(int rank);
-  /// Inputs of a microbatch from where those of the whole step are stored.
+  /// Emits copies of a microbatch's inputs from the stored inputs of the whole
+  /// step.
   void loadStored(const Instance &own, int microbatch,
                   const std::string &label);
-  /// `started`: tokens of transfers that are under way.
+  /// `started` has the tokens of transfers in flight.
   void emitTransfer(const Instance &own, const pipeline::LoweredAction &entry,
                     const std::string &label,
                     std::map<pipeline::Action, int32_t> &started);
@@ -76,8 +78,8 @@ private:
   mlir::LogicalResult emitUpdate(int rank);
   mlir::LogicalResult emitChain(int rank, llvm::StringRef function);
 
-  /// The arena for the parameters that UNSHARD gathers for a stage. Stages that
-  /// are never gathered at the same time share one.
+  /// Returns the arena for the parameters that UNSHARD gathers for a stage.
+  /// Stages that are never gathered at the same time share an arena.
   int32_t gatheredArena(int rank, int stage, int64_t bytes);
 
   llvm::ArrayRef<int64_t> arenasOf(int stage) const;
@@ -93,13 +95,16 @@ private:
   // Stages on several ranks (EmitReplicas.cpp).
   void findMicrobatches();
   llvm::ArrayRef<int> microbatchesOf(const Instance &instance) const;
-  /// The ranks that hold the stage, ascending, and the one of microbatch 0.
+  /// The ranks that hold the stage, ascending; and the rank among them that
+  /// runs microbatch 0.
   llvm::SmallVector<int> ranksOf(int stage) const;
   int ownerOf(int stage) const;
   bool isOwner(const Instance &instance) const;
-  /// Adds up the gradients of all ranks of a stage, at the end of a step.
+  /// Emits the sums of gradients over all ranks of a stage, at the end of a
+  /// step.
   void emitReplicaSums(int rank);
-  /// A sum over ranks of the pipeline, in ascending order, without parts yet.
+  /// Creates a sum over ranks of the pipeline, in ascending order; the caller
+  /// adds its parts.
   program::Collective sumOver(llvm::ArrayRef<int> ranks,
                               mlir::RankedTensorType type,
                               llvm::StringRef purpose);
@@ -120,8 +125,8 @@ private:
   void begin(int rank, const std::string &name);
   void end();
   void push(decltype(program::Command::op) op, const std::string &source);
-  /// Calls an action. `version` is that of the weights; by default the
-  /// microbatch's.
+  /// Emits a call of an action. `version` is the version of the weights; the
+  /// default is the version of the microbatch.
   void call(const Instance &instance, llvm::StringRef action, int microbatch,
             const std::string &label,
             std::optional<int> version = std::nullopt);
@@ -139,9 +144,9 @@ private:
   mlir::ArrayAttr links;
   mlir::DenseI64ArrayAttr within;
   pipeline::LoweredTable table;
-  /// By rank, stage and class of slots.
+  /// The slot plans by rank, stage and class of slots.
   std::map<std::tuple<int, int, std::string>, pipeline::SlotPlan> slotPlans;
-  /// By rank and stage.
+  /// The instances by rank and stage.
   std::map<std::pair<int, int>, std::unique_ptr<Instance>> instances;
   std::map<std::pair<int, int>, std::vector<int>> microbatches;
   std::map<std::string, program::StringId> strings;
@@ -150,8 +155,8 @@ private:
   std::map<int, std::vector<std::pair<int32_t, std::vector<int>>>> gathered;
   size_t current = 0; ///< the action that is being written
   int32_t tokens = 0;
-  /// Under an asynchronous schedule: the microbatch whose gradient has not yet
-  /// updated the rank's stage.
+  /// Under an asynchronous schedule, the microbatch with a gradient that has
+  /// not yet updated the rank's stage.
   std::optional<int> due;
 };
 

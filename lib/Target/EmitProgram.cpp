@@ -11,8 +11,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
 
-/// Checks the memory of each rank of a pipeline. rt-check-fit cannot, because
-/// the schedule decides how many slots a rank has.
+/// Checks the memory of each rank of a pipeline. The pass rt-check-fit cannot
+/// do this, because the schedule decides how many slots a rank has.
 static LogicalResult checkFits(ModuleOp module, const program::Program &program,
                                int64_t limit) {
   uint32_t classes = *llvm::max_element(program.rankClass) + 1;

@@ -1,8 +1,10 @@
-// Stages that are on several ranks, which divide the microbatches (Chimera).
+// Emits stages that are on several ranks, which divide the microbatches between
+// them (Chimera).
 //
-// One rank owns the stage: that of microbatch 0. It alone evaluates, and counts
-// in sums over all stages. The others have the same parameters and state, and
-// stay equal, as all add up what their microbatches gave before the update.
+// The rank that runs microbatch 0 owns the stage. Only the owner evaluates, and
+// only its value is included in sums over all stages. The other ranks have
+// equal parameters and state, which stay equal, because the gradients are
+// summed over all ranks of the stage before the update.
 
 #include "EmitPipeline.h"
 
@@ -70,7 +72,8 @@ void PipelineEmitter::addPart(program::Collective &sum,
   sum.parts.push_back(std::move(part));
 }
 
-/// Whether a sum over stages adds up the gradient of each instance.
+/// Returns whether the gradient is of a tied parameter, so that a sum over
+/// stages includes the gradient of each instance.
 static bool isTied(const BoundaryTable &table, const BoundaryBuffer &gradient) {
   int64_t parameter = parameterOf(table, gradient);
   if (parameter < 0)
@@ -88,7 +91,7 @@ void PipelineEmitter::emitReplicaSums(int rank) {
       continue;
     Action reduce{stage, ActionKind::ReduceGrad, -1};
     // Sums are grouped by purpose and element type, so that each group is one
-    // message.
+    // collective.
     const Instance &own = at(rank, stage);
     std::map<std::pair<std::string, program::DType>, program::Collective> sums;
     for (const BoundaryBuffer &buffer : own.boundary.buffers) {

@@ -9,7 +9,8 @@ using namespace cleave;
 using namespace cleave::target;
 using namespace cleave::pipeline;
 
-/// Positions in a rank's list from UNSHARD to RESHARD, inclusive.
+/// Returns the positions in a rank's list at which the stage is gathered: from
+/// UNSHARD to RESHARD, inclusive.
 static llvm::BitVector gatheredPlaces(ArrayRef<LoweredAction> list, int stage) {
   llvm::BitVector places(list.size());
   bool holds = false;

@@ -1,6 +1,6 @@
-// Emits the lists that the host runs on a rank of a pipeline: loading
-// microbatches, a step as the schedule orders it, and one microbatch through
-// all stages.
+// Emits the command lists that the host runs on a pipeline rank: for loading
+// microbatches, for a step in the order of the schedule, and for the forward
+// pass of one microbatch through all stages.
 
 #include "EmitPipeline.h"
 

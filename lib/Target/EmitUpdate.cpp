@@ -1,5 +1,5 @@
-// Emits the update of a pipeline's ranks: the parts of every stage's @update,
-// with the sums over stages between them.
+// Emits the update of pipeline ranks. It consists of the parts of every stage's
+// @update, with sums over stages between the parts.
 
 #include "EmitPipeline.h"
 
@@ -11,8 +11,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
 
-/// The update of one rank: parts of its stages' @update, with the sums over
-/// stages between them.
+/// Emits the update of one rank, which consists of parts of its stages' @update
+/// with sums over stages between them.
 class PipelineEmitter::RankUpdate {
 public:
   RankUpdate(PipelineEmitter &emitter, int rank)
@@ -39,7 +39,7 @@ private:
     return found == functions.end() ? func::FuncOp() : found->second;
   }
 
-  /// The rank's stages that have a term of the sum.
+  /// Returns the stages of this rank that contribute to the sum.
   std::vector<int> stagesOf(const StageSum &sum) const {
     std::vector<int> here;
     for (int stage : sum.stages)
@@ -48,8 +48,9 @@ private:
     return here;
   }
 
-  /// Those whose term counts. Of a tied gradient each instance of a stage has
-  /// what its microbatches gave; of other sums the owner's term is the whole.
+  /// Returns the stages of this rank whose contribution is added. For a tied
+  /// gradient, every instance of a stage contributes the gradient of its own
+  /// microbatches; for other sums, only the owner of the stage contributes.
   std::vector<int> countedOf(const StageSum &sum) const {
     std::vector<int> counted = stagesOf(sum);
     if (!sum.isTied)
@@ -74,8 +75,8 @@ private:
         instance, *emitter.bufferOf(instance, name, nn::Role::Residual), 0);
   }
 
-  /// Gives `stage` the sum over the rank's earlier stages, to which its part
-  /// adds its own term.
+  /// Passes the sum over the rank's earlier stages to `stage`, which adds its
+  /// own contribution.
   LogicalResult beginSum(const StageSum &sum, int stage,
                          const std::string &name) {
     std::vector<int> counted = countedOf(sum);
@@ -102,7 +103,8 @@ private:
     return success();
   }
 
-  /// Runs the parts of a stage up to `last` that have not run.
+  /// Emits the parts of a stage's update up to part `last` that are not emitted
+  /// yet.
   LogicalResult runTo(int stage, int last) {
     for (int &part = done[stage]; part <= last; ++part) {
       for (const StageSum &sum : sums) {
@@ -117,7 +119,8 @@ private:
     return success();
   }
 
-  /// Runs the parts that make the terms of a sum; their type.
+  /// Emits the parts that compute the contributions to a sum. Returns the type
+  /// of the sum.
   FailureOr<RankedTensorType> makeTerms(const StageSum &sum,
                                         ArrayRef<int> here) {
     RankedTensorType type;
@@ -136,7 +139,8 @@ private:
     return type;
   }
 
-  /// A sum over the stages of all ranks, for each stage of this one.
+  /// Emits a sum over the stages of all ranks, and passes it to each stage of
+  /// this rank.
   LogicalResult addUp(const StageSum &sum) {
     if (sum.members.size() != sum.stages.size())
       return emitter.module.emitError(

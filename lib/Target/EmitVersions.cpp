@@ -1,10 +1,12 @@
-// Asynchronous schedules (PipeDream): an update after every backward pass. The
-// weights are in a ring of slots, so that a backward pass reads the version
-// that its forward pass read while later ones read newer versions.
+// Emits asynchronous schedules (PipeDream), which have an update after every
+// backward pass. The weights are in a ring of slots, so that a backward pass
+// reads the version that its forward pass read, while later forward passes read
+// newer versions.
 //
-// Version v, of which v microbatches have updated the stage, is in slot v mod
-// n. The last update of a step is @update: nothing is under way, so its result
-// goes to slot 0, which is what the host sees and the next step begins with.
+// Version v is the result of v updates, one per microbatch, and is in slot v
+// mod n (n slots). The last update of a step is @update. No microbatch is in
+// flight then, so its result is written to slot 0, which the host sees and with
+// which the next step begins.
 
 #include "EmitPipeline.h"
 
@@ -39,8 +41,8 @@ LogicalResult PipelineEmitter::assignVersions(const Instance &instance,
   return success();
 }
 
-/// A due update is emitted before the rank's next computation, so that sends do
-/// not wait for it.
+/// Emits an update that is due. It is emitted just before the rank's next
+/// computation, so that sends do not wait for it.
 void PipelineEmitter::emitDueUpdate(const Instance &instance) {
   auto versions = instance.slots.find("version");
   if (due && versions != instance.slots.end())
@@ -53,7 +55,8 @@ void PipelineEmitter::emitLastUpdates(int rank) {
     updateVersion(at(rank, stage), table.microbatches - 1, 0);
 }
 
-/// Updates the newest version into the slot `target`.
+/// Emits an update of the newest version that writes its result to slot
+/// `target`.
 void PipelineEmitter::updateVersion(const Instance &instance, int microbatch,
                                     int target) {
   std::string part = (nn::kUpdateFunc + ".0").str();

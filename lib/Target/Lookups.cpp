@@ -1,5 +1,5 @@
-// Finds which elements of an input index which table. The host checks them
-// before it runs a program.
+// Finds which elements of an input are used as indices of which table. The host
+// checks these elements before it runs a program.
 
 #include "Emit.h"
 
@@ -15,16 +15,18 @@ namespace {
 
 using Dims = SmallVector<int64_t>;
 
-/// A box of elements of an argument, for a value that only moves them.
+/// A box (a range in each dimension) of elements of an argument. It describes a
+/// value that consists of these elements, moved or copied.
 struct Box {
   Dims offsets, sizes, strides;
-  /// For each dimension of the value, the dimension of the argument; -1 for
-  /// size 1.
+  /// For each dimension of the value, the corresponding dimension of the
+  /// argument; -1 for a dimension of size 1.
   Dims dims;
-  /// Whether `dims` is known. It is not if a whole argument was reshaped
-  /// freely.
+  /// True if `dims` is known. It is unknown if the whole argument was reshaped
+  /// arbitrarily.
   bool isOrdered = true;
-  /// The value has only this many low bits of the argument, sign-extended.
+  /// The number of low bits of the argument that the value keeps,
+  /// sign-extended.
   int64_t bits = 64;
 
   explicit Box(ArrayRef<int64_t> shape)
@@ -36,7 +38,8 @@ bool isWhole(const Box &box, ArrayRef<int64_t> shape) {
   return ArrayRef<int64_t>(box.sizes) == shape;
 }
 
-/// The operand's box, given the result's; nullopt if it is no box.
+/// Returns the box of the operation's operand, given the box of its result, or
+/// nullopt if the elements do not form a box.
 std::optional<Box> through(Operation *op, Box box, bool whole) {
   if (isa<arith::TruncIOp>(op))
     box.bits = std::min<int64_t>(
@@ -76,7 +79,8 @@ std::optional<Box> through(Operation *op, Box box, bool whole) {
     for (auto [place, dim] : llvm::enumerate(broadcast.getDims()))
       dims[dim] = box.isOrdered ? box.dims[place] : -1;
     box.dims = dims;
-    // Along repeated dimensions, every part has all elements.
+    // Along a dimension in which the operand is repeated, every part of the
+    // result contains all its elements.
     box.isOrdered &= to.size() == from.size();
     return box;
   }
@@ -138,8 +142,8 @@ void collect(Value value, const Box &box, ArrayRef<int64_t> shape,
   }
 }
 
-/// Whether the use indexes with all samples: the host checks all samples in the
-/// same way.
+/// Returns whether the use covers all samples of the batch. This is required,
+/// because the host checks all samples in the same way.
 bool hasAllSamples(const Use &use, ArrayRef<int64_t> shape,
                    std::optional<int64_t> batch) {
   return !batch || use.box.sizes[*batch] == shape[*batch];

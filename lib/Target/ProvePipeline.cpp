@@ -13,7 +13,8 @@ using namespace cleave;
 using namespace cleave::target;
 using namespace cleave::pipeline;
 
-/// Traits of each stage's functions, which the table does not contain.
+/// Returns the traits of each stage, which follow from its functions and are
+/// not in the table.
 static std::vector<StageTraits> traitsOf(ModuleOp module, int stages) {
   std::vector<StageTraits> traits(stages);
   for (int stage = 0; stage < stages; ++stage) {
@@ -58,8 +59,9 @@ LogicalResult PipelineEmitter::prove() {
 }
 
 LogicalResult PipelineEmitter::checkPorts() const {
-  // Reports values of this role and slot that one of `readers` of `to` reads,
-  // and none of `makers` of `from` computes.
+  // Reports values of this role and slot that one of the functions `readers` of
+  // stage `to` reads but none of the functions `makers` of stage `from`
+  // computes.
   auto check = [&](const Instance &from, const Instance &to,
                    ArrayRef<StringRef> makers, ArrayRef<StringRef> readers,
                    nn::Role role, StringRef slot) -> LogicalResult {

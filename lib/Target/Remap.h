@@ -10,10 +10,10 @@
 
 namespace cleave::target {
 
-/// Visits every field, as program_io.h lists them.
+/// Visits every field of the commands, as listed in program_io.h.
 class Remap {
 public:
-  /// New numbers, by old ones.
+  /// The new arena numbers, by old arena number.
   std::vector<int32_t> arenas;
 
   template <class... T> void operator()(T &...x) { (visit(x), ...); }

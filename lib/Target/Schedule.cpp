@@ -1,4 +1,4 @@
-// Reads the schedule of a module of pipeline stages.
+// Reads the schedule attribute of a module with pipeline stages.
 
 #include "cleave/Target/Schedule.h"
 #include "cleave/Support/ValueUtils.h"
@@ -56,7 +56,8 @@ target::lowerSchedule(const PipelineSchedule &schedule) {
     return lowered;
   for (auto [rank, list] : llvm::enumerate(lowered->actions)) {
     std::vector<int> &own = lowered->stagesOfRank[rank];
-    // Another rank may have this microbatch's part of the neighbouring stage.
+    // The adjacent stage may be on several ranks, and another rank may run this
+    // microbatch.
     std::set<Action> here;
     for (const LoweredAction &entry : list)
       if (entry.action.kind == ActionKind::F)
@@ -112,7 +113,7 @@ std::optional<pipeline::ValueClass> target::valueClassOf(int stage,
   for (StringRef name : ends)
     if (std::optional<Event> end = event(name, false))
       parsed.last.push_back(*end);
-  // Without a send, the value's last use is in the action that computes it.
+  // If the value is not sent, its last use is in the action that computes it.
   if (!parsed.first.empty())
     parsed.last.push_back(parsed.first[0]);
   if (parsed.first.empty())

@@ -36,7 +36,7 @@ static LogicalResult writeFile(Operation *where, const std::string &path,
   return success();
 }
 
-/// What readers verify the file against: its size and digest.
+/// Returns the size and the digest of a file, which readers verify.
 static ManifestFile fileOf(StringRef name, StringRef bytes) {
   return {name.str(), static_cast<int64_t>(bytes.size()), digestOf(bytes)};
 }
@@ -61,7 +61,8 @@ LogicalResult target::writeArtifact(ModuleOp module,
   // this program.
   removeAbandoned(llvm::sys::path::parent_path(target).str(),
                   llvm::sys::path::filename(target).str());
-  // LLVM's function would drop the permissions of others.
+  // LLVM's function is not used, because it would remove the permissions of
+  // other users.
   std::error_code made;
   std::filesystem::create_directories(temporary.path(), made);
   if (made)
@@ -85,7 +86,7 @@ LogicalResult target::writeArtifact(ModuleOp module,
       failed(
           writeFile(module, file("manifest.json"), manifestToJson(*manifest))))
     return failure();
-  // Only a folder that is an artifact itself is replaced.
+  // An existing folder is replaced only if it is an artifact.
   if (llvm::sys::fs::exists(target)) {
     bool empty = true;
     std::error_code error;

@@ -1,4 +1,5 @@
 // A device and the resources of a rank on it: memory, streams, events, modules.
+//
 // All calls act on the device that is current on the calling thread
 // (Device::use). Destructors do not wait for running work, so the caller must
 // synchronise first.

@@ -10,6 +10,7 @@ namespace cleave::cuda {
 
 // Ranks [first, first + ranks.size()) are threads of this process, each with
 // its own device, as NCCL requires. `store` is shared by all processes.
+//
 // Operations only enqueue work, on one stream for each communicator. If all
 // members are threads of this process, finish() waits until all have started,
 // and detects late ranks and programs that disagree. Otherwise

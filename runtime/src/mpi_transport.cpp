@@ -128,8 +128,7 @@ public:
         wire.send(request, channel, rank, abortTag, nullptr, 0);
         wire.drop(request, false);
       } catch (const RuntimeError &) {
-        // The error cannot be delivered to the peer; the peer's own watchdog
-        // will report it.
+        // The peer cannot be told; its own watchdog will report it.
       }
     }
   }
@@ -400,8 +399,7 @@ private:
         done = false;
     }
     for (Parcel &parcel : routes.parcels[phase])
-      // Data of a peer is not received before its header says which collective
-      // it sends.
+      // A peer's header must arrive first: it says what the data is.
       if (!parcel.isIncoming || !peers[parcel.member].arrival.active)
         done = advance(parcel) && done;
     return done;

@@ -1,7 +1,7 @@
-// Runs a fuzz target without a fuzzer: on the seeds, and on a number of
-// deterministic mutations of each, so that failures are reproducible.
+// Runs a fuzz target without a fuzzer, on the seeds and on a fixed number of
+// deterministic mutations of each seed, so that failures are reproducible.
 //
-//   cleave-fuzz-NAME RUNS FOUND SEEDS...
+//     cleave-fuzz-NAME RUNS FOUND SEEDS...
 //
 // FOUND: the file to which a failing input is written.
 
@@ -36,7 +36,7 @@ static long number = 0;
 
 static uint64_t below(uint64_t end) { return end ? chance() % end : 0; }
 
-/// Mutates some bytes; returns the new length.
+/// Mutates some bytes of the input and returns its new length.
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) {
   static constexpr int64_t numbers[] = {
       0,   1,     -1,        127,       128,       255,

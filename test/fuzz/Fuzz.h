@@ -1,7 +1,7 @@
-// What the fuzzers share. Each is a libFuzzer target: any bytes may be given,
-// and the only answers are a value or a message. A crash, a sanitizer's
-// finding, an exception of another type, more than two seconds or more than a
-// GiB ends it.
+// Helpers that the fuzzers share. Each fuzzer is a libFuzzer target that
+// accepts any bytes, and a reader may answer only with a value or an error
+// message. A crash, a sanitizer's report, an exception of another type, more
+// than two seconds or more than one GiB ends the fuzzer.
 #ifndef CLEAVE_TEST_FUZZ_H
 #define CLEAVE_TEST_FUZZ_H
 
@@ -40,7 +40,8 @@ private:
   int descriptor;
 };
 
-/// Ends the fuzzer unless what a reader promises holds.
+/// Aborts the fuzzer unless the condition `holds`, which a reader guarantees,
+/// is true.
 inline void require(bool holds, const char *what) {
   if (holds)
     return;
@@ -48,7 +49,7 @@ inline void require(bool holds, const char *what) {
   std::abort();
 }
 
-/// A message is one line that a terminal can show.
+/// Requires that an error message is one line of printable characters.
 inline void requireMessage(std::string_view text) {
   require(!text.empty(), "a refusal has a message");
   for (char c : text)

@@ -1,5 +1,5 @@
-// .npy, .npz and safetensors: every input is given to all readers, whatever it
-// begins with.
+// Fuzzes the readers of .npy, .npz and safetensors files. Every reader gets
+// every input, whatever its first bytes are.
 #include "Fuzz.h"
 
 #include "cleave/io/Error.h"

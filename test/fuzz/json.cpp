@@ -1,5 +1,7 @@
-// manifest.json and state.json after their digests, which are made right: who
-// changes such a file deliberately can do so, too. The first byte chooses.
+// Fuzzes the readers of manifest.json and state.json. The digest at the end of
+// the file is recomputed for each input, because whoever changes such a file
+// deliberately can do that, too. The first byte of the input chooses the
+// reader.
 #include "Fuzz.h"
 
 #include "cleave/io/Digest.h"
@@ -14,7 +16,7 @@
 
 using namespace cleave;
 
-/// The object without the digest that it has.
+/// Returns the text of the JSON object without its digest.
 static std::string withoutDigest(std::string_view text) {
   size_t at = text.rfind(",\n \"digest\"");
   return at == std::string_view::npos
@@ -33,7 +35,7 @@ static void readProgram(const std::string &text) {
                 "a manifest that is written again is read or refused");
 }
 
-/// A checkpoint's folder that goes with the process.
+/// A temporary checkpoint folder that is removed when the process exits.
 class Folder {
 public:
   Folder() {

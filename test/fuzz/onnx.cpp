@@ -1,5 +1,6 @@
-// ONNX files. Half of the mutations change bytes, the others a field of the
-// message tree: a number, a name, an element of a list, or a whole message.
+// Fuzzes the import of ONNX files. Half of the mutations change bytes; the
+// others change a field of the protobuf message tree: a number, a name, an
+// element of a list, or a whole message.
 #include "Fuzz.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -295,8 +296,8 @@ static void readModel(const std::string &path, const ImportOptions &options,
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz::MemoryFile file(fuzz::textOf(data, size));
-  // The context is recreated at times, because it never frees types and
-  // attributes.
+  // The context is recreated from time to time, because it never frees types
+  // and attributes.
   static std::unique_ptr<mlir::MLIRContext> context;
   static int uses = 0;
   if (!context || ++uses % 256 == 0) {

@@ -1,5 +1,6 @@
-// program.bin: what is taken has commands whose buffers are in their arenas, so
-// that the runtime need not look again.
+// Fuzzes the reader of program.bin. In a program that the reader accepts, the
+// buffers of all commands are inside their arenas, so that the runtime need not
+// check them again.
 #include "Fuzz.h"
 
 #include "error.h"

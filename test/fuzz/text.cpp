@@ -14,7 +14,7 @@ static void readConfig(const std::string &text) {
   auto loaded = loadConfigText(text, "c.toml");
   if (!loaded)
     return fuzz::requireMessage(loaded.error());
-  // The written configuration reads back the same.
+  // A configuration that is written must read back the same.
   std::string json = writeConfigJson(loaded->config);
   if (auto mesh = resolveMesh(loaded->config, std::nullopt); !mesh)
     fuzz::requireMessage(mesh.error());

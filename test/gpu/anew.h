@@ -1,5 +1,5 @@
-// The rest of a program's work in a process of its own: a fault on the device
-// leaves nothing to the one that met it.
+// Runs the rest of a program's work in a new process. After a fault on the
+// device, the process that met the fault can no longer use the device.
 #ifndef CLEAVE_TEST_GPU_ANEW_H
 #define CLEAVE_TEST_GPU_ANEW_H
 
@@ -13,8 +13,9 @@
 
 namespace cleave::gpu {
 
-// The exit code of this program with these words, its name first; 3 where it
-// cannot be started, or does not exit with 0 to 3.
+// Starts this program again with the arguments `words`, of which the first one
+// is its name, and returns its exit code. Returns 3 if the program cannot be
+// started or does not exit with a code from 0 to 3.
 inline int runAnew(std::vector<std::string> words) {
   std::vector<char *> args;
   for (std::string &word : words)

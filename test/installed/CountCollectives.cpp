@@ -1,6 +1,6 @@
 // A pass of a plugin: cleave-opt --load-pass-plugin=libcount-collectives.so
-// --count-collectives. A remark for each function says how many collectives of
-// the dist dialect it has.
+// --count-collectives. The pass emits a remark for each function that says how
+// many collectives of the dist dialect it contains.
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 

@@ -1,5 +1,5 @@
-// plan MODEL CONFIG: compiles a model with the library and prints what
-// `cleave explain` does. Messages go where this program wants them.
+// plan MODEL CONFIG: compiles a model with the library and prints what `cleave
+// explain` prints. This program handles the compiler's messages itself.
 
 #include "cleave/Compiler/Compiler.h"
 #include "cleave/Compiler/Phases.h"

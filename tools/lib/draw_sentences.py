@@ -27,10 +27,15 @@ def comments(text):
 
 
 def sentences(text):
-    """Of a page, without tables, code and headings."""
-    text = re.sub(r"^(```.*?^```|    .*?$|\|.*?$|#.*?$|<!--.*?$)", "", text, flags=re.M | re.S)
+    """The sentences of a page, without tables, code and headings."""
+    text = re.sub(r"^(```.*?^```|    .*?$|\|.*?$|#.*?$|<!--.*?$|<table>.*?^</table>)", "", text, flags=re.M | re.S)
     for paragraph in re.split(r"\n\s*\n|^- ", text, flags=re.M):
         yield from re.split(r"(?<=[.:]) (?=[A-Z`*])", " ".join(paragraph.split()))
+
+
+def words(text):
+    """How many words a text has, without what it quotes as code."""
+    return len(re.findall(r"[A-Za-z]{2,}", re.sub(r"`[^`]*`", "", text)))
 
 
 def drawn(count, seed):
@@ -39,7 +44,7 @@ def drawn(count, seed):
         found += [(path, text) for text in comments(path.read_text())]
     for path in files("*.md"):
         found += [(path, text) for text in sentences(path.read_text())]
-    found = [(path, text) for path, text in found if len(re.findall(r"[A-Za-z]{2,}", text)) >= LEAST]
+    found = [(path, text) for path, text in found if words(text) >= LEAST]
     return random.Random(seed).sample(found, count)
 
 

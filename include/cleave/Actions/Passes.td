@@ -12,9 +12,10 @@ def MarkActionsPass : Pass<"pipe-mark-actions", "::mlir::ModuleOp"> {
     `pipe.action` keeps `dist-bucket` from merging collectives of the forward pass, of the input
     gradient and of the weight gradients (F, I, W), which run at different times.
 
-    Reachability decides: F is what the activations that leave the stage and the saved values depend
-    on. I is what the outgoing cotangents depend on, less F. W is the rest. `weights-apart = false`
-    does not distinguish I from W (B).
+    Operations are assigned to actions by reachability. F has the operations on which the
+    activations that leave the stage and the saved values depend. I has the operations on which the
+    outgoing cotangents depend, except those of F. W has all other operations. With `weights-apart =
+    false`, I and W are a single action B.
 
     Before:
     ```mlir
@@ -45,12 +46,12 @@ def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
   let summary = "Move the gathers and reductions of data parallelism from the functions of a stage into actions";
   let description = [{
     Runs on the per-rank program of a stage, before `pipe-split-actions`. Collectives of
-    `@loss_grad` over `axes` that depend on parameters and constants alone become `@unshard`, with
-    the operations that they depend on. The action UNSHARD calls it; its results are stored in the
-    slot `unshard`, one for all microbatches. Collectives of `@update` for gradients that depend on
-    gradients alone become `@reduce_grad`, which the action REDUCE_GRAD calls. Parameters should be
-    gathered once in `@loss_grad` (see `keep-parameters` of `nn-choose-residuals`): a gather that
-    waits for the backward pass stays in `@loss_grad`.
+    `@loss_grad` over `axes` that only depend on parameters and constants move to `@unshard`,
+    together with the operations that they depend on. The action UNSHARD calls `@unshard`; its
+    results are stored in the slot `unshard`, once for all microbatches. Collectives of gradients in
+    `@update` that only depend on gradients move to `@reduce_grad`, which the action REDUCE_GRAD
+    calls. Parameters should be gathered once in `@loss_grad` (see `keep-parameters` of
+    `nn-choose-residuals`): a gather that waits for the backward pass stays in `@loss_grad`.
 
     Before:
     ```mlir
@@ -93,11 +94,11 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
   let description = [{
     Runs on the per-rank program of a stage. `@loss_grad` becomes `@F`, `@I` and `@W` (see
     `pipe-mark-actions`; with `weights-apart = false`, `@F` and `@B`), and `@load`, which stores the
-    inputs of a microbatch until its turn comes. `@update` is cut after each `pipe.sum_stages` into
-    `@update.0`, `@update.1`, ... A value that one action computes and another reads becomes a
-    result and an argument of role `residual`. A value that lives between actions, once for every
-    microbatch in flight, has `pipe.slot = #pipe.slot<"first:last">`: the events between which it
-    must be stored. Constants are materialised again where they are read.
+    inputs of a microbatch until the microbatch runs. `@update` is cut after each `pipe.sum_stages`
+    into `@update.0`, `@update.1`, ... A value that one action computes and another reads becomes a
+    result and an argument of role `residual`. A value that is stored between actions, once for
+    every microbatch in flight, has `pipe.slot = #pipe.slot<"first:last">` with the events between
+    which it must be stored. Constants are rematerialized where they are read.
 
     Before:
     ```mlir

@@ -1,5 +1,5 @@
-// Runs a check: gives the same values to the sharded and the unsharded program,
-// in f64 and in the real precision, and compares all results.
+// Runs a check: the sharded and the unsharded program get the same values, in
+// f64 and in the real precision, and all their results are compared.
 
 #ifndef CLEAVE_CHECK_CHECK_H
 #define CLEAVE_CHECK_CHECK_H
@@ -17,7 +17,7 @@ struct CheckOptions {
   Tolerances tolerances;
 };
 
-/// Everything that a program computed.
+/// All results of a program.
 struct Outcome {
   double loss = 0, weight = 0;
   NamedTensors tensors;
@@ -26,32 +26,33 @@ struct Outcome {
 // `module` is the unpartitioned program, whose @loss_grad, @update and @forward
 // (if present) are run.
 
-/// Runs the programs in f64, and compares all results after the first and after
-/// the last step. `first` is set to the reference's results of step 1.
+/// Runs both programs in f64, and compares all results after the first and
+/// after the last step. Sets `first` to the results of the reference program
+/// after step 1.
 mlir::LogicalResult runExact(mlir::ModuleOp module, Engine &sharded,
                              Engine &reference, Values &values,
                              const CheckOptions &options, CheckReport &report,
                              NamedTensors &first);
 
-/// Runs one step of the programs in their real precision, and compares both
-/// with `reference`, the `first` of `runExact`.
+/// Runs one step of both programs in their real precision, and compares the
+/// results of both with `reference`, which is `first` of `runExact`.
 mlir::LogicalResult runRounding(mlir::ModuleOp module, Engine &sharded,
                                 Engine &unsharded, Values &values,
                                 const CheckOptions &options,
                                 CheckReport &report,
                                 const NamedTensors &reference);
 
-/// Runs @forward, then one step; returns the results of both.
+/// Runs @forward, then one training step; returns the results of both.
 mlir::FailureOr<Outcome> runStep(mlir::ModuleOp module, Engine &engine,
                                  Values &values, int64_t step,
                                  int64_t microbatches);
 
-/// Adds every value of type float in the functions that a check runs to their
-/// results, as role `tap`, so that a comparison can name the first value that
+/// Adds every float value in the functions that a check runs to the functions'
+/// results, with role `tap`, so that a comparison can name the first value that
 /// differs.
 void tapAllValues(mlir::ModuleOp module);
 /// Compares the taps of one step in program order. Returns a description of the
-/// first that differs, or an empty string.
+/// first tap that differs, or an empty string.
 mlir::FailureOr<std::string> firstDifference(mlir::ModuleOp module,
                                              Engine &sharded, Engine &reference,
                                              Values &values,

@@ -2,11 +2,12 @@
 //
 //     error = max|a - b| / max(max|b|, floor)
 //
-// where floor is a share of the largest magnitude among all tensors of b's
+// where `floor` is a fraction of the largest magnitude among all tensors of b's
 // kind, so that a tensor that is zero in theory is not judged by its rounding
-// noise. If large terms cancel, the noise can be larger than any gradient:
-// `noise` says how much rounding alone changes a tensor of b. A difference of
-// that size is allowed up to a cap, beyond which it could hide an error.
+// noise. If large terms cancel, the noise of a tensor can be larger than any
+// gradient. So `noise` states how much rounding alone changes a tensor of b. A
+// difference of this size is allowed, up to a cap, beyond which it could hide
+// an error.
 
 #ifndef CLEAVE_CHECK_COMPARE_H
 #define CLEAVE_CHECK_COMPARE_H
@@ -47,27 +48,29 @@ struct Tolerances {
   double exactFloor = 1e-6;    // of the largest magnitude of the kind
   double roundingFloor = 1e-3;
   double noiseFactor = 64; // times the noise of a tensor that cancels
-  /// The most noise that is allowed, as a share of the largest gradient: more
-  /// could hide an error.
+  /// The most noise that is allowed, as a fraction of the largest gradient.
+  /// More noise could hide an error.
   double noiseCap = 1e-8;
 };
 
-/// A tensor of one run, with its name at the boundary of the program.
+/// A tensor of a run, with its name at the boundary of the program.
 struct Named {
   std::string name;
   TensorKind kind = TensorKind::Output;
   Tensor value;
   /// The largest difference between two ranks' copies of one element.
   double replicaDifference = 0;
-  /// The first rank that holds the element, by row-major index; empty: rank 0.
+  /// Returns the first rank that holds the element with a row-major index. An
+  /// empty function means rank 0.
   std::function<int64_t(int64_t)> rankOf;
-  /// For a reference in f64: max|b - b'|, where b' is computed like b, from
-  /// values perturbed in their last digits; 0: not known.
+  /// The noise of a reference tensor b in f64: max|b - b'|, where b' is the
+  /// result for inputs that are perturbed in their last digits. 0 means
+  /// unknown.
   double noise = 0;
 };
 using NamedTensors = std::vector<Named>;
 
-/// The difference between two tensors of one shape.
+/// The difference between two tensors of equal shape.
 struct Difference {
   double largest = 0;   // max|a - b|; NaN counts as infinite unless in both
   int64_t worst = -1;   // row-major index of it; -1 where there is none
@@ -78,7 +81,8 @@ Difference difference(const Tensor &a, const Tensor &b);
 /// The largest finite magnitude of each kind.
 std::array<double, kNumKinds> largestMagnitudes(const NamedTensors &tensors);
 
-/// The index in each dimension, such as [2, 0, 5], of a row-major index.
+/// Splits a row-major index into the index in each dimension, such as [2, 0,
+/// 5].
 std::vector<int64_t> unflatten(int64_t index, llvm::ArrayRef<int64_t> shape);
 
 /// The verdict on one tensor, an entry of `check --json`.
@@ -90,11 +94,12 @@ struct TensorReport {
   double limit = 0;
   std::vector<int64_t> worstIndex;
   int64_t rank = 0;
-  /// Whether no element of the tensor is larger than the floor.
+  /// True if no element of the tensor is larger than the floor.
   bool belowFloor = false;
-  /// The noise of the tensor is above the cap, so none of it is allowed.
+  /// True if the noise of the tensor is above the cap, so that no allowance is
+  /// made for it.
   bool aboveNoiseCap = false;
-  /// Steps taken before the comparison.
+  /// The number of steps before the comparison.
   int64_t steps = 1;
 
   bool pass() const { return relError <= limit; }
@@ -105,16 +110,16 @@ std::vector<TensorReport> compareExact(const NamedTensors &sharded,
                                        const NamedTensors &reference,
                                        int64_t steps, const Tolerances &);
 
-/// Compares the sharded and the unsharded program in the real precision, each
-/// with the same f64 reference. `epsilon` is the machine epsilon of the real
-/// type.
+/// Compares the results of the sharded and of the unsharded program in the real
+/// precision; both are compared with the same f64 reference. `epsilon` is the
+/// machine epsilon of the real type.
 std::vector<TensorReport> compareRounding(const NamedTensors &sharded,
                                           const NamedTensors &unsharded,
                                           const NamedTensors &reference,
                                           double epsilon, const Tolerances &);
 
-/// The largest difference between replicas, and the tensor that has it; NaN if
-/// one copy is NaN.
+/// The largest difference between two replicas of a tensor, and the name of
+/// this tensor. It is NaN if only one copy is NaN.
 struct ReplicaReport {
   double largest = 0;
   std::string name;

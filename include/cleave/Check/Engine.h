@@ -1,6 +1,7 @@
-// The interface of a check to a running program: it sets named unsharded
-// tensors, runs functions, and gets named unsharded tensors. The program may be
-// interpreted or compiled, sharded or not, in real precision or in f64.
+// The interface through which a check runs a program: the check sets named
+// unsharded tensors, runs functions, and gets named unsharded tensors. The
+// program may be interpreted or compiled, sharded or not, in real precision or
+// in f64.
 
 #ifndef CLEAVE_CHECK_ENGINE_H
 #define CLEAVE_CHECK_ENGINE_H
@@ -21,8 +22,8 @@ namespace cleave::check {
 
 class Recording;
 
-/// An argument or result of a function: the same role and name is the same
-/// tensor in every function.
+/// An argument or result of a function. Ports with equal role and name are the
+/// same tensor in all functions.
 struct Port {
   std::optional<nn::Role> role;
   std::string name;
@@ -46,76 +47,82 @@ struct Gathered {
   Tensor whole;
   /// The largest difference between two ranks' copies of one element.
   double replicaDifference = 0;
-  /// The first rank that holds an element, by row-major index; may be empty.
+  /// Returns the first rank that holds the element with a row-major index; may
+  /// be empty.
   std::function<int64_t(int64_t)> rankOf;
 };
 
-/// Errors are reported as diagnostics.
+/// A running program, as a check sees it. Errors are reported as diagnostics.
 class Engine {
 public:
   virtual ~Engine() = default;
 
   virtual bool hasFunction(llvm::StringRef name) const = 0;
-  /// Gives every rank its part. Floats are converted to the program's type. A
-  /// tensor that the program does not have is ignored.
+  /// Gives every rank its tile of `whole`. Floats are converted to the
+  /// program's type. A tensor that the program does not have is ignored.
   virtual mlir::LogicalResult set(const Port &port, const Tensor &whole) = 0;
   virtual mlir::LogicalResult run(llvm::StringRef function) = 0;
   virtual mlir::FailureOr<Gathered> get(const Port &port) = 0;
 
-  /// Tells a recording what the following calls are for: "stirred" (with values
-  /// perturbed in their last digits) or "steps".
+  /// Starts a section of a recording: "stirred" for calls with values that are
+  /// perturbed in their last digits, or "steps".
   virtual void begin(llvm::StringRef what) {}
 
-  /// Whether `getTap` can return the values of all microbatches of a step, not
-  /// only of the last.
+  /// Returns whether `getTap` can return the values of all microbatches of a
+  /// step, and not only of the last microbatch.
   virtual bool keepsTaps() const { return false; }
-  /// A value of role `tap` after `microbatch`.
+  /// Gets a value of role `tap` as it was after `microbatch`.
   virtual mlir::FailureOr<Gathered> getTap(const Port &port,
                                            int64_t microbatch) {
     return get(port);
   }
 };
 
-/// Interprets a global or a per-rank program, or the stages of a pipeline as
-/// their schedule says. The module must outlive the engine.
+/// Interprets a global or a per-rank program, or the stages of a pipeline in
+/// the order of their schedule. The module must outlive the engine.
 mlir::FailureOr<std::unique_ptr<Engine>>
 makeInterpreterEngine(mlir::ModuleOp module);
 
 struct CompiledOptions {
   program::Device device = program::Device::Cpu;
-  /// For CUDA devices, as in target::KernelOptions.
+  /// The architectures of CUDA devices, as in target::KernelOptions.
   std::vector<std::string> architectures;
-  /// Threads of each rank.
+  /// The number of threads of each rank.
   int64_t threads = 1;
-  /// Whether transferred data arrives as early as possible, written by a thread
-  /// of the rank. If not, it arrives as late as possible, at the wait.
+  /// If true, transferred data arrives as early as possible, written by a
+  /// thread of the receiving rank. Otherwise, it arrives as late as possible,
+  /// at the wait.
   bool arrivesEarly = false;
   /// As in BackendOptions.
   bool overlap = true;
   std::string cluster;
   bool tf32 = false;
-  /// How ranks communicate: local | mpi | nccl | auto (for devices).
+  /// The transport between ranks: local
+  /// mpi
+  /// nccl
+  /// auto (for devices).
   std::string transport = "local";
-  /// Optimisation level of kernels, 0 to 3.
+  /// The optimization level of kernels, 0 to 3.
   unsigned optLevel = 3;
-  /// If not null: records the calls, with a program for CUDA devices, while a
-  /// CPU executes them.
+  /// If not null, the calls are recorded, together with the program compiled
+  /// for CUDA devices, while a CPU executes them.
   Recording *recording = nullptr;
   std::string recordingName;
-  /// If given, changes the command lists before they run.
+  /// If given, a function that changes the command lists before they run.
   std::function<mlir::LogicalResult(program::Program &)> change;
-  /// If given: set to true if the program is refused, by the compiler or
-  /// because this machine cannot run it, which is no fault of compiler or
-  /// runtime.
+  /// If given, set to true if the compiler refuses the program or this machine
+  /// cannot run it. This is not an error of the compiler or the runtime.
   bool *refused = nullptr;
 };
 
 /// Compiles and runs a per-rank program. Ranks are threads of this process or,
-/// with mpi, processes. Memory that is not live is poisoned.
+/// with transport mpi, processes. Memory that is not live is filled with poison
+/// values.
 mlir::FailureOr<std::unique_ptr<Engine>>
 makeCompiledEngine(mlir::ModuleOp local, const CompiledOptions &options);
 
-/// The first rank whose tile has an element of the whole tensor.
+/// Returns the first rank that has the element of the unsharded tensor in its
+/// tile.
 int64_t firstHolder(dist::MeshAttr mesh, dist::ShardingAttr sharding,
                     llvm::ArrayRef<int64_t> shape, int64_t element);
 

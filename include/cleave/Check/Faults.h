@@ -1,4 +1,4 @@
-// Injected faults: their kinds, and how to inject one.
+// The kinds of injected faults, and functions that inject them.
 
 #ifndef CLEAVE_CHECK_FAULTS_H
 #define CLEAVE_CHECK_FAULTS_H
@@ -15,22 +15,24 @@ namespace cleave::check {
 /// The names of all kinds, in the order of the documentation.
 const std::vector<std::string> &faultKinds();
 
-/// The places of a per-rank program that could have a fault of the kind, as
-/// `injectFault` names them, by index.
+/// Returns the places of a per-rank program in which a fault of this kind is
+/// possible, as named by `injectFault`. Their order is that of `index` there.
 std::vector<std::string> faultPlaces(mlir::ModuleOp module,
                                      llvm::StringRef kind);
 
 /// Injects a fault into the per-rank program. On success `where` describes the
-/// place (an operation and its function); on failure it says why the fault is
-/// not possible. `index` selects the place; a negative one selects the middle.
+/// place (an operation and its function); on failure, it states why the fault
+/// is not possible. `index` selects the place; a negative index selects the
+/// middle one.
 mlir::LogicalResult injectFault(mlir::ModuleOp module, llvm::StringRef kind,
                                 int64_t index, std::string &where);
 
-/// Whether the kind is a mistake in command lists, which SSA form cannot
-/// express.
+/// Returns whether faults of this kind are in command lists, because SSA form
+/// cannot express them.
 bool isFaultOfCommands(llvm::StringRef kind);
 
-/// The same for command lists and the kinds of `isFaultOfCommands`.
+/// Injects a fault into command lists, for the kinds for which
+/// `isFaultOfCommands` returns true.
 mlir::LogicalResult injectFault(program::Program &program, llvm::StringRef kind,
                                 int64_t index, std::string &where);
 

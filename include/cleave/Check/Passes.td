@@ -6,14 +6,15 @@
 include "mlir/Pass/PassBase.td"
 
 def WidenPass : Pass<"nn-widen", "::mlir::ModuleOp"> {
-  let summary = "Turn every floating type into f64";
+  let summary = "Convert every floating-point type to f64";
   let description = [{
     Arguments, results, values and constants of any floating type become f64, and casts between
     floating types vanish. Constants keep the value that they had in their own type. Attributes
-    that say where a file stores bytes do not change: their reader converts. The pass works
-    before and after partitioning, so that the two programs that `cleave check` compares have
-    the operations of the real precision, with rounding errors far below the errors of a wrong
-    program. A `bitcast` from or to a float has no f64 form and is an error.
+    that describe bytes in a file do not change; the reader of the file converts the values. The
+    pass works before and after partitioning, so that the two programs that `cleave check`
+    compares have the same operations as in the real precision, but rounding errors far smaller
+    than the errors of a faulty program. A `bitcast` from or to a float has no f64 form and is
+    an error.
 
     Before:
     ```mlir
@@ -40,11 +41,11 @@ def WidenPass : Pass<"nn-widen", "::mlir::ModuleOp"> {
 def InjectFaultPass : Pass<"check-inject-fault", "::mlir::ModuleOp"> {
   let summary = "Inject a fault into a partitioned program";
   let description = [{
-    Makes one mistake of the given kind in a per-rank program, so that a test can see that
-    `cleave check` finds it. Of the places that could have the mistake, it takes the middle one
-    in program order, or the one that `index` names. A kind that the program cannot have is an
-    error, and so is one that does not exist. The result is valid IR; the passes that prove
-    shardings (`dist-verify-variance`) must not run after it.
+    Injects one fault of the given kind into a per-rank program, so that a test can check that
+    `cleave check` finds it. Of the possible places for the fault, the pass takes the middle one
+    in program order, or the one with number `index`. A kind that is not possible in the
+    program, or that does not exist, is an error. The result is valid IR, but passes that verify
+    shardings (`dist-verify-variance`) must not run after this pass.
 
     | kind | the mistake |
     |---|---|
@@ -60,8 +61,8 @@ def InjectFaultPass : Pass<"check-inject-fault", "::mlir::ModuleOp"> {
     | `stale-buffer` | a parameter, or a reader of a gathered value, keeps the old content of its buffer |
     | `missing-wait` | a transfer is read before it is complete |
 
-    `slot-reused`, `microbatch-swapped` and `gradient-twice` are kinds, too, but only the
-    command lists of a pipeline can have them (`cleave check --inject`): here they are an error.
+    The kinds `slot-reused`, `microbatch-swapped` and `gradient-twice` are only possible in the
+    command lists of a pipeline (`cleave check --inject`); for this pass they are an error.
 
     Before (`kind=drop-collective`):
     ```mlir

@@ -18,7 +18,7 @@
 
 namespace cleave::check {
 
-/// The flags of `cleave check` that concern its programs.
+/// The flags of `cleave check` that determine the programs that it runs.
 struct CheckedPrograms {
   std::string inject;               ///< a kind of fault; empty: none
   std::string against = "compiled"; ///< or "interpreter"
@@ -36,33 +36,35 @@ class Programs {
 public:
   using Module = mlir::OwningOpRef<mlir::ModuleOp>;
 
-  /// `transport`: of the sharded program, as in CompiledOptions.
+  /// `transport` is the transport of the sharded program, as in
+  /// CompiledOptions.
   Programs(const CheckedPrograms &programs, const Config &config,
            const Mesh &mesh, std::string transport);
 
   /// The recorded calls, if requested.
   std::unique_ptr<Recording> recording;
 
-  /// A description of the injected fault; empty: none.
+  /// A description of the injected fault; empty if there is none.
   std::string fault;
 
-  /// The model as it was loaded, which pipeline stages are cut from; empty
-  /// without a pipeline.
+  /// The model as loaded, before it is cut into pipeline stages. Empty if there
+  /// is no pipeline.
   Module untrained;
 
-  /// The stages of a pipeline on a mesh, with all their values tapped or with
-  /// gradients alone.
+  /// Returns the stages of a pipeline on a mesh. `taps` selects the values that
+  /// become additional results: all of them, only gradients, or none.
   mlir::FailureOr<Module> stages(const Mesh &mesh, Taps taps);
 
-  /// The partitioned program, with the requested fault. `taps` are for the
-  /// stages of a pipeline; other programs have their taps in `global`.
+  /// Returns the partitioned program, with the requested fault. `taps` is only
+  /// used for the stages of a pipeline; for other programs, `global` already
+  /// has its taps.
   mlir::FailureOr<Module> partition(mlir::ModuleOp global,
                                     Taps taps = Taps::Gradients);
 
-  /// An engine for a partitioned program, in f64 if `wide`.
+  /// Returns an engine for a partitioned program, in f64 if `wide`.
   mlir::FailureOr<Engine *> sharded(mlir::ModuleOp local, bool wide);
 
-  /// An engine for the unpartitioned program `global`.
+  /// Returns an engine for the unpartitioned program `global`.
   mlir::FailureOr<Engine *> reference(mlir::ModuleOp global, bool wide);
 
   /// An engine that interprets a program, in f64.
@@ -76,8 +78,8 @@ private:
                                     const Mesh &mesh, bool isBroken,
                                     const std::string &transport);
 
-  // The place of the first injected fault, and the number of places of the same
-  // name before it.
+  // The name of the place of the first injected fault, and the number of
+  // preceding places with the same name.
   std::optional<std::string> brokenName;
   int64_t before = 0;
 

@@ -2,10 +2,10 @@
 // machine with a device but without the compiler can replay them and compare
 // the results (test/gpu/replay).
 //
-//     check.txt                     "epsilon E": of the real precision
-//     data.bin                      all arrays, equal ones once
+//     check.txt                     "epsilon E", that of the real precision
+//     data.bin                      all arrays, without duplicates
 //     NAME/program.bin, kernels.*   a program for the device
-//     NAME/calls.txt                what was done with it, a call a line:
+//     NAME/calls.txt                the calls of the program, one per line:
 //
 //     scatter TYPE COUNT OFFSET BUFFER          OFFSET: bytes in data.bin
 //     run ACTION
@@ -51,16 +51,17 @@ public:
     std::string path, text;
   };
 
-  /// Adds the program `name` and makes its folder. Returns null on failure,
+  /// Adds the program `name` and creates its folder. Returns null on failure,
   /// with a message in `error`.
   Calls *add(llvm::StringRef name, std::string &error);
 
   /// Writes calls and data. Returns an error message, or an empty string.
-  /// `epsilon` is that of CheckOptions.
+  /// `epsilon` is the field of CheckOptions.
   std::string write(double epsilon) const;
 
 private:
-  /// Stores the bytes in data.bin, if they are new, and returns their offset.
+  /// Stores the bytes in data.bin, unless it already contains them, and returns
+  /// their offset.
   int64_t keep(llvm::StringRef bytes);
 
   std::string folder, data;

@@ -13,30 +13,33 @@ struct CheckReport {
   /// The mean loss of each step.
   std::vector<double> shardedLosses, referenceLosses;
   /// The first undefined value of the reference, such as "the loss of step 2 is
-  /// not finite"; empty: none. NaN values compare as equal, and propagate.
+  /// not finite", or empty. It is reported because NaN values compare as equal
+  /// and propagate, so that the check would find no error.
   std::string undefined;
   std::vector<TensorReport> tensors;
   ReplicaReport replicas;
   uint64_t seed = 0;
   double tolerance = 0;
-  /// The injected fault, and its place; empty: none.
+  /// The injected fault and its place; empty if there is none.
   std::string fault;
-  /// Whether the sharded program failed to finish a step.
+  /// True if the sharded program failed to finish a step.
   bool stopped = false;
-  /// The first operation whose value differs, if requested.
+  /// The first operation with a result that differs, if requested.
   std::string firstDifference;
   /// Parts of the check that were skipped, and why.
   std::vector<std::string> notes;
 
   bool pass() const;
-  /// The largest relative error in the exact part, after one step.
+  /// Returns the largest relative error in the f64 part of the check, after one
+  /// step.
   double maxRelError() const;
 };
 
 void writeJson(const CheckReport &report, llvm::raw_ostream &out);
 
-/// The worst tensors first, at most `rows` of them (failing ones always), and a
-/// line with the verdict.
+/// Writes the report as text: a table of the tensors with the largest errors,
+/// with at most `rows` rows (but always all failing tensors), and a line with
+/// the verdict.
 void writeText(const CheckReport &report, llvm::raw_ostream &out,
                size_t rows = 10);
 

@@ -1,4 +1,4 @@
-// Values of a check that are read from files, and gradients written to a file.
+// Reads values of a check from files, and writes gradients to a file.
 
 #ifndef CLEAVE_CHECK_STOREDVALUES_H
 #define CLEAVE_CHECK_STOREDVALUES_H
@@ -11,11 +11,11 @@
 
 namespace cleave::check {
 
-/// The stored weights of `model` and the arrays of `inputs` (an .npz, or
-/// empty), in f64 and int64. Weights that hold NaN are refused when they are
-/// read: a comparison takes NaN as equal to NaN, and NaN propagates. `weights`:
-/// a checkpoint or .safetensors file to read instead, which must fit `module`;
-/// or empty.
+/// Returns the stored weights of `model` and the arrays of `inputs` (an .npz
+/// file, or empty), in f64 and int64. Weights with NaN are an error, because
+/// NaN propagates and a comparison treats NaN as equal to NaN. If `weights` (a
+/// checkpoint or .safetensors file) is not empty, weights are read from it
+/// instead; it must fit `module`.
 mlir::FailureOr<ValueOptions> storedValues(const std::string &model,
                                            const std::string &inputs,
                                            const std::string &weights,

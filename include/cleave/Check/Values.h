@@ -1,6 +1,6 @@
-// The values that a check gives to all programs alike: a function of the seed
-// and of each tensor's role and name, so that they do not depend on order, mesh
-// or precision. The real precision represents all of them exactly.
+// The values that a check gives to all programs. They are a function of the
+// seed and of a tensor's role and name only, so they do not depend on order,
+// mesh or precision. The real precision represents all these values exactly.
 
 #ifndef CLEAVE_CHECK_VALUES_H
 #define CLEAVE_CHECK_VALUES_H
@@ -14,28 +14,30 @@
 namespace cleave::check {
 
 /// Returns the weights of a tensor in the model's file, in the type of its
-/// argument; nothing if the file has none. Reports failures.
+/// argument, or nullopt if the file has none. Reports failures.
 using WeightReader =
     std::function<mlir::FailureOr<std::optional<Tensor>>(const Port &)>;
 
 struct ValueOptions {
   uint64_t seed = 0;
   double lr = 1e-2;
-  /// Whether noise is added to weights, so that biases are not 0 and gains not
-  /// 1.
+  /// If true, noise is added to weights, so that biases are not 0 and gains are
+  /// not 1.
   bool perturb = true;
-  /// Whether integers of unknown meaning are random, too: small and not 0, or
-  /// either bit. If not, they are 1, which suits masks and counts of a model.
+  /// If true, integers of unknown meaning are random, too: small nonzero
+  /// numbers, or 0 or 1 for i1. Otherwise, they are 1, which suits masks and
+  /// counts.
   bool drawIntegers = false;
   WeightReader weights;
-  /// Given inputs by their names in the graph, for one microbatch or for all
-  /// microbatches of a step. They replace random inputs.
+  /// User-provided inputs by their names in the graph, for one microbatch or
+  /// for all microbatches of a step. They replace random inputs.
   std::map<std::string, Tensor> inputs;
-  /// For errors: the file of these inputs, and the types of its arrays by name,
-  /// such as "f32[2, 4]".
+  /// For error messages: the file of the provided inputs, and the types of its
+  /// arrays by name, such as "f32[2, 4]".
   std::string inputsFile;
   std::map<std::string, std::string> inputsHeld;
-  /// Inputs of the model that nothing reads: arrays for them change nothing.
+  /// Inputs of the model that no operation reads, so that arrays for them have
+  /// no effect.
   std::set<std::string> unread;
 };
 
@@ -44,15 +46,15 @@ public:
   /// `module` is the unpartitioned program.
   Values(mlir::ModuleOp module, ValueOptions options);
 
-  /// Sets parameters, buffers, constants and optimizer state of `engine`.
-  /// `stirred`: parameters are perturbed in their last digits of f64.
+  /// Sets parameters, buffers, constants and optimizer state of `engine`. If
+  /// `stirred`, parameters are perturbed in their last digits of f64.
   mlir::LogicalResult setInitial(Engine &engine, bool stirred = false);
   /// Sets inputs and scalars of a microbatch of a step (counted from 1). The
-  /// optimizer is given a later step, so that its bias corrections are not
+  /// optimizer gets a larger step number, so that its bias corrections are not
   /// those of step 1.
   mlir::LogicalResult setMicrobatch(Engine &engine, int64_t step,
                                     int64_t microbatch);
-  /// Reports an error if the given inputs do not fit.
+  /// Reports an error if the user-provided inputs do not fit the program.
   mlir::LogicalResult verifyInputs(int64_t microbatches);
 
 private:
@@ -64,21 +66,23 @@ private:
 
   mlir::ModuleOp module;
   ValueOptions options;
-  /// By Port::key(); each tensor is drawn once.
+  /// The random tensors by Port::key(); each tensor is drawn once.
   std::map<std::string, Tensor> drawn;
 };
 
 /// How the elements of an integer argument are used as indices: they are below
-/// `bound`, or equal to `ignored`. A bound of 0: they index nothing.
+/// `bound`, or equal to `ignored`. A bound of 0 means that the elements are not
+/// used as indices.
 struct IndexUse {
   int64_t bound = 0;
   std::optional<int64_t> ignored;
   bool isSegment = false; // of attention
-  /// Bits that remain of an element after a cast to a narrower type.
+  /// The number of bits of an element that remain after casts to narrower
+  /// types.
   unsigned bits = 64;
 };
-/// Follows operations that only move or cast the elements; with `computed`, all
-/// operations that return integers.
+/// Finds how `value` is used, through operations that only move or cast its
+/// elements; with `computed`, through all operations that return integers.
 IndexUse indexUseOf(mlir::Value value, bool computed);
 
 } // namespace cleave::check

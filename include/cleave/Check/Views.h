@@ -1,4 +1,5 @@
-// Tensors as the file stores them and as the program sees them (`nn.view`).
+// Converts tensors between their layout in the file and their layout in the
+// program (`nn.view`).
 
 #ifndef CLEAVE_CHECK_VIEWS_H
 #define CLEAVE_CHECK_VIEWS_H
@@ -7,15 +8,16 @@
 
 namespace cleave::check {
 
-/// Attributes of the parameter of `module` with that name; null without one.
+/// Returns the attributes of the parameter of `module` with this name, or null.
 mlir::DictionaryAttr parameterOf(mlir::ModuleOp module, llvm::StringRef name);
 
-/// The view of a port: its own, or, for a gradient, tap or state, that of its
-/// parameter in `module`. Null if file and program see the same shape.
+/// Returns the view of a port: its own or, for a gradient, tap or state, the
+/// view of its parameter in `module`. Returns null if file and program have the
+/// same layout.
 nn::ViewAttr viewOf(mlir::ModuleOp module, const Port &port);
 
-/// The file's tensor as the program sees it, and the inverse. The identity
-/// for a null view.
+/// Converts a tensor from the file's layout to the program's layout; the second
+/// function is the inverse. Both are the identity for a null view.
 Tensor seenThrough(nn::ViewAttr view, const Tensor &stored);
 Tensor asStored(nn::ViewAttr view, const Tensor &seen);
 

@@ -7,17 +7,18 @@
 
 namespace cleave::codegen {
 
-/// Computes mathematical functions of bf16 in f32, rounding after each: only
-/// f32 has formulas. Runs before `expandMath`.
+/// Computes mathematical functions of bf16 in f32, rounding after each
+/// function, because the formulas exist for f32 only. Runs before `expandMath`.
 void widenBFloat16Math(mlir::ModuleOp kernels);
 
-/// Computes arithmetic on bf16 in f32, rounding after each operation: not every
-/// processor has bf16, and there is no library to call.
+/// Computes arithmetic on bf16 in f32, rounding after each operation, because
+/// not every processor has bf16 arithmetic and no library provides it.
 mlir::LogicalResult emulateBFloat16(mlir::ModuleOp kernels);
 
-/// Stores all bf16 as integers of 16 bits, once nothing computes with it. On a
-/// processor without bf16, LLVM would split masked accesses and some vectors,
-/// and convert each element to f32 and back by a library.
+/// Stores all bf16 values as 16-bit integers; runs after all bf16 arithmetic is
+/// expanded. On a processor without bf16, LLVM would split masked accesses and
+/// some vectors, and call a library function to convert each element to f32 and
+/// back.
 void storeBFloat16AsIntegers(mlir::ModuleOp kernels);
 
 } // namespace cleave::codegen

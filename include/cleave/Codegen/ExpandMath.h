@@ -9,8 +9,8 @@
 namespace cleave::codegen {
 
 /// Rewrites the math operations of `kernels` into arithmetic on vectors or
-/// scalars of their type. In single precision nothing is left that would call
-/// a library.
+/// scalars of their type. In single precision, no operation remains that would
+/// call a library.
 mlir::LogicalResult expandMath(mlir::ModuleOp kernels);
 
 } // namespace cleave::codegen

@@ -1,10 +1,10 @@
-// Emits the values of one kernel plan, whatever loops surround them.
+// Emits the values of one kernel plan; subclasses emit the loops around them.
 //
 // A value is emitted once, in the outermost scope in which its operands are
-// known. Innermost, values are vectors along consecutive columns ("lanes"),
-// several of them at once ("copies") where that hides latency. Subclasses
-// define the loops and their variables: a CPU counts (Emitter.h), a GPU has
-// threads (GPU/GpuEmitter.h).
+// known. In the innermost loop, a value is a vector of consecutive columns
+// ("lanes"), or several such vectors ("copies") where unrolling hides latency.
+// Subclasses define the loop variables: on a CPU they are counters (Emitter.h),
+// on a GPU they come from thread numbers (GPU/GpuEmitter.h).
 
 #ifndef CLEAVE_CODEGEN_NODEEMITTER_H
 #define CLEAVE_CODEGEN_NODEEMITTER_H
@@ -39,50 +39,54 @@ protected:
         : loops(loops), block(block), op(op) {}
     uint64_t loops; ///< whose variables are known here
     mlir::Block *block;
-    /// The operation in the outer block whose body `block` is; null if the
-    /// scope is a part of the outer block.
+    /// The operation in the outer block that has `block` as its body; null if
+    /// the scope is a part of the outer block.
     mlir::Operation *op;
     llvm::DenseMap<std::pair<const Node *, int>, Value> values;
     llvm::DenseMap<std::pair<const IndexVar *, int>, Value> indices;
     llvm::DenseMap<std::pair<const IndexVar *, int>, Value> laneIndices;
   };
 
-  // Functions that depend on the target.
+  // The following functions depend on the target.
 
-  /// The value of a loop variable; for the lane variable, the index of the
-  /// first element, less `laneOffset`.
+  /// Returns the value of a loop variable. For the lane variable, this is the
+  /// index of the first element minus `laneOffset`.
   virtual Value loopValue(const IndexVar *var, int copy) = 0;
-  /// Elements between the lane variable's value and the first of a copy.
+  /// The number of elements from the lane variable's value to the first lane of
+  /// a copy.
   virtual int64_t laneOffset(int copy) const { return copy * lanes; }
-  /// Whether values that depend on `loops` differ between copies.
+  /// Returns whether values that depend on `loops` differ between copies.
   virtual bool differsByCopy(uint64_t loops) const {
     return lane && loops & lane->loops;
   }
-  /// The address of this rank's indices along the axes of the mesh.
+  /// Returns the address of this rank's indices along the mesh axes.
   virtual Value axisIndices() = 0;
-  /// Reports to the runtime an index that is `beyond` the rows of its table.
-  /// Both values are vectors of lanes, or neither is. Devices do not report.
+  /// Reports `index` to the runtime if `beyond` is true: the index is outside
+  /// of its table, which has `rows` rows. `index` and `beyond` are both scalars
+  /// or both vectors of lanes. GPUs do not report.
   virtual void reportIndex(Value index, Value beyond, int64_t rows) {}
   /// Loads a vector of elements, stored as `type`, at the index of `node`.
   virtual Value createLaneLoad(const Node *node, int copy, Value base,
                                mlir::VectorType type) = 0;
   virtual Value loadBuffer(const kernels::RowBuffer &buffer, int copy);
-  /// Combines the sums so far with the terms at `index`.
+  /// Adds the terms at `index` to the partial sums `sums` of a sequential
+  /// reduction.
   using SequenceStep = llvm::function_ref<llvm::SmallVector<Value>(
       Value index, llvm::ArrayRef<Value> sums)>;
   using SequenceJoin = llvm::function_ref<llvm::SmallVector<Value>(
       llvm::ArrayRef<Value> sums, llvm::ArrayRef<Value> others)>;
-  /// Loops over this thread's part of the elements that are reduced.
+  /// Emits a loop over the reduced elements that this thread handles.
   virtual llvm::SmallVector<Value> runSequence(const IndexVar *sequence,
                                                llvm::ArrayRef<Value> start,
                                                SequenceStep step,
                                                SequenceJoin join);
-  /// Combines the results of the threads that share a reduction.
+  /// Combines the results of all threads that share a reduction.
   virtual void joinSequence(llvm::ArrayRef<const kernels::Reduction *> group,
                             int copies, llvm::SmallVector<Value> &totals) {}
-  /// Whether scalar indices that fit into 32 bits are divided in 32 bits.
+  /// Returns whether divisions of scalar indices that fit into 32 bits use
+  /// 32-bit arithmetic.
   virtual bool dividesNarrow() const { return false; }
-  /// Whether a variable is the same in all lanes of a vector.
+  /// Returns whether a variable has the same value in all lanes of a vector.
   virtual bool isUniform(const IndexVar *var) const {
     return !(var->loops & lane->loops);
   }
@@ -94,16 +98,17 @@ protected:
   bool isLane(const IndexExpr &index) const {
     return lane && index.loops() & lane->loops;
   }
-  /// The buffer in which an earlier loop of the row has stored the node, or
-  /// null.
+  /// Returns the buffer in which an earlier loop of the row has stored the
+  /// node's value, or null.
   const kernels::RowBuffer *bufferOf(const Node *node) const;
-  /// The value of a node; for a lane node, the vector of copy number `copy`.
+  /// Returns the value of a node; for a node with lanes, the vector of copy
+  /// number `copy`.
   Value emit(const Node *node, int copy = 0);
   Value create(const Node *node, int copy);
   Value createCompute(const Node *node, int copy);
   Value createLoad(const Node *node, int copy);
   Value createRankOffset(const Node *node);
-  /// The node's value as a vector; a scalar is splat.
+  /// Returns the node's value as a vector; a scalar is broadcast to all lanes.
   Value emitLanes(const Node *node, int copy);
   Value splat(Value scalar);
   Value emitIndex(const IndexExpr &index, int copy = 0);
@@ -111,7 +116,7 @@ protected:
   Value emitVar(const IndexVar *var, int copy);
   Value emitVarLanes(const IndexVar *var, int copy);
   virtual bool isContiguous(const IndexExpr &index) const;
-  /// The index of the first lane.
+  /// Returns the index of the first lane.
   Value emitLaneBase(const IndexExpr &index, int copy);
   Value both(Value a, Value b);
 
@@ -127,11 +132,11 @@ protected:
   mlir::Type pointerType() {
     return mlir::LLVM::LLVMPointerType::get(b.getContext(), addressSpace);
   }
-  /// Bytes of a type as it is stored.
+  /// Returns the bytes that an element of this type takes in memory.
   unsigned bytesOf(mlir::Type element) {
     return std::max(1u, storageOf(element).getIntOrFloatBitWidth() / 8);
   }
-  /// The scope in which a value that depends on `loops` is emitted.
+  /// Returns the scope in which a value that depends on `loops` is emitted.
   Scope &scopeOf(uint64_t loops);
   void moveTo(const Scope &scope);
   mlir::scf::ForOp beginFor(Value begin, Value end, Value step, uint64_t loops,
@@ -139,8 +144,8 @@ protected:
   void endFor(mlir::scf::ForOp loop, mlir::ValueRange carried);
 
   // Defined in EmitReductions.cpp.
-  /// Hides the scopes inside of `scope`, which must not see values that are
-  /// emitted into an outer scope. Operations are emitted before theirs.
+  /// Hides the scopes nested in `scope` while operations are emitted into it.
+  /// The new operations precede those of the nested scopes.
   class InnermostScope {
   public:
     InnermostScope(NodeEmitter &emitter, Scope &scope);

@@ -1,4 +1,4 @@
-// LLVM's optimiser with the settings for kernels of all targets.
+// Runs LLVM's optimizer with settings that suit kernels of all targets.
 
 #ifndef CLEAVE_CODEGEN_OPTIMIZE_H
 #define CLEAVE_CODEGEN_OPTIMIZE_H
@@ -10,8 +10,8 @@ class TargetMachine;
 
 namespace cleave::codegen {
 
-/// Optimises the kernels of `module` at `level`, 0 to 3. Loops stay as they
-/// are: kernels are vectorised already.
+/// Optimises the kernels of `module` at `level`, 0 to 3. Loops are not
+/// transformed, because kernels are vectorised already.
 void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine,
                      unsigned level);
 

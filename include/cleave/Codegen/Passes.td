@@ -9,14 +9,14 @@ def KernelsToGPUPass : Pass<"kernels-to-gpu", "::mlir::ModuleOp"> {
   let summary = "Lower kernel functions to GPU kernels";
   let description = [{
     Adds one `gpu.module` with a kernel for each function marked `nn.kernel`, generated from the
-    same plan as a CPU's loops. The kernel's arguments are the addresses of operands and
-    results, and last the address of the rank's indices along the mesh axes. Grid and block
-    sizes are static, and so is workgroup memory. The functions become declarations, which calls
-    still refer to: the runtime launches the kernels.
+    same plan as the loops of a CPU kernel. The kernel's arguments are the addresses of operands
+    and results, and finally the address of the rank's indices along the mesh axes. Grid and
+    block sizes are static, and so is workgroup memory. The functions become declarations, to
+    which calls still refer. The runtime launches the kernels.
 
     With `expand`, mathematical functions and arithmetic on bf16 are expanded into operations
-    that every GPU has. With `arch`, the result is PTX, in the attribute `nn.ptx` of the
-    `gpu.module`, whose body stays.
+    that every GPU has. With `arch`, the kernels are compiled to PTX, which becomes the
+    attribute `nn.ptx` of the `gpu.module`. The body of the `gpu.module` is kept.
 
     Before:
     ```mlir

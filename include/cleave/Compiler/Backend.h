@@ -1,4 +1,5 @@
-// The second half of the compiler: from the per-rank program to an artifact.
+// The second half of the compiler, which turns the per-rank program into an
+// artifact.
 
 #ifndef CLEAVE_COMPILER_BACKEND_H
 #define CLEAVE_COMPILER_BACKEND_H
@@ -13,20 +14,23 @@ namespace cleave {
 
 struct BackendOptions {
   program::Device device = program::Device::Cpu;
-  /// Threads of a rank that a command may use; scratch memory depends on it.
+  /// The number of threads of a rank that a command may use; the size of
+  /// scratch memory depends on it.
   int64_t threads = 1;
-  /// Bytes of memory of a rank; 0: no limit.
+  /// The bytes of memory of a rank; 0 means no limit.
   int64_t memoryLimit = 0;
   int64_t batch = 0; // samples of a step, for messages; 0: not known
-  /// Whether collectives overlap with compute, by the times of a cluster.toml
-  /// ("": the defaults).
+  /// True if collectives overlap with compute, by the cost model of the machine
+  /// in the file `cluster` (a cluster.toml; "" means the defaults).
   bool overlap = true;
   std::string cluster;
-  /// Whether CUDA devices may round the operands of f32 products to TF32.
+  /// True if CUDA devices may round the operands of f32 matrix products to
+  /// TF32.
   bool tf32 = false;
 };
 
-/// The options to emit a module that was lowered with `options`.
+/// Returns the options with which to emit a module that was lowered with
+/// `options`.
 target::ProgramOptions programOptions(const BackendOptions &options);
 
 /// Adds the passes that select library calls and fuse kernels.
@@ -39,14 +43,14 @@ void buildSchedulePhase(mlir::OpPassManager &passes,
 void buildMemoryPhase(mlir::OpPassManager &passes,
                       const BackendOptions &options);
 
-/// The three phases as `nn-kernels-pipeline`, `rt-schedule-pipeline` and
-/// `rt-memory-pipeline`, for cleave-opt.
+/// Registers the three phases as the pass pipelines `nn-kernels-pipeline`,
+/// `rt-schedule-pipeline` and `rt-memory-pipeline`, for cleave-opt.
 void registerBackendPhases();
 
 enum class BackendPhase { Kernels, Schedule, Memory };
 
-/// Runs these phases on a per-rank program, up to and including `last`. After
-/// Memory its addresses are known.
+/// Runs the phases Kernels, Schedule and Memory on a per-rank program, up to
+/// and including `last`. After Memory, every value has an address.
 mlir::LogicalResult lowerToCommands(mlir::ModuleOp local,
                                     const BackendOptions &options,
                                     BackendPhase last = BackendPhase::Memory);

@@ -1,12 +1,13 @@
-// The folder of compiled programs, which many processes and users may share.
+// The cache of compiled programs, a folder that many processes and users may
+// share.
 //
 // An entry is a folder KEY that appears atomically, with a file `lock`. A
 // process that runs the entry holds a shared lock; only a process with an
-// exclusive lock may remove the entry. A damaged entry that is in use stays for
-// the processes that use it; its replacement is KEY.2, and so on.
+// exclusive lock may remove the entry. A damaged entry that is in use is kept
+// for the processes that use it; its replacement is named KEY.2, and so on.
 //
-// Wrong input throws InputError, a failure of the machine throws RunError;
-// Compiler::compileCached reports them.
+// Wrong input throws InputError and a failure of the machine throws RunError;
+// Compiler::compileCached converts these exceptions to diagnostics.
 
 #ifndef CLEAVE_COMPILER_CACHE_H
 #define CLEAVE_COMPILER_CACHE_H
@@ -21,12 +22,13 @@
 
 namespace cleave::compiler {
 
-// $XDG_CACHE_HOME/cleave, else ~/.cache/cleave, else a folder of the user's own
-// below TMPDIR.
+// Returns $XDG_CACHE_HOME/cleave, or if XDG_CACHE_HOME is not set
+// ~/.cache/cleave, or if HOME is not set either a folder below TMPDIR that only
+// this user can access.
 std::string defaultCacheFolder();
 
-// The value of CLEAVE_CACHE_GIB in bytes; 5 GiB if it is not set. Throws
-// InputError if it is no number.
+// Returns the value of CLEAVE_CACHE_GIB in bytes, or 5 GiB if it is not set.
+// Throws InputError if it is not a number.
 int64_t cacheLimit();
 
 // One compiled program.
@@ -34,7 +36,7 @@ struct CacheEntry {
   std::filesystem::path folder;
   int64_t bytes = 0;
   std::filesystem::file_time_type used; // the last time
-  // Whether a process uses the entry now.
+  // Returns whether a process currently uses the entry.
   bool isUsed() const;
 };
 
@@ -43,7 +45,8 @@ public:
   // Receives messages for the user.
   struct Listener {
     std::function<void(const std::string &warning)> warn = [](auto &) {};
-    // Called when another process compiles the same and this one waits for it.
+    // Called when this process waits for another process that compiles the same
+    // program.
     std::function<void()> wait = [] {};
   };
 
@@ -51,23 +54,25 @@ public:
   Cache(std::string folder, Listener listener)
       : root(std::move(folder)), listener(std::move(listener)) {}
 
-  // Writes a program into `folder`, which does not exist yet; returns its
-  // warnings, a line each.
+  // Compiles a program into `folder`, which does not exist yet; returns the
+  // warnings, one per line.
   using Compile = std::function<std::string(const std::string &folder)>;
 
-  // The folder of the program `key`, compiled now if there is no intact entry.
-  // No process removes it before this process, and what it executes, has ended.
-  // Repeats the warnings of the compilation.
+  // Returns the folder of the program `key`, and compiles it first if there is
+  // no intact entry. No process removes the folder before this process (and any
+  // program that it executes) has ended. If the program is not compiled again,
+  // its warnings are repeated.
   std::string find(const std::string &key, const Compile &compile);
 
   // All entries, most recently used first.
   std::vector<CacheEntry> entries() const;
-  // Removes the entry unless a process uses it; returns whether it is gone.
+  // Removes the entry unless a process uses it; returns whether the entry was
+  // removed.
   bool remove(const CacheEntry &entry) const;
-  // Removes unused entries, least recently used first, until all together have
-  // at most `limit` bytes.
+  // Removes unused entries, least recently used first, until the cache has at
+  // most `limit` bytes.
   void shrink(int64_t limit) const;
-  // Removes unfinished entries of processes of this machine that have ended.
+  // Removes unfinished entries that ended processes of this machine have left.
   void sweep() const;
 
 private:

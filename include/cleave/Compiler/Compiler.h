@@ -1,9 +1,9 @@
-// The compiler as a library: from a model and a configuration to a program for
-// the ranks of a mesh.
+// The compiler as a library. It compiles a model, with a configuration, to a
+// program for the ranks of a mesh.
 //
-// It prints nothing and never exits: errors, warnings and remarks are
-// diagnostics of the context (Support/Messages.h turns them into lines).
-// Several compilers may run at once, each with a context of its own.
+// The library prints nothing and never exits: errors, warnings and remarks are
+// diagnostics of the context (Support/Messages.h formats them). Several
+// compilers may run at the same time, each with its own context.
 
 #ifndef CLEAVE_COMPILER_COMPILER_H
 #define CLEAVE_COMPILER_COMPILER_H
@@ -18,7 +18,7 @@
 
 namespace cleave::compiler {
 
-/// Phases after which the program can be looked at, in order.
+/// The phases, in order, after which the program can be printed.
 enum class Phase {
   Import,   ///< the model
   Train,    ///< with the backward pass and the optimizer
@@ -28,17 +28,17 @@ enum class Phase {
   Memory,   ///< with an address for every value
 };
 
-/// What a program is compiled for.
+/// The purpose of a compilation, and its options.
 struct CompilerOptions {
   Purpose purpose = Purpose::Compile;
   bool readWeights = false; ///< missing bytes of weights are an error
   bool allRemarks = false; ///< remarks also say where every sharding comes from
-  /// Bytes of memory of a rank, if target.memory does not say it; 0: no limit.
-  /// A pipeline that needs more with overlapped collectives gets the order
-  /// without overlap, if that fits.
+  /// The bytes of memory of a rank, used if target.memory is not set; 0 means
+  /// no limit. If a pipeline with overlapped collectives exceeds the limit, it
+  /// is compiled without overlap.
   int64_t memoryLimit = 0;
-  /// Called once @loss is derived, before differentiation and partitioning. An
-  /// error, which it reports, ends the compilation.
+  /// Called after @loss is derived, before differentiation and partitioning. If
+  /// the function fails (it reports the error itself), compilation ends.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> afterLoss;
 };
 
@@ -54,12 +54,12 @@ class Compiler {
 public:
   using Module = mlir::OwningOpRef<mlir::ModuleOp>;
 
-  /// Loads all needed dialects into `context`. `mesh` is the mesh of ranks; a
-  /// model in .mlir with a mesh of its own is compiled for that one.
+  /// Loads all needed dialects into `context`. `mesh` is the mesh of ranks,
+  /// unless a model in .mlir has its own mesh, which is then used instead.
   Compiler(mlir::MLIRContext &context, Config config, Mesh mesh,
            CompilerOptions options = {});
 
-  /// The model of an .onnx or .mlir file: a module with @forward.
+  /// Loads the model of an .onnx or .mlir file as a module with @forward.
   mlir::FailureOr<Module> load(const std::string &path);
 
   /// Adds the loss, its gradients and the optimizer, as far as the purpose
@@ -67,25 +67,27 @@ public:
   /// @stage1, ...
   mlir::LogicalResult train(mlir::ModuleOp model);
 
-  /// The per-rank program, with tiles and collectives. `trained` is the result
-  /// of `train`.
+  /// Returns the per-rank program, with tiles and collectives. `trained` is the
+  /// module after `train`.
   mlir::FailureOr<Module> shard(Module trained);
 
-  /// The phases from `load` up to and including `last`.
+  /// Runs the phases from `load` up to and including `last`.
   mlir::FailureOr<Module> runUpTo(const std::string &path, Phase last);
 
-  /// All phases except writing files.
+  /// Runs all phases except writing files.
   mlir::FailureOr<Lowered> lower(const std::string &path);
 
-  /// All phases; writes the artifact into `folder`, which appears whole or not
-  /// at all and replaces only another artifact. For other purposes than
-  /// Compile, the memoryLimit of CPU ranks is what this machine has for each.
+  /// Runs all phases and writes the artifact into `folder`, which is created
+  /// atomically and replaces only another artifact. If the purpose is not
+  /// Compile, the memory limit of a CPU rank is its share of this machine's
+  /// memory.
   mlir::LogicalResult compile(const std::string &path,
                               const std::string &folder);
 
-  /// The folder of the compiled model in the cache `cache`, compiled now if it
-  /// is not there. `onWait` is called once if another process compiles the same
-  /// and this one waits for it.
+  /// Returns the folder of the compiled model in the cache folder `cache`, and
+  /// compiles the model first if it is not in the cache. `onWait` is called
+  /// once if this process waits for another process that compiles the same
+  /// program.
   mlir::FailureOr<std::string>
   compileCached(const std::string &path, const std::string &cache,
                 const std::function<void()> &onWait = {});
@@ -105,24 +107,24 @@ private:
   CompilerOptions options;
 };
 
-/// The device that target.kind names.
+/// Returns the device that target.kind names.
 program::Device deviceOf(const Config &config);
 
-/// Bytes of this machine's memory for each rank, with all ranks on it; 0: not
-/// known.
+/// Returns the bytes of this machine's memory per rank if all ranks run on it;
+/// 0 if unknown.
 int64_t memoryOfRank(const Mesh &mesh);
 
-/// Threads of a rank: as configured, else the number of cores over that of
-/// ranks, or one if a device computes.
+/// Returns the threads of a rank: as configured, or else the number of cores
+/// divided by the number of ranks, or 1 if a device computes.
 int64_t threadsPerRank(const Config &config, const Mesh &mesh);
 
-/// An error where a rank needs more than `limit` bytes (0: any) for its share
-/// of parameters, gradients and optimizer state alone, if they are sharded as
-/// far as the mesh and ZeRO allow. `model`: with @loss.
+/// Reports an error if a rank needs more than `limit` bytes (0 means no limit)
+/// for its share of parameters, gradients and optimizer state alone, even if
+/// these are sharded as far as the mesh and ZeRO allow. `model` has @loss.
 mlir::LogicalResult checkMemoryFloor(mlir::ModuleOp model, const Config &config,
                                      const Mesh &mesh, int64_t limit);
 
-/// The function of the training loss, or null.
+/// Returns the function that computes the training loss, or null.
 mlir::Operation *lossFunctionOf(mlir::ModuleOp model);
 
 } // namespace cleave::compiler

@@ -8,12 +8,12 @@
 
 namespace cleave::compiler {
 
-/// The dialects of all phases down to the commands of a rank, with their
-/// interface models.
+/// Registers the dialects of all phases down to the commands of a rank, with
+/// their interface models.
 void registerDialects(mlir::DialectRegistry &registry);
 
-/// The same, and the dialects into which kernels are lowered: for tools that
-/// take a file of any phase.
+/// Registers the dialects of all phases, and also those into which kernels are
+/// lowered, for tools that read a file of any phase.
 void registerAllDialects(mlir::DialectRegistry &registry);
 
 /// Loads the dialects of registerDialects.

@@ -17,13 +17,13 @@ class CleavePhase<string flag> : Pass<flag, "::mlir::ModuleOp"> {
 }
 
 def CleaveTrainPass : CleavePhase<"cleave-train"> {
-  let summary = "Derive the training program that a configuration asks for";
+  let summary = "Derive the training program that a configuration describes";
   let description = [{
     Does what `cleave compile --emit train` does with a model in nn IR, as one pass: it checks
-    the model, marks its samples, adds `@loss` beside `@forward`, and derives `@loss_grad`,
-    `@update` and `@init_state`. With a pipeline in the mesh the result is a module of modules
-    `@stage0`, `@stage1`, ... A model with a `dist.mesh` of its own is not trained and stays as
-    it is. The keys of the configuration are those of
+    the model, marks batch dimensions, adds `@loss` beside `@forward`, and derives
+    `@loss_grad`, `@update` and `@init_state`. If the mesh has a pipeline axis, the result is a
+    module of modules `@stage0`, `@stage1`, ... A model that has its own `dist.mesh` is not
+    changed. The keys of the configuration are those of
     [docs/configuration.md](../configuration.md).
 
     Before:
@@ -59,13 +59,13 @@ def CleaveTrainPass : CleavePhase<"cleave-train"> {
 }
 
 def CleaveShardPass : CleavePhase<"cleave-shard"> {
-  let summary = "Partition a program as a configuration asks for";
+  let summary = "Partition a program as a configuration describes";
   let description = [{
     Does what `cleave compile --emit shard` does with the result of `cleave-train`, or with a
-    model of one function with shardings of its own: the strategies of the configuration shard
+    model of one function that has its own shardings: the strategies of the configuration shard
     parameters and inputs over the mesh, shardings propagate, and every function becomes the
-    per-rank program, with collectives. The stages of a pipeline become one module of their
-    actions, with the schedule.
+    per-rank program, with collectives. The stages of a pipeline become a single module with
+    the actions of all stages and the schedule.
 
     Before:
     ```mlir

@@ -1,5 +1,6 @@
-// The phases from a model to the per-rank program, as a configuration asks for
-// them. Errors, and remarks of passes, are reported on the module's context.
+// The phases that turn a model into the per-rank program, controlled by a
+// configuration. Errors, and remarks of passes, are reported on the module's
+// context.
 
 #ifndef CLEAVE_COMPILER_PHASES_H
 #define CLEAVE_COMPILER_PHASES_H
@@ -15,7 +16,7 @@ class OpPassManager;
 
 namespace cleave::compiler {
 
-/// What a program is for.
+/// The purpose of a program.
 enum class Purpose {
   Train,   ///< everything but @forward, as training does not use outputs
   Explain, ///< the same, of a program that need not fit here
@@ -23,7 +24,7 @@ enum class Purpose {
   Compile, ///< all
 };
 
-/// Whether @forward is left out.
+/// Returns whether @forward is omitted.
 inline bool isForSteps(Purpose purpose) {
   return purpose == Purpose::Train || purpose == Purpose::Explain;
 }
@@ -32,8 +33,8 @@ inline bool isForSteps(Purpose purpose) {
 // Training
 //===----------------------------------------------------------------------===//
 
-/// Derives @loss from @forward, and @loss_train if there is dropout.
-/// `updatesApart`: each microbatch has a loss of its own.
+/// Derives @loss from @forward, and @loss_train if there is dropout. With
+/// `updatesApart`, each microbatch has its own loss.
 mlir::LogicalResult addLoss(mlir::ModuleOp module, const Config &config,
                             bool updatesApart = false);
 
@@ -42,11 +43,12 @@ mlir::LogicalResult addLoss(mlir::ModuleOp module, const Config &config,
 void addCountPass(mlir::OpPassManager &passes, const Config &config);
 
 /// Adds the passes that derive @loss_grad, @update and @init_state from @loss,
-/// for a model or a stage. `updatesApart`: @update after each microbatch.
+/// for a model or a stage. With `updatesApart`, @update runs after each
+/// microbatch.
 void addTrainPasses(mlir::OpPassManager &passes, const Config &config,
                     bool tapGradients, bool updatesApart = false);
 
-/// The same, for a whole model with @loss.
+/// Derives @loss_grad, @update and @init_state for a whole model with @loss.
 mlir::LogicalResult addGradients(mlir::ModuleOp module, const Config &config,
                                  bool tapGradients);
 
@@ -54,14 +56,15 @@ mlir::LogicalResult addGradients(mlir::ModuleOp module, const Config &config,
 // The machine
 //===----------------------------------------------------------------------===//
 
-/// The name of the cluster for passes: target.cluster, else for CUDA the
-/// built-in one of the precision.
+/// Returns the cluster description that passes use: target.cluster or, if it is
+/// not set and the device is CUDA, the built-in description for the precision.
 std::string clusterNameOf(const Config &config);
-/// The description of the machine with that name; the defaults if there is no
-/// name.
+/// Returns the description of the machine with this name, or the defaults if
+/// the name is empty.
 mlir::FailureOr<Cluster> clusterOf(const Config &config,
                                    mlir::MLIRContext *context);
-/// Ranks of a node, 0: all.
+/// Returns the number of ranks per node; 0 means that all ranks are on one
+/// node.
 mlir::FailureOr<int64_t> ranksPerNode(const Config &config,
                                       mlir::MLIRContext *context);
 
@@ -69,24 +72,26 @@ mlir::FailureOr<int64_t> ranksPerNode(const Config &config,
 // Partitioning
 //===----------------------------------------------------------------------===//
 
-/// Reorders positions in zig-zag order if a ring asks for it. Runs before the
-/// model is cut into stages, or else after it is differentiated.
+/// Reorders sequence positions in zig-zag order if the configuration requests
+/// this for ring attention. With a pipeline, it runs before the model is cut
+/// into stages, otherwise after differentiation.
 mlir::LogicalResult orderPositions(mlir::ModuleOp module, const Config &config,
                                    const Mesh &mesh);
 
-/// How the stage of a pipeline will be cut into actions.
+/// Describes how a pipeline stage will be cut into actions.
 struct StageOptions {
   bool weightsApart = false; ///< I and W are actions of their own
-  /// Axes over which a separate action gathers parameters, once for the forward
-  /// and backward passes of several microbatches.
+  /// The axes over which a separate action (UNSHARD) gathers parameters, once
+  /// for the forward and backward passes of several microbatches.
   std::vector<std::string> gatheredAxes;
-  /// Classes of the links to the stages before and after; "": on the same rank.
+  /// The link classes to the previous and to the next stage; "" if this stage
+  /// is on the same rank.
   std::string previousLink, nextLink;
 };
 
-/// Partitions the module into tiles and collectives. `allRemarks`: remarks also
-/// say where every sharding comes from. `stage`: the module is a stage of a
-/// pipeline.
+/// Partitions the module into tiles and collectives. With `allRemarks`, remarks
+/// also state the origin of every sharding. `stage` is given if the module is a
+/// stage of a pipeline.
 mlir::LogicalResult shard(mlir::ModuleOp module, const Config &config,
                           const Mesh &mesh, bool allRemarks = false,
                           const StageOptions *stage = nullptr);

@@ -12,20 +12,21 @@
 
 namespace cleave::compiler {
 
-/// Whether the configuration cuts the model into stages on this mesh.
+/// Returns whether the configuration cuts the model into pipeline stages on
+/// this mesh.
 bool isPipelined(const Config &config, const Mesh &mesh);
 
-/// The schedule that the configuration asks for.
+/// Returns the schedule that the configuration selects.
 mlir::FailureOr<target::PipelineSchedule>
 makeSchedule(const Config &config, const Mesh &mesh,
              mlir::MLIRContext *context);
 
-/// Options of the derivation of a training program.
+/// Options for deriving a training program.
 struct TrainPhaseOptions {
   Purpose purpose = Purpose::Compile;
   bool tapGradients = false; ///< gradients are results, for checks
-  /// Called once @loss is derived, before differentiation and partitioning. An
-  /// error, which it reports, ends the compilation.
+  /// Called after @loss is derived, before differentiation and partitioning. If
+  /// the function fails (it reports the error itself), compilation ends.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> afterLoss;
 };
 
@@ -34,11 +35,11 @@ mlir::LogicalResult cutPipeline(mlir::ModuleOp model, const Config &config,
                                 const Mesh &mesh,
                                 const TrainPhaseOptions &options);
 
-/// Options of partitioning stages.
+/// Options for partitioning stages.
 struct ShardPhaseOptions {
   bool allRemarks = false; ///< also say where every sharding is from
   bool infers = false;     ///< @forward alone
-  /// Changes each stage before it is partitioned, e.g. adds taps to it.
+  /// Called for each stage before it is partitioned, for example to add taps.
   std::function<void(mlir::ModuleOp)> prepareStage;
 };
 

@@ -10,16 +10,17 @@
 
 namespace cleave::compiler {
 
-// Warns where ranks have no sample, or a schedule is idle for more than 30 % of
-// a step. `model`: before it is partitioned.
+// Warns if ranks have no sample, or if ranks are idle for more than 30 % of a
+// step under the pipeline schedule. `model` is not partitioned yet.
 void warnOfPlan(mlir::ModuleOp model, const Config &config, const Mesh &mesh);
 
-// Warns where stages of a pipeline hold no parameters.
+// Warns about pipeline stages without parameters.
 void warnOfEmptyStages(
     llvm::ArrayRef<mlir::OwningOpRef<mlir::ModuleOp>> stages);
 
-// Warns where more than 10 % of a parameter is padding, except for padding by
-// tensor parallelism, which its pass reports. `module`: per-rank programs.
+// Warns if more than 10 % of a parameter is padding, except for padding by
+// tensor parallelism, which the tensor strategy reports itself. `module` has
+// per-rank programs.
 void warnOfPadding(mlir::ModuleOp module, const Config &config);
 
 } // namespace cleave::compiler

@@ -1,5 +1,5 @@
-// A model in .mlir with shardings of its own: a dist.mesh, and dist.sharding on
-// arguments and results. It is partitioned as annotated.
+// Models in .mlir that have their own shardings: a dist.mesh, and dist.sharding
+// on arguments and results. Such a model is partitioned as annotated.
 
 #ifndef CLEAVE_COMPILER_SHARDED_H
 #define CLEAVE_COMPILER_SHARDED_H
@@ -21,14 +21,15 @@ mlir::LogicalResult prepareSharded(mlir::ModuleOp module,
                                    const std::string &path,
                                    const Config &config);
 
-// The mesh of a .mlir file; none if it has none, or cannot be read (which is
-// reported when it is loaded).
+// Returns the mesh of a .mlir file, or nullopt if the file has no mesh or
+// cannot be read (the error is reported when the file is loaded).
 std::optional<Mesh> meshInFile(const std::string &path);
 
-// The mesh of the module; `other` where it has none.
+// Returns the mesh of the module, or `other` if the module has none.
 Mesh meshOf(mlir::ModuleOp module, const Mesh &other);
 
-// Makes it a program for one rank: removes axes, shardings and constraints.
+// Makes the module a program for one rank: removes axes, shardings and
+// constraints.
 void removeShardings(mlir::ModuleOp module);
 
 } // namespace cleave::compiler

@@ -1,4 +1,4 @@
-// UNSHARD, RESHARD and REDUCE_GRAD in the schedule of a pipeline.
+// Adds UNSHARD, RESHARD and REDUCE_GRAD to the schedule of a pipeline.
 
 #ifndef CLEAVE_COMPILER_STAGESHARDS_H
 #define CLEAVE_COMPILER_STAGESHARDS_H
@@ -18,22 +18,23 @@ namespace cleave::compiler {
 // partitioned.
 class StageShards {
 public:
-  // `mesh`: the mesh of one stage.
+  // `mesh` is the mesh of one stage.
   StageShards(const pipeline::Table &table, const Config &config,
               const Mesh &mesh);
 
-  // Axes over which the stage gathers parameters in UNSHARD; none: each action
-  // gathers the parameters that it reads.
+  // Returns the axes over which UNSHARD gathers the stage's parameters. If
+  // empty, each action gathers the parameters that it reads.
   std::vector<std::string> gatheredAxes(int stage) const;
-  // Whether REDUCE_GRAD reduces the stage's gradients; else @update does.
+  // Returns whether REDUCE_GRAD reduces the stage's gradients; otherwise
+  // @update reduces them.
   bool reduces(int stage) const { return wanted[stage].reduce; }
 
-  // Takes note of a partitioned stage, a module of its actions. An error if it
-  // cannot follow the table.
+  // Records a partitioned stage, which is a module of its actions. Fails if the
+  // stage cannot follow the table.
   mlir::LogicalResult note(int stage, mlir::ModuleOp actions);
 
-  // The table with these actions. A table that has any of them already, or that
-  // the user gave, is returned as it is.
+  // Returns the table with UNSHARD, RESHARD and REDUCE_GRAD added. A table that
+  // already has such actions, or that the user provided, is returned unchanged.
   mlir::FailureOr<pipeline::Table> place(mlir::MLIRContext *context) const;
 
 private:

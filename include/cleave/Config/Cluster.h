@@ -1,7 +1,7 @@
-// What cluster.toml says about the machine: links between ranks by class, and
-// how fast a rank computes. docs/cluster.md describes the file.
+// The description of a machine in cluster.toml: links between ranks by class,
+// and the speed of a rank's compute. docs/cluster.md describes the file.
 //
-// Plain C++: no TOML, no LLVM, no exceptions.
+// This header is plain C++, without TOML, LLVM or exceptions.
 
 #ifndef CLEAVE_CONFIG_CLUSTER_H
 #define CLEAVE_CONFIG_CLUSTER_H
@@ -16,8 +16,8 @@
 
 namespace cleave {
 
-// A class of links. A rank that has n messages in flight at once waits latency
-// + (n - 1) * message + bytes / bandwidth.
+// A class of links. A rank that has n messages in flight at once waits for
+// latency + (n - 1) * message + bytes / bandwidth.
 struct LinkClass {
   double latency = 10e-6;       // seconds until the first byte has arrived
   double message = 0.2e-6;      // seconds for every further message
@@ -27,33 +27,34 @@ struct LinkClass {
 
 struct Cluster {
   std::string name = "a CPU (defaults)"; // or the file, or a built-in name
-  // By name. The compiler gives a mesh axis the class "intra" where its groups
-  // stay on a node and "inter" where they leave it.
+  // The link classes by name. The compiler gives a mesh axis the class "intra"
+  // if the axis's groups stay within a node, and "inter" if they span nodes.
   std::map<std::string, LinkClass> links = {{"inter", {30e-6, 1e-6, 2.5e9}},
                                             {"intra", {10e-6, 0.2e-6, 10e9}}};
   int64_t ranksPerNode = 0; // 0: mesh.ranks_per_node decides
-  // Rate of matrix products of one rank, FLOP -> FLOP/s, ascending.
+  // Rate of matrix products of one rank: pairs of the FLOP of a product and
+  // FLOP/s, ascending.
   std::vector<std::pair<double, double>> matmul = {
       {1e5, 2e9}, {1e7, 20e9}, {1e9, 50e9}};
   double memoryBytesPerSecond = 10e9; // of local copies
-  // How much longer compute takes while messages are in flight, as a share of
-  // its time: they use cores, or multiprocessors, and memory bandwidth.
+  // The slowdown of compute while messages are in flight, as a share of the
+  // compute time. Messages use cores or multiprocessors, and memory bandwidth.
   double contention = 0;
 
-  // The class with that name, or "intra" if there is none.
+  // Returns the class of that name, or "intra" if there is none.
   const LinkClass &link(const std::string &name) const;
-  // Seconds of a matrix product. Between two entries of `matmul` the rate is
-  // interpolated on a logarithmic scale.
+  // Returns the seconds of a matrix product. Between two entries of `matmul`
+  // the rate is interpolated on a logarithmic scale.
   double matmulSeconds(double flops) const;
 };
 
-// Built-in descriptions: "h100-fp32", "h100-tf32", "h100-bf16", by the type of
-// matrix products. Nothing for other names.
+// Returns a built-in description: "h100-fp32", "h100-tf32" or "h100-bf16",
+// named by the type of matrix products. Returns nullopt for other names.
 std::optional<Cluster> builtInCluster(const std::string &name);
 
-// Loads the built-in description of that name, else the file; or the text of a
-// file, which messages call `name`. Keys that the file leaves out have their
-// defaults.
+// loadCluster loads the built-in description of that name if there is one,
+// otherwise the file. loadClusterText loads the text of a file, which messages
+// call `name`. Keys that the file omits have their defaults.
 ConfigResult<Cluster> loadCluster(const std::string &path);
 ConfigResult<Cluster> loadClusterText(const std::string &text,
                                       const std::string &name);

@@ -1,8 +1,9 @@
-// The configuration of a run, which parallel.toml and --set give, as plain
-// values. Every member's initializer is the key's default; lib/Config/Keys.cpp
-// gives each key its name, its help, its checks and whether it is supported.
+// The configuration of a run, as given by parallel.toml and --set, in plain
+// values. Every member's initializer is the key's default. lib/Config/Keys.cpp
+// defines the name, the help and the checks of each key, and whether the key is
+// supported.
 //
-// Plain C++: no TOML, no LLVM, no exceptions.
+// This header is plain C++, without TOML, LLVM or exceptions.
 
 #ifndef CLEAVE_CONFIG_CONFIG_H
 #define CLEAVE_CONFIG_CONFIG_H
@@ -68,12 +69,14 @@ struct TrainConfig {
   int64_t seed = 0;
   std::vector<std::string> trainable = {".*"};
   std::vector<std::string> frozen;
-  // Names of parameters that began to train later than the rest.
+  // Groups of names of parameters that began to train later than the other
+  // parameters.
   std::vector<std::vector<std::string>> began;
 };
 
-// [parallel]. A strategy with `enabled` works on its axis if the mesh has that
-// axis; `data = false` in the file clears `enabled`.
+// [parallel]. A strategy with `enabled` uses its axis if the mesh has that
+// axis. For example, `data = false` in the file clears `enabled` of data
+// parallelism.
 struct DataParallelConfig {
   bool enabled = true;
   std::string axis = "data";
@@ -94,7 +97,8 @@ struct SequenceParallelConfig {
   std::string kind; // "megatron" | "ulysses" | "ring"
   std::string axis;
   std::string savedInput = "shard";
-  // For kind ring: "auto" | "ring" | "gather", and "zigzag" | "plain".
+  // For kind ring: `plan` is "auto", "ring" or "gather"; the order of positions
+  // is "zigzag" or "plain".
   std::string plan = "auto";
   std::string order = "zigzag";
   bool operator==(const SequenceParallelConfig &) const = default;
@@ -169,12 +173,13 @@ struct Config {
   ImportConfig importing;
 };
 
-// The mesh with every size known, slowest axis first; empty: one rank.
+// The mesh with all sizes known, slowest axis first. The mesh is empty for one
+// rank.
 struct Mesh {
   std::vector<std::pair<std::string, int64_t>> axes;
 
   int64_t ranks() const;
-  // 1 for an axis that the mesh does not have.
+  // Returns the size of the axis, or 1 if the mesh has no such axis.
   int64_t size(const std::string &axis) const;
 };
 

@@ -8,8 +8,8 @@
 
 namespace cleave {
 
-// All keys, such as "train.lr". For a map with names of the user, the part
-// before the name: "mesh.".
+// Returns all keys, such as "train.lr". For a map with names chosen by the
+// user, returns the part before the name, such as "mesh.".
 std::vector<std::string> keyNames();
 
 } // namespace cleave

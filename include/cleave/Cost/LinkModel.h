@@ -1,20 +1,22 @@
-//===- LinkModel.h - how long collectives take ------------------*- C++ -*-===//
+//===- LinkModel.h - cost model of collectives ------------------*- C++ -*-===//
 //
-// The time of a collective over a group of ranks, from the classes of the links
-// that the group's axes cross.
+// Computes the time of a collective over a group of ranks from the classes of
+// the links that the group's axes cross.
 //
-// A group whose axes cross links of several classes works level by level.
-// Gathers use the slowest links first, with the smallest pieces;
-// reduce-scatters mirror that. Over a level of n ranks a gather or
-// reduce-scatter moves (n - 1) pieces, in ceil(log2 n) rounds or all at once,
-// whichever is faster. An all-reduce is a reduce-scatter and a gather; over one
-// level it may instead send every value to every rank, which is faster for
-// small values. All-to-all and exchange have all messages in flight at once:
-// they take one latency of the slowest level, `message` for every further
-// message, and the bytes for the peers across each level over its links (an
-// exchange spreads its bytes evenly over the peers). An exchange takes one more
-// latency, as its boxes are packed, so that an equivalent collective is
-// preferred.
+// If the axes of a group cross links of several classes, a collective runs
+// level by level, with one level for each class. Gathers use the slowest links
+// first, with the smallest pieces; reduce-scatters use them last. Over a level
+// of n ranks a gather or reduce-scatter moves (n - 1) pieces, in ceil(log2 n)
+// rounds or all at once, whichever is faster. An all-reduce is a reduce-scatter
+// followed by a gather. Over a single level, an all-reduce may instead send
+// every value to every rank, which is faster for small values.
+//
+// All-to-all and exchange have all messages in flight at once. Their time is
+// one latency of the slowest level, `message` for every further message, and
+// for each level the bytes to the peers across this level over its bandwidth.
+// An exchange distributes its bytes evenly over the peers. An exchange takes
+// one more latency, since its boxes are packed, so that an equivalent
+// collective is preferred.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,27 +30,29 @@
 
 namespace cleave::cost {
 
-/// Loads the file; "": the defaults. Errors are reported on the module.
+/// Loads the file, or the defaults for "". Errors are reported on the module.
 mlir::FailureOr<Cluster> loadCluster(mlir::Operation *module,
                                      const std::string &file);
 
 class LinkModel {
 public:
-  /// `links` has the link class of each axis atom of `mesh`; missing: "intra".
+  /// `links` has the link class of each axis atom of `mesh`; a missing class is
+  /// "intra".
   LinkModel(const dist::MeshAxes &mesh, llvm::ArrayRef<std::string> links,
             const Cluster &cluster);
-  /// The same link everywhere.
+  /// Creates a model in which all axes have the same link.
   LinkModel(const dist::MeshAxes &mesh, const LinkClass &link);
-  /// Takes link classes from the dist.mesh of the module.
+  /// Creates a model with the link classes from the dist.mesh of the module.
   static LinkModel of(mlir::Operation *module, const dist::MeshAxes &mesh,
                       const Cluster &cluster);
-  /// The same for a cluster.toml.
+  /// Creates a model for a cluster.toml.
   static mlir::FailureOr<LinkModel> load(mlir::Operation *module,
                                          const dist::MeshAxes &mesh,
                                          const std::string &file);
 
-  // Seconds of each collective. `bytes` is the payload of the operation: all
-  // bytes that a rank has after a gather, or before a reduce-scatter.
+  // Returns the seconds of each collective. `bytes` is the payload of the
+  // operation: all bytes that a rank has after a gather, or before a
+  // reduce-scatter.
   double allGather(dist::AxisSet group, double bytes) const;
   double reduceScatter(dist::AxisSet group, double bytes) const {
     return allGather(group, bytes);
@@ -56,11 +60,12 @@ public:
   double allReduce(dist::AxisSet group, double bytes) const;
   double allToAll(dist::AxisSet group, double bytes) const;
   double permute(dist::AxisSet group, double bytes) const;
-  /// `bytes`: received by the rank that receives most; `peers`: the number of
-  /// ranks that it receives from.
+  /// `bytes` is what the rank with the most received bytes receives; `peers` is
+  /// the number of ranks from which it receives.
   double exchange(dist::AxisSet group, double bytes, double peers) const;
 
-  /// The lowest latency of a message and time of a byte over all links.
+  /// The lowest latency of a message, and the lowest time of a byte, over all
+  /// links.
   double leastLatency() const { return minLatency; }
   double leastSecondsPerByte() const { return minPerByte; }
 
@@ -69,11 +74,11 @@ private:
     const LinkClass *link;
     int64_t ranks;
   };
-  /// The classes that the group crosses, the slowest first.
+  /// Returns the link classes that the group crosses, the slowest first.
   llvm::SmallVector<Level, 2> levels(dist::AxisSet group) const;
-  /// Latency of a gather.
+  /// Returns the latency of a gather.
   static double startOf(const LinkClass &link, int64_t ranks);
-  /// Messages to all peers at once.
+  /// Returns the seconds of messages to all peers at once.
   double messages(dist::AxisSet group, double bytes, double peers) const;
   void finish();
 
@@ -83,14 +88,14 @@ private:
   double minLatency = 0, minPerByte = 0;
 };
 
-/// The machine, for passes that weigh communication against compute: the mesh
-/// of a module, and the times of a cluster.toml.
+/// The machine, for passes that compare communication with compute: the mesh of
+/// a module, and the times of a cluster.toml.
 struct Machine {
   dist::MeshAxes mesh;
   Cluster cluster;
   LinkModel links;
-  /// Errors of the file, and a module with other than one mesh, are reported on
-  /// the module.
+  /// Errors of the file are reported on the module, as is a module without
+  /// exactly one mesh.
   static mlir::FailureOr<Machine> load(mlir::ModuleOp module,
                                        const std::string &file);
 };

@@ -1,4 +1,5 @@
-// Kernel functions: how they are marked, and their vocabulary.
+// The attributes that mark kernel functions, and the rewriting of operations
+// into those that kernels are generated from.
 
 #ifndef CLEAVE_FUSION_FUSION_H
 #define CLEAVE_FUSION_FUSION_H
@@ -13,29 +14,30 @@
 namespace cleave::kernels {
 
 using cleave::kKernelAttr;
-/// The parallel iterations are [0, extent).
+/// The number of a kernel's parallel iterations, which are [0, extent).
 inline constexpr llvm::StringLiteral kExtentAttr = "nn.extent";
-/// Fewer iterations than this are not worth a thread of their own.
+/// The number of parallel iterations that one thread should at least get.
 inline constexpr llvm::StringLiteral kGrainAttr = "nn.grain";
-/// Pairs (result, operand) of which the result may take the operand's memory.
+/// Pairs (result, operand): the result may reuse the operand's memory.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "nn.inplace";
 
-/// The alignment in bytes of the addresses of operands, then of results. On
-/// GPUs it is 16 if the attribute is absent.
+/// The alignments in bytes of the addresses of a kernel's operands, then of its
+/// results. If the attribute is absent on a GPU kernel, all alignments are 16.
 inline constexpr llvm::StringLiteral kAlignAttr = "nn.align";
-/// The alignment without that attribute, and the bytes of the widest access.
+/// The alignment if `nn.align` is absent, which is also the bytes of the widest
+/// access.
 inline constexpr int64_t kKernelAlignment = 16;
 
-/// The bytes of the widest access to a tensor of `bytes`: no access is longer
-/// than the tensor.
+/// Returns the bytes of the widest access to a tensor of `bytes`. No access is
+/// longer than the tensor.
 inline int64_t widestAccess(int64_t bytes) {
   return std::min<int64_t>(
       kKernelAlignment, llvm::bit_floor<uint64_t>(std::max<int64_t>(bytes, 1)));
 }
 
-/// Rewrites everything under `root` into the kernel vocabulary, by
-/// LoweringInterface::decompose. `rewritten` is called with each operation and
-/// its replacement, before the operation is erased.
+/// Decomposes all operations under `root` into those that kernels are generated
+/// from, by LoweringInterface::decompose. `rewritten` is called with each
+/// operation and its replacement, before the operation is erased.
 void decomposeAll(mlir::Operation *root,
                   llvm::function_ref<void(mlir::Operation *,
                                           llvm::ArrayRef<mlir::Operation *>)>

@@ -1,10 +1,12 @@
-// Linear expressions over loop variables: where a kernel reads and writes.
+// Linear expressions over loop variables, which are the indices at which a
+// kernel reads and writes.
 //
 // Views (reshape, transpose, slice, broadcast, ...) cost nothing in a kernel:
 // they change the expressions by which their operand is read. Divisions and
 // remainders by constants, which come from reshapes, are simplified with the
-// ranges of the variables. One that cannot be simplified becomes a variable of
-// its own. Splitting an index and recombining it gives the index again.
+// ranges of the variables. A division or remainder that cannot be simplified
+// becomes a new variable. Splitting an index and recombining it yields the
+// original expression.
 
 #ifndef CLEAVE_FUSION_INDEXEXPR_H
 #define CLEAVE_FUSION_INDEXEXPR_H
@@ -22,8 +24,8 @@ namespace cleave::kernels {
 struct IndexVar;
 struct Node;
 
-/// constant + sum of coefficient * variable. Expressions that the simplifier
-/// recognises as equal have equal terms.
+/// An index of the form constant + sum of coefficient * variable. Expressions
+/// that the simplifier recognises as equal have equal terms.
 class IndexExpr {
 public:
   using Term = std::pair<const IndexVar *, int64_t>;
@@ -35,12 +37,13 @@ public:
   llvm::ArrayRef<Term> terms() const { return termList; }
   bool isConstant() const { return termList.empty(); }
 
-  /// Bounds, inclusive, from the ranges of the variables.
+  /// The smallest and the largest value of the expression, from the ranges of
+  /// its variables.
   int64_t min() const;
   int64_t max() const;
-  /// The loops that the value depends on, as a set.
+  /// The set of loops that the value depends on, as a bit mask.
   uint64_t loops() const;
-  /// The factor of a variable; 0 where it does not occur.
+  /// The factor of a variable; 0 if the variable does not occur.
   int64_t coefficient(const IndexVar *var) const;
 
   IndexExpr operator+(const IndexExpr &other) const;
@@ -74,28 +77,31 @@ struct IndexVar {
   Node *node = nullptr;
 };
 
-/// Whether `index` is within a tensor of this shape even where guards do not
-/// hold. An index that is data never is: it is only in range where its guards
-/// hold.
+/// Returns whether `index` is within a tensor of this shape even if the guards
+/// of the access are false. Returns false for an index that is loaded from
+/// memory, because it is only in range if its guards are true.
 bool isInBounds(llvm::ArrayRef<IndexExpr> index, llvm::ArrayRef<int64_t> shape);
 
 /// Owns variables and simplifies expressions.
 class IndexSpace {
 public:
-  /// A loop of `size` iterations. Its number is less than 64.
+  /// Adds a loop of `size` iterations. Loop numbers are less than 64, because
+  /// sets of loops are bit masks.
   const IndexVar *addLoop(int64_t size);
   unsigned numLoops() const { return loopCount; }
-  /// The index of a loop as an expression; 0 if the loop runs once.
+  /// Returns the index of a loop as an expression; 0 if the loop runs only
+  /// once.
   static IndexExpr indexOf(const IndexVar *loop) {
     return loop->size == 1 ? IndexExpr(0) : IndexExpr::of(loop);
   }
-  /// An index that is data, in [0, size), read by `node`.
+  /// Returns an index in [0, size) that `node` loads from memory.
   IndexExpr data(Node *node, int64_t size, uint64_t loops);
 
   IndexExpr floorDiv(const IndexExpr &expr, int64_t divisor);
   IndexExpr mod(const IndexExpr &expr, int64_t divisor);
 
-  /// Row-major index of an element -> its index in each dimension.
+  /// Splits the row-major index of an element into its indices in all
+  /// dimensions.
   llvm::SmallVector<IndexExpr> delinearize(IndexExpr index,
                                            llvm::ArrayRef<int64_t> shape);
   IndexExpr linearize(llvm::ArrayRef<IndexExpr> index,

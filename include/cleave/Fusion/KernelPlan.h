@@ -1,18 +1,19 @@
-// The loops of one kernel: which values each loop computes, from which
-// operands.
+// The plan of one kernel: its loops, and the values that each loop computes
+// from the kernel's operands.
 //
 // A kernel is a set of operations of the kernel vocabulary (elementwise arith
-// and math, views, nn.reduce, nn.gather, nn.scatter_add). Its plan is found by
-// pulling: an element of a result, at an index expression over loop variables,
-// is an expression over elements of the operands at other index expressions,
-// down to loads. A plan has one of three shapes:
+// and math, views, nn.reduce, nn.gather, nn.scatter_add). A plan is built from
+// the results backwards: an element of a result at an index (an expression over
+// loop variables) is a function of elements of operands at other indices, and
+// so on, until elements are loaded from memory. A plan has one of three shapes:
 //
 //   Flat       all results have N elements, computed in one loop
 //   Rows       a loop over rows, shared by all results; in each row, loops
 //              over columns that reduce or store, and scalars between them
 //   Scatter    a loop over the rows of a table to which others are added
 //
-// The loop over rows (blocks of elements in Flat) is the parallel one.
+// The loop over rows (in a flat plan, over blocks of elements) runs in
+// parallel.
 
 #ifndef CLEAVE_FUSION_KERNELPLAN_H
 #define CLEAVE_FUSION_KERNELPLAN_H
@@ -31,7 +32,7 @@ namespace cleave::kernels {
 
 struct Reduction;
 
-/// An element of some tensor, as an expression.
+/// An expression that computes an element of a tensor.
 struct Node {
   enum class Kind {
     Compute,    ///< an elementwise operation on `operands`
@@ -60,8 +61,8 @@ struct Node {
   Reduction *reduction = nullptr;
 };
 
-/// The columns of a row: a loop `outer` around a loop `lane`, which becomes
-/// vectors. In a flat plan, all elements.
+/// The columns of a row (in a flat plan, all elements): a loop `outer` around a
+/// loop `lane`, which is vectorized.
 struct Columns {
   int64_t count = 1;
   const IndexVar *outer = nullptr, *lane = nullptr;
@@ -74,8 +75,9 @@ struct Reduction {
   nn::ReduceOp op;
   Node *input = nullptr;
   Node *outcome = nullptr;
-  /// A row reduction reduces over `columns`, once per row. Any other is a
-  /// sequential loop over `sequence`, wherever the outcome is needed.
+  /// A row reduction reduces over `columns`, once per row. Every other
+  /// reduction is a sequential loop over `sequence` at the place where its
+  /// outcome is needed.
   Columns *columns = nullptr;
   const IndexVar *sequence = nullptr;
   bool perRow() const { return columns != nullptr; }
@@ -109,21 +111,22 @@ public:
   enum class Shape { Flat, Rows, Scatter };
 
   /// Plans the computation of `outputs` by the operations for which `inside`
-  /// holds. Values from elsewhere are arguments, numbered from
-  /// `firstArguments`, then in order of discovery. An error message where no
-  /// plan exists.
+  /// returns true. All other values are arguments: first `firstArguments`, then
+  /// the rest in order of discovery. Returns null and sets `error` if no plan
+  /// exists.
   static std::unique_ptr<KernelPlan>
   create(llvm::ArrayRef<mlir::Value> outputs,
          llvm::ArrayRef<mlir::Value> firstArguments,
          llvm::function_ref<bool(mlir::Operation *)> inside,
          std::string &error);
-  /// The plan of a kernel function.
+  /// Returns the plan of a kernel function.
   static std::unique_ptr<KernelPlan> create(mlir::func::FuncOp kernel,
                                             std::string &error);
 
   Shape shape = Shape::Flat;
   IndexSpace space;
-  /// Arguments that are loaded from; then come the results.
+  /// The values that the kernel loads from. The kernel's parameters are these
+  /// arguments, followed by the results.
   llvm::SetVector<mlir::Value> arguments;
   llvm::SmallVector<mlir::Value> outputs;
 
@@ -135,15 +138,17 @@ public:
   std::vector<ColumnLoop> loops; ///< by ascending stage
   llvm::SmallVector<Store> rowStores;
   llvm::DenseMap<const Node *, RowBuffer> buffers;
-  /// Whether loop number `loop` reads `node` from its buffer.
+  /// Returns the buffer from which loop number `loop` reads `node`, or null if
+  /// it computes `node`.
   const RowBuffer *bufferOf(const Node *node, size_t loop) const {
     auto found = buffers.find(node);
     return found != buffers.end() && found->second.first < loop ? &found->second
                                                                 : nullptr;
   }
 
-  /// Scatter: for each `update`, in order, adds `value` along the columns to
-  /// the row `target` of the table. The loop `before` surrounds it.
+  /// Scatter plans: for each `update`, in order, adds `value` along the columns
+  /// to row `target` of the table, for each index `before` of the dimensions
+  /// before the rows.
   struct Scatter {
     const IndexVar *update = nullptr, *before = nullptr;
     Columns columns;
@@ -151,19 +156,23 @@ public:
     int64_t rows = 0;
   } scatter;
 
-  /// Parallel iterations, and how many of them are worth a thread.
+  /// The number of parallel iterations, and the number of iterations that a
+  /// thread should at least get.
   int64_t extent = 0, grain = 1;
-  /// Whether threads share the work.
+  /// Returns whether several threads share the work.
   bool isParallel() const { return extent > grain; }
-  /// Elements per iteration of a flat plan.
+  /// The number of elements per iteration of a flat plan.
   int64_t block = 1;
-  /// Estimated work, in elementary operations; memory traffic included.
+  /// The estimated work in elementary operations, including memory traffic.
   double cost = 0;
-  /// Number of vector accesses or indices that are not linear.
+  /// The number of vector accesses that are not contiguous and of indices that
+  /// are not linear.
   int irregular = 0;
 
-  /// Pairs (result, argument) of which the result may take the argument's
-  /// memory: the argument is read only at the element written, and not after.
+  /// Returns pairs (result, argument) such that the result may reuse the
+  /// argument's memory: to compute an element of the result, only the same
+  /// element of the argument is read, and it is not read after the result is
+  /// written.
   llvm::SmallVector<std::pair<int64_t, int64_t>> inPlace() const;
 
   void print(llvm::raw_ostream &os) const;

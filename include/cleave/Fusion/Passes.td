@@ -17,15 +17,15 @@ def FormKernelsPass : Pass<"nn-form-kernels", "::mlir::ModuleOp"> {
 
     Each operation starts as a kernel of its own (decomposed, if necessary). Kernels are fused along
     the edges between them as long as a plan of the fused loops exists, no cycle arises, and the
-    estimated cost falls. Then kernels that read the same kernel or command are fused, each with few
-    others of each kind, so that the compile time is proportional to the model's layers. Index
-    grids, masks, broadcasts and constants are never stored: every kernel recomputes them. Long
-    reductions are first split in two, in a way that depends on shapes only, so that results do not
-    depend on threads.
+    estimated cost falls. Then kernels that read the results of the same kernel or command are
+    fused. Each kernel is only tried with few other kernels of each kind, so that the compile time
+    is proportional to the model's layers. Index grids, masks, broadcasts and constants are never
+    stored: every kernel recomputes them. Long reductions are first split in two, in a way that
+    depends on shapes only, so that results do not depend on threads.
 
-    A kernel carries `nn.extent` (its parallel iterations are [0, extent)), `nn.grain` (how many
-    iterations are worth a thread) and `nn.inplace`: pairs (result, operand) of which the result may
-    reuse the operand's memory.
+    A kernel carries `nn.extent` (its parallel iterations are [0, extent)), `nn.grain` (the number
+    of iterations that a thread should at least get) and `nn.inplace`: pairs (result, operand) of
+    which the result may reuse the operand's memory.
 
     Before:
     ```mlir
@@ -57,15 +57,15 @@ def FormKernelsPass : Pass<"nn-form-kernels", "::mlir::ModuleOp"> {
 }
 
 def RecomputeResidualsPass : Pass<"nn-recompute-residuals", "::mlir::ModuleOp"> {
-  let summary = "Recompute residuals where that takes less time than to store and read them";
+  let summary = "Recompute residuals where this takes less time than storing and loading them";
   let description = [{
     Runs on per-rank programs for CUDA devices, where arithmetic costs less than memory traffic. If
     a residual (the operand of an `nn.save`) can be computed from other residuals by at most 16
-    elementwise operations, it is recomputed from these where the backward pass first reads it. It
-    stays saved if an operation that is not elementwise reads it there: for that, it would have to
-    be stored anyway. Residuals that are recomputed from the same ones share common operations. So
-    of a gated layer, silu(gate) * up, gate and up are saved, and neither the sigmoid nor its
-    product with the gate.
+    elementwise operations, it is recomputed from them where the backward pass first reads it. A
+    residual stays saved if an operation that is not elementwise reads it in the backward pass,
+    because this operation needs it in memory anyway. Residuals that are recomputed from the same
+    saved residuals share common operations. For example, in a gated layer silu(gate) * up, only
+    gate and up are saved, but neither the sigmoid nor its product with gate.
 
     Before:
     ```mlir
@@ -98,8 +98,8 @@ def RecomputeResidualsPass : Pass<"nn-recompute-residuals", "::mlir::ModuleOp"> 
 def DedupeKernelsPass : Pass<"nn-dedupe-kernels", "::mlir::ModuleOp"> {
   let summary = "Merge identical kernels";
   let description = [{
-    Runs after `nn-form-kernels`. Of kernels whose functions are equal except for their names, the
-    first stays, and all calls refer to it. The remaining kernels are renumbered by first
+    Runs after `nn-form-kernels`. If several kernel functions are equal except for their names, only
+    the first one is kept, and all calls refer to it. The remaining kernels are renumbered by first
     appearance, so that the layers of a deep model call the same few kernels as those of a shallow
     one.
 

@@ -1,6 +1,6 @@
-// Attributes of a function's arguments and results, set together. Each
-// `setArgAttr` makes a new list of all of them, which is quadratic for the many
-// parameters of a deep model.
+// Sets attributes of a function's arguments and results together. Each call of
+// `setArgAttr` creates a new list of the attributes of all arguments, which is
+// quadratic for the many parameters of a deep model.
 
 #ifndef CLEAVE_INTERFACES_BOUNDARYATTRS_H
 #define CLEAVE_INTERFACES_BOUNDARYATTRS_H
@@ -22,7 +22,7 @@ public:
   void setResult(unsigned index, llvm::StringRef name, mlir::Attribute value) {
     set(results[index], name, value);
   }
-  /// Gives the function what was set.
+  /// Applies the attributes that were set to the function.
   void apply() {
     func.setAllArgAttrs(arguments);
     func.setAllResultAttrs(results);

@@ -1,4 +1,4 @@
-// Operations that run under a condition alone.
+// Operations that run only under a condition.
 
 #ifndef CLEAVE_INTERFACES_CONDITION_H
 #define CLEAVE_INTERFACES_CONDITION_H
@@ -7,9 +7,9 @@
 
 namespace cleave {
 
-/// The number of a condition (dist.condition, rt.condition) of the same
-/// function: where it does not hold, what the operation gives is not read, and
-/// it need not run. It may run anyway.
+/// On an operation: the number of a condition (dist.condition, rt.condition) of
+/// the same function. If the condition is false, the results of the operation
+/// are not read, and the operation need not run (but may).
 inline constexpr llvm::StringLiteral kWhenAttrName = "nn.when";
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// The op interfaces and the types that they speak of.
+// The op interfaces and the types that their methods use.
 
 #ifndef CLEAVE_INTERFACES_INTERFACES_H
 #define CLEAVE_INTERFACES_INTERFACES_H
@@ -12,53 +12,57 @@
 
 namespace cleave {
 
-/// Which kind of kernel an operation becomes.
+/// The kind of kernel that an operation becomes.
 enum class KernelClass {
-  /// One element of the result from one element of each operand.
+  /// An element of the result depends on one element of each operand.
   Elementwise,
-  /// Placement only (broadcast, reshape, transpose, slice, iota, ...): read by
-  /// index arithmetic inside the kernel that uses it.
+  /// Shape operations (broadcast, reshape, transpose, slice, iota, ...), which
+  /// become index arithmetic inside the kernel that reads the result.
   View,
-  /// Rows along the last dimension: norms, softmax, cross-entropy.
+  /// Operations on rows along the last dimension: norms, softmax,
+  /// cross-entropy.
   Row,
   /// A reduction over any dimensions.
   Reduction,
-  /// Indices that are data: gather, scatter_add, argmax.
+  /// Operations with indices given by a tensor: gather, scatter_add, argmax.
   Indexing,
   /// A library call: matrix products, attention.
   Library,
   /// Communication between ranks.
   Collective,
-  /// No code: save, rematerialize.
+  /// Operations without code: save, rematerialize.
   Identity,
 };
 
 /// How an operation takes part in mixed precision (`nn-mixed-precision`).
 struct PrecisionRule {
   enum class Kind {
-    /// Computes in f32 whatever it reads; what it gives may be rounded.
+    /// Computes in f32 for any operand type; the results may be rounded.
     Computes,
-    /// Places elements: what it gives has the type of what it reads.
+    /// Moves elements: the results have the type of the operands.
     Moves,
-    /// Reads bf16 and accumulates in f32; gives either.
+    /// Reads bf16 and accumulates in f32; the results may be either type.
     Multiplies,
   };
   Kind kind = Kind::Computes;
-  /// The operands that are moved or multiplied; none: all of floating type.
+  /// The operands that are moved or multiplied; empty means all floating-point
+  /// operands.
   llvm::SmallVector<unsigned> narrow;
-  /// Results that are never rounded: statistics, losses, sums.
+  /// The results that are never rounded: statistics, losses, sums.
   llvm::SmallVector<unsigned> wideResults;
-  /// Operands by which the operation chooses: rounding could choose otherwise.
+  /// The operands by which the operation selects, such as scores; with rounded
+  /// operands it could select differently.
   llvm::SmallVector<unsigned> exact;
 
-  /// Of an operation that says nothing else.
+  /// The rule of an operation that has no other rule, by its kernel class.
   static PrecisionRule of(KernelClass kernelClass);
 };
 
 /// Sum of the sizes of all operands and results in bytes.
 int64_t bytesOfOperandsAndResults(mlir::Operation *op);
 
-/// Number of bytes of a tensor of static shape; i1 counts one byte.
+/// Returns the number of bytes of a tensor of static shape; i1 counts as one
+/// byte.
 int64_t bytesOf(mlir::Type type);
 
 } // namespace cleave
@@ -67,9 +71,9 @@ int64_t bytesOf(mlir::Type type);
 
 namespace cleave {
 
-/// Attaches all models to the nn, arith and math operations. Called by every
-/// tool that loads these dialects. One function per question and family stands
-/// after it.
+/// Attaches all models to the nn, arith and math operations. Every tool that
+/// loads these dialects calls this function. The functions below are for single
+/// interfaces and families of operations.
 void registerInterfaceModels(mlir::DialectRegistry &registry);
 
 } // namespace cleave

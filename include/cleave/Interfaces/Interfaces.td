@@ -1,8 +1,8 @@
-// The five questions that every operation answers: how it splits, what its
-// derivative is, what it costs, what it computes, and how it becomes a kernel.
-// All models are external (lib/Interfaces/<Question>/<Family>.cpp), so that
-// upstream arith and math operations answer like our own, and the dialects
-// know nothing of the phases that ask.
+// The five interfaces of every operation: how it is sharded, what its derivative is,
+// what it costs, what it computes, and how it becomes a kernel. All implementations
+// are external models (lib/Interfaces/<Question>/<Family>.cpp), so that upstream arith
+// and math operations have them as well, and the dialects do not depend on the phases
+// that use the interfaces.
 
 #ifndef CLEAVE_INTERFACES_INTERFACES_TD
 #define CLEAVE_INTERFACES_INTERFACES_TD
@@ -12,19 +12,19 @@ include "mlir/IR/OpBase.td"
 def ShardingRuleInterface : OpInterface<"ShardingRuleInterface"> {
   let cppNamespace = "::cleave";
   let description = [{
-    How an operation splits, as factors: each dimension of each operand and
-    result is a product of factors, and a factor that is split stands for the
-    same split in every dimension that contains it.
+    The sharding rule of an operation, given by factors: each dimension of each operand
+    and result is a product of factors, and splitting a factor splits every dimension
+    that contains the factor.
   }];
   let methods = [
-    InterfaceMethod<"The factors of the operation and where they stand.",
+    InterfaceMethod<"Returns the factors of the operation and the dimensions that they make up.",
                     "::cleave::ShardingRule", "getShardingRule", (ins)>,
     InterfaceMethod<[{
-        Emits the local form of the operation. `plan` knows the axes of each
-        factor, the local operands (already in the layout that the factors ask
-        for) and the local result types; the default clones the operation with
-        local types after masking padded reduction factors. Returns the local results in
-        `plan`, or emits an error.
+        Emits the local form of the operation. `plan` has the axes of each factor, the
+        local operands (already in the layout that the factors require) and the local
+        result types. The default masks padded reduction factors and clones the operation
+        with local types. The method returns the local results in `plan`, or emits an
+        error.
       }],
       "::mlir::LogicalResult", "planLocal", (ins "::cleave::LocalPlan &":$plan), "",
       "return ::cleave::planLocalByCloning($_op, plan);">,
@@ -36,10 +36,10 @@ def DifferentiableInterface : OpInterface<"DifferentiableInterface"> {
   let description = "The vector-Jacobian product.";
   let methods = [
     InterfaceMethod<[{
-        Emits, for each operand in `wanted`, its cotangent, given the results'
-        cotangents (null where zero); leaves null what has none. Forward
-        values are read through `residual(value)`, which marks
-        what the backward pass keeps.
+        Emits the cotangent of each operand in `wanted`, given the cotangents of the
+        results (null for zero). Operands without a cotangent stay null. Forward values
+        are read through `residual(value)`, which marks the values that the backward pass
+        reads.
       }],
       "::mlir::LogicalResult", "buildVJP",
       (ins "::cleave::VJPContext &":$context)>,
@@ -50,9 +50,9 @@ def CostInterface : OpInterface<"CostInterface"> {
   let cppNamespace = "::cleave";
   let description = "FLOPs and bytes of one execution.";
   let methods = [
-    InterfaceMethod<"Floating-point operations; a multiply-add counts two.",
+    InterfaceMethod<"Returns the number of floating-point operations; a multiply-add counts as two.",
                     "int64_t", "getFlops", (ins)>,
-    InterfaceMethod<"Bytes read and written if every operand and result moves once.",
+    InterfaceMethod<"Returns the bytes read and written if every operand and result moves once.",
                     "int64_t", "getBytesMoved", (ins), "",
                     "return ::cleave::bytesOfOperandsAndResults($_op);">,
   ];
@@ -63,8 +63,8 @@ def EvaluableInterface : OpInterface<"EvaluableInterface"> {
   let description = "Reference semantics: plain loops in double.";
   let methods = [
     InterfaceMethod<[{
-        Computes the results' contents; their shapes and element types are
-        already set. Slow and obviously right.
+        Computes the contents of the results; the shapes and element types of the results
+        are already set. Implementations are slow and simple.
       }],
       "::mlir::LogicalResult", "evaluate",
       (ins "::llvm::ArrayRef<const ::cleave::Tensor *>":$operands,
@@ -76,18 +76,18 @@ def LoweringInterface : OpInterface<"LoweringInterface"> {
   let cppNamespace = "::cleave";
   let description = "How an operation becomes a kernel.";
   let methods = [
-    InterfaceMethod<"The kind of kernel that the operation belongs to.",
+    InterfaceMethod<"Returns the kind of kernel that the operation belongs to.",
                     "::cleave::KernelClass", "getKernelClass", (ins)>,
     InterfaceMethod<[{
         Rewrites the operation into elementwise `arith` and `math`, `nn.broadcast`
-        and `nn.reduce`, the vocabulary of generated kernels. Operations that are in it
-        already, and library calls, return failure and emit nothing.
+        and `nn.reduce`, the operations of generated kernels. These operations themselves,
+        and library calls, return failure and emit nothing.
       }],
       "::llvm::FailureOr<::llvm::SmallVector<::mlir::Value>>", "decompose",
       (ins "::mlir::OpBuilder &":$builder), "", "return ::mlir::failure();">,
     InterfaceMethod<[{
-        What becomes bf16 in mixed precision, and what stays f32. The default
-        follows the kind of kernel.
+        Returns which operands and results become bf16 in mixed precision, and which stay
+        f32. The default follows from the kind of kernel.
       }],
       "::cleave::PrecisionRule", "getPrecision", (ins), "",
       "return ::cleave::PrecisionRule::of($_op.getKernelClass());">,

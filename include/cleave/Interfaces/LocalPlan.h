@@ -1,10 +1,12 @@
-// The partitioner's side of ShardingRuleInterface::planLocal: what an operation
-// is told about its split, and the helpers with which it builds its local form.
+// The interface between the partitioner and ShardingRuleInterface::planLocal:
+// the description of how an operation is split, and helpers that build the
+// operation's local form.
 //
 // Layouts follow from the axes of the factors: a dimension is split by the axes
-// of its factors, major first. A dimension of N elements split n ways has
-// tiles of ceil(N / n) on every rank; what is past N is padding of undefined
-// content, so whoever reduces over a padded factor masks it first.
+// of its factors, major first. A dimension of N elements split n ways has tiles
+// of ceil(N / n) elements on every rank. Elements after the first N are padding
+// with undefined content, so every reduction over a padded factor masks the
+// padding first.
 
 #ifndef CLEAVE_INTERFACES_LOCALPLAN_H
 #define CLEAVE_INTERFACES_LOCALPLAN_H
@@ -14,14 +16,14 @@
 
 namespace cleave {
 
-/// The layout of a tensor of `dims` when each factor is split by its axes. No
-/// partial axes.
+/// Returns the layout of a tensor of `dims` if each factor is split by its
+/// axes. The layout has no partial axes.
 dist::Layout layoutOf(const TensorFactors &dims,
                       llvm::ArrayRef<dist::Axes> factorAxes);
 
-/// Whether a split of the factors by these axes is exact in a dimension made of
-/// them: only a dimension of one factor may have padding, and a factor
-/// may be split only if those major to it are split to single elements.
+/// Returns whether splitting the factors of a dimension by these axes is exact.
+/// Only a dimension of one factor may have padding, and a factor may be split
+/// only if all factors major to it are split into single elements.
 bool isExpressible(const DimFactors &dim, const ShardingRule &rule,
                    llvm::ArrayRef<dist::Axes> factorAxes,
                    const dist::MeshAxes &mesh);
@@ -64,58 +66,60 @@ public:
   mlir::RankedTensorType operandType(unsigned index) const;
   mlir::RankedTensorType resultType(unsigned index) const;
 
-  /// The answer of planLocal: one local value for each result.
+  /// Sets the result of planLocal: one local value for each result.
   void setResults(mlir::ValueRange values) {
     results.assign(values.begin(), values.end());
   }
   llvm::ArrayRef<mlir::Value> localResults() const { return results; }
 
-  /// A split dimension of an operand of which every rank reads more than its
-  /// tile and neighbours'.
+  /// A sharded dimension of an operand of which every rank reads more than its
+  /// own tile and the adjacent tiles.
   struct Gather {
     unsigned operand = 0;
     int64_t dim = 0, factor = 0, bytes = 0;
     std::string why;
   };
-  /// Notes, for the user, that `value` is operand `operand` with dimension
-  /// `dim` gathered over `factor`.
+  /// Records, for a remark to the user, that `value` is operand `operand` with
+  /// dimension `dim` gathered over `factor`.
   void noteGather(unsigned operand, int64_t dim, int64_t factor,
                   mlir::Value value, std::string why);
   llvm::ArrayRef<Gather> gathers() const { return noted; }
 
   // Building blocks.
-  /// The global index at which this rank's tile of a factor begins:
+  /// Returns the global index at which this rank's tile of a factor begins:
   /// tensor<i64>.
   mlir::Value offset(int64_t factor);
-  /// A tensor of `type` (integers) that holds, at each element, the global
-  /// index along dimension `dim`, which is split as `factor`.
+  /// Returns a tensor of `type` (integers) that holds, at each element, the
+  /// global index along dimension `dim`, which is split like `factor`.
   mlir::Value globalIndex(mlir::RankedTensorType type, int64_t dim,
                           int64_t factor);
-  /// `value`, of dimensions `dims`, with the padding of `factor` replaced by
-  /// the identity of `combiner`. The value itself where there is no padding.
+  /// Returns `value`, of dimensions `dims`, with the padding of `factor`
+  /// replaced by the identity of `combiner`, or `value` itself if there is no
+  /// padding.
   mlir::Value masked(mlir::Value value, const TensorFactors &dims,
                      int64_t factor, FactorCombiner combiner);
-  /// `value`, of dimensions `dims`, with the padding of `factor` replaced by
-  /// the splat `filler`: a mask that only saves work, without dist.pad_mask.
+  /// Returns `value`, of dimensions `dims`, with the padding of `factor`
+  /// replaced by the splat `filler`. This mask only saves work, so it has no
+  /// dist.pad_mask.
   mlir::Value filled(mlir::Value value, const TensorFactors &dims,
                      int64_t factor, mlir::TypedAttr filler);
-  /// All-reduces over the axes of a factor; the value itself where it is whole.
+  /// All-reduces a value over the axes of a factor; returns the value itself if
+  /// the factor is not split.
   mlir::Value allReduce(mlir::Value value, dist::ReduceKind kind,
                         int64_t factor, dist::Purpose purpose);
-  /// Of `value`, whose dimension `dim` is a tile of `size` elements split as
-  /// `factor`: rank r receives elements base + r * step + i * stride for i
-  /// below `length`, zeros outside. The window of rank 0 where the factor is
-  /// whole. The tiles computed from them are of a dimension of `whole`
-  /// elements.
+  /// Builds windows of `value`, which has in dimension `dim` a tile of `size`
+  /// elements split like `factor`. Rank r receives the elements base + r * step
+  /// + i * stride for i below `length`, and zeros outside the dimension. If the
+  /// factor is not split, the result is the window of rank 0. `whole` is the
+  /// unsharded size of the dimension that is computed from the windows.
   mlir::Value window(mlir::Value value, int64_t dim, int64_t factor,
                      int64_t size, int64_t base, int64_t step, int64_t stride,
                      int64_t length, int64_t whole);
-  /// Repeats a rank-0 tensor over `type`'s shape.
+  /// Broadcasts a rank-0 tensor to `type`'s shape.
   mlir::Value splat(mlir::Value scalar, mlir::RankedTensorType type);
-  /// A constant of `type`, all elements equal.
+  /// Returns a constant of `type` with all elements equal.
   mlir::Value constant(mlir::RankedTensorType type, double value);
-  /// A copy of the operation on the local operands, with the local result
-  /// types.
+  /// Clones the operation with the local operands and the local result types.
   mlir::Operation *cloneLocal();
 
 private:
@@ -128,10 +132,11 @@ private:
   llvm::SmallVector<Gather, 0> noted;
 };
 
-/// How a combiner that is not None reduces.
+/// Returns the kind of reduction for a combiner other than None.
 dist::ReduceKind reduceKindOf(FactorCombiner combiner);
 
-/// The identity of a combiner in an element type: 0, the lowest or the highest.
+/// Returns the identity of a combiner for an element type: 0, or the lowest or
+/// highest value.
 mlir::TypedAttr identityOf(FactorCombiner combiner,
                            mlir::RankedTensorType type);
 

@@ -9,10 +9,10 @@
 
 namespace cleave {
 
-/// Goes on after "pattern '...'" where it matches none of `parameters`, the
-/// attributes of their arguments: how many there are, and either what the
-/// tensor that is meant is called, or the nearest name. `rule`: what a pattern
-/// matches.
+/// Returns the continuation of a message "pattern '...'" for a pattern that
+/// matches none of `parameters`, which are attributes of arguments. The text
+/// has the number of parameters, and either the name of the tensor that is
+/// probably meant or the nearest name. `rule` says what a pattern matches.
 std::string
 describeNoMatch(llvm::StringRef pattern,
                 llvm::ArrayRef<mlir::DictionaryAttr> parameters,

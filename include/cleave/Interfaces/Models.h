@@ -1,4 +1,5 @@
-// The registration function of each question; register.cpp calls them all.
+// The registration function of each interface's models; register.cpp calls all
+// of them.
 
 #ifndef CLEAVE_INTERFACES_MODELS_H
 #define CLEAVE_INTERFACES_MODELS_H
@@ -9,7 +10,8 @@ class DialectRegistry;
 
 namespace cleave {
 
-// lib/Interfaces/Sharding, Derivative, Cost, Evaluate, Lowering, Streaming.
+// These models are in lib/Interfaces/Sharding, Derivative, Cost, Evaluate,
+// Lowering and Streaming.
 void registerShardingModels(mlir::DialectRegistry &registry);
 void registerDerivativeModels(mlir::DialectRegistry &registry);
 void registerCostModels(mlir::DialectRegistry &registry);

@@ -1,6 +1,6 @@
-// How a program is walked once it is partitioned: its actions, and what each
-// does. Passes that treat all of a program go through these, so that what a
-// program may consist of is said once.
+// Iterates over a partitioned program: its actions, and the operations of each
+// action. Passes that process a whole program use these functions, so that the
+// structure of a program is defined in one place.
 
 #ifndef CLEAVE_INTERFACES_PROGRAMWALK_H
 #define CLEAVE_INTERFACES_PROGRAMWALK_H
@@ -10,19 +10,20 @@
 
 namespace cleave {
 
-/// A unit attribute on functions that become generated code.
+/// A unit attribute on functions for which code is generated.
 inline constexpr llvm::StringLiteral kKernelAttr = "nn.kernel";
 
-/// Functions that are actions: neither kernels nor declarations. `stage`: those
-/// of this stage; -1: all.
+/// Returns the functions that are actions, which are neither kernels nor
+/// declarations: the actions of stage `stage`, or of all stages for -1.
 llvm::SmallVector<mlir::func::FuncOp> actionsOf(mlir::ModuleOp module,
                                                 int64_t stage = -1);
 
-/// The stages whose functions share the module, from 0 to the last, or {-1}: no
-/// stages.
+/// Returns the stages of the functions in the module, from 0 to the last, or
+/// {-1} if the module has no stages.
 llvm::SmallVector<int64_t> stagesOf(mlir::ModuleOp module);
 
-/// What an action does, in order, up to its return. Actions have one block.
+/// Returns the block with the operations of an action, in order, including its
+/// return. Actions have one block.
 inline mlir::Block &actionBody(mlir::func::FuncOp action) {
   return action.getBody().front();
 }

@@ -1,4 +1,5 @@
-// What a local product of rows with chosen matrices tells its cost.
+// An attribute that tells the cost model about local products of rows with
+// expert matrices.
 
 #ifndef CLEAVE_INTERFACES_ROWSHARE_H
 #define CLEAVE_INTERFACES_ROWSHARE_H
@@ -7,8 +8,9 @@
 
 namespace cleave {
 
-/// On nn.grouped_dot and nn.grouped_outer that have a tile of the matrices:
-/// one of so many rows chooses one of the tile's, if all are chosen equally.
+/// On nn.grouped_dot and nn.grouped_outer with a tile of the expert matrices,
+/// an integer n: one of n rows chooses a matrix of the tile, if all matrices
+/// are chosen equally often.
 inline constexpr llvm::StringLiteral kRowShareAttrName = "nn.row_share";
 
 } // namespace cleave

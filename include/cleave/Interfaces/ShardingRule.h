@@ -2,9 +2,9 @@
 // factors, and what each factor allows.
 //
 // Example: "bsh,hnd->bsnd" has the factors b, s, h, n, d. The dimensions of the
-// left operand are [b] [s] [h]; h is a reduction with combiner sum, the others
-// pass through. A reshape [6, 4] -> [24] has two factors of sizes 6 and 4; the
-// result's only dimension is made of both, major first.
+// left operand are [b] [s] [h]; h is a reduction with combiner sum, while b, s,
+// n and d pass through. A reshape [6, 4] -> [24] has two factors of sizes 6 and
+// 4; the result's only dimension consists of both factors, major first.
 
 #ifndef CLEAVE_INTERFACES_SHARDINGRULE_H
 #define CLEAVE_INTERFACES_SHARDINGRULE_H
@@ -22,55 +22,59 @@ class Operation;
 namespace cleave {
 
 enum class FactorKind {
-  /// In results as in operands: each tile is computed from its own tiles.
+  /// The factor is in operands and results: each tile of a result is computed
+  /// from the same tile of the operands.
   PassThrough,
-  /// In operands, absent from some result: tiles of the operands give partial
-  /// results. With combiner None planLocal combines over it itself, by joint
-  /// reductions (softmax, norms); the operation on a tile alone would be wrong.
+  /// The factor is in operands and is absent from some result: tiles of the
+  /// operands give partial results. With combiner None, planLocal combines over
+  /// the factor itself, by joint reductions (softmax, norms), and the operation
+  /// on one tile alone would give wrong results.
   Reduction,
-  /// Must be whole in every tile.
+  /// The factor must not be split.
   NeedReplication,
-  /// May be split, but tiles move between ranks (slice, concat, reverse, ...).
+  /// The factor may be split, but tiles move between ranks (slice, concat,
+  /// reverse, ...).
   Permutation,
 };
 
 /// How the partial values of a result that lacks a split factor are combined.
-/// None: the result is the same on all ranks of the split.
+/// With None, the result is the same on all ranks of the split.
 enum class FactorCombiner { None, Sum, Max, Min };
 
 struct Factor {
   int64_t size = 1;
   FactorKind kind = FactorKind::PassThrough;
   FactorCombiner combiner = FactorCombiner::None;
-  /// An element depends on its index along the factor, too (iota, dropout), so
-  /// that the result does not repeat where the operands do.
+  /// True if an element also depends on its index along the factor (iota,
+  /// dropout), so that equal operands do not give equal results.
   bool indexed = false;
-  /// Where elements along the factor come in another order, in all operands and
-  /// results, nothing else changes: though it may need all of them, the
-  /// operation is told their order by an operand.
+  /// True if elements along the factor may be permuted in all operands and
+  /// results without any other change. The operation may need all elements, but
+  /// an operand gives it their order.
   bool unordered = false;
 };
 
 /// The factors of one dimension, major to minor; empty for a dimension of size
-/// 1 that repeats.
+/// 1 that is broadcast.
 using DimFactors = llvm::SmallVector<int64_t, 2>;
-/// One entry per dimension.
+/// The factors of each dimension of a tensor.
 using TensorFactors = llvm::SmallVector<DimFactors, 4>;
 
 struct ShardingRule {
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<TensorFactors> operands, results;
-  /// Groups of operands in which the operation is jointly linear, the others
-  /// being fixed: {0, 1} for an addition; {0} and {1} for a product. Partial
-  /// sums of all operands of a group give partial sums of the results.
+  /// Groups of operands in which the operation is jointly linear while other
+  /// operands are fixed: {0, 1} for an addition, {0} and {1} for a product.
+  /// Partial sums of all operands of a group give partial sums of the results.
   llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 2> linear;
-  /// The operation only places elements of the group, so that candidates of a
-  /// maximum or minimum pass through it as well as partial sums do.
+  /// True if the operation only moves elements of the group, so that candidates
+  /// of a maximum or minimum pass through it just as partial sums do.
   bool movement = false;
-  /// The operation chooses, element by element, among those of the group: they
-  /// pass likewise.
+  /// True if the operation selects, element by element, among the operands of
+  /// the group, so that partial values pass through it as well.
   bool chooses = false;
-  /// Operands that are waited for and not read: they may be anything.
+  /// Operands that the operation waits for and does not read, so that they may
+  /// have any layout.
   llvm::SmallVector<unsigned, 1> waited;
 
   /// Adds a factor and returns its index.
@@ -79,18 +83,20 @@ struct ShardingRule {
     factors.push_back({size, kind, combiner, false});
     return factors.size() - 1;
   }
-  /// The group of operands that holds `operand`; empty where there is none.
+  /// Returns the group of operands that contains `operand`, or an empty list if
+  /// there is none.
   llvm::ArrayRef<unsigned> groupOf(unsigned operand) const;
-  /// Whether the operation adds `operand` to others.
+  /// Returns whether the operation adds `operand` to other operands.
   bool isTerm(unsigned operand) const { return groupOf(operand).size() > 1; }
-  /// What the operation answers; the rule below where it has no answer.
+  /// Returns the operation's own rule, or the rule `replicated` if it has none.
   static ShardingRule of(mlir::Operation *op);
-  /// A rule that keeps every dimension of every operand and result whole.
+  /// Returns a rule that keeps every dimension of every operand and result
+  /// unsplit.
   static ShardingRule replicated(mlir::Operation *op);
 };
 
-/// Whether an operation combines over the factor while it runs: it cannot run
-/// on a tile alone, but its local form can.
+/// Returns whether the operation combines over the factor while it runs: the
+/// operation cannot run on a tile alone, but its local form can.
 inline bool isJoint(const Factor &factor) {
   return factor.kind == FactorKind::Reduction &&
          factor.combiner == FactorCombiner::None;
@@ -99,7 +105,7 @@ inline bool isJoint(const Factor &factor) {
 /// The partitioner's view of one operation; see cleave/Interfaces/LocalPlan.h.
 class LocalPlan;
 
-/// The default of ShardingRuleInterface::planLocal.
+/// The default implementation of ShardingRuleInterface::planLocal.
 llvm::LogicalResult planLocalByCloning(mlir::Operation *op, LocalPlan &plan);
 
 } // namespace cleave

@@ -1,4 +1,5 @@
-// What the stages of a pipeline add up in their updates, as `pipe.sums` says.
+// The values that the stages of a pipeline sum in their updates, as given by
+// `pipe.sums`.
 
 #ifndef CLEAVE_INTERFACES_STAGESUMS_H
 #define CLEAVE_INTERFACES_STAGESUMS_H
@@ -12,7 +13,7 @@
 namespace cleave {
 
 struct StageSum {
-  /// The sum in the words of one stage.
+  /// The sum as one stage names it.
   struct Member {
     int part = 0; ///< of @update, after which it stands
     std::string operand, result;
@@ -22,12 +23,14 @@ struct StageSum {
   std::map<int, Member> members; ///< by stage
 };
 
-/// The name of a part of @update, without the stage: "update.0".
+/// Returns the name of a part of @update, without the stage, such as
+/// "update.0".
 std::string updatePart(int part);
 
-/// All stages write their sums in one order: those of the same stages
-/// correspond. Sums of few stages come first: what all add up reads them.
-/// `find` gives a stage's function of a name, or null.
+/// Returns the sums over the stages. All stages list their sums in the same
+/// order, and the n-th sums of the same set of stages correspond. Sums over few
+/// stages come first, since the sums over all stages read them. `find` returns
+/// a stage's function of a given name, or null.
 std::vector<StageSum> stageSums(
     int stages,
     llvm::function_ref<mlir::func::FuncOp(int stage, const std::string &name)>

@@ -1,5 +1,5 @@
-// Operations that can take a dimension tile by tile, so that tiles can go round
-// among ranks instead of being gathered.
+// Operations that can process a dimension tile by tile, so that tiles can be
+// passed around among ranks instead of being gathered.
 
 #ifndef CLEAVE_INTERFACES_STREAMING_H
 #define CLEAVE_INTERFACES_STREAMING_H
@@ -9,15 +9,15 @@
 
 namespace cleave {
 
-/// A result with the index `i` in `own` (tensor of integers) reads only
-/// elements of the streamed factor whose index in `streamed` is at least i -
-/// before and at most i + after.
+/// A result with index `i` in `own` (a tensor of integers) reads only elements
+/// of the streamed factor with an index in `streamed` from i - before to i +
+/// after.
 struct StreamReach {
   mlir::Value own, streamed;
   int64_t before = 0, after = 0;
 };
 
-/// One message that combines values, in order, over ranks.
+/// Sends one message that combines the values, in order, over ranks.
 using RankReduction = llvm::function_ref<llvm::SmallVector<mlir::Value>(
     mlir::ValueRange, dist::ReduceKind)>;
 

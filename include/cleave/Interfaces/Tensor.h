@@ -1,4 +1,4 @@
-// The interpreter's tensors: doubles, or 64-bit integers, in row-major order.
+// The interpreter's tensors: doubles or 64-bit integers, in row-major order.
 
 #ifndef CLEAVE_INTERFACES_TENSOR_H
 #define CLEAVE_INTERFACES_TENSOR_H
@@ -9,15 +9,15 @@
 
 namespace cleave {
 
-/// A tensor of any element type; floats are held as double, whatever their
-/// type says, integers and booleans as int64_t.
+/// A tensor of any element type. Floats of every type are stored as double,
+/// integers and booleans as int64_t.
 struct Tensor {
   mlir::RankedTensorType type;
   std::vector<double> floats;
   std::vector<int64_t> ints;
 
   Tensor() = default;
-  /// Zeros of `type`.
+  /// Creates a tensor of zeros of `type`.
   explicit Tensor(mlir::RankedTensorType type) : type(type) {
     if (isFloat())
       floats.resize(type.getNumElements());
@@ -33,7 +33,8 @@ struct Tensor {
   int64_t rank() const { return type.getRank(); }
 };
 
-/// The value as an integer of `type`: i1 is 0 or 1, others wrap as signed.
+/// Returns the value as an integer of `type`: i1 is 0 or 1, other types wrap as
+/// signed integers.
 inline int64_t wrapInteger(mlir::Type type, int64_t value) {
   unsigned width = llvm::cast<mlir::IntegerType>(type).getWidth();
   if (width == 1)
@@ -42,7 +43,8 @@ inline int64_t wrapInteger(mlir::Type type, int64_t value) {
                     : value;
 }
 
-/// The sum in `type`, which wraps; C++ leaves signed overflow undefined.
+/// Returns the sum in `type`, which wraps; C++ leaves signed overflow
+/// undefined.
 inline int64_t addIntegers(mlir::Type type, int64_t a, int64_t b) {
   return wrapInteger(type, static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }

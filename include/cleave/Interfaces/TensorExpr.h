@@ -1,7 +1,7 @@
-// Spelling expressions over whole tensors, and the formulas that are spelled
-// with them. A formula says once what an operation computes; it becomes a
-// kernel on one device, and, with joint reductions in place of plain ones, the
-// local form where the dimension that it reduces is split.
+// Builds expressions over whole tensors, and formulas from such expressions. A
+// formula defines once what an operation computes. On one device the formula
+// becomes a kernel. With joint reductions in place of plain ones, it becomes
+// the local form of an operation that reduces a sharded dimension.
 
 #ifndef CLEAVE_INTERFACES_TENSOREXPR_H
 #define CLEAVE_INTERFACES_TENSOREXPR_H
@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-/// Builds expressions over tensors of one shape where an operation stood.
+/// Builds expressions over tensors of one shape that replace an operation.
 class TensorExpr {
 public:
   TensorExpr(mlir::OpBuilder &builder, mlir::Location loc)
@@ -45,7 +45,8 @@ public:
     return make<mlir::arith::CmpIOp>(predicate, a, b);
   }
 
-  /// Where floats are `best`, which is the largest of them; NaN is the largest.
+  /// True for the elements of `value` that are equal to `best`, the largest of
+  /// the floats; NaN counts as the largest.
   mlir::Value isLargest(mlir::Value value, mlir::Value best) {
     using Predicate = mlir::arith::CmpFPredicate;
     mlir::Value equal = make<mlir::arith::CmpFOp>(Predicate::OEQ, value, best);
@@ -53,14 +54,14 @@ public:
     return make<mlir::arith::OrIOp>(equal, nan);
   }
 
-  /// `value` everywhere, in the type of `like`.
+  /// A splat of `value`, in the type of `like`.
   mlir::Value splat(mlir::Value like, double value) {
     return splat(typeOf(like), value);
   }
   virtual mlir::Value splat(mlir::RankedTensorType type, double value) {
     return nn::createSplat(builder, loc, type, value);
   }
-  /// An integer everywhere; unlike `splat` exact above 2^53.
+  /// A splat of an integer; unlike `splat` it is exact above 2^53.
   mlir::Value splatInt(mlir::RankedTensorType type, int64_t value) {
     return make<mlir::arith::ConstantOp>(mlir::DenseElementsAttr::get(
         type, builder.getIntegerAttr(type.getElementType(), value)));
@@ -70,14 +71,14 @@ public:
     return llvm::cast<mlir::RankedTensorType>(value.getType());
   }
 
-  /// Repeats `value` to `type`; input dimension i becomes dimension dims[i].
+  /// Broadcasts `value` to `type`; input dimension i becomes dimension dims[i].
   mlir::Value broadcast(mlir::Value value, mlir::RankedTensorType type,
                         llvm::ArrayRef<int64_t> dims);
-  /// [b, s] -> [b, s, h]: every row its statistic.
+  /// Broadcasts a statistic of each row: [b, s] -> [b, s, h].
   mlir::Value alongRows(mlir::Value statistic, mlir::RankedTensorType type);
-  /// [h] -> [b, s, h]: every row the same features.
+  /// Broadcasts a value of each feature: [h] -> [b, s, h].
   mlir::Value alongFeatures(mlir::Value feature, mlir::RankedTensorType type);
-  /// A rank-0 tensor everywhere.
+  /// Broadcasts a rank-0 tensor.
   mlir::Value everywhere(mlir::Value scalar, mlir::RankedTensorType type) {
     return broadcast(scalar, type, {});
   }
@@ -86,15 +87,15 @@ public:
     return reduce(combiner, value, typeOf(value).getRank() - 1);
   }
 
-  // What differs where dimension `dim` is a tile of a split one.
-  /// Combines all elements along the dimension, which disappears.
+  // The functions below differ if dimension `dim` is a tile of a sharded one.
+  /// Reduces the dimension, which the result lacks.
   virtual mlir::Value reduce(nn::Combiner combiner, mlir::Value value,
                              int64_t dim);
-  /// The number of elements along the dimension.
+  /// Returns the number of elements along the dimension.
   virtual int64_t extent(mlir::Value value, int64_t dim) {
     return typeOf(value).getDimSize(dim);
   }
-  /// Integers of `type`: each element its index along the dimension.
+  /// Returns integers of `type`: each element is its index along the dimension.
   virtual mlir::Value index(mlir::RankedTensorType type, int64_t dim);
 
   mlir::OpBuilder &builder;
@@ -103,7 +104,8 @@ public:
 
 using Decomposed = llvm::FailureOr<llvm::SmallVector<mlir::Value>>;
 
-/// Formulas along the last dimension (of nn.argmax: along its own).
+/// Formulas along the last dimension (for nn.argmax, along its dimension
+/// `dim`).
 namespace formula {
 Decomposed softmax(nn::SoftmaxOp op, TensorExpr &e);
 Decomposed layerNorm(nn::LayerNormOp op, TensorExpr &e);

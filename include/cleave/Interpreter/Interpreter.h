@@ -1,6 +1,7 @@
 // The reference interpreter: executes functions of nn and dist operations with
-// plain loops in double, all ranks of a mesh in lockstep inside one process. It
-// is slow and simple, and the oracle of every test.
+// plain loops in double precision, for all ranks of a mesh in lockstep inside
+// one process. The interpreter is slow and simple, and is the reference of the
+// tests.
 
 #ifndef CLEAVE_INTERPRETER_INTERPRETER_H
 #define CLEAVE_INTERPRETER_INTERPRETER_H
@@ -15,48 +16,49 @@ namespace cleave {
 /// One tensor per rank; a program without a mesh has one rank.
 using RankTensors = std::vector<Tensor>;
 
-/// Called with every value as it is computed, arguments included; with values
-/// of loops once per iteration.
+/// Called with every value when it is computed, including arguments. Values
+/// inside loops are reported once per iteration.
 using Observer = llvm::function_ref<void(mlir::Value, const Tensor &)>;
 
-/// Runs `func` on one device. Argument types must be the function's. Errors are
-/// reported on the operation that cannot be executed.
+/// Runs `func` on one device. The arguments must have the function's types.
+/// Errors are reported on the operation that cannot be executed.
 mlir::FailureOr<std::vector<Tensor>> interpret(mlir::func::FuncOp func,
                                                llvm::ArrayRef<Tensor> arguments,
                                                Observer observe = nullptr);
 
-/// Whether the interpreter can execute the operation, apart from the operations
-/// in its regions.
+/// Returns whether the interpreter can execute the operation, without regard to
+/// operations in its regions.
 bool hasReferenceSemantics(mlir::Operation *op);
 
-/// Runs the per-rank program `func` on all ranks of `mesh` at once:
-/// `arguments[i][rank]`, and the results alike.
+/// Runs the per-rank program `func` on all ranks of `mesh` at once, with
+/// `arguments[i][rank]` and results in the same form.
 mlir::FailureOr<std::vector<RankTensors>>
 interpretRanks(mlir::func::FuncOp func, dist::MeshAttr mesh,
                llvm::ArrayRef<RankTensors> arguments);
 
-/// The tiles of `whole` on every rank. Padding is NaN (integers: a value far
-/// out of range), so that reading it shows in the result. With a partial
-/// sharding the first rank of each group holds the value, the others the
-/// identity.
+/// Returns the tiles of `whole` on every rank. Padding is NaN (for integers, a
+/// value far out of range), so that an operation that reads padding changes the
+/// result. With a partial sharding, the first rank of each group holds the
+/// value and the other ranks hold the identity.
 RankTensors shardTensor(const Tensor &whole, dist::MeshAttr mesh,
                         dist::ShardingAttr sharding);
 
-/// A tensor assembled from the tiles of all ranks.
+/// A tensor that is assembled from the tiles of all ranks.
 struct Assembled {
   Tensor whole;
-  /// The largest difference between two copies of one element; replicas of a
-  /// correct program are equal to the bit.
+  /// The largest difference between two copies of one element. In a correct
+  /// program, replicas are bitwise equal.
   double replicaDifference = 0;
 };
 Assembled assembleTensor(const RankTensors &tiles,
                          mlir::RankedTensorType wholeType, dist::MeshAttr mesh,
                          dist::ShardingAttr sharding);
 
-/// Fills padding of every kind with NaN, or an integer far out of range.
+/// Fills a tensor with NaN, or with integers far out of range, as the content
+/// of padding.
 void poison(Tensor &tensor);
 
-/// The contents of a constant.
+/// Returns the contents of a constant as a tensor.
 Tensor tensorFromAttr(mlir::DenseElementsAttr attr);
 
 } // namespace cleave

@@ -1,4 +1,5 @@
-// Storage of one action: which values share memory, and how long it lives.
+// Plans the memory of one action: which values share storage, and when each
+// storage is live.
 
 #ifndef CLEAVE_MEMORY_ACTIONPLAN_H
 #define CLEAVE_MEMORY_ACTIONPLAN_H
@@ -13,21 +14,22 @@ namespace cleave::memory {
 /// Memory of one value, or of several values that share it.
 struct Storage {
   int64_t bytes = 0;
-  /// Bytes of the value that it was made for; `bytes` is larger if views of the
-  /// value reach beyond it.
+  /// Bytes of the value that the storage was created for; `bytes` is larger if
+  /// views of the value reach beyond its end.
   int64_t ownBytes = 0;
-  /// Positions in the block; -1: before the first operation.
+  /// The positions in the block between which the storage is live; -1 means
+  /// before the first operation.
   int64_t first = -1, last = -1;
-  /// The position of the last read before `last`.
+  /// The position of the last operation before `last` that reads the storage.
   int64_t beforeLast = -1;
-  /// Index of its boundary buffer, or -1.
+  /// The index of the boundary buffer that is this storage, or -1.
   int64_t boundary = -1;
-  /// Read-only: an argument that no result replaces.
+  /// True for an argument that is only read, as no result replaces it.
   bool constant = false;
   bool argument = false;
   bool scratch = false;
   int64_t offset = -1;
-  /// Its name in messages.
+  /// The storage's name in messages.
   std::string name;
 };
 
@@ -35,7 +37,7 @@ struct Storage {
 struct Place {
   int64_t storage = -1;
   int64_t offset = 0; // bytes into the storage
-  /// Whether the offset is the same on all ranks.
+  /// True if the offset is the same on all ranks.
   bool fixed = true;
   /// The largest offset that a rank has.
   int64_t lastOffset = 0;
@@ -46,8 +48,8 @@ inline int64_t alignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class ActionPlan {
 public:
-  /// Analyses the function. Inserts a copy where a result cannot be written to
-  /// its buffer directly.
+  /// Plans the memory of `func`. Inserts a copy where a result cannot be
+  /// written to its boundary buffer directly.
   static mlir::FailureOr<ActionPlan> create(mlir::func::FuncOp func,
                                             const BoundaryTable &table);
 
@@ -57,10 +59,11 @@ public:
   bool isRoot(int64_t storage) const { return parent[storage] == storage; }
   mlir::func::FuncOp func;
 
-  /// The storage index and byte offset of a value.
+  /// Returns the storage index and the byte offset of a value.
   Place placeOf(mlir::Value value) const;
-  /// Index of the command at a position (or of the next one): positions count
-  /// all operations, commands only those that do something.
+  /// Returns the index of the command at a position, or of the next command if
+  /// the operation there is none. Positions count all operations; views, for
+  /// example, are no commands.
   int64_t commandAt(int64_t position) const { return commands[position]; }
   int64_t numCommands() const { return commands.back(); }
 
@@ -79,7 +82,8 @@ private:
   void addResults(rt::CommandOpInterface command);
   void addAlias(mlir::OpResult result, mlir::Value operand,
                 const rt::Alias &alias);
-  /// True where copies were inserted, so that the analysis starts again.
+  /// Returns true if copies were inserted, so that the analysis must start
+  /// again.
   bool repairReuse();
   void placeResults(const BoundaryTable &table, bool &repaired);
   void reuseOperands();
@@ -90,7 +94,7 @@ private:
   llvm::DenseMap<mlir::Operation *, int64_t> positions;
   std::vector<mlir::Operation *> ops; ///< by position
   std::vector<int64_t> commands;
-  /// The storage of the argument with this boundary, or -1.
+  /// The storage of the argument in each boundary buffer.
   llvm::DenseMap<int64_t, int64_t> argumentOf;
 };
 

@@ -1,4 +1,4 @@
-// The arenas of a program whose memory is planned.
+// The arena sizes of a program after rt-plan-memory.
 
 #ifndef CLEAVE_MEMORY_ARENAS_H
 #define CLEAVE_MEMORY_ARENAS_H
@@ -7,13 +7,14 @@
 
 namespace cleave {
 
-/// Bytes of the arenas of a program without stages.
+/// The bytes of the arenas of a program without pipeline stages.
 struct PlannedArenas {
   int64_t state = 0, transient = 0;
   /// The most memory that a rank needs.
   int64_t peak() const { return state + transient; }
 };
-/// Reports a module that rt-plan-memory has not planned.
+/// Reads the arena sizes of a module. Reports an error if rt-plan-memory has
+/// not run.
 mlir::FailureOr<PlannedArenas> plannedArenas(mlir::ModuleOp module);
 
 } // namespace cleave

@@ -1,7 +1,8 @@
-// The boundary table: the buffers that have a name outside of the program.
+// The boundary table lists the buffers that have a name outside of the program.
 //
 // Functions of the logical program name their arguments and results with
-// `nn.name` and `nn.role`. A name and role mean one buffer in all functions.
+// `nn.name` and `nn.role`. Arguments and results with equal name and role share
+// one buffer in all functions.
 
 #ifndef CLEAVE_MEMORY_BOUNDARYTABLE_H
 #define CLEAVE_MEMORY_BOUNDARYTABLE_H
@@ -18,7 +19,7 @@
 namespace cleave {
 
 struct BoundaryBuffer {
-  /// The name of the buffer in host programs, unique among all. It is `name` if
+  /// The unique name of the buffer in host programs. It is equal to `name` if
   /// possible; a gradient is called `NAME.grad`, a metric `metric.NAME`, a tap
   /// `tap.NAME`.
   std::string buffer;
@@ -27,15 +28,16 @@ struct BoundaryBuffer {
   mlir::RankedTensorType type;
   /// The type of the unsharded tensor; `type` if it is not sharded.
   mlir::RankedTensorType globalType;
-  /// Attributes of the argument or result, from all functions together.
+  /// The attributes of the argument or result, merged over all functions.
   mlir::DictionaryAttr attrs;
-  /// Size and place in arena 0, or in a slot of its class, once planned.
+  /// The size, and after planning the offset: in arena 0 or, for a value with a
+  /// slot class, in the slot.
   int64_t bytes = 0, offset = -1;
-  /// The slot class of a value that lives between actions ("recv_f:W"); else
-  /// empty.
+  /// Returns the slot class of a value that is stored between actions, such as
+  /// "recv_f:W"; empty for other values.
   llvm::StringRef slot() const;
-  /// Whether a host reads or writes the buffer. Of a parameter with slots the
-  /// host sees the first slot.
+  /// Returns whether a host reads or writes the buffer. If a parameter has
+  /// several slots, the host sees the first one.
   bool isVisible() const {
     return slot().empty() || role == nn::Role::Parameter;
   }
@@ -43,19 +45,19 @@ struct BoundaryBuffer {
 
 class BoundaryTable {
 public:
-  /// Reports, on the function, an argument or result without name and role, and
-  /// one whose type or sharding differs from another function's. `stage`:
-  /// collects the functions of this stage alone.
+  /// Collects the buffers of all functions or, with `stage`, of the functions
+  /// of this stage only. Reports an argument or result without name and role,
+  /// or with a type or sharding that differs from another function's.
   static mlir::FailureOr<BoundaryTable> collect(mlir::ModuleOp module,
                                                 int64_t stage = -1);
 
-  /// The buffers that a host sees: of all stages, each name and role once,
-  /// without values that only actions pass to each other.
+  /// Collects the buffers that a host sees, over all stages: each name and role
+  /// once, without values that are only passed from action to action.
   static mlir::FailureOr<BoundaryTable> visible(mlir::ModuleOp module);
 
   std::vector<BoundaryBuffer> buffers;
 
-  /// Index of the buffer of an argument or result.
+  /// Returns the index of the buffer of an argument or result.
   int64_t find(llvm::StringRef name, nn::Role role) const;
   int64_t ofArgument(mlir::func::FuncOp func, unsigned index) const;
   int64_t ofResult(mlir::func::FuncOp func, unsigned index) const;
@@ -67,7 +69,7 @@ private:
   llvm::StringMap<int64_t> byKey, byBuffer;
 };
 
-/// Bytes of a tensor of static shape; i1 counts one byte.
+/// The bytes of a tensor of static shape; an i1 element takes one byte.
 int64_t bytesOfType(mlir::Type type);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// The memory of a rank that a planned program takes, by category and by tensor.
+// The memory that a planned program takes on a rank, by category and by tensor.
 
 #ifndef CLEAVE_MEMORY_FOOTPRINT_H
 #define CLEAVE_MEMORY_FOOTPRINT_H
@@ -11,14 +11,15 @@
 namespace cleave {
 
 struct Footprint {
-  /// Each category's own maximum, in bytes. Activations are values that one
-  /// command computes for others, workspace is scratch memory of library calls,
-  /// other is inputs, outputs and scalars of the boundary.
+  /// The maximum of each category over time, in bytes. Activations are values
+  /// that one command computes for other commands; workspace is scratch memory
+  /// of library calls; `other` counts inputs, outputs and scalars of the
+  /// boundary.
   int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0,
           workspace = 0, other = 0;
-  /// Bytes of the arenas.
+  /// The total bytes of the arenas.
   int64_t peak = 0;
-  /// The action, and its command, at which most transient memory is alive.
+  /// The action and the command at which the live transient memory is largest.
   std::string action;
   int64_t command = 0;
 
@@ -26,43 +27,46 @@ struct Footprint {
     std::string tensor, kind, source;
     int64_t bytes = 0;
   };
-  /// The tensors that are live then, largest first; they add up to `peak`.
+  /// The tensors that are live at this command, largest first. Their bytes add
+  /// up to `peak`.
   std::vector<Entry> atPeak;
 };
 
-/// Tensors of equal layers, which are alike: "blocks.*.fc.weight", of the model
-/// or computed.
+/// Equally large tensors of repeated layers, listed under one name, such as
+/// "blocks.*.fc.weight". They are parameters or computed values.
 struct EqualTensors {
   std::string name, kind;
   int64_t count = 0, bytes = 0; ///< bytes of each
 };
 
-/// What is alive at the peak, what takes most first.
+/// Returns the tensors that are live at the peak, grouped over equal layers,
+/// the largest group first.
 std::vector<EqualTensors> largestAtPeak(const Footprint &footprint);
 
 /// "1.5 GiB", "96 B".
 std::string readableBytes(double bytes);
 
-/// "activations 20 GiB, parameters 1.5 GiB, gradients 1.5 GiB": the largest
-/// categories.
+/// Returns the largest categories as text: "activations 20 GiB, parameters 1.5
+/// GiB, gradients 1.5 GiB".
 std::string largestGroups(const Footprint &footprint);
 
-/// What would make the program fit into `limit` bytes: a number of samples, if
-/// the `batch` (0: not known) is too large, or strategies.
+/// Suggests how the program could fit into `limit` bytes: by a smaller batch if
+/// `batch` (0 means unknown) is too large, or else by strategies.
 std::string whatWouldFit(const Footprint &footprint, int64_t limit,
                          int64_t batch);
 
-/// Bytes per element that are counted for parameters, gradients and master
-/// weights (0: there are none) where the program has f32.
+/// The bytes per element that are counted for parameters, gradients and master
+/// weights that are f32 in the program; 0 if there are no master weights.
 struct Booking {
   int64_t parameter = 4, gradient = 4, master = 4;
 };
 
-/// Reads the attributes of `rt-plan-memory`. Reports a module without them.
+/// Computes the footprint from the attributes that rt-plan-memory sets. Reports
+/// an error if they are missing.
 mlir::FailureOr<Footprint> footprintOf(mlir::ModuleOp module,
                                        const Booking &booking = {});
 
-/// An arena of a pipeline's rank.
+/// An arena of a pipeline rank.
 struct RankArena {
   std::string name;
   int64_t bytes = 0;
@@ -76,7 +80,7 @@ struct RankArena {
   int64_t count = 1;
 };
 
-/// The footprint of a rank that holds `stages` of a module of stages.
+/// Returns the footprint of a pipeline rank that holds `stages` of the module.
 mlir::FailureOr<Footprint> footprintOfStages(mlir::ModuleOp module,
                                              llvm::ArrayRef<int64_t> stages,
                                              llvm::ArrayRef<RankArena> arenas,

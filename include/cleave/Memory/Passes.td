@@ -47,24 +47,26 @@ def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
     its last reader; a collective's operands and results are live from its start to its wait. Views
     share their source's memory.
 
-    Every argument or result (it has `nn.name` and `nn.role`) has one buffer in arena 0, "state", in
-    all actions. A result with the name and role of an argument takes the argument's buffer: it is
-    computed in place if the command allows it, written there directly if the old content is dead by
-    then, and copied there otherwise. Arguments that no result replaces are never written.
+    Arguments and results have `nn.name` and `nn.role`. Each pair of name and role has one buffer in
+    arena 0, "state", for all actions. A result with the name and role of an argument takes the
+    argument's buffer: it is computed in place if the command allows this, written to the buffer
+    directly if the old content is already dead, and copied to the buffer otherwise. Arguments that
+    no result replaces are never written.
 
     All other values are in arena 1, "transient", which the actions share. They are placed largest
     first, each in the tightest gap between the values that are live at the same time, at multiples
-    of 64 bytes. The result of a command that allows it (`nn.inplace` of kernels, all-reduce) takes
-    the memory of an operand that dies there.
+    of 64 bytes. If the command allows it (`nn.inplace` of kernels, all-reduce), a result reuses the
+    memory of an operand that no later command reads.
 
-    If the functions of pipeline stages share the module (`pipe.stage`), each stage has arenas and
-    names of its own. A value that lives between actions (`pipe.slot`) has an offset in a slot of
+    If the functions of pipeline stages share the module (`pipe.stage`), each stage has its own
+    arenas and names. A value that lives between actions (`pipe.slot`) has an offset in a slot of
     its class; each arena from 2 on is one such slot. The schedule decides how many slots a class
     has.
 
-    Arguments get `rt.buffer = [arena, offset]`, operations get `rt.buffers`. The module gets
-    `rt.arenas`, the sizes (with stages `rt.stages`, by stage, and the classes of slots). Functions
-    get `rt.lifetimes` of their transient memory.
+    Arguments get `rt.buffer = [arena, offset]`, operations get `rt.buffers`. The module gets the
+    arena sizes in `rt.arenas`; a module of stages gets `rt.stages` instead, with the arena sizes
+    and slot classes of each stage. Functions get `rt.lifetimes`, the lifetimes of their transient
+    memory.
 
     Before:
     ```mlir
@@ -94,16 +96,17 @@ def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
 }
 
 def AlignKernelsPass : Pass<"rt-align-kernels", "::mlir::ModuleOp"> {
-  let summary = "Mark kernels that are launched on less aligned addresses";
+  let summary = "Mark kernels that are launched on addresses with a smaller alignment";
   let description = [{
     GPU kernels read and write 16 bytes at once, and assume that all addresses are multiples of 16.
-    Planned buffers begin at multiples of 64, but views need not: they begin inside other values, at
-    an offset that may depend on the rank. This pass sets `nn.align` on kernels that are launched on
-    such addresses, to the alignment that holds for all launches and all ranks.
+    Planned buffers begin at multiples of 64, but views may not: a view begins inside another value,
+    at an offset that may depend on the rank. This pass sets `nn.align` on kernels that are launched
+    on such addresses, to the alignment that holds for all launches and all ranks.
 
-    If other launches call the kernel with aligned addresses, the kernel is copied, so that these do
-    not become slower. Then there are two kernels, whatever the number of launches. An address that
-    no wide access uses (a scalar's) causes no copy. Runs after `rt-plan-memory`.
+    If other launches call the kernel with aligned addresses, the kernel is copied, so that launches
+    with aligned addresses do not become slower. So a kernel becomes at most two kernels, for any
+    number of launches. An address that no wide access uses (such as that of a scalar) causes no
+    copy. Runs after `rt-plan-memory`.
 
     Before:
     ```mlir
@@ -133,10 +136,11 @@ def AlignKernelsPass : Pass<"rt-align-kernels", "::mlir::ModuleOp"> {
 def CheckFitPass : Pass<"rt-check-fit", "::mlir::ModuleOp"> {
   let summary = "Refuse a program that needs more memory than a rank has";
   let description = [{
-    Compares the planned arenas with `limit`. If they are larger, the pass fails with the largest
-    categories, what would fit, and the largest tensors that are live at the peak. The IR does not
-    change. Runs after `rt-plan-memory`. Modules of pipeline stages pass: their memory is only known
-    together with the schedule.
+    Compares the planned arenas with `limit`. If they are larger, the pass fails with a message that
+    lists the largest categories, the batch size or strategies that would fit, and the largest
+    tensors that are live at the peak. The IR does not change. Runs after `rt-plan-memory`. The pass
+    does not check modules of pipeline stages, because their memory is only known together with the
+    schedule.
 
     Before and After:
     ```mlir

@@ -9,13 +9,14 @@
 
 namespace cleave {
 
-/// The first name in the operation's location (a node of the model's graph as
-/// describeLocation says it, or a parameter), without the path of the model;
-/// else the name of the operation, such as "rt.gemm".
+/// Returns the first name in the operation's location (a node of the model's
+/// graph as printed by describeLocation, or a parameter), without the path of
+/// the model. If the location has no name, returns the operation's name, such
+/// as "rt.gemm".
 std::string sourceOf(mlir::Operation *op);
 
-/// The sources of an operation that was merged from several: "a", "a, b", "a
-/// and 5 others".
+/// Returns the sources of an operation that may be merged from several
+/// operations: "a", "a, b", "a and 5 others".
 std::string sourcesOf(mlir::Operation *op);
 
 } // namespace cleave

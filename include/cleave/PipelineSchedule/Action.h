@@ -1,7 +1,7 @@
-// One entry in the list of a pipeline's rank, in the grammar of the CSV files
-// of torch.distributed.pipelining: `0F3` is the forward pass of stage 0 on
-// microbatch 3, `1SEND_F3` sends its result on, `0UNSHARD` gathers the
-// parameters of stage 0.
+// An action, that is, one entry in the list of a pipeline rank, in the grammar
+// of the CSV files of torch.distributed.pipelining: `0F3` is the forward pass
+// of stage 0 on microbatch 3, `1SEND_F3` sends the result of stage 1 for
+// microbatch 3 to the next stage, `0UNSHARD` gathers the parameters of stage 0.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -53,16 +53,17 @@ bool isReceive(ActionKind kind);
 inline bool isTransfer(ActionKind kind) {
   return isSend(kind) || isReceive(kind);
 }
-// Whether an action of this kind belongs to a microbatch. REDUCE_GRAD may or
-// may not.
+// Returns whether an action of this kind belongs to a microbatch. For
+// REDUCE_GRAD the microbatch is optional.
 bool hasMicrobatch(ActionKind kind);
 
 // "1SEND_F3".
 std::string print(const Action &action);
 Result<Action> parseAction(std::string_view text);
 
-// The content of a table's cell: one action, nothing (empty), or a group that
-// runs as one, `(0F3;7B2)OVERLAP_F_B`, whose members are returned in order.
+// Parses a cell of a table. A cell is empty, or has one action, or has a group
+// of actions that run together, `(0F3;7B2)OVERLAP_F_B`. Returns the actions in
+// order.
 Result<std::vector<Action>> parseCell(std::string_view text);
 
 } // namespace cleave::pipeline

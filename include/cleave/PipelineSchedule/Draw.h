@@ -1,4 +1,4 @@
-// Pictures of a replayed table: text for a terminal, SVG for a browser.
+// Draws a simulated table, as text for a terminal or as SVG for a browser.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -11,13 +11,14 @@
 
 namespace cleave::pipeline {
 
-// A line per rank. If all times are multiples of one of them, a column is that
-// unit of time and a dot is an idle unit. Otherwise a line lists the actions in
-// order.
+// Draws a line per rank. If all times are multiples of the shortest action,
+// this is the unit of time: each column is one unit, and a dot is an idle unit.
+// Otherwise, each line lists the rank's actions in order.
 std::string drawText(const Table &table, const Replay &replay);
 
-// A row per rank, a box per action with its microbatch, coloured by kind and
-// shaded by the stage's place on its rank. The file is self-contained.
+// Draws a row per rank and a box per action. A box shows the microbatch; its
+// colour depends on the kind of action, and its shade on the position of the
+// stage among the rank's stages. The SVG file is self-contained.
 std::string drawSvg(const Table &table, const Replay &replay);
 
 } // namespace cleave::pipeline

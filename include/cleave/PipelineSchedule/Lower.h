@@ -15,8 +15,8 @@
 
 namespace cleave::pipeline {
 
-// How a transfer or a collective appears in a list: as a start and a later
-// wait, or as both at once (Run). An action that computes is always Run.
+// A transfer or collective is in a list as a start and a later wait, or as one
+// blocking action (Run). An action that computes is always Run.
 enum class Phase { Run, Start, Wait };
 
 struct LoweredAction {
@@ -26,13 +26,14 @@ struct LoweredAction {
   bool operator==(const LoweredAction &) const = default;
 };
 
-// A start is printed like the transfer, `1SEND_F3`, its wait as
+// Prints a start like the blocking transfer, `1SEND_F3`, and its wait as
 // `1WAIT_SEND_F3`.
 std::string print(const LoweredAction &action);
 
-// The messages from one rank to another form a channel: the n-th send started
-// there belongs to the n-th receive started for it. A receive's wait ends when
-// both are started; a send's wait not before the receiver is at its own wait.
+// The messages from one rank to another form a channel: the sender's n-th send
+// in a channel matches the receiver's n-th receive. The wait of a receive ends
+// when both are started; the wait of a send may end only when the receiver has
+// reached its wait.
 struct LoweredTable {
   std::string schedule;
   int ranks = 0, stages = 0, microbatches = 0;
@@ -42,23 +43,25 @@ struct LoweredTable {
 };
 
 struct LowerOptions {
-  // How many actions ahead of its reader a receive is started; at least 0.
+  // How many compute actions before its reader a receive is started; at least
+  // 0.
   int lookahead = 1;
-  // Determine the limit of messages in flight of a stage and direction: the
-  // fewest with which no rank waits for a send under these times, and
-  // `spareSends` more for times that vary.
+  // `times` and `spareSends` determine the maximum number of messages in flight
+  // for each stage and direction. It is the smallest number with which no rank
+  // waits for a send in a simulation with `times`, plus `spareSends`, because
+  // real times vary.
   Times times;
   int spareSends = 1;
 };
 
-// One message per boundary between stages on different ranks, microbatch and
-// direction. A send starts right after the action that computes its value, and
-// its wait is as late as the limit of messages in flight allows.
+// Adds one message for each microbatch, direction and boundary between stages
+// on different ranks. A send starts right after the action that computes its
+// value, and its wait is as late as the limit of messages in flight allows.
 Result<LoweredTable> lower(const Table &table,
                            const LowerOptions &options = {});
 
-// As readTable, with transfers. A transfer whose wait is in the same row is a
-// start; without a wait it blocks.
+// Reads a table that also has transfers. A transfer is a start if its wait is
+// in the same row; otherwise it blocks.
 Result<LoweredTable> readLoweredText(std::string_view text,
                                      const std::string &name);
 std::string writeLowered(const LoweredTable &table);
@@ -67,8 +70,8 @@ std::string writeLowered(const LoweredTable &table);
 // Slots
 //===----------------------------------------------------------------------===//
 
-// A position in a list. B counts as I and as W; a blocking transfer counts as
-// its start and its wait.
+// A kind of action that begins or ends the lifetime of a value. B is both an I
+// and a W event; a blocking transfer is both its start and its wait.
 struct Event {
   ActionKind kind = ActionKind::F;
   Phase phase = Phase::Run; // of a transfer Start or Wait, of the rest Run
@@ -76,7 +79,7 @@ struct Event {
   bool operator==(const Event &) const = default;
 };
 
-// Values of a stage, one per microbatch. A value lives from the beginning of
+// Values of a stage, one per microbatch. A value is live from the beginning of
 // the first event in `first` that the rank has for its microbatch to the end of
 // the latest event in `last`. If the rank has no event of `first`, or none of
 // `last`, the microbatch has no such value. Examples:
@@ -97,8 +100,9 @@ struct SlotPlan {
   std::vector<int> slotOf; // by microbatch; -1: no value
 };
 
-// A plan for every class and rank that has values of it, ordered by class and
-// rank. The lowest free slot is taken, so counts are the peaks. Fails where a
+// Returns a plan for each class and each rank that has values of this class,
+// ordered by class and rank. Each value gets the lowest free slot, so the
+// number of slots is the peak number of live values. Fails if the lifetime of a
 // value would end before it begins.
 Result<std::vector<SlotPlan>>
 assignSlots(const LoweredTable &table, const std::vector<ValueClass> &classes);

@@ -1,6 +1,6 @@
-// Simulates a table: when every action starts and ends, how long ranks are idle
-// and how many activations they hold. A rank runs its actions in order, each as
-// soon as its inputs have arrived.
+// Simulates a table: it computes when every action starts and ends, how long
+// ranks are idle and how many activations they hold. A rank runs its actions in
+// order; an action starts when its inputs have arrived.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -23,8 +23,9 @@ struct StageTimes {
 struct Times {
   std::vector<StageTimes> stage; // by stage; a missing one has the defaults
   double transfer = 0;           // of one message between ranks
-  // Replace `transfer` by the time of a message from the previous and from the
-  // next stage, by the stage that receives it.
+  // If present, these replace `transfer`: the time of a message that a stage
+  // receives from the previous stage, and from the next stage, indexed by
+  // receiving stage.
   std::vector<double> fromBefore, fromEnd;
 
   static Times uniform(int stages, double f, double i, double w,
@@ -43,7 +44,8 @@ struct RankReplay {
   double waits = 0;        // of these, the time that the rank was idle
   double spanIdle = 0;     // between its first and its last action
   double makespanIdle = 0; // from the start of the step to its end
-  // Most activations held at once, in units of one stage and microbatch:
+  // The peaks of held activations, in units of the activations of one stage and
+  // microbatch:
   int peakInputs = 0;       // from F to the end of I (M_B)
   int peak = 0;             // from F to the end of W (M_B before I, M_W after)
   int peakB = 0, peakW = 0; // parts of `peak`
@@ -60,13 +62,14 @@ struct Replay {
 };
 
 // Fails if a rank waits for a message that is never sent; the error names the
-// actions. Only F, I, W and B take time, and transfers between neighbouring
-// stages on different ranks.
+// actions. Only F, I, W, B and transfers between adjacent stages on different
+// ranks take time.
 Result<Replay> replay(const Table &table, const Times &times = {});
 
-// The time of a step when many steps follow each other without a barrier: a
-// rank that is done begins the next one. With a barrier (the global gradient
-// norm, which no rank has before all have computed) a step takes the makespan.
+// Returns the time of a step if many steps follow each other without a barrier:
+// a rank that has finished a step begins the next one at once. With a barrier
+// (such as a global gradient norm, for which all ranks must finish first), a
+// step takes the makespan.
 Result<double> stepWithoutBarrier(const Table &table, const Times &times = {});
 
 } // namespace cleave::pipeline

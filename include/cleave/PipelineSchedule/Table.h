@@ -1,6 +1,6 @@
-// A schedule: for every rank of a pipeline the ordered list of its actions; the
-// generators of such tables, and the files that hold them. docs/pipeline.md
-// describes the schedules.
+// A pipeline schedule is a table: it has the ordered list of actions of every
+// rank. This file declares the tables, their generators, and the functions that
+// read and write table files. docs/pipeline.md describes the schedules.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -18,23 +18,23 @@ namespace cleave::pipeline {
 struct Table {
   std::string schedule;
   int ranks = 0, stages = 0, microbatches = 0;
-  // Every backward pass is followed by an update of its stage, and later
+  // True if every backward pass is followed by an update of its stage. Later
   // forward passes read the new weights, so the result differs from that of
-  // synchronous steps.
+  // synchronous training.
   bool asynchronous = false;
-  // Ascending. A stage is on one rank; under Chimera it is on two, which divide
-  // the microbatches.
+  // The stages of each rank, ascending. A stage is on one rank; under Chimera
+  // it is on two ranks, which divide the microbatches between them.
   std::vector<std::vector<int>> stagesOfRank;
   std::vector<std::vector<Action>> actions; // by rank; no transfers
 
-  // The ranks that hold a stage, ascending.
+  // Returns the ranks that hold a stage, ascending.
   std::vector<int> ranksOfStage(int stage) const;
-  // Stages of the rank that holds most.
+  // The number of stages on the rank that has the most stages.
   int chunks() const;
 };
 
-// Which rank computes each pass, as a lookup table: rank[stage][microbatch], -1
-// where the table has no F of it.
+// A lookup table of the rank that computes each pass: rank[stage][microbatch],
+// or -1 if the table has no F for this stage and microbatch.
 struct Placement {
   explicit Placement(const Table &table);
   std::vector<std::vector<int>> rank;
@@ -47,51 +47,54 @@ struct ScheduleSpec {
   int microbatches = 1;
 };
 
-// The schedules that `generate` knows, in the order of the documentation; and
-// "custom", which comes from a file.
+// Returns the names of the schedules that `generate` supports, in the order of
+// the documentation, and "custom", which stands for a table from a file.
 std::vector<std::string> scheduleNames();
 
-// Stages per rank: `chunks`, or where it is 0 what the schedule needs. Refuses
-// a number that the schedule cannot have.
+// Returns the number of stages per rank: `chunks`, or if `chunks` is 0 the
+// number that the schedule requires. Fails if the schedule does not support
+// `chunks`.
 Result<int> chunksOf(const std::string &schedule, int chunks);
 
-// Generates the table of a schedule. Refuses numbers that the schedule cannot
-// have; the message names schedule, rule and numbers.
+// Generates the table of a schedule. Fails if the schedule does not support the
+// numbers of `spec`; the message states the schedule, the rule and the numbers.
 Result<Table> generate(const ScheduleSpec &spec);
 
 // Collectives of data parallelism as actions of a table.
 struct ShardActions {
   bool reduce = true;               // REDUCE_GRAD after the last W of a stage
   bool reducePerMicrobatch = false; // after every W instead
-  // UNSHARD before parameters are read, RESHARD when other stages need the
-  // memory and after the last reader. F, I and B read parameters; W does if
-  // `weightsRead`.
+  // Inserts UNSHARD before parameters are read, and RESHARD after their last
+  // reader or when other stages need the memory. F, I and B read parameters; W
+  // does if `weightsRead`.
   bool unshard = false;
   int gathered = 0; // stages of a rank gathered at once; 0: all that it holds
-  // Which of these actions a stage has, and whether its W also reads gathered
-  // parameters. Empty: all stages have the actions requested above, and W reads
-  // parameters, as the first stage's whole backward pass is in its W.
+  // For each stage, the actions that it has, and whether its W reads gathered
+  // parameters. If empty, all stages have the actions requested above and every
+  // W reads parameters (the W of the first stage does, because it is the whole
+  // backward pass).
   struct Stage {
     bool reduce = true, unshard = true, weightsRead = true;
   };
   std::vector<Stage> stages;
 };
 
-// The reductions of a stage on two ranks are at the end of both lists, in the
-// order of stages, as both ranks take part in them.
+// If a stage is on two ranks, both take part in its reductions. So these
+// reductions are at the end of both lists, in the order of stages.
 Result<Table> withShardActions(const Table &table, const ShardActions &options);
 
-// The table `steps` times, one after the other without a barrier; later steps
-// continue the numbering of microbatches.
+// Repeats the table `steps` times without barriers. Microbatches are numbered
+// consecutively over all steps.
 Table repeated(const Table &table, int steps);
 
-// The number of weight versions that each rank stores: 1 unless the table is
-// asynchronous.
+// Returns the number of weight versions that each rank stores, which is 1
+// unless the table is asynchronous.
 std::vector<int> weightVersions(const Table &table);
 
-// One row per rank, cells separated by commas; empty cells are skipped.
-// Refuses unknown actions and transfers (by row and cell), a stage on no rank,
-// and a microbatch that a stage misses or has twice.
+// Reads a table file: one row per rank, cells separated by commas; empty cells
+// are skipped. Errors are unknown actions and transfers (the message names the
+// row and the cell), a stage on no rank, and a microbatch that a stage does not
+// have or has twice.
 Result<Table> readTable(const std::string &path);
 Result<Table> readTableText(std::string_view text, const std::string &name);
 std::string writeTable(const Table &table);

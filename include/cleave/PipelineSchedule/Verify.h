@@ -1,6 +1,6 @@
 // The verifier: proves that a program of transfers, collectives and
-// computations cannot deadlock and computes every pass once, or names the
-// actions at fault. docs/pipeline.md lists its rules.
+// computations cannot deadlock and computes every pass once, or reports the
+// actions that violate this. docs/pipeline.md lists its rules.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -16,18 +16,19 @@ namespace cleave::pipeline {
 
 // One entry of a rank's list. If `communicator` is set, it is a collective of
 // that group: `action` is the UNSHARD, RESHARD or REDUCE_GRAD of a stage that
-// it performs; an `action` that computes has no meaning. The phase of `action`
-// is that of the collective.
+// the collective performs; if `action` is a pass, it is ignored. The phase of
+// `action` is that of the collective.
 struct Item {
   LoweredAction action;
   int communicator = -1; // index into Program::communicators
   std::string what;      // "all_gather of wte"; equal on all members
   std::string label;     // what messages call it; "": like `what`
-  // Matches the wait of a collective with its start on this rank; not needed if
-  // waits are in the order of starts.
+  // A number that matches the wait of a collective with its start on this rank.
+  // It is not needed if waits are in the order of starts.
   int ticket = -1;
-  // Items of one stream of a rank run in the order of their starts; -1:
-  // transfers and collectives of different groups run concurrently.
+  // On a rank, items with the same stream run in the order of their starts. The
+  // value -1 means no stream: transfers and collectives of different groups run
+  // concurrently.
   int stream = -1;
 
   bool isCollective() const { return communicator >= 0; }
@@ -36,22 +37,22 @@ struct Item {
 
 std::string print(const Item &item);
 
-// The ranks of a group, in its order. A channel is what ranks[0] sends to
-// ranks[1]: a send's wait ends when the receiver is at its own, a receive's
-// when the send is started.
+// The ranks of a group, in the group's order. A channel carries the messages
+// from ranks[0] to ranks[1]: the wait of a send ends when the receiver has
+// reached its wait, the wait of a receive ends when the send is started.
 struct Communicator {
   std::string name;
   std::vector<int> ranks; // global
   bool channel = false;
 };
 
-// Properties of a stage that are not in a table, where they are known.
+// Properties of a stage that a table does not contain.
 struct StageTraits {
   bool reduces = true;     // has gradients for REDUCE_GRAD
   bool weightsRead = true; // its W reads what UNSHARD gathers
 };
 
-// The lists of all ranks, along the pipeline axis and all other axes.
+// The item lists of all ranks, along the pipeline axis and all other mesh axes.
 struct Program {
   struct Rank {
     int pipeline = 0; // index on the pipeline axis
@@ -65,7 +66,7 @@ struct Program {
   std::vector<StageTraits> traits; // by stage; a missing one has the defaults
 };
 
-// The program of one pipeline alone; with a replay, also the peaks of
+// Returns the program of a single pipeline; with a replay, also the peaks of
 // activations.
 Program programOf(const LoweredTable &table);
 Program programOf(const LoweredTable &table, const Replay &replay);
@@ -77,14 +78,16 @@ struct Place {
 };
 
 struct Finding {
-  // "range", "once", "order", "transfer", "wait", "reduction", "shard",
-  // "collective", "replicas", "peak", "deadlock"; of command lists also "slot"
+  // The violated rule: "range", "once", "order", "transfer", "wait",
+  // "reduction", "shard", "collective", "replicas", "peak" or "deadlock"; for
+  // command lists also "slot".
   std::string rule;
   std::string message; // a sentence; names the actions at fault
   std::vector<Place> places;
 };
 
-// Empty: the program is proved. At most `most` findings are returned.
+// Returns at most `most` findings. If there are none, the program is proved
+// correct.
 std::vector<Finding> verify(const Program &program, size_t most = 20);
 std::vector<Finding> verify(const LoweredTable &table, size_t most = 20);
 

@@ -1,9 +1,9 @@
-//===- Reduce.h - makes a failing program small -----------------*- C++ -*-===//
+//===- Reduce.h - reducer of failing programs -------------------*- C++ -*-===//
 //
 // Reduces a failing program to fewer functions, results, operations, shardings
-// and mesh axes, and to smaller sizes, as long as it still fails. Unlike MLIR's
-// own reducer it knows names and shardings at function boundaries, and
-// dimensions that must have one size by a sharding rule.
+// and mesh axes, and to smaller sizes, as long as it still fails. Unlike
+// mlir-reduce, this reducer handles names and shardings at function boundaries,
+// and dimensions that must have the same size by a sharding rule.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,18 +17,18 @@
 
 namespace cleave::reduce {
 
-/// Why `program` cannot be reduced; empty where it can: a module of functions,
-/// each of one block that ends with func.return.
+/// Returns why `program` cannot be reduced, or "" if it can. A program must be
+/// a module of functions, each with one block that ends with func.return.
 std::string cannotReduce(mlir::ModuleOp program);
 
-/// The smallest program found. `fails` says whether a candidate, which the
-/// verifier has accepted, still fails; `program` itself does. `improved` is
-/// called with each program that is smaller than those before it.
+/// Returns the smallest failing program found. `fails` says whether a candidate
+/// that passed the verifier still fails; `program` itself must fail. `improved`
+/// is called with each program that is smaller than all before.
 mlir::OwningOpRef<mlir::ModuleOp>
 shrink(mlir::ModuleOp program, llvm::function_ref<bool(mlir::ModuleOp)> fails,
        llvm::function_ref<void(mlir::ModuleOp)> improved = nullptr);
 
-/// Operations in functions, terminators not counted.
+/// Returns the number of operations in functions, without terminators.
 size_t countOps(mlir::ModuleOp program);
 
 } // namespace cleave::reduce

@@ -1,4 +1,4 @@
-// Passes of the schedule phase.
+// The passes of the schedule phase.
 
 #ifndef CLEAVE_SCHEDULE_PASSES_H
 #define CLEAVE_SCHEDULE_PASSES_H

@@ -9,25 +9,25 @@ def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
   let summary = "Overlap collectives with compute";
   let description = [{
     First, the pass moves independent commands to where the function would wait for a collective: commands
-    that neither lead to the collective nor read it, from near its reader (list scheduling with program
-    order as priority). For example, a weight gradient moves after the input gradient whose all-reduce it
-    then hides. Commands are moved back if the function does not become faster, or if it takes more memory
-    than allowed below.
+    on which the collective does not depend and which do not depend on it, taken from near its first
+    reader (list scheduling with program order as priority). For example, a weight gradient moves after
+    the input gradient, so that it overlaps the all-reduce of the input gradient. Commands are moved back
+    if the function does not become faster, or if it takes more memory than allowed below.
 
     Then it simulates the commands of a function by the times of `cluster` with two resources: one
     computes, in the order of the list, and one communicates. A collective starts when its operands are
-    known and its turn has come. Collectives that are read soonest come first (parameters that ZeRO has to
-    gather), but not earlier than the collectives still to be sent require. Collectives that no command
-    waits for (sums of gradients) come last. A collective ends before its first reader, or as soon as it
-    is done if that frees the memory of its operands. All ranks run one list, so they start collectives in
-    one order.
+    available and its turn has come. Collectives that are read soonest come first (all-gathers of ZeRO
+    parameters), but not earlier than the time that the pending collectives need. Collectives that no
+    command waits for (all-reduces of gradients) come last. A collective ends before its first reader, or
+    as soon as it is done if that frees the memory of its operands. All ranks run the same list, so they
+    start collectives in the same order.
 
-    Memory: the planned memory of functions that share it grows by at most `buffers` times the largest
-    result of a collective in the function, and not beyond `limit`; otherwise fewer collectives start
-    early. Collectives under a condition, tiles of a ring and rows of experts are not moved (see
+    The planned memory grows by at most `buffers` times the largest result of a collective in the
+    function, and not beyond `limit`. If it would grow more, fewer collectives start early. Conditional
+    collectives, ring exchanges of tiles and exchanges of expert rows are not moved (see
     `rt-split-async`). The attribute `rt.overlap` of a function has the modelled seconds of compute, of
-    communication, and of exposed communication; functions of a pipeline stage have it even without
-    collectives.
+    communication, and of exposed communication; functions of a pipeline stage have this attribute even if
+    they have no collectives.
 
     Before:
     ```mlir
@@ -64,13 +64,13 @@ def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
 }
 
 def SplitAsyncPass : Pass<"rt-split-async", "::mlir::ModuleOp"> {
-  let summary = "Make permutations and exchanges of rows asynchronous";
+  let summary = "Make permutations of tiles and exchanges of expert rows asynchronous";
   let description = [{
     A permutation of tiles, or an exchange of rows, becomes asynchronous if commands that compute precede
-    its first reader: it starts at its place, and an `rt.wait` before that reader ends it. So the next
-    tile of a ring is transferred while attention on the current tile is computed. Its source and
-    destination memory are not touched in between. Other collectives, and those under a condition, stay
-    blocking.
+    its first reader: it starts at its present place, and an `rt.wait` before that reader ends it. So the
+    next tile of a ring is transferred while attention on the current tile is computed. No other command
+    accesses the source and destination memory of the transfer until the wait. All other collectives, and
+    conditional ones, stay blocking.
 
     Before:
     ```mlir
@@ -102,9 +102,10 @@ def SplitAsyncPass : Pass<"rt-split-async", "::mlir::ModuleOp"> {
 def SchedulePass : Pass<"rt-schedule", "::mlir::ModuleOp"> {
   let summary = "Order commands so that memory is allocated late";
   let description = [{
-    Keeps program order (the order of the model, then that of its derivative), but moves commands that do
-    not extend an operand's lifetime (fills, views and copies of arguments) down to their first reader.
-    Collectives keep their order, so that all ranks, which share the list, issue them in the same order.
+    Keeps program order (the operations of the model, then those of its gradient), but moves commands that
+    do not extend an operand's lifetime (fills, views and copies of arguments) down to their first reader.
+    Collectives keep their order. All ranks run the same list, so they issue collectives in the same
+    order.
 
     Before:
     ```mlir
@@ -133,9 +134,10 @@ def SchedulePass : Pass<"rt-schedule", "::mlir::ModuleOp"> {
 def VerifyOrderPass : Pass<"rt-verify-order", "::mlir::ModuleOp"> {
   let summary = "Prove that asynchronous collectives are waited for before their data is used";
   let description = [{
-    All ranks run one list, so they issue collectives in one order. The pass proves the rest, and reports
-    an error otherwise: exactly one `rt.wait` ends each asynchronous collective, and before it no command
-    reads the collective's results, or overwrites its results or operands.
+    All ranks run the same list, so they issue collectives in the same order. The pass checks two more
+    conditions, and reports an error if one of them is violated: exactly one `rt.wait` ends each
+    asynchronous collective; and before this wait, no command reads the collective's results, or
+    overwrites its results or operands.
 
     Before:
     ```mlir
@@ -147,7 +149,7 @@ def VerifyOrderPass : Pass<"rt-verify-order", "::mlir::ModuleOp"> {
     }
     ```
 
-    After: the same. Without the `rt.wait` it would be an error.
+    After: unchanged. Without the `rt.wait`, the pass would report an error.
   }];
 }
 

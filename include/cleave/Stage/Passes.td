@@ -10,13 +10,13 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
   let description = [{
     An operation that depends on parameters and on inputs belongs to a stage, whose number is its
     `pipe.stage`. Operations that depend on inputs alone (masks, position ids, rotary tables) or on
-    parameters alone (views of weights), and constants, belong to no stage: every stage that reads them
-    computes them. Operations without readers are removed.
+    parameters alone (views of weights), and constants, belong to no stage; every stage that reads their
+    results computes them itself. Operations without readers are removed.
 
     The operations of the training function (`@loss_train`, else `@loss`; `@forward` in a module for
-    inference) are put in a line, in program order or as late as possible, whichever gives better stages.
-    A cut point is a place between two operations with compute time on both sides of it. The stages are
-    the consecutive pieces that
+    inference) are put in a linear order: in program order or as late as possible, whichever gives better
+    stages. A cut point is a position between two operations that has compute time on both sides. The
+    stages are the consecutive pieces that
 
     1. take the least time in the slowest stage, within 20 %: the time of the forward pass, by the
        cost interface and the rates of the `cluster`, twice that for the gradients of operands that
@@ -28,8 +28,8 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
     With `patterns`, one regular expression for each stage, an operation belongs to the stage whose
     pattern matches its name or the name of a parameter that it reads. A pattern matches a whole name, or
     a leading part that ends at a `.` or `/` (`h\.[0-3]` matches `h.2.mlp.weight`, and not `h.20`).
-    Operations that no pattern matches are placed where the fewest bytes are sent; the order of the line
-    may also be that of the patterns. A parameter that several stages read belongs to all of them.
+    Operations that no pattern matches are placed where the fewest bytes are sent. The linear order may
+    then also follow the patterns. A parameter that several stages read belongs to all these stages.
 
     In the other functions, an operation belongs to the stage of its operands, or to the next stage that
     has the parameters that it reads.
@@ -77,19 +77,19 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
 def CutStagesPass : Pass<"pipe-cut-stages", "::mlir::ModuleOp"> {
   let summary = "Cut a model into one module for each pipeline stage";
   let description = [{
-    Takes the stages that `pipe-mark-stages` has assigned. Each function becomes one function of the same
-    name in each stage, with the arguments that the stage reads. A value that a later stage reads is
-    handed on from stage to stage, up to its last reader: it is a result of each stage from its own on, and
-    an argument of each stage after its own. It is named `cut.S.K`: the K-th value that crosses from stage
-    S to the next, in program order; in functions other than the training function, `FUNCTION.cut.S.K`. Its role is
-    `activation`. It has `nn.batch_dim` and `nn.whole_call` like inputs and outputs, `nn.position_dim` if
-    a dimension counts the positions of the sequence, and `pipe.differentiable` if the loss depends on a
-    trained parameter through it.
+    Cuts a model into the stages that `pipe-mark-stages` has assigned. Each function becomes one function
+    of the same name in each stage, with the arguments that the stage reads. A value that a later stage
+    reads is passed from stage to stage, up to its last reader: it is a result of the stage that computes
+    it and of each stage between, and an argument of each stage after the one that computes it. It is
+    named `cut.S.K`: the K-th value that crosses from stage S to the next, in program order; in functions
+    other than the training function, `FUNCTION.cut.S.K`. Its role is `activation`. It has `nn.batch_dim`
+    and `nn.whole_call` like inputs and outputs, `nn.position_dim` if a dimension counts the positions of
+    the sequence, and `pipe.differentiable` if the loss depends on a trained parameter through it.
 
     Results of `@loss` and `@loss_train` are results of the last stage; results of other functions are
-    results of the stage that computes them. A stage that would have no result of a function does not have
-    the function. Every stage has the training function, with all parameters of the stage. A trained
-    parameter of several stages lists them in `pipe.stages`.
+    results of the stage that computes them. If a stage would have no result of a function, the stage does
+    not have the function. Every stage has the training function, with all parameters of the stage. A
+    trained parameter of several stages lists them in `pipe.stages`.
 
     Before:
     ```mlir

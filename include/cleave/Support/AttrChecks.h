@@ -12,7 +12,7 @@ namespace cleave {
 struct KnownAttr {
   llvm::StringLiteral name;
   bool (*holds)(mlir::Attribute value);
-  /// What `holds` accepts, for messages.
+  /// The values that `holds` accepts, as text for messages.
   llvm::StringLiteral expected;
 };
 
@@ -30,8 +30,8 @@ inline bool isI64(mlir::Attribute value) {
   return number && number.getType().isInteger(64);
 }
 
-/// Reports an attribute that is not in the table, or whose value the table does
-/// not accept.
+/// Reports an attribute that is not in the table, or that has a value which the
+/// table does not accept.
 inline mlir::LogicalResult
 verifyKnown(llvm::function_ref<mlir::InFlightDiagnostic()> emit,
             mlir::NamedAttribute attr, llvm::ArrayRef<KnownAttr> table,

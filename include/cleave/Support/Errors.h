@@ -1,5 +1,5 @@
-// Errors of the configuration, or of a file that it names: they have no
-// location in the model.
+// Errors of the configuration, or of a file that the configuration names. They
+// have no location in the model.
 
 #ifndef CLEAVE_SUPPORT_ERRORS_H
 #define CLEAVE_SUPPORT_ERRORS_H
@@ -12,19 +12,19 @@
 
 namespace cleave {
 
-/// An error "TEXT", without a location before it.
+/// Reports an error "TEXT" without a location before the text.
 inline mlir::InFlightDiagnostic configError(mlir::MLIRContext *context) {
   return mlir::emitError(mlir::UnknownLoc::get(context));
 }
 
-/// The same, for an error that is due to the machine, not to the input.
+/// Like configError, for an error that is due to the machine, not to the input.
 inline mlir::InFlightDiagnostic machineError(mlir::MLIRContext *context) {
   mlir::InFlightDiagnostic error = configError(context);
   markAsMachineFault(*error.getUnderlyingDiagnostic());
   return error;
 }
 
-/// Reports an error that a reader or writer of files has thrown.
+/// Reports an error that was thrown by a reader or writer of files.
 inline mlir::LogicalResult report(mlir::MLIRContext *context,
                                   const Error &error) {
   mlir::InFlightDiagnostic reported = configError(context);

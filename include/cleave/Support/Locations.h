@@ -1,5 +1,5 @@
-// What a person knows an operation by: the module of the model that it comes
-// from and the line of its source, or the name of its node.
+// Names of operations for users: the module of the model that an operation
+// comes from and the line of its source, or the name of its node.
 
 #ifndef CLEAVE_SUPPORT_LOCATIONS_H
 #define CLEAVE_SUPPORT_LOCATIONS_H
@@ -13,28 +13,32 @@
 
 namespace cleave {
 
-/// What an exporter notes about a node. All but the node's name may be missing.
+/// The source of a node as noted by an exporter. All fields except the node's
+/// name may be missing.
 struct NodeSource {
   std::string module; ///< its path: "blocks.0.qkv"
   std::string file;   ///< of the model's source, as the exporter wrote it
   unsigned line = 0;  ///< from 1; 0: not known
 };
 
-/// loc("node_MatMul_116"(fused<"blocks.0.qkv">["model.py":13:1])): the outer
-/// name identifies the node, the metadata is the module's path.
+/// Returns a location like
+/// loc("node_MatMul_116"(fused<"blocks.0.qkv">["model.py":13:1])). The outer
+/// name identifies the node, and the metadata is the module's path.
 mlir::Location locationOf(mlir::MLIRContext *context, llvm::StringRef node,
                           const NodeSource &source);
 
-/// "blocks.0.qkv (model.py:13)"; without a module the node's name instead;
-/// "file:line:column" of a file; "" where the location says nothing.
+/// Returns a text like "blocks.0.qkv (model.py:13)". Without a module, the text
+/// has the node's name instead; for a location in a file it is
+/// "file:line:column", and for other locations "".
 std::string describeLocation(mlir::Location location);
 
-/// The same of a source that has a module or a line; "" of another one.
+/// Like describeLocation, for a source that has a module or a line; "" for
+/// other sources.
 std::string describeSource(const NodeSource &source);
 
-/// Names of equal layers as one: "blocks.0.fc", "blocks.1.fc" and "head" are
-/// "blocks.*.fc" and "head". A number that all of a group share stays. Groups
-/// are in the order of their first members.
+/// Merges the names of equal layers: "blocks.0.fc", "blocks.1.fc" and "head"
+/// become "blocks.*.fc" and "head". A number that is equal in all names of a
+/// group stays. Groups are in the order of their first members.
 struct FoldedName {
   std::string text;
   std::vector<size_t> members; ///< indices into what was folded

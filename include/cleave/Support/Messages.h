@@ -1,5 +1,5 @@
-// The diagnostics of a context as lines of text: location first, equal ones
-// folded.
+// Formats the diagnostics of a context as lines of text that begin with the
+// location. Equal diagnostics become one line.
 
 #ifndef CLEAVE_SUPPORT_MESSAGES_H
 #define CLEAVE_SUPPORT_MESSAGES_H
@@ -14,7 +14,7 @@
 namespace cleave {
 
 /// Messages of one severity, in order of arrival. Messages of equal text become
-/// one line, which counts them and names the first locations.
+/// one line with their number and the first locations.
 class FoldedMessages {
 public:
   void add(mlir::Diagnostic &diagnostic);
@@ -33,8 +33,9 @@ private:
   std::vector<Message> messages;
 };
 
-/// Collects the diagnostics of a context while this object lives. Earlier
-/// handlers do not see them; with `onlyErrors` they still get all but errors.
+/// Collects the diagnostics of a context during the lifetime of this object.
+/// Handlers that were registered earlier do not see the diagnostics; with
+/// `onlyErrors` they still get all diagnostics except errors.
 class Messages {
 public:
   explicit Messages(mlir::MLIRContext &context, bool onlyErrors = false);
@@ -43,10 +44,10 @@ public:
   Messages &operator=(const Messages &) = delete;
 
   FoldedMessages errors, warnings, remarks;
-  /// Whether an error is due to the machine (a full disk, a device that
-  /// refuses), not to the input.
+  /// True if an error is due to the machine (a full disk, a failing device),
+  /// not to the input.
   bool isMachineFault = false;
-  /// Whether an error is due to the input, wherever it was found.
+  /// True if an error is due to the input, wherever it was found.
   bool isInputFault = false;
 
 private:
@@ -54,9 +55,9 @@ private:
   mlir::DiagnosticEngine::HandlerID handler;
 };
 
-/// Holds the diagnostics of a context back from earlier handlers until it is
-/// known whether they count: those that were not dropped are passed on when
-/// this object is destroyed.
+/// Holds the diagnostics of a context back from handlers that were registered
+/// earlier. Diagnostics that were not dropped are passed on when this object is
+/// destroyed.
 class HeldMessages {
 public:
   explicit HeldMessages(mlir::MLIRContext &context);
@@ -74,7 +75,7 @@ private:
   std::vector<mlir::Diagnostic> held;
 };
 
-/// Mark an error as due to the machine, or to the input.
+/// These functions mark an error as due to the machine, or to the input.
 void markAsMachineFault(mlir::Diagnostic &diagnostic);
 void markAsInputFault(mlir::Diagnostic &diagnostic);
 

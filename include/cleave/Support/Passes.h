@@ -1,5 +1,5 @@
-// Runs passes. All pass managers run by one function, so that the user's
-// settings (IR after each pass, times, a reproducer) apply to all.
+// Runs passes. All pass managers are run by one function, so that the user's
+// settings (IR after each pass, timing, a reproducer) apply to all of them.
 
 #ifndef CLEAVE_SUPPORT_PASSES_H
 #define CLEAVE_SUPPORT_PASSES_H
@@ -17,15 +17,16 @@
 namespace cleave {
 
 /// Runs the passes that `build` adds on the operation, usually a module.
-/// `phase` names them in reports of times and in dumped files, e.g. "shard".
-/// `dumps`: whether the result is dumped; that of a single kernel is not.
+/// `phase`, such as "shard", names the passes in timing reports and in dumped
+/// files. `dumps` says whether the result is dumped; it is false for a single
+/// kernel.
 mlir::LogicalResult
 runPasses(mlir::Operation *op, llvm::StringRef phase,
           llvm::function_ref<void(mlir::OpPassManager &)> build,
           bool dumps = true);
 
-/// The settings of a process for all passes that it runs, in all threads. There
-/// may be one object at a time; without one, passes run silently.
+/// The settings of a process for all passes that it runs, in all threads. At
+/// most one object may exist at a time. Without an object, passes run silently.
 class PassFlags {
 public:
   PassFlags();
@@ -33,15 +34,16 @@ public:
   PassFlags(const PassFlags &) = delete;
   PassFlags &operator=(const PassFlags &) = delete;
 
-  /// Takes MLIR's flags of passes (`--mlir-print-ir-after-all`,
+  /// Takes MLIR's flags for passes (`--mlir-print-ir-after-all`,
   /// `--mlir-timing`, `--mlir-pass-pipeline-crash-reproducer=FILE`, ...).
-  /// Returns an error message, or "". `program` begins messages.
+  /// Returns an error message, or "". Messages begin with `program`.
   std::string parse(const char *program, const std::vector<std::string> &flags);
 
-  /// Prints times, if requested. Called once, when all passes have run.
+  /// Prints the timing report, if requested. Called once, after all passes have
+  /// run.
   void report();
 
-  /// Writes the module after each phase into this folder, which exists, as
+  /// Writes the module after each phase into this existing folder, as
   /// NUMBER-PHASE.mlir.
   void dumpInto(const std::string &folder);
 

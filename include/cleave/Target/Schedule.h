@@ -1,5 +1,5 @@
-// The schedule of a module whose functions are those of pipeline stages, as an
-// attribute, so that emission needs only the module.
+// The pipeline schedule of a module, stored as an attribute, so that emission
+// needs only the module.
 
 #ifndef CLEAVE_TARGET_SCHEDULE_H
 #define CLEAVE_TARGET_SCHEDULE_H
@@ -13,12 +13,14 @@
 
 namespace cleave::target {
 
-/// On the module: {axis, link, position, name, table}, and the unit attribute
-/// asynchronous if the schedule is.
+/// The module attribute with the schedule: a dictionary with axis, link,
+/// position, name and table, and the unit attribute `asynchronous` for an
+/// asynchronous schedule.
 inline constexpr llvm::StringLiteral kScheduleAttr = "pipe.schedule";
 
 struct PipelineSchedule {
-  /// The mesh axis, its link class, and its position among the axes.
+  /// The pipeline's mesh axis, its link class, and its position among the mesh
+  /// axes.
   std::string axis = "pipeline", link = "inter";
   int64_t position = 0;
   pipeline::Table table;
@@ -26,21 +28,23 @@ struct PipelineSchedule {
 
 void setSchedule(mlir::ModuleOp module, const PipelineSchedule &schedule);
 
-/// Whether the module's functions are those of pipeline stages.
+/// Returns whether the module has the functions of pipeline stages.
 bool isPipelined(mlir::ModuleOp module);
 
-/// Nothing where the module has no stages. Reports a malformed attribute.
+/// Reads the module's schedule. Returns nullopt if the module has no stages.
+/// Reports a malformed attribute.
 mlir::FailureOr<std::optional<PipelineSchedule>>
 scheduleOf(mlir::ModuleOp module);
 
-/// The executed schedule: the table with transfers. If neighbouring stages
-/// share a rank, a send and a receive with the rank itself as peer hand a value
-/// over, right after the action that computes it.
+/// Returns the executed schedule, which is the table with transfers. If
+/// adjacent stages share a rank, a send and a receive with the rank itself as
+/// peer pass the value, right after the action that computes it.
 pipeline::Result<pipeline::LoweredTable>
 lowerSchedule(const PipelineSchedule &schedule);
 
-/// The value class of a class of slots (`pipe.slot`), such as
-/// "recv_f:send_f,W". Nothing for slots whose events are not in a schedule.
+/// Parses the lifetime that a slot class (`pipe.slot`) such as
+/// "recv_f:send_f,W" states. Returns nullopt for slots with events that are not
+/// in a schedule.
 std::optional<pipeline::ValueClass> valueClassOf(int stage,
                                                  llvm::StringRef slot);
 

@@ -1,4 +1,4 @@
-// From planned command lists to the files that the runtime reads.
+// Writes planned command lists as the files that the runtime reads.
 
 #ifndef CLEAVE_TARGET_TARGET_H
 #define CLEAVE_TARGET_TARGET_H
@@ -14,75 +14,78 @@
 
 namespace cleave::target {
 
-/// What a module was lowered for.
+/// The options with which a module was lowered.
 struct ProgramOptions {
   program::Device device = program::Device::Cpu;
   int64_t threads = 1; ///< what scratch memory was sized for
-  /// Bytes that a rank of a pipeline can have; 0: any. Other programs are
-  /// checked by `rt-check-fit`.
+  /// The maximum bytes of memory of a pipeline rank; 0 means no limit. Programs
+  /// without a pipeline are checked by `rt-check-fit` instead.
   int64_t memoryLimit = 0;
   bool tf32 = false; ///< see program::Program
 };
 
-/// The module's command lists as plain data. Reads the attributes of
-/// `rt-plan-memory`; reports a module without them. For CUDA devices kernels
-/// have the grid and the block that they are launched with.
+/// Converts the module's command lists to the runtime's program format. Reads
+/// the attributes of `rt-plan-memory`, and reports an error if they are
+/// missing. For CUDA devices, kernels get their grid and block sizes.
 mlir::FailureOr<program::Program> emitProgram(mlir::ModuleOp module,
                                               const ProgramOptions &options);
 
-/// How kernels become machine code.
+/// Options for compiling kernels to machine code.
 struct KernelOptions {
-  /// For CPU kernels: the level of optimisation, 0 to 3.
+  /// The optimization level of CPU kernels, 0 to 3.
   unsigned optLevel = 3;
-  /// For CUDA devices: sm_80, sm_90, sm_100.
+  /// The architectures of CUDA devices: sm_80, sm_90, sm_100.
   std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
 };
 
-/// Whether kernels for CUDA devices are compiled for the host, too: with the
-/// environment variable CLEAVE_HOST_KERNELS=1, for software that replaces a
-/// device.
+/// Returns whether a program for CUDA devices also gets kernels for the host.
+/// The environment variable CLEAVE_HOST_KERNELS=1 requests them, for software
+/// that stands in for a device.
 bool wantsHostKernels();
 
 /// Writes the kernels of a program that was emitted from `module` into
 /// `folder`, and returns the names of the files: kernels.so, or
-/// kernels.sm_80.ptx with a kernels.ARCH.cubin for each architecture, and then
-/// kernels.so, too, where wantsHostKernels(). None where there are no kernels.
+/// kernels.sm_80.ptx with a kernels.ARCH.cubin for each architecture, and also
+/// kernels.so if wantsHostKernels(). Returns no names if the program has no
+/// kernels.
 mlir::FailureOr<std::vector<std::string>>
 writeKernels(mlir::ModuleOp module, const program::Program &program,
              const KernelOptions &options, llvm::StringRef folder);
 
-/// The contents of a manifest that the module does not have.
+/// The parts of a manifest that cannot be derived from the module.
 struct ManifestInfo {
   std::string model;
   std::string graph; ///< a digest of what the model computes; "": not known
-  /// The folder of the weight files; absolute, or relative to the artifact.
+  /// The path of the folder of the weight files, absolute or relative to the
+  /// artifact.
   std::string weightsFolder;
   std::string configJson = "{}";
   int64_t batch = 0; ///< 0: the samples of a microbatch times microbatches
   int64_t microbatches = 1;
   std::string labelsSource; ///< the array that is the labels; "": next tokens
-  /// The arrays that inputs are read from, if named differently from the input.
+  /// The names of the arrays that inputs are read from, for inputs with a
+  /// different name.
   std::map<std::string, std::string> sources;
   std::vector<std::string> unread; ///< inputs of the model that nothing reads
   std::map<std::string, std::string> bound; ///< see Manifest::bound
 };
 
-/// The manifest of a planned module.
+/// Creates the manifest of a planned module.
 mlir::FailureOr<Manifest> emitManifest(mlir::ModuleOp module,
                                        const ManifestInfo &info);
 
-/// Writes manifest.json, program.bin and the kernels into `folder`, which
-/// appears whole or not at all, and replaces one of the same name. `program` is
-/// the one that the module was emitted as. Errors are reported on the module.
+/// Writes manifest.json, program.bin and the kernels into `folder`, which is
+/// created atomically and replaces an artifact of the same name. `program` must
+/// be emitted from `module`. Errors are reported on the module.
 mlir::LogicalResult writeArtifact(mlir::ModuleOp module,
                                   const program::Program &program,
                                   const ManifestInfo &info,
                                   const KernelOptions &kernels,
                                   llvm::StringRef folder);
 
-/// Sets attributes on integer arguments: the number of rows of the table that
-/// they index (`nn.vocabulary`), and the tables that their parts index
-/// (`nn.lookups`). Runs on unpartitioned programs.
+/// Annotates integer arguments that are used as indices with the number of rows
+/// of the table that they index (`nn.vocabulary`), and with the tables that
+/// parts of them index (`nn.lookups`). Runs on unpartitioned programs.
 void noteVocabulary(mlir::ModuleOp module);
 
 } // namespace cleave::target

@@ -45,8 +45,8 @@ static std::unique_ptr<llvm::TargetMachine> machineOf(StringRef arch,
   if (!target)
     return nullptr;
   llvm::TargetOptions options;
-  // Every operation rounds, so that results do not depend on contraction by a
-  // compiler; formulas use fused operations explicitly.
+  // LLVM must not contract multiplications and additions, so that every
+  // operation rounds; formulas use fused multiply-add explicitly.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, arch, featuresOf(arch), options, std::nullopt, std::nullopt,
@@ -60,15 +60,16 @@ static std::unique_ptr<llvm::TargetMachine> machineOf(StringRef arch,
 }
 
 /// Sets the alignment of every global. Without it, LLVM's optimizer assumes 16
-/// bytes for large globals and widens loads, but PTX declares the alignment of
-/// an element.
+/// bytes for large globals and widens loads, but the PTX only guarantees the
+/// alignment of one element.
 static void alignGlobals(llvm::Module &module) {
   for (llvm::GlobalVariable &global : module.globals())
     if (!global.getAlign() && !global.isDeclaration())
       global.setAlignment(module.getDataLayout().getPreferredAlign(&global));
 }
 
-/// Translates a lowered module to PTX; returns an error message, else "".
+/// Translates a lowered module to PTX. Returns an error message, or "" on
+/// success.
 static std::string compile(ModuleOp lowered, StringRef arch, std::string &ptx) {
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = machineOf(arch, error);

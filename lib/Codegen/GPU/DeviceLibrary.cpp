@@ -17,7 +17,8 @@ using namespace cleave;
 
 static constexpr llvm::StringLiteral kPrefix = "__nv_";
 
-/// The libdevice name of an operation; empty if the hardware has it.
+/// Returns the libdevice function of an operation; empty if the hardware has an
+/// instruction for it.
 static StringRef nameOf(Operation *op) {
   return llvm::StringSwitch<StringRef>(op->getName().getStringRef())
       .Case("math.acos", "acos")
@@ -95,7 +96,8 @@ void codegen::callDeviceLibrary(ModuleOp kernels) {
   }
 }
 
-/// The path of libdevice below CUDA_HOME, or as found at configuration time.
+/// Returns the path of libdevice below CUDA_HOME, or the path found at
+/// configuration time.
 static std::string findDeviceLibrary() {
   if (const char *home = std::getenv("CUDA_HOME")) {
     if (!*home)
@@ -136,7 +138,7 @@ std::string codegen::linkDeviceLibrary(llvm::Module &module) {
   for (llvm::Function &function : module)
     if (!function.isDeclaration() && !own.contains(function.getName()))
       function.setLinkage(llvm::GlobalValue::InternalLinkage);
-  // Subnormal numbers are not flushed to zero, as on CPUs.
+  // As on CPUs, subnormal numbers are not flushed to zero.
   module.addModuleFlag(llvm::Module::Override, "nvvm-reflect-ftz", uint32_t(0));
   return "";
 }

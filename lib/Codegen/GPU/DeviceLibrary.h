@@ -12,7 +12,7 @@ class Module;
 namespace cleave::codegen {
 
 /// Replaces the remaining double-precision math operations by calls of
-/// libdevice, one per element.
+/// libdevice functions, one call per element.
 void callDeviceLibrary(mlir::ModuleOp kernels);
 
 /// Links the libdevice functions that `module` calls into it. Returns an error

@@ -62,8 +62,8 @@ Value GpuEmitter::axisIndices() {
 // What is known of indices
 //===----------------------------------------------------------------------===//
 
-/// A number that divides the index of the first lane of every vector; 0 if the
-/// index is always 0.
+/// Returns a number that divides the index of the first lane of every vector; 0
+/// if that index is always 0.
 int64_t GpuEmitter::divisorOf(const IndexExpr &index) const {
   int64_t divisor = std::abs(index.constant());
   for (auto [var, factor] : index.terms())
@@ -89,8 +89,9 @@ int64_t GpuEmitter::divisorOf(const IndexVar *var) const {
   llvm_unreachable("all kinds are covered");
 }
 
-/// Whether the variable is equal in all lanes. base / divisor is, if the vector
-/// length divides the divisor and the base of the first lane.
+/// Returns whether the variable is equal in all lanes. A quotient base /
+/// divisor is equal in all lanes if the vector length divides both the divisor
+/// and the value of `base` in the first lane.
 bool GpuEmitter::isUniform(const IndexVar *var) const {
   if (!(var->loops & lane->loops))
     return true;
@@ -98,7 +99,7 @@ bool GpuEmitter::isUniform(const IndexVar *var) const {
          divisorOf(var->base) % lanes == 0 && isContiguous(var->base);
 }
 
-/// Whether the variable increases by one from lane to lane.
+/// Returns whether the variable increases by one from lane to lane.
 bool GpuEmitter::isStep(const IndexVar *var) const {
   if (var == lane)
     return true;
@@ -173,8 +174,8 @@ Value GpuEmitter::createLaneLoad(const Node *node, int copy, Value base,
                                   alignment);
     }
   }
-  // Loads lane by lane. If the guard is false, the first element is loaded,
-  // which always exists.
+  // Loads lane by lane. If the guard is false, the tensor's first element is
+  // loaded instead, because it always exists.
   Value at = emitIndexLanes(index, copy);
   if (guard)
     at = arith::SelectOp::create(b, splat(guard), at,

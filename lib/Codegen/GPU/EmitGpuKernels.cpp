@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::codegen;
 
-/// Describes the limit of the device that a plan exceeds; empty if none.
+/// Describes the device limit that a plan exceeds; empty if it exceeds none.
 static std::string limitOf(const kernels::KernelPlan &plan) {
   auto tooMany = [](int64_t count) { return count > INT32_MAX / 2; };
   if (plan.row && tooMany(plan.row->size))

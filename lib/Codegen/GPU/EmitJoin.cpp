@@ -12,12 +12,13 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// Loads in flight per thread in a sum.
+/// The number of loads that a thread has in flight in a sum.
 static constexpr int64_t kLoadsAtOnce = 8;
-/// Longer sums of one thread are computed in blocks, for accuracy.
+/// A thread's sum of more terms than this is computed in blocks, for accuracy.
 static constexpr int64_t kLongSum = 128;
 
-/// The value of the thread whose number is this one's XOR `offset`.
+/// Returns the value of another thread of the warp, the one with this thread's
+/// number XOR `offset`.
 Value GpuEmitter::shuffle(Value value, int64_t offset) {
   auto exchange = [&](Value word) -> Value {
     return gpu::ShuffleOp::create(b, word, offset, kWarp, gpu::ShuffleMode::XOR)
@@ -139,8 +140,8 @@ SmallVector<Value> GpuEmitter::runSequence(const IndexVar *sequence,
   return stepSequence(sequence, rest, constantIndex(count), stride, sums, step);
 }
 
-/// Combines in a tree over the threads that share the loop; all of them get the
-/// result.
+/// Combines the threads' results of a shared reduction loop in a tree; all of
+/// these threads get the total.
 void GpuEmitter::joinSequence(ArrayRef<const Reduction *> group, int copies,
                               SmallVector<Value> &totals) {
   if (launch.sequence == 1)

@@ -1,10 +1,10 @@
 // Adds rows to a table deterministically and without atomics.
 //
-// A warp owns every `classes`-th row of the table. It clears these rows, then
-// reads all target indices, 32 at a time, and adds the updates of its rows one
-// after the other. So sums have a fixed order, whatever the grid. The costs:
-// each warp reads all indices (from the L2 cache), and updates of one row are
-// sequential, so a table with few rows and many updates is slow.
+// A warp owns every `classes`-th row of the table. The warp clears its rows,
+// then reads all target indices, 32 at a time, and adds the updates of its rows
+// one after the other. So sums have a fixed order for any grid size. This has
+// two costs: each warp reads all indices (from the L2 cache), and the updates
+// of one row are sequential, so a table with few rows and many updates is slow.
 
 #include "GpuEmitter.h"
 
@@ -70,8 +70,8 @@ void GpuEmitter::addRow(Value row, Value before) {
   });
 }
 
-/// Opens a scope for the warp with this number. Only whole warps leave, so that
-/// all lanes take part in shuffles.
+/// Opens a scope that only warps with a number below `warps` execute. Whole
+/// warps skip it, so that all lanes of a warp take part in shuffles.
 void GpuEmitter::enterWarp(Value number, int64_t warps) {
   if (warps % launch.rows != 0) {
     Value valid = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number,
@@ -94,8 +94,8 @@ void GpuEmitter::leaveWarp() {
   b.setInsertionPointToEnd(scopes.back()->block);
 }
 
-/// Each lane reads the target of one update; those from `first` on. A warp
-/// wants the updates of rows whose remainder by `launch.classes` is `mine`.
+/// Each lane reads the target row of one update, starting with update `first`.
+/// A warp owns the rows with row % launch.classes == mine.
 GpuEmitter::Targets GpuEmitter::readTargets(Value first, Value mine) {
   const auto &scatter = plan.scatter;
   int64_t updates = scatter.update->size;

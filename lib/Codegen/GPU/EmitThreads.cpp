@@ -31,7 +31,7 @@ void GpuEmitter::run() {
       b.getDenseI32ArrayAttr({static_cast<int32_t>(launch.block()), 1, 1}));
   func.setKnownGridSizeAttr(
       b.getDenseI32ArrayAttr({static_cast<int32_t>(launch.grid), 1, 1}));
-  // PTX also states the alignments that a kernel assumes.
+  // The alignments that a kernel assumes are also declared in its PTX.
   for (size_t i = 0; i <= count; ++i) {
     int64_t alignment = i == count              ? sizeof(int64_t)
                         : i < alignments.size() ? alignments[i]
@@ -61,8 +61,8 @@ void GpuEmitter::run() {
   gpu::ReturnOp::create(b);
 }
 
-/// thread = (share * rows + rowInBlock) * threads + inRow, so that neighbours
-/// in a row are neighbours in a warp.
+/// The thread number is (share * rows + rowInBlock) * threads + inRow, so that
+/// adjacent threads of a row are adjacent in a warp.
 void GpuEmitter::emitThreads() {
   auto number = [&](Value index) -> Value {
     return arith::IndexCastUIOp::create(b, b.getI32Type(), index);
@@ -127,7 +127,8 @@ void GpuEmitter::forColumns(const Columns &columns, Accumulators &carried,
     copyCount = copies;
     for (int64_t copy = 0; copy < copies; ++copy) {
       Value vector = add32(first, copy * launch.threads);
-      // In all chunks but the last one, all vectors exist.
+      // Only the last chunk of a row can be incomplete; in all other chunks,
+      // all vectors exist.
       bool partial =
           mayEnd && (launch.chunks > 1
                          ? entry.vectors % step != 0 ||
@@ -137,8 +138,8 @@ void GpuEmitter::forColumns(const Columns &columns, Accumulators &carried,
     }
   };
   if (entry.kept) {
-    // The indices are set once for all loops over these columns, as values stay
-    // in registers.
+    // The column indices are set once for all loops over the same columns,
+    // because the values stay in registers between the loops.
     if (!(scopes.back()->loops & columns.lane->loops)) {
       Value first = arith::MulIOp::create(b, chunk, constant32(step));
       placeAll(arith::AddIOp::create(b, first, inRow), 0, entry.copies, true);
@@ -199,8 +200,8 @@ void GpuEmitter::emitColumnLoop(const ColumnLoop &loop) {
   bool started = !entry.kept;
 
   forColumns(*loop.columns, totals, [&] {
-    // All values are computed before any store: a result may overwrite an
-    // argument of another.
+    // All values are computed before any store, because a store to one result
+    // may overwrite an argument that another result depends on.
     for (int copy = 0; copy < copyCount; ++copy) {
       for (const Reduction *reduction : loop.reductions)
         emit(reduction->input, copy);
@@ -242,8 +243,8 @@ void GpuEmitter::emitColumnLoop(const ColumnLoop &loop) {
 void GpuEmitter::emitStores(const ColumnLoop &loop) {
   if (loop.stores.empty())
     return;
-  // A thread that shares the sum may still read the argument that the result
-  // overwrites.
+  // Barrier: another thread that shares the sum may still read the argument
+  // that the result overwrites.
   if (launch.sequence > 1) {
     for (int copy = 0; copy < copyCount; ++copy)
       for (const Store &target : loop.stores)
@@ -295,7 +296,8 @@ void GpuEmitter::emitFlat() {
   int64_t done = whole.vectors * whole.lanes, rest = columns.count - done;
   if (rest == 0)
     return;
-  // Elements after the last whole vector: one for each of the first threads.
+  // The elements after the last whole vector are computed one by one, by the
+  // first threads of the grid.
   Value number = arith::MulIOp::create(b, block, constant32(launch.block()));
   number = arith::AddIOp::create(b, number, thread);
   Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number,
@@ -328,12 +330,13 @@ void GpuEmitter::emitRows() {
 
 /// One thread of the row stores the results with one value per row.
 void GpuEmitter::storeRow() {
-  // All values are computed before any store: a result may overwrite an
-  // argument of another.
+  // All values are computed before any store, because a store to one result may
+  // overwrite an argument that another result depends on.
   for (const Store &target : plan.rowStores)
     emit(target.value);
   if (!plan.inPlace().empty()) {
-    // Other threads of the row may still read the argument.
+    // Barrier: other threads of the row may still read the argument that the
+    // result overwrites.
     if (launch.threads > kWarp || launch.sequence > 1)
       gpu::BarrierOp::create(b);
     else if (launch.threads > 1)

@@ -19,7 +19,7 @@ namespace cleave::codegen {
 class GpuEmitter : NodeEmitter {
 public:
   /// Emits function `name` at the end of `module`. `alignments` are the byte
-  /// alignments of operands and results; missing ones are 16.
+  /// alignments of operands and results; missing entries mean 16.
   GpuEmitter(const kernels::KernelPlan &plan, mlir::gpu::GPUModuleOp module,
              mlir::Location loc, llvm::StringRef name,
              llvm::ArrayRef<int64_t> alignments);
@@ -36,7 +36,7 @@ private:
   /// the columns and, if `partial`, whether that vector exists.
   void place(const kernels::Columns &columns, int copy, Value vector,
              bool partial);
-  /// Calls `body` for all vectors of a thread, `copyCount` of them at a time.
+  /// Calls `body` for all vectors of a thread, `copyCount` vectors at a time.
   /// `body` updates the carried values.
   void forColumns(const kernels::Columns &columns, Accumulators &carried,
                   llvm::function_ref<void()> body);
@@ -59,8 +59,9 @@ private:
   Value loadWorkgroup(mlir::Type element, Value buffer, Value index);
 
   // EmitScatter.cpp
-  /// Of one update in each lane: the row it is added to, and (the same in all
-  /// lanes) a bit for each lane whose update is of this warp's rows.
+  /// The updates that a warp has read, one per lane: the target row of this
+  /// lane's update, and a ballot (equal in all lanes) with a bit for each lane
+  /// that has an update of the warp's rows.
   struct Targets {
     Value target, votes;
   };
@@ -71,7 +72,7 @@ private:
   void addWanted(Value first, Targets targets, Value before);
   void clearRows(Value first, Value before);
   void addRow(Value row, Value before);
-  /// The address of a row of the table at the current columns.
+  /// Returns the address of the current columns in a row of the table.
   Value tableRow(Value row, Value before, int copy);
   unsigned tableAlignment();
 
@@ -89,7 +90,7 @@ private:
   bool isStep(const IndexVar *var) const;
   int64_t divisorOf(const IndexExpr &index) const;
   int64_t divisorOf(const IndexVar *var) const;
-  /// The alignment of a vector at `index` of an operand or result.
+  /// Returns the alignment of a vector at `index` of an operand or result.
   unsigned alignmentOf(const IndexExpr &index, mlir::Type element,
                        unsigned source);
   bool dividesNarrow() const override { return true; }
@@ -98,7 +99,7 @@ private:
   Value constant32(int64_t value);
   Value add32(Value a, int64_t b);
   Value wide(Value value);
-  /// value / divisor and value % divisor, of nonnegative numbers.
+  /// Return value / divisor and value % divisor for nonnegative values.
   Value quotient(Value value, int64_t divisor);
   Value remainder(Value value, int64_t divisor);
   Value both(Value a, Value b) { return NodeEmitter::both(a, b); }
@@ -119,7 +120,8 @@ private:
 
   uint64_t copyLoops = 0; ///< loops whose variables differ between copies
   llvm::DenseMap<std::pair<unsigned, int>, Value> copyValues;
-  /// Whether a copy's vector exists; null if it always does.
+  /// Conditions (i1) that a copy's vector exists; null if the vector always
+  /// exists.
   llvm::DenseMap<std::pair<const kernels::Columns *, int>, Value> isValid;
   const kernels::Columns *current = nullptr;
   llvm::DenseMap<mlir::Type, Value> sequenceBuffers;

@@ -40,7 +40,7 @@ struct KernelsToGPUPass : cleave::impl::KernelsToGPUPassBase<KernelsToGPUPass> {
     }
     if (expand && failed(codegen::expandGpuMath(**emitted)))
       return signalPassFailure();
-    // Calls refer to the kernel's declaration, which stays.
+    // The kernel's declaration remains, because calls refer to it.
     for (auto kernel : module.getOps<func::FuncOp>())
       if (kernel->hasAttr(kernels::kKernelAttr))
         kernel.eraseBody();

@@ -8,13 +8,14 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// Bytes of one access, and bytes of a row that a thread holds in registers:
-/// more in a single warp, where that saves a barrier.
+/// The bytes of one access, and the bytes of a row that a thread keeps in
+/// registers. Rows that one warp computes may take more registers, because a
+/// single warp needs no barrier.
 static constexpr int64_t kAccess = 16, kKept = 64, kKeptInWarp = 128;
 static constexpr int64_t kKeptInLargestBlock = 32; // elements
 static constexpr int64_t kBlock = 256, kLargestBlock = 1024;
-/// The number of threads that a large device needs to be busy, and of blocks
-/// that keep all its multiprocessors busy.
+/// The number of threads that keeps a large device busy, and the number of
+/// blocks that keeps all its multiprocessors busy.
 static constexpr int64_t kEnoughThreads = 132 * 1024, kEnoughBlocks = 264;
 
 static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -48,7 +49,8 @@ public:
   }
 
 private:
-  /// Elements per access, chosen for 16-byte accesses of most tensors.
+  /// Returns the number of elements per access, chosen so that accesses of most
+  /// tensors have 16 bytes.
   int64_t wantedLanes() {
     int64_t narrowest = kAccess;
     auto see = [&](Type type) {
@@ -96,8 +98,8 @@ private:
     return most;
   }
 
-  /// Column sums: consecutive threads take consecutive columns, and `sequence`
-  /// threads share the rows of a sum.
+  /// Chooses the launch of column sums: consecutive threads take consecutive
+  /// columns, and `sequence` threads share the rows of a sum.
   bool shareSequence() {
     int64_t elements = 0;
     for (const auto &[columns, entry] : launch.columns)
@@ -158,7 +160,7 @@ private:
            rows * threads < kEnoughThreads / 2)
       threads *= 2;
     // Values between loops are kept only in registers. A thread of the largest
-    // block has 64 registers, one per element of any type.
+    // block has 64 registers, and an element of any type takes one register.
     int64_t elements = 0;
     for (const auto &[columns, entry] : launch.columns)
       elements =
@@ -188,9 +190,9 @@ private:
     launch.grid = launch.chunks * ceilDiv(rows, count);
   }
 
-  /// Whether a result with one value per row may overwrite an argument that all
-  /// threads of the row read. Then the row must be in one block, which can use
-  /// a barrier.
+  /// Returns whether a result with one value per row may overwrite an argument
+  /// that all threads of the row read. If so, one block must compute the row,
+  /// so that its threads can use a barrier.
   bool overwritesRowValues() const {
     for (auto [result, argument] : plan.inPlace())
       for (const Store &store : plan.rowStores)
@@ -199,8 +201,8 @@ private:
     return false;
   }
 
-  /// The element size of an operand that is contiguous along rows but not along
-  /// columns; 0 if there is none.
+  /// Returns the element size of an operand that is contiguous along rows but
+  /// not along columns; 0 if no operand is.
   int64_t transposedBytes() const {
     if (!plan.row)
       return 0;
@@ -222,8 +224,8 @@ private:
   }
 
   void elementwise() {
-    // Kernels with few loads run several at a time, so that enough bytes are in
-    // flight.
+    // In kernels with few loads, a thread processes several vectors at a time,
+    // so that enough bytes are in flight.
     int64_t most =
         sequence > 0 ? 1 : std::max<int64_t>(1, 4 / std::max(loads, 1));
     int64_t vectors = mostVectors();
@@ -242,8 +244,8 @@ private:
     }
     if (plan.shape == KernelPlan::Shape::Flat)
       threads = kBlock;
-    // A warp covers so many rows that its reads along rows fill sectors, as its
-    // writes along columns do.
+    // A warp covers enough rows that its reads along rows fill whole memory
+    // sectors, as its writes along columns do.
     if (int64_t bytes = transposedBytes())
       threads = std::min<int64_t>(bytes, llvm::PowerOf2Ceil(vectors));
     bool alone = overwritesRowValues();
@@ -277,7 +279,7 @@ private:
     entry.kept = entry.vectors <= 8 * kWarp;
     entry.copies = entry.kept ? ceilDiv(entry.vectors, kWarp) : 4;
     launch.threads = kWarp;
-    // Each warp reads all indices, so there are only enough warps to keep a
+    // Each warp reads all indices, so only as many warps are launched as keep a
     // device busy.
     int64_t classes = 1, before = plan.scatter.before->size;
     while (classes * 2 <= plan.scatter.rows &&

@@ -22,8 +22,8 @@ struct ColumnLaunch {
   int64_t lanes = 1;   ///< elements per access
   int64_t vectors = 1; ///< accesses per row, without a remainder
   int64_t copies = 1;  ///< vectors that a thread handles at a time
-  /// Whether a thread handles all its vectors at a time: then they stay in
-  /// registers between loops over the columns.
+  /// True if a thread holds all its vectors of the row in registers, from one
+  /// loop over the columns to the next.
   bool kept = true;
 };
 

@@ -23,8 +23,9 @@
 using namespace mlir;
 using namespace cleave;
 
-/// As convert-gpu-to-nvvm, but allows intrinsics such as square roots, which
-/// that pass forbids: the hardware has them, correctly rounded.
+/// Does what convert-gpu-to-nvvm does, but allows intrinsics that this pass
+/// forbids, such as square roots: the hardware computes them, correctly
+/// rounded.
 static LogicalResult convertThreads(gpu::GPUModuleOp module) {
   MLIRContext *context = module.getContext();
   LLVMTypeConverter converter(context);

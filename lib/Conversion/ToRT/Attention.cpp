@@ -16,16 +16,16 @@ static StridedView withGroup(StridedView view) {
   return view;
 }
 
-/// The view of lse, which is [b, n, g, s]; commands expect [b, s, n, g,
-/// (feature)].
+/// Returns the view of the log-sum-exp (lse), which has shape [b, n, g, s], in
+/// the order that commands expect: [b, s, n, g, (feature)].
 static SmallVector<int64_t> lseEntries(const StridedView &view) {
   ArrayRef<int64_t> s = view.strides;
   return {view.offset, s[0], s[3], s[1], s[2], 0};
 }
 
 namespace {
-/// The optional operands that attention and its derivative share, with their
-/// views.
+/// The optional operands that attention and its gradient have in common, with
+/// their views.
 struct Extra {
   Value value;
   SmallVector<int64_t> view;
@@ -36,7 +36,8 @@ struct Extras {
 };
 } // namespace
 
-/// The view [offset, batch, position] of a tensor [s] or [b, s].
+/// Returns the view (offset, stride of the batch, stride of the position) of a
+/// tensor of shape [s] or [b, s].
 static Extra indexed(Value value) {
   StridedView view = traceView(value, /*throughBroadcasts=*/true);
   Extra extra = {view.base, {view.offset}};
@@ -46,7 +47,8 @@ static Extra indexed(Value value) {
   return extra;
 }
 
-/// Positions and segments, which are i64 in commands.
+/// Returns the view of positions or segments, converted to i64, the type that
+/// commands require.
 static Extra wideIndexed(OpBuilder &b, Location loc, Value value) {
   RankedTensorType type = typeOf(value);
   if (!type.getElementType().isInteger(64))
@@ -74,7 +76,8 @@ template <class Op> static Extras extrasOf(OpBuilder &b, Op op) {
   if (op.getKeyMask())
     extras.keyMask = indexed(op.getKeyMask());
   if (op.getBias()) {
-    // The bias is [b|1, n|1, g|1, s, t]: a size of 1 is broadcast.
+    // The bias has shape [b|1, n|1, g|1, s, t]; a dimension of size 1 is
+    // broadcast.
     StridedView view = traceView(op.getBias(), /*throughBroadcasts=*/true);
     auto stride = [&](unsigned dim) {
       return view.sizes[dim] == 1 ? 0 : view.strides[dim];
@@ -84,7 +87,8 @@ template <class Op> static Extras extrasOf(OpBuilder &b, Op op) {
         {view.offset, stride(0), stride(3), stride(1), stride(2), stride(4)}};
   }
   if (op.getDropoutKeys()) {
-    // Keys are [b, n, g], broadcast over queries and features.
+    // The dropout keys have shape [b, n, g] and are broadcast over queries and
+    // features.
     StridedView view =
         traceView(op.getDropoutKeys(), /*throughBroadcasts=*/true);
     ArrayRef<int64_t> s = view.strides;
@@ -133,8 +137,9 @@ LogicalResult cleave::selectAttention(nn::AttentionOp op) {
   return success();
 }
 
-/// Returns the concatenation if its inputs are exactly the three gradients,
-/// possibly reshaped, and their views in its result.
+/// If the three gradients, possibly reshaped, are exactly the inputs of a
+/// concatenation, returns this concatenation, and the views of the gradients in
+/// its result.
 static nn::ConcatOp sharedBuffer(nn::AttentionGradOp op,
                                  SmallVectorImpl<StridedView> &views) {
   nn::ConcatOp concat;

@@ -28,8 +28,9 @@ static void addWholeLayouts(CollectivePattern &pattern, ValueRange values) {
   }
 }
 
-/// Tiles are concatenated along a dimension; its outer and inner dimensions are
-/// one each.
+/// Adds the layouts of tiles that are concatenated along a dimension. All
+/// dimensions before it are merged into one, and so are the dimension itself
+/// and those after it.
 static void addTileLayouts(CollectivePattern &pattern, ValueRange tiles,
                            ArrayRef<int64_t> dims) {
   for (auto [tile, dim] : llvm::zip(tiles, dims)) {
@@ -60,9 +61,9 @@ static CollectivePattern reduceScatter(dist::ReduceScatterOp op) {
   return pattern;
 }
 
-/// A block is the data that one member sends to another. Its outer dimensions
-/// are those before the split dimension at the sender, and those before the
-/// concatenated one at the receiver.
+/// A block is the data that one member sends to another. The block's outer
+/// dimensions are those before the split dimension at the sender, and those
+/// before the concatenated dimension at the receiver.
 static CollectivePattern allToAll(dist::AllToAllOp op, int64_t members) {
   CollectivePattern pattern{rt::CollectiveKind::AllToAll};
   for (unsigned i = 0; i < op->getNumOperands(); ++i) {

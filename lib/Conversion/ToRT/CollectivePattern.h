@@ -1,4 +1,4 @@
-// What data a collective of the dist dialect moves.
+// Describes the data movement of collectives of the dist dialect.
 
 #ifndef CLEAVE_LIB_CONVERSION_TORT_COLLECTIVEPATTERN_H
 #define CLEAVE_LIB_CONVERSION_TORT_COLLECTIVEPATTERN_H
@@ -20,8 +20,8 @@ struct CollectivePattern {
   std::vector<program::Exchange> exchanges;
 };
 
-/// The pattern of a collective among `members` ranks; an error if no command
-/// performs it.
+/// Returns the pattern of a collective among `members` ranks. Fails if no
+/// command performs it.
 mlir::FailureOr<CollectivePattern>
 patternOf(dist::CollectiveOpInterface op, dist::MeshAttr mesh, int64_t members);
 

@@ -1,6 +1,7 @@
-// Expands convolutions and pools: one strided slice per element of the window.
-// Slices are concatenated (im2col) for one matrix product, or combined
-// elementwise. The input's gradient is the sum of the scattered slices.
+// Expands convolutions and pools into strided slices, one per element of the
+// window. The slices are concatenated (im2col) for one matrix product, or
+// combined elementwise. The input's gradient is the sum of the scattered
+// slices.
 
 #include "SelectLibrary.h"
 
@@ -20,7 +21,8 @@ int64_t product(ArrayRef<int64_t> sizes) {
   return result;
 }
 
-/// The elements of a window. `input` and `output` are types [n, c, spatial...].
+/// The elements of a window. `input` and `output` are the types of the input
+/// and the output, with shape [n, c, spatial...].
 class Taps {
 public:
   template <typename Op>
@@ -51,7 +53,7 @@ public:
                              APFloat(value));
   }
 
-  /// The slice with element `k` of every window of a padded input.
+  /// Returns the slice of a padded input that has element `k` of every window.
   Value tap(Value padded, ArrayRef<int64_t> k) {
     Sizes offsets(2, 0), steps(2, 1),
         shape(typeOf(padded).getShape().take_front(2));
@@ -119,8 +121,8 @@ private:
   SmallVector<Sizes> all;
 };
 
-/// A convolution as matrix products. Labels: n, g, c, m, k (of the window), o
-/// (spatial).
+/// Lowers a convolution to matrix products. The labels of dimensions are n, g,
+/// c, m, k (of the window) and o (spatial).
 class Convolution {
 public:
   template <typename Op>
@@ -132,7 +134,7 @@ public:
         window(taps.offsets().size()),
         positions(product(output.getShape().drop_front(2))) {}
 
-  /// The windows of the input as columns, [n, g, c, k, o].
+  /// Returns the windows of the input as columns, with shape [n, g, c, k, o].
   Value columns(Value input) {
     Value padded = taps.padded(input, 0.0);
     SmallVector<Value> parts;
@@ -242,7 +244,7 @@ void cleave::expandPoolGrad(nn::PoolGradOp op) {
     for (ArrayRef<int64_t> k : taps.offsets())
       sum = taps.add(sum, taps.place(cotangent, k));
   } else {
-    // The first maximal element of the window gets the cotangent.
+    // The first maximum in the window gets the cotangent.
     Value padded = taps.padded(op.getInput(), kLowest),
           best = largest(taps, padded);
     Value left = cotangent,

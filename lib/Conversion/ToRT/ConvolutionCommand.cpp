@@ -12,7 +12,7 @@
 using namespace mlir;
 using namespace cleave;
 
-/// The bf16 value that was extended to `value`; null if there is none.
+/// Returns the bf16 value from which `value` was extended, or null.
 static Value narrowOf(Value value) {
   auto widen = value.getDefiningOp<arith::ExtFOp>();
   if (widen && typeOf(widen.getIn()).getElementType().isBF16())
@@ -20,7 +20,7 @@ static Value narrowOf(Value value) {
   return {};
 }
 
-/// Whether `value` is used only after rounding to bf16.
+/// Returns whether `value` is only used after rounding to bf16.
 static bool isOnlyRounded(Value value) {
   return !value.use_empty() &&
          llvm::all_of(value.getUsers(), [](Operation *op) {
@@ -37,8 +37,8 @@ template <class Op> static void select(Op op, rt::ConvKind kind) {
     if (each.getRank() > 5 || each.getNumElements() == 0)
       return;
   OpBuilder b(op);
-  // Products of bf16 are exact in f32, in which they are summed, so a command
-  // with bf16 operands computes the same.
+  // Products of bf16 values are exact in f32, and are summed in f32, so a
+  // command with bf16 operands computes the same result.
   Value narrowLhs = narrowOf(lhs), narrowRhs = narrowOf(rhs);
   bool isNarrow = narrowLhs && narrowRhs;
   bool isRounded = isNarrow && isOnlyRounded(op.getResult());

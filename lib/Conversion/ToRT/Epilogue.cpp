@@ -10,7 +10,8 @@
 using namespace mlir;
 using namespace cleave;
 
-/// The other operand of the binary operation `op`, if exactly one is `value`.
+/// Returns the other operand of the binary operation `op`, if exactly one
+/// operand is `value`.
 static Value otherOperand(Operation *op, Value value) {
   if (op->getNumOperands() != 2)
     return {};
@@ -54,7 +55,7 @@ static bool fuseScale(rt::GemmOp gemm) {
   return true;
 }
 
-/// The only reader of a value; null if there are several.
+/// Returns the only reader of a value, or null if there are several.
 static Operation *readerOf(Value value) {
   return value.hasOneUse() ? *value.user_begin() : nullptr;
 }
@@ -108,7 +109,8 @@ static bool fuseBias(rt::GemmOp gemm, bool narrow) {
   return true;
 }
 
-/// Fuses C + another product or a gradient accumulator, in the same buffer.
+/// Fuses the sum of C and another product (or a gradient accumulator) into the
+/// product, which then accumulates in the buffer of this operand.
 static bool fuseSum(rt::GemmOp gemm) {
   auto add = dyn_cast<arith::AddFOp>(*gemm.getC().user_begin());
   if (!add || gemm.getAccumulator() ||
@@ -127,13 +129,14 @@ static bool fuseSum(rt::GemmOp gemm) {
         accumulates = role == nn::Role::Gradient;
   if (!accumulates)
     return false;
-  // The later product accumulates into the earlier one.
+  // The later product accumulates into the result of the earlier one.
   gemm.getAccumulatorMutable().assign(other);
   absorb(gemm, add);
   return true;
 }
 
-/// The activation that is computed from `value` (silu: through its sigmoid).
+/// Returns the activation that is computed from `value`; silu is found through
+/// its sigmoid.
 static Operation *matchActivation(Value value, rt::Activation &kind) {
   for (Operation *user : value.getUsers()) {
     if (auto gelu = dyn_cast<nn::GeluOp>(user)) {
@@ -141,8 +144,8 @@ static Operation *matchActivation(Value value, rt::Activation &kind) {
                                                   : rt::Activation::GeluErf;
       return user;
     }
-    // Not arith.maximumf: the library's relu turns NaN into 0, as maxnumf does,
-    // and would hide a diverged model.
+    // arith.maximumf is not matched, because the library's relu turns NaN into
+    // 0, as maxnumf does, which would hide a diverged model.
     if (isa<arith::MaxNumFOp>(user)) {
       Value other = otherOperand(user, value);
       if (other && splat(other) == 0.0) {
@@ -243,9 +246,9 @@ static bool fuseDerivative(rt::GemmOp gemm) {
   return true;
 }
 
-/// Whether `sum` adds up the rows of the matrix `view` [rows, columns] of
-/// `base`: its operand is dense in `base`, and its result has the matrix's
-/// columns in order.
+/// Returns whether `sum` reduces the rows of the matrix [rows, columns] that is
+/// the view `view` of `base`. This requires that its operand is dense in
+/// `base`, and that its result has the matrix's columns in order.
 static bool sumsColumns(nn::ReduceOp sum, Value base, ArrayRef<int64_t> view,
                         int64_t rows, int64_t columns) {
   Value input = sum.getInput();
@@ -266,7 +269,7 @@ static bool sumsColumns(nn::ReduceOp sum, Value base, ArrayRef<int64_t> view,
 }
 
 /// Fuses the sums of an operand's columns. If the operand is a cotangent and C
-/// a weight gradient, they are the bias gradient.
+/// is a weight gradient, these sums are the bias gradient.
 static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
   auto type = cast<RankedTensorType>(sum.getType());
   if (!gemm.getBatch().empty() || gemm.getBias() ||
@@ -276,7 +279,7 @@ static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
       gemm.getDerivativeAt() ||
       type.getElementType() != getElementTypeOrSelf(gemm.getC()))
     return false;
-  // The rows of A^T are those of B: the contracted dimension.
+  // The contracted dimension is that of the rows of B and of the rows of A^T.
   ArrayRef<int64_t> a = gemm.getAView(), b = gemm.getBView();
   int64_t m = gemm.getM(), n = gemm.getN(), k = gemm.getK();
   rt::SumsOf operand = rt::SumsOf::None;

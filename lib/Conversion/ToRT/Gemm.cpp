@@ -3,7 +3,7 @@
 // A label is a dimension of two or three of the tensors. Labels in both
 // operands and the result are batch dimensions; labels of the left operand and
 // the result are m, of the right operand and the result n, of both operands
-// only k. Neighbours are merged if the strides of all tensors allow it.
+// only k. Adjacent labels are merged if the strides of all tensors allow this.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -11,12 +11,14 @@
 using namespace mlir;
 using namespace cleave;
 
-/// From this number of matrix-vector products on, a kernel computes them.
+/// If there are at least this many matrix-vector products, a kernel computes
+/// them.
 static constexpr int64_t kManyProducts = 32;
 
 namespace {
 
-/// One label, or several merged ones: size, and stride in each tensor.
+/// A label, or several merged labels, with its size and its stride in each
+/// tensor.
 struct Dim {
   int64_t size = 1;
   int64_t a = 0, b = 0, c = 0;
@@ -34,7 +36,7 @@ struct Labelled {
   }
 };
 
-/// A contraction. Labels of size 1 are left out.
+/// A contraction, without labels of size 1.
 struct Contraction {
   Labelled a, b, c;
   std::string batch, m, n, k;
@@ -57,7 +59,7 @@ struct Contraction {
 
 } // namespace
 
-/// Merges neighbouring dimensions that are contiguous in every tensor.
+/// Merges adjacent dimensions that are contiguous in every tensor.
 static Dims merged(const Dims &dims) {
   Dims result;
   for (const Dim &inner : dims) {
@@ -74,7 +76,8 @@ static Dims merged(const Dims &dims) {
   return result;
 }
 
-/// Labels by decreasing stride in one tensor, which is their order in memory.
+/// Sorts labels by decreasing stride in one tensor, which is their order in
+/// memory.
 static std::string sortedBy(const Labelled &tensor, std::string labels) {
   llvm::stable_sort(labels, [&](char x, char y) {
     return tensor.stride(x) > tensor.stride(y);
@@ -82,8 +85,8 @@ static std::string sortedBy(const Labelled &tensor, std::string labels) {
   return labels;
 }
 
-/// A dense copy of the tensor with its dimensions in `order`. Labels of size 1,
-/// which `order` does not have, come first.
+/// Creates a dense copy of the tensor with its dimensions in `order`. Labels of
+/// size 1, which are not in `order`, come first.
 static Labelled copied(OpBuilder &b, Location loc, Value value,
                        StringRef labels, StringRef order,
                        std::string &storage) {
@@ -95,12 +98,13 @@ static Labelled copied(OpBuilder &b, Location loc, Value value,
   SmallVector<int64_t> permutation;
   for (char label : storage)
     permutation.push_back(labels.find(label));
-  // Even with an unchanged order, the transpose makes the copy dense.
+  // The transpose makes the copy dense, even if it does not change the order.
   Value copy = nn::TransposeOp::create(b, loc, value, permutation);
   return {storage, denseView(copy)};
 }
 
-/// Whether one of the two matrix dimensions has stride 1, as libraries require.
+/// Returns whether one of the two matrix dimensions has stride 1, as libraries
+/// require.
 static bool hasUnitStride(int64_t rows, int64_t rowStride, int64_t columns,
                           int64_t columnStride) {
   return rowStride == 1 || columnStride == 1 || (rows == 1 && columns == 1);
@@ -108,8 +112,9 @@ static bool hasUnitStride(int64_t rows, int64_t rowStride, int64_t columns,
 
 namespace {
 
-/// The dimensions of a batched matrix product. Of several m or n dimensions,
-/// one is that of the matrices, and the others are batch dimensions.
+/// The dimensions of a batched matrix product. If there are several m or n
+/// dimensions, one of them is a dimension of the matrices, and the rest are
+/// batch dimensions.
 struct ProductDims {
   explicit ProductDims(const Contraction &x);
 
@@ -124,7 +129,8 @@ struct ProductDims {
   }
 
   SmallVector<int64_t> batchSizes() const;
-  /// The offset of a tensor, its batch strides, and those of its matrices.
+  /// Returns the offset of a tensor, its batch strides, and the strides of its
+  /// matrices.
   SmallVector<int64_t> viewOf(const Labelled &tensor, int64_t Dim::*stride,
                               const Dim &row, const Dim &column) const;
 
@@ -134,8 +140,8 @@ struct ProductDims {
 
 } // namespace
 
-/// Removes the best dimension from `dims`; a dimension of size 1 if it is
-/// empty.
+/// Removes the best dimension from `dims` and returns it; returns a dimension
+/// of size 1 if `dims` is empty.
 static Dim
 takeBest(Dims &dims,
          llvm::function_ref<bool(const Dim &dim, const Dim &best)> better) {
@@ -196,9 +202,10 @@ class EinsumLowering {
 public:
   explicit EinsumLowering(nn::EinsumOp op);
 
-  /// Whether a library call is better than a kernel.
+  /// Returns whether a library call is faster than a kernel.
   bool suitsLibrary(program::Device device) const;
-  /// Creates a product of elements and a sum, which become part of a kernel.
+  /// Creates an elementwise product and a reduction, which become part of a
+  /// kernel.
   Value createElementwise();
   /// Creates a matrix product, with copies if the strides require them.
   Value createGemm();
@@ -206,8 +213,8 @@ public:
 private:
   void chooseSides();
   void classifyLabels();
-  /// The elementwise product of the operands with dimensions in `order`, before
-  /// the sum over contracted labels.
+  /// Creates the elementwise product of the operands, with dimensions in
+  /// `order`, before the sum over contracted labels.
   Value multiply(StringRef order, RankedTensorType wide);
   Value spread(Value operand, StringRef own, StringRef order,
                RankedTensorType wide);
@@ -219,7 +226,7 @@ private:
   void copyB() {
     x.b = copied(b, loc, rhs, labels.rhs, x.batch + x.k + x.n, labelsOfCopyB);
   }
-  /// The result is stored densely with its dimensions in this order.
+  /// Stores the result densely, with its dimensions in this order.
   void storeResult(std::string order);
   ProductDims arrange();
   Value createCommand(const ProductDims &dims);
@@ -252,8 +259,8 @@ EinsumLowering::EinsumLowering(nn::EinsumOp op)
   classifyLabels();
 }
 
-/// The innermost label of the result must be n, a label of the right operand;
-/// else the operands are swapped.
+/// The innermost label of the result must be a label of the right operand (n).
+/// If it is not, the operands are swapped.
 void EinsumLowering::chooseSides() {
   for (char label : llvm::reverse(labels.result)) {
     if (x.size[label] == 1)
@@ -283,10 +290,10 @@ void EinsumLowering::classifyLabels() {
 
 bool EinsumLowering::suitsLibrary(program::Device device) const {
   // Without contraction, or with one dot product per batch entry, a library
-  // call is not worth it, and a kernel can be fused with its neighbours.
+  // call is not faster than a kernel, which can be fused with other operations.
   bool rows = x.m.empty() && x.n.empty();
-  // Many matrix-vector products read every element once, and a library on a
-  // device would use one tile for each.
+  // Many matrix-vector products read every element only once, and a GPU library
+  // would compute each product with one tile.
   bool vectors = device == program::Device::Cuda &&
                  (x.m.empty() || x.n.empty()) &&
                  x.extent(x.batch) >= kManyProducts;
@@ -321,7 +328,8 @@ Value EinsumLowering::multiply(StringRef order, RankedTensorType wide) {
                                spread(op.getRhs(), given.rhs, order, wide));
 }
 
-/// An operand transposed, extended and broadcast to the type of the product.
+/// Transposes, extends and broadcasts an operand to the type of the elementwise
+/// product.
 Value EinsumLowering::spread(Value operand, StringRef own, StringRef order,
                              RankedTensorType wide) {
   SmallVector<int64_t> permutation, dims;
@@ -344,8 +352,8 @@ Value EinsumLowering::createGemm() {
   return createCommand(arrange());
 }
 
-/// Whether the contracted labels in this order are one dimension of the given
-/// operands.
+/// Returns whether the contracted labels, in this order, form one dimension in
+/// the selected operands.
 bool EinsumLowering::isOneK(StringRef order, bool ofA, bool ofB) const {
   Dims dims = x.dims(order);
   for (Dim &dim : dims) {
@@ -355,8 +363,9 @@ bool EinsumLowering::isOneK(StringRef order, bool ofA, bool ofB) const {
   return merged(dims).size() <= 1;
 }
 
-/// k needs one order for both operands. Otherwise the smaller operand that can
-/// take the other's order is copied.
+/// The contracted labels need the same order in both operands. If they have
+/// different orders, the smaller operand that can take the other operand's
+/// order is copied.
 void EinsumLowering::orderContracted() {
   x.k = sortedBy(x.a, x.k);
   if (isOneK(x.k, true, true))
@@ -384,7 +393,8 @@ void EinsumLowering::storeResult(std::string order) {
   x.c = {storedLabels, StridedView{Value(), 0, shape, denseStrides(shape)}};
 }
 
-/// Copies operands and reorders the result until all have a unit stride.
+/// Copies operands and reorders the result until every matrix has a dimension
+/// with stride 1.
 ProductDims EinsumLowering::arrange() {
   ProductDims dims(x);
   if (!dims.hasUnitStrideA()) {

@@ -1,6 +1,7 @@
-// Lowers grouped products, of rows with the matrices that they choose, to
-// library calls on strided views: a broadcast row (the token of several slots)
-// is read in place. Also lowers the positions of slots in their experts.
+// Lowers grouped products, which multiply each row by the matrix that it
+// chooses, to library calls on strided views. A broadcast row (the token of
+// several slots) is read in place. Also lowers the operation that computes the
+// positions of slots in their experts.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -16,8 +17,8 @@ static SmallVector<int64_t> readView(Value &value) {
   return viewEntries(view);
 }
 
-/// Replaces `op`. `left` and `other` are its operands, `ids` chooses a matrix
-/// for each row; matrices are [e, k, n] in their view.
+/// Replaces `op`. `left` and `other` are its operands, and `ids` has the number
+/// of a matrix for each row. The view of the matrices has shape [e, k, n].
 static LogicalResult select(Operation *op, Value left, Value other, Value ids,
                             bool outer, ArrayRef<int64_t> otherView,
                             ArrayRef<int64_t> resultView, int64_t e, int64_t k,

@@ -29,7 +29,7 @@ public:
   HostConverter(ModuleOp module, SymbolTable &symbols)
       : module(module), symbols(symbols), b(module.getContext()) {}
 
-  /// Converts one operation; the new operations get its condition.
+  /// Converts one operation; if it is conditional, so are the new operations.
   LogicalResult convert(Operation *op) {
     Attribute when = op->getAttr(kWhenAttrName);
     Operation *before = op->getPrevNode(), *after = op->getNextNode();
@@ -106,10 +106,10 @@ private:
     return replace(call, op.getResults());
   }
 
-  /// The number of elements that a kernel reads (under a mask) beyond the end
-  /// of each argument. If the shard count does not divide a dimension, the
-  /// tiles of the last ranks may end or begin beyond it, and tiles of tiles
-  /// further beyond.
+  /// Returns the number of elements that a kernel reads (under a mask) beyond
+  /// the end of each argument. If a dimension is not divisible by the number of
+  /// shards, the tiles of the last ranks may end or begin beyond the end of the
+  /// dimension, and tiles of such tiles even further beyond.
   ArrayRef<int64_t> readBeyond(func::FuncOp kernel) {
     auto [entry, isNew] = beyond.try_emplace(kernel);
     SmallVector<int64_t> &elements = entry->second;
@@ -137,8 +137,8 @@ private:
     return elements;
   }
 
-  /// The number of elements beyond the end of `source` that the last tile of
-  /// the slice reads at most.
+  /// Returns the maximum number of elements that the last tile of the slice
+  /// reads beyond the end of `source`.
   int64_t pastEnd(dist::SliceOp slice, RankedTensorType source) {
     FailureOr<dist::MeshAttr> mesh = meshOf(slice, slice.getMeshAttr());
     if (failed(mesh))
@@ -166,8 +166,8 @@ private:
     return replace(constant, op.getResult());
   }
 
-  /// Converts reshape, slice and transpose: an alias if the elements are
-  /// contiguous, else a copy.
+  /// Converts reshape, slice and transpose: they become an alias if the
+  /// elements are contiguous, and otherwise a copy.
   LogicalResult place(Operation *op) {
     if (auto slice = dyn_cast<nn::SliceOp>(op);
         slice &&
@@ -210,7 +210,7 @@ private:
     return op->emitOpError("refers to no mesh ") << name;
   }
 
-  /// The axes of a group as triples (axis, pre, size).
+  /// Returns the axes of a group as triples (axis, pre, size).
   SmallVector<int64_t> groupOf(dist::MeshAttr mesh,
                                ArrayRef<dist::AxisRefAttr> axes) {
     SmallVector<int64_t> group;
@@ -222,8 +222,8 @@ private:
     return group;
   }
 
-  /// The rank's tile begins at index * tile elements in the dimension. The
-  /// index is a sum over mesh axes.
+  /// Converts the slice that is the rank's tile. The tile begins at index *
+  /// tile elements in the dimension, where the index is a sum over mesh axes.
   LogicalResult tile(dist::SliceOp op) {
     FailureOr<dist::MeshAttr> mesh = meshOf(op, op.getMeshAttr());
     if (failed(mesh))
@@ -313,7 +313,7 @@ private:
     return replace(op, results);
   }
 
-  /// The operands with the results' types.
+  /// Returns the operands, converted to the results' types.
   SmallVector<Value> alike(Operation *op) {
     SmallVector<Value> values;
     for (auto [operand, result] :
@@ -339,7 +339,8 @@ struct HostToRTPass : cleave::impl::HostToRTPassBase<HostToRTPass> {
     SymbolTable symbols(getOperation());
     HostConverter converter(getOperation(), symbols);
     for (func::FuncOp func : actionsOf(getOperation())) {
-      // Constants are converted last, as they are erased only without readers.
+      // Constants are converted last, because they can only be erased when they
+      // have no readers.
       SmallVector<Operation *> ops;
       for (Operation &op : actionBody(func))
         if (!isa<arith::ConstantOp>(op))

@@ -21,10 +21,11 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// The alignment of rows in bytes, and the least number of classes to pad.
+/// The alignment of rows in bytes, and the smallest number of classes that is
+/// padded.
 static constexpr int64_t kRowBytes = 16, kManyClasses = 128;
 
-/// The type with `size` as its last dimension.
+/// Returns the type with `size` as its last dimension.
 static RankedTensorType withLast(RankedTensorType type, int64_t size) {
   SmallVector<int64_t> shape(type.getShape());
   shape.back() = size;
@@ -52,7 +53,7 @@ static Value cut(OpBuilder &b, Value value, RankedTensorType type) {
 
 namespace {
 
-/// The logits that a product computes, and their readers.
+/// Pads the logits that a product computes, together with their readers.
 class Logits {
 public:
   explicit Logits(nn::EinsumOp product)
@@ -62,8 +63,8 @@ public:
     wide = llvm::alignTo(classes, std::max<int64_t>(1, kRowBytes / bytes));
   }
 
-  /// Whether only losses read the logits, and only products read their
-  /// cotangents.
+  /// Returns whether only losses read the logits, and only products read the
+  /// cotangents of the logits.
   bool match() {
     nn::EinsumOp::Labels labels = product.getLabels();
     return wide != classes && classes >= kManyClasses &&
@@ -107,8 +108,8 @@ public:
       rounded->setDiscardableAttrs(op->getDiscardableAttrDictionary());
       wider.try_emplace(op, rounded);
     }
-    // In program order: a matrix with several readers is padded before the
-    // first.
+    // The products are rewritten in program order, so that a matrix with
+    // several readers is padded before its first reader.
     auto inOrder = readers.takeVector();
     llvm::sort(inOrder, [](nn::EinsumOp a, nn::EinsumOp b) {
       return a->isBeforeInBlock(b);
@@ -139,8 +140,8 @@ public:
   }
 
 private:
-  /// Whether the label of the classes is in only one operand, so that it is not
-  /// a batch dimension.
+  /// Returns whether only one operand has the label of the classes, so that it
+  /// is not a batch dimension.
   static bool isOfOne(nn::EinsumOp op, char label) {
     nn::EinsumOp::Labels labels = op.getLabels();
     return StringRef(labels.lhs).contains(label) !=
@@ -192,16 +193,16 @@ private:
     return gradient && gradients.contains(gradient);
   }
 
-  /// The product with its classes padded by zeros. `lhs` and `rhs` are operands
-  /// that are already padded, or null.
+  /// Creates the product with its classes padded by zeros. `lhs` and `rhs` are
+  /// operands that are already padded, or null.
   Value widened(nn::EinsumOp op, char label, Value lhs, Value rhs) {
     nn::EinsumOp::Labels labels = op.getLabels();
     auto operand = [&](Value value, Value wider, StringRef names) -> Value {
       size_t dim = names.find(label);
       if (wider || dim == StringRef::npos)
         return wider ? wider : value;
-      // The logits' product is rewritten first, so that others can use its
-      // padded matrix.
+      // The product that computes the logits is rewritten first, so that other
+      // products can use its padded matrix.
       Value &known = matrices[{value, dim}];
       if (!known)
         known = padded(b, value, dim, wide, 0);
@@ -216,19 +217,22 @@ private:
                                 op.getEquationAttr(), a, c);
   }
 
-  /// The logits with -inf in padded classes, whose probability is exactly 0.
+  /// Creates the logits with -inf in padded classes, so that the probability of
+  /// these classes is exactly 0.
   Value masked(Value logits, const llvm::DenseMap<Value, Value> &wider) {
     Value own = cut(b, wider.at(logits), typeOf(logits));
     return padded(b, own, typeOf(logits).getRank() - 1, wide,
                   -std::numeric_limits<double>::infinity());
   }
 
-  /// The labels, with those beyond the classes moved beyond the padding.
+  /// Returns the labels, in which labels beyond the original classes are
+  /// replaced by labels beyond the padded classes.
   Value counted(Value labels) {
     Value &known = inRange[labels];
     if (known)
       return known;
-    // Shared by the loss and its derivative, which may be fused.
+    // The new labels are shared by the loss and its gradient, which may be
+    // fused.
     OpBuilder b(labels.getContext());
     b.setInsertionPointAfterValue(labels);
     Location loc = labels.getLoc();
@@ -250,8 +254,8 @@ private:
   int64_t classes, wide;
   llvm::DenseMap<std::pair<Value, size_t>, Value> matrices;
   llvm::DenseMap<Value, Value> inRange;
-  /// Copies of the logits, in order; losses and gradients; roundings and
-  /// readers of cotangents.
+  /// The operations to rewrite: copies of the logits, in order; losses and
+  /// their gradients; roundings and readers of cotangents.
   llvm::SetVector<Operation *> copies;
   llvm::SetVector<nn::CrossEntropyOp> losses;
   llvm::SetVector<nn::CrossEntropyGradOp> gradients;
@@ -268,8 +272,8 @@ struct PadClassesPass : cleave::impl::PadClassesPassBase<PadClassesPass> {
         ;
   }
 
-  /// Pads one product. The search restarts, as later ones may be products of
-  /// its cotangent.
+  /// Pads one product. Then the search restarts, because later products may
+  /// read the cotangent of this product.
   static bool padOne(func::FuncOp func) {
     for (auto op : func.getOps<nn::EinsumOp>())
       if (typeOf(op).getRank() > 0)

@@ -16,8 +16,8 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// The operands of a sum in the type of its result. A bf16 sum is computed on
-/// extended operands and rounded. Empty if `value` is not a sum.
+/// Returns the operands of a sum in the type of its result (a bf16 sum is
+/// computed on extended operands and rounded). Empty if `value` is not a sum.
 static SmallVector<Value, 2> termsOf(Value value) {
   auto rounding = value.getDefiningOp<arith::TruncFOp>();
   Value sum = rounding ? rounding.getIn() : value;
@@ -36,7 +36,7 @@ static SmallVector<Value, 2> termsOf(Value value) {
   return terms;
 }
 
-/// The result of `add`, after its rounding if it is a bf16 sum.
+/// Returns the result of `add`, or if it is a bf16 sum the rounded result.
 static Value resultOf(arith::AddFOp add) {
   Value sum = add.getResult();
   if (sum.hasOneUse())
@@ -46,7 +46,7 @@ static Value resultOf(arith::AddFOp add) {
   return sum;
 }
 
-/// Whether the sum is an operand of another sum.
+/// Returns whether the sum is an operand of another sum.
 static bool isTerm(Value sum) {
   return llvm::any_of(sum.getUsers(), [](Operation *user) {
     if (isa<arith::ExtFOp>(user) && user->hasOneUse())
@@ -55,7 +55,8 @@ static bool isTerm(Value sum) {
   });
 }
 
-/// Collects the pads that `value` is the sum of; false if it is no such sum.
+/// Collects the pads whose sum is `value`. Returns false if `value` is not a
+/// sum of pads.
 static bool collectPads(Value value, SmallVectorImpl<nn::PadOp> &pads) {
   if (auto pad = value.getDefiningOp<nn::PadOp>()) {
     pads.push_back(pad);
@@ -136,7 +137,8 @@ struct SelectLibraryPass
   }
 
   LogicalResult select(func::FuncOp func) {
-    // Sums are visited from the end: the last addition covers the whole sum.
+    // Sums are visited in reverse order, because the last addition covers the
+    // whole sum.
     SmallVector<arith::AddFOp> sums(func.getOps<arith::AddFOp>());
     llvm::DenseSet<Operation *> gone;
     for (arith::AddFOp sum : llvm::reverse(sums)) {
@@ -144,7 +146,7 @@ struct SelectLibraryPass
         continue;
       if (isTerm(resultOf(sum)))
         continue;
-      // Merging may also erase the additions that this one sums.
+      // Merging may also erase the additions whose results this addition sums.
       SmallVector<Value> below = {resultOf(sum)};
       SmallVector<Operation *> tree = {sum};
       while (!below.empty())

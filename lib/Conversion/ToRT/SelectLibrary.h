@@ -16,32 +16,33 @@ namespace cleave {
 /// would be slow.
 void selectEinsum(nn::EinsumOp op, program::Device device);
 
-/// Fuses the operations after the product into it: scale, bias, activation,
-/// sums. On CUDA devices also the derivative of gelu, and the bias of a bf16
+/// Fuses operations that read the product into it: scale, bias, activation and
+/// sums; on CUDA devices also the derivative of gelu, and the bias of a bf16
 /// product.
 void fuseEpilogue(rt::GemmOp op, program::Device device);
 
 /// Fuses sums over the rows of an operand into a product that contracts these
-/// rows, such as a bias gradient with the weight gradient. For CUDA devices.
+/// rows, such as the bias gradient into the weight gradient. Only for CUDA
+/// devices.
 void fuseOperandSums(mlir::func::FuncOp func);
 
-/// Lower attention and its derivative to commands on strided views.
+/// Lower attention and its gradient to commands on strided views.
 mlir::LogicalResult selectAttention(nn::AttentionOp op);
 mlir::LogicalResult selectAttentionGrad(nn::AttentionGradOp op);
 
-/// Lower grouped products, and positions of slots in their experts, to commands
-/// on strided views.
+/// Lower grouped products, and the computation of the positions of slots in
+/// their experts, to commands on strided views.
 mlir::LogicalResult selectGroupedDot(nn::GroupedDotOp op);
 mlir::LogicalResult selectGroupedOuter(nn::GroupedOuterOp op);
 
 mlir::LogicalResult selectPositionInExpert(nn::PositionInExpertOp op);
 
-/// Expands to elementwise operations: the value on the first rank of a group,
-/// zeros elsewhere.
+/// Expands dist.keep_first, which keeps the value on the first rank of a group
+/// and is zero on the others, to elementwise operations.
 void expandKeepFirst(dist::KeepFirstOp op);
 
-/// Lowers convolutions and their derivatives to one command each, if the
-/// runtime supports it on CUDA devices; others remain.
+/// Lowers each convolution, and each gradient of one, to one command if the
+/// runtime supports it on CUDA devices. All others remain.
 void selectConvolutions(mlir::func::FuncOp func);
 
 /// Expand convolutions and pools to slices, pads, products and elementwise
@@ -56,8 +57,8 @@ void expandPoolGrad(nn::PoolGradOp op);
 mlir::LogicalResult expandWindow(dist::WindowOp op);
 
 /// Rewrites pad(a) + pad(b) + ... of adjacent boxes to nn.concat, so that the
-/// gradient of a split can be written in place. `add` is the last addition;
-/// each sum may be extended and rounded bf16.
+/// gradient of a split can be written in place. `add` is the last addition.
+/// Each sum may be a bf16 sum, with extended operands and a rounded result.
 void mergePads(mlir::arith::AddFOp add);
 
 } // namespace cleave

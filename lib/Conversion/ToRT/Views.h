@@ -1,5 +1,5 @@
-// Strided views of tensor values: transposes, slices, reshapes and broadcasts
-// of a value as addresses in its buffer.
+// Strided views of tensor values, which describe transposes, slices, reshapes
+// and broadcasts as addresses in the buffer of the original value.
 
 #ifndef CLEAVE_LIB_CONVERSION_TORT_VIEWS_H
 #define CLEAVE_LIB_CONVERSION_TORT_VIEWS_H
@@ -17,7 +17,7 @@ struct StridedView {
   int64_t offset = 0;
   llvm::SmallVector<int64_t> sizes, strides;
 
-  /// Whether the elements are contiguous and in order.
+  /// Returns whether the elements are contiguous and in order.
   bool isContiguous() const;
 };
 
@@ -27,18 +27,20 @@ llvm::SmallVector<int64_t> denseStrides(llvm::ArrayRef<int64_t> shape);
 /// A view of the whole value.
 StridedView denseView(mlir::Value value);
 
-/// The value as a view of the buffer that view operations derive it from.
-/// Broadcasts (strides of 0) are traced through only with `throughBroadcasts`.
-/// Strides are never negative.
+/// Returns the value as a view of the buffer from which view operations derive
+/// it. Broadcasts (strides of 0) are only traced through if
+/// `throughBroadcasts`. Strides are never negative.
 StridedView traceView(mlir::Value value, bool throughBroadcasts = false);
 
-/// The strides of the same elements in another shape, if it can be expressed by
-/// strides: sizes [4, 6], strides [12, 1] as [4, 2, 3] -> [12, 3, 1].
+/// Returns the strides of the view's elements in another shape, or nullopt if
+/// strides cannot express this shape. For example, sizes [4, 6] with strides
+/// [12, 1] become strides [12, 3, 1] for shape [4, 2, 3].
 std::optional<llvm::SmallVector<int64_t>>
 reshapeStrides(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> strides,
                llvm::ArrayRef<int64_t> shape);
 
-/// The operands of a command for the view: offset, then the strides.
+/// Returns the view in the form of a command's attribute: the offset, then the
+/// strides.
 llvm::SmallVector<int64_t> viewEntries(const StridedView &view);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Expands a halo exchange of a split dimension to permutations and index
+// Expands a halo exchange of a sharded dimension to permutations and index
 // arithmetic. In each round, a rank sends a run of elements to at most one
 // other rank, and the window is assembled by gathers at rank-dependent offsets.
 
@@ -12,7 +12,8 @@ using namespace cleave::dist;
 
 namespace {
 
-/// Pieces that are sent in one permutation: no member sends or receives twice.
+/// The pieces that are sent in one permutation, in which no member sends or
+/// receives twice.
 struct Round {
   SmallVector<WindowPiece> pieces;
   bool isLocal = false;
@@ -73,7 +74,8 @@ public:
   }
 
 private:
-  /// The rank's entry of a table with one entry per member, broadcast.
+  /// Returns the rank's entry of a table with one entry per member, as a
+  /// broadcast tensor.
   Value mine(ArrayRef<int64_t> table) {
     auto tableType = RankedTensorType::get({members}, b.getI64Type());
     Value numbers = arith::ConstantOp::create(

@@ -1,4 +1,5 @@
 // Rows that a mask selects, as NonZero finds them.
+//
 // The number of these rows is known only at run time. So the dimension that
 // enumerates them has one slot for every element of the mask, and slots of
 // false elements are never read: each row is computed from its own elements

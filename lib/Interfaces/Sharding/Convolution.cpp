@@ -249,16 +249,13 @@ LogicalResult planConvFilterGrad(nn::ConvFilterGradOp op, LocalPlan &plan) {
 }
 
 /// Computes a rank's tile of an input gradient from all outputs whose windows
-/// overlap it. The local operation computes all elements that these windows
-/// cover.
+/// overlap it. The local operation computes all that these windows cover.
 struct CoveredTile {
   Value cotangent;
-  /// For each dimension, the covered range: its begin on the first rank (a
-  /// global index), its step per rank and its length; and the begin of the
-  /// rank's tile within the range.
+  /// By dimension, the covered range: its global begin on the first rank, its
+  /// step per rank and its length; and the begin of the tile in this range.
   SmallVector<int64_t> base, step, length, begin;
-  /// For each dimension, the reason why all outputs are gathered; empty if they
-  /// are not gathered.
+  /// By dimension, why all outputs are gathered; empty if they are not.
   SmallVector<std::string> whole;
   bool any = false;
 
@@ -286,8 +283,7 @@ struct CoveredTile {
         count = last - first + 1;
         outputStep = tile / stride;
       } else {
-        // Every rank reads all outputs; ranks differ only in the begin of their
-        // tile.
+        // Every rank reads all outputs, and its tile begins at its own index.
         whole[dim] = "stride " + std::to_string(stride) +
                      " does not divide the tiles of " + std::to_string(tile) +
                      " elements of its result";

@@ -1,4 +1,5 @@
 // Reads and writes `program.bin`.
+//
 // The compiler calls serialize(), the runtime deserialize(). Both use one list
 // of fields per struct (the fields() functions), so that writer and reader
 // cannot disagree.

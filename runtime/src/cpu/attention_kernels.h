@@ -108,8 +108,7 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
           finishRow(p, b, n, g, x.q0 + i, x.k0, x.keys, checks, row);
       T high = maxRow(row, width);
       high = high > rowMax[at] ? high : rowMax[at];
-      // If a row has seen no key yet, the shift is 0, so that exp(-inf - -inf)
-      // is not computed.
+      // While a row has seen no key: exp(-inf - 0), as exp(-inf - -inf) is NaN.
       T shift = high == minusInfinity<T> ? T(0) : high;
       T shrink = expOf(splat<T>(rowMax[at] - shift))[0];
       rowSum[at] = rowSum[at] * shrink + expRow(row, width, shift);

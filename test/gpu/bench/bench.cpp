@@ -1,15 +1,17 @@
-// Times a compiled training program on the device that it is for:
+// Times a compiled training program on the device that it was compiled for:
 //
-//     cleave-device-bench FOLDER --vocabulary V [--steps N] [--warmup N]
-//                         [--lr X] [--profile N]
+//     cleave-device-bench FOLDER --vocabulary V [--steps N] [--warmup N] [--lr
+//     X]
+// [--profile N]
 //
-// Weights and batches are made from seeds (weightAt, tokenAt), so no file of
-// them has to travel; reference.py makes the same ones. Prints a line of JSON:
-// median milliseconds of a step, bytes planned on the device, the losses; and
-// with --profile what commands take, summed by family, as the means of N more
-// steps whose commands are timed by events (without graphs, so that together
-// they take longer than a step).
-// The program takes all of a step in one microbatch, and tokens alone.
+// Weights and batches are computed from seeds (weightAt, tokenAt), so that
+// they need not be copied to the device machine as files; reference.py computes
+// the same values. Prints a line of JSON: the median milliseconds of a step,
+// the bytes planned on the device, and the losses. With --profile, the line
+// also has the time of the commands, summed by kernel family, as means over N
+// more steps whose commands are timed by events. These steps run without CUDA
+// graphs, so the sum is longer than a step. The program must process a step in
+// one microbatch, and tokens must be its only inputs.
 
 #include "cleave/runtime.h"
 
@@ -57,7 +59,8 @@ uint64_t hashOf(std::string_view text) {
   return hash;
 }
 
-// Uniform with standard deviation 0.02; gains are 1, biases 0.
+// Returns a weight: uniform with standard deviation 0.02; gains are 1, biases
+// 0.
 float weightAt(std::string_view name, bool isVector, uint64_t seed, int64_t i) {
   if (isVector)
     return name.ends_with("bias") ? 0 : 1;
@@ -65,7 +68,8 @@ float weightAt(std::string_view name, bool isVector, uint64_t seed, int64_t i) {
   return float((2 * unit - 1) * 0.02 * std::sqrt(3.0));
 }
 
-// Four batches take turns. Labels are the tokens one further.
+// Returns the token of a synthetic batch. The steps cycle through four batches.
+// The labels are the tokens shifted by one position.
 int64_t tokenAt(int64_t step, int64_t sample, int64_t position,
                 int64_t vocabulary) {
   uint64_t at =
@@ -73,8 +77,8 @@ int64_t tokenAt(int64_t step, int64_t sample, int64_t position,
   return int64_t(mix(at) % uint64_t(vocabulary));
 }
 
-// What a kernel is called without its number: layer_norm of layer_norm_12. A
-// library's commands are called by their kind.
+// Returns the name of a kernel without its number, for example layer_norm for
+// layer_norm_12. A command that a library runs is named by its kind.
 std::string familyOf(const cleave_trace_event &event) {
   std::string_view name = *event.kernel ? event.kernel : event.kind;
   constexpr std::string_view unaligned = "_unaligned";
@@ -202,7 +206,7 @@ private:
     std::string_view name = *info.onnx_name ? info.onnx_name : info.name;
     uint64_t seed = hashOf(name);
     weights.resize(count);
-    // Billions of them take a thread longer than all steps.
+    // One thread would take longer for billions of weights than all steps take.
     int64_t parts = std::max(1u, std::thread::hardware_concurrency());
     std::vector<std::jthread> threads;
     for (int64_t part = 0; part < parts; ++part)
@@ -214,7 +218,8 @@ private:
     threads.clear(); // joins
     check(cleave_session_scatter(session, info.name, CLEAVE_F32, weights.data(),
                                  count));
-    // In bf16 the update starts from the f32 copy.
+    // In bf16 training the optimizer's update reads the f32 copy of the weight,
+    // so that copy is set, too.
     std::string master = std::string(info.name) + ".master";
     if (cleave_program_find_buffer(program, master.c_str()) >= 0)
       check(cleave_session_scatter(session, master.c_str(), CLEAVE_F32,

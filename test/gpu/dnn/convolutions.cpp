@@ -1,4 +1,4 @@
-// Plans of convolutions and of their derivatives.
+// Checks cuDNN plans of convolutions and of their derivatives.
 
 #include "convolutions.h"
 
@@ -22,7 +22,8 @@ struct Sizes {
   std::vector<int64_t> input, kernel;
   std::vector<int64_t> strides, dilations, low, high;
 };
-// The same window along all dimensions: {kernel, stride, dilation, low, high}.
+// Sizes with the same window along all dimensions: {kernel, stride, dilation,
+// low, high}.
 Sizes alike(const char *name, std::array<int64_t, 4> counts,
             const std::vector<int64_t> &input, std::array<int64_t, 5> window) {
   auto all = [&](int i) {
@@ -156,7 +157,8 @@ public:
     }
   }
 
-  // Whether cuDNN refuses sizes that do not fit.
+  // Returns whether cuDNN refuses a convolution whose sizes do not fit
+  // together.
   bool refuses(const std::string &what, const Convolution &x) {
     try {
       DnnGraph graph(target.api);

@@ -8,9 +8,10 @@
 
 namespace cleave::gpu {
 
-// A line for each of common models' convolutions and `random` others, in f32,
-// with TF32 and in bf16; how many have no plan that keeps to what is planned,
-// or have one and should not.
+// Prints a line for each convolution of common models and for `random` random
+// ones, in f32, with TF32 and in bf16. Returns how many of them fail: there is
+// no plan within the planned workspace, or there is a plan for a convolution
+// that cuDNN should refuse.
 int checkConvolutions(const cuda::DnnTarget &target, const char *device,
                       bool all, int random, std::mt19937_64 &engine);
 

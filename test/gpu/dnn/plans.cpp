@@ -1,16 +1,22 @@
-// Shows the graphs of attention and of convolutions to the real cuDNN, without
-// a device: it builds plans for devices that are described to it, and says what
-// they take.
+// Passes the graphs of attention and of convolutions to the real cuDNN without
+// a device: builds plans for devices that are described to cuDNN, and prints
+// what the plans need.
 //
 //     cleave-dnn-plans [--all] [--random N] [--device NAME]
 //
-// A line for each device and command: the parts it is cut in (attention), the
-// engine, its workspace, what was planned. --all: all engines that there are.
-// --random: N commands of random sizes more, for the devices in turn. --device:
-// of that one alone (A100, H100, B200). Exit code
-// 0: every plan that the runtime counts on is there and keeps to what was
-// planned, and what cuDNN cannot do is refused; 1: not so; 77: there is no
-// cuDNN. No plan is run.
+// Prints a line for each device and command: the parts into which attention is
+// cut, the engine, its workspace, and the planned workspace.
+//
+// --all: print all engines that cuDNN offers.
+//
+// --random: also check N commands of random sizes, each for one of the devices
+// in turn.
+//
+// --device: check one device only (A100, H100, B200).
+//
+// Exit code 0: every plan that the runtime expects exists within the planned
+// workspace, and cuDNN refuses what it cannot compute; 1: one of these checks
+// fails; 77: cuDNN is not installed. No plan is executed.
 
 #include "convolutions.h"
 #include "dnn_attention.h"
@@ -36,7 +42,7 @@ constexpr Properties devices[] = {
     {"H100", 90, 132, 232448, 52428800, 85029158912},
     {"B200", 100, 148, 232448, 132644864, 191503138816}};
 
-// As cuDNN writes the properties of a device.
+// Returns the properties of a device in the JSON format of cuDNN.
 std::string jsonOf(const Properties &x) {
   auto number = [](const char *key, int64_t value) {
     return std::string(", \"") + key + "\": " + std::to_string(value);
@@ -80,7 +86,7 @@ const Sizes commands[] = {
     {"odd sizes", 3, 77, 205, 3, 2, 40, 24, false},
     {"small", 1, 2, 2, 1, 1, 8, 8}};
 
-// What cuDNN is used for, of any size.
+// Random sizes of attention for which the runtime uses cuDNN.
 Sizes randomSizes(std::mt19937_64 &engine) {
   auto between = [&](int64_t low, int64_t high) {
     return low + int64_t(engine() % uint64_t(high - low + 1));
@@ -133,7 +139,7 @@ public:
   Check(const DnnTarget &target, const char *device, bool all)
       : target(target), device(device), all(all) {}
 
-  // Whether there is a plan that keeps to what is planned.
+  // Returns whether cuDNN has a plan within the planned workspace.
   bool accepts(const Sizes &sizes, bool backward) {
     Attention x = attentionOf(sizes, backward);
     std::string why;
@@ -165,7 +171,7 @@ public:
     }
   }
 
-  // Whether cuDNN refuses what diagonalOf() would not let through.
+  // Returns whether cuDNN refuses attention that diagonalOf() would reject.
   bool refuses(const std::string &name, const Attention &x) {
     try {
       DnnGraph graph(target.api);

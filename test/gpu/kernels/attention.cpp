@@ -1,6 +1,6 @@
-// Attention and its gradient: causal and not, windows, shared kv heads,
-// positions, segments, masks, a bias, dropout, and scores that are bent; and
-// what of that cuDNN does.
+// Checks attention and its gradient: causal and not causal, windows, shared KV
+// heads, positions, segments, masks, a bias, dropout, and scores with a soft
+// cap; and attention by cuDNN for the cases that cuDNN supports.
 
 #include "attention.h"
 
@@ -19,17 +19,20 @@ using program::AttentionRef;
 using program::IndexRef;
 
 namespace {
-// Where arrays are: features side by side in whole units, as on matrix units;
-// so, for cuDNN; or anyhow.
+// Layouts of the arrays. Dense: features are contiguous in whole vectors, as
+// the kernels on matrix units need them. Dnn: dense, and as cuDNN needs them.
+// Any: random strides.
 enum class Layout { Dense, Dnn, Any };
 
-// [batch, position, head, group, feature], or the heads before the positions.
+// Strides of [batch, position, head, group, feature], in this order of memory
+// or with the heads before the positions.
 std::vector<int64_t> stridesOf(Case &one, const std::array<int64_t, 5> &dims,
                                Layout layout, int64_t &count) {
   if (layout == Layout::Any)
     return randomStrides(one, {dims.begin(), dims.end()}, count);
   std::vector<int64_t> strides(5);
-  // cuDNN has rows of lse (of one feature) densely by heads only.
+  // cuDNN takes lse, which has one feature per row, only densely packed with
+  // the heads before the positions.
   bool headsFirst = one.one(2) || (layout == Layout::Dnn && dims[4] == 1);
   count = 1;
   for (int i :
@@ -40,8 +43,9 @@ std::vector<int64_t> stridesOf(Case &one, const std::array<int64_t, 5> &dims,
   return strides;
 }
 
-// Diagonals that begin at the first key or end at the last one, windows along
-// the former, and all that these amount to nothing in.
+// Restricts the masks to those that cuDNN supports: causal diagonals that begin
+// at the first key or end at the last key, windows along a diagonal that begins
+// at the first key, and masks that hide nothing.
 void keepToDnn(Case &one, Attention &x) {
   x.softcap = 0;
   x.qLen = std::max<int64_t>(x.qLen, 2), x.kLen = std::max<int64_t>(x.kLen, 2);
@@ -51,7 +55,8 @@ void keepToDnn(Case &one, Attention &x) {
   bool hasWindow = x.causal && one.one(2);
   if (hasWindow && x.qLen > x.kLen)
     std::swap(x.qLen, x.kLen);
-  // One that hides a single key is easily missed.
+  // A kernel easily misses a window that hides a single key, so such a window
+  // is frequent.
   x.window = hasWindow    ? one.one(3) ? x.qLen - 1 : one.between(1, x.qLen)
              : one.one(3) ? 100000
                           : 0;
@@ -135,7 +140,8 @@ void addIndices(Case &one, AttentionArrays &in) {
     in.dropoutKeys = Array(DType::I64, x.b * x.n * x.g);
     for (int64_t i = 0; i < x.b * x.n * x.g; ++i)
       in.dropoutKeys.set(i, double(one.below(int64_t(1) << 53)));
-    // Neighbours share words, at multiples of four or not, or do not.
+    // Neighbouring indices share a word of random bits or do not, and begin at
+    // a multiple of four or not.
     int64_t first = one.below(9), step = one.one(3) ? 7 : 1;
     auto index = [&](int64_t, int64_t i) { return first + i * step; };
     make(x.queryIndices, in.queryIndices, DType::I64, x.qLen, true, index);
@@ -143,7 +149,7 @@ void addIndices(Case &one, AttentionArrays &in) {
   }
 }
 
-// Keys and values that the mask hides become NaN.
+// Sets the keys and values that the mask hides to NaN.
 void spoilHidden(AttentionArrays &in) {
   const Attention &x = in.x;
   if (!x.keyMask.buffer.present())
@@ -200,7 +206,8 @@ AttentionArrays arraysOf(Case &one, const Attention &sizes, Layout layout) {
   return in;
 }
 
-// Forward, or backward from what the reference has forward.
+// Checks the forward pass, or the backward pass on the forward results of the
+// reference.
 void checkAttention(Case &one, const Attention &sizes, Layout layout,
                     bool backward) {
   AttentionArrays in = arraysOf(one, sizes, layout);
@@ -238,12 +245,13 @@ void checkAttention(Case &one, const Attention &sizes, Layout layout,
   int64_t bytes = cuda::attentionWorkspace(in.x, error);
   if (bytes < 0)
     fail(CLEAVE_INTERNAL, error);
-  // Plans have it at multiples of 64.
+  // cuDNN plans need the workspace aligned to 64 bytes.
   cuda::DeviceMemory workspace(bytes + 64, "workspace");
   at.workspace = workspace.data() + 64;
   if (layout == Layout::Dnn) {
     std::string why;
-    // As many bytes as the whole takes, or less: then in parts.
+    // The workspace is enough for the whole attention or only for a part of it;
+    // in the latter case cuDNN computes it in parts.
     int64_t enough = bytes / one.between(1, 4);
     if (auto cut = cuda::cutOf(in.x, why, enough))
       one.say("parts", in.x.b * in.x.n / (cut->batch * cut->heads));
@@ -277,7 +285,7 @@ void checkAttention(Case &one, const Attention &sizes, Layout layout,
 }
 
 template <DType type, Layout layout, bool backward> void check(Case &one) {
-  // Kernels for heads of up to 64, 128 and 256 features.
+  // There are kernels for heads of up to 64, 128 and 256 features.
   int64_t most = one.isSmall ? 64 : 128;
   if (layout == Layout::Any && !one.isSmall && one.one(8))
     most = 256;

@@ -1,4 +1,4 @@
-// Attention of a check, and what it is to give.
+// The operands and the expected results of attention.
 #ifndef CLEAVE_TEST_GPU_KERNELS_ATTENTION_H
 #define CLEAVE_TEST_GPU_KERNELS_ATTENTION_H
 
@@ -17,8 +17,8 @@ struct AttentionResults {
   std::vector<Expected> o, lse, dq, dk, dV;
 };
 
-// In double precision from what program.h says; with x.backward gradients, from
-// o and lse as the arrays have them.
+// Computes attention as program.h defines it, in double precision. With
+// x.backward, computes the gradients from the arrays o and lse.
 AttentionResults referenceAttention(const AttentionArrays &in);
 
 } // namespace cleave::gpu

@@ -1,4 +1,5 @@
-// Attention as program.h defines it, pair by pair.
+// Computes attention as program.h defines it, one pair of query and key at a
+// time.
 
 #include "attention.h"
 
@@ -20,7 +21,8 @@ int64_t at(const AttentionRef &ref, int64_t b, int64_t i, int64_t n, int64_t g,
          g * ref.strides[3] + f * ref.strides[4];
 }
 
-// The queries of a sample's kv head, and its keys.
+// The queries that share a KV head of a sample, and the keys and values of that
+// head.
 class Heads {
 public:
   Heads(const AttentionArrays &in, AttentionResults &out, int64_t b, int64_t n)
@@ -79,7 +81,7 @@ private:
     return !x.keyMask.buffer.present() || entry(in.keyMask, x.keyMask, b, j);
   }
 
-  // What dropout multiplies a weight with.
+  // Returns the factor by which dropout multiplies a weight.
   double kept(int64_t i, int64_t g, int64_t j) const {
     if (x.dropout == 0)
       return 1;
@@ -91,9 +93,10 @@ private:
     return word / 4294967296.0 >= x.dropout ? 1 / (1 - x.dropout) : 0;
   }
 
-  // Scores of the keys that a query sees, as weights[j]; what it does not see
-  // is -infinity. `spread`: 1 and the largest sum of magnitudes of a score,
-  // whose rounding is an error of that size of each weight.
+  // Computes the scores of all keys for a query as weights[j]; the score of a
+  // hidden key is -infinity. `spread` is 1 plus the largest sum of magnitudes
+  // of a score's terms: the rounding of a score is a relative error of that
+  // size of its weight.
   void findScores(int64_t i, int64_t g, const double *q) {
     spread = 1;
     for (int64_t j = 0; j < x.kLen; ++j) {
@@ -163,7 +166,8 @@ private:
         out.dV[at(x.dV, b, j, n, 0, f)].add(part, std::abs(part) * spread);
       }
       double ds = x.scale * slopes[j] * weight * (sum - delta);
-      // tanh is near 1 where its slope vanishes.
+      // tanh is near 1 where its derivative is near 0, so the error is relative
+      // to the magnitude without the derivative.
       double dsMagnitude = x.scale * weight * magnitude * spread;
       for (int64_t f = 0; f < x.d; ++f) {
         double key = keys[j * x.d + f];

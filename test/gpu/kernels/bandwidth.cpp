@@ -1,4 +1,5 @@
-// What a device's memory and its matrix units give, to compare kernels with.
+// Measures what a device's memory and its matrix units achieve, as a yardstick
+// for the kernels.
 
 #include "harness.h"
 
@@ -36,7 +37,7 @@ public:
   double productRate = 0; // TFLOP/s of the largest product
 
 private:
-  // Milliseconds: the median of 20 runs, after three that are not counted.
+  // Returns the median milliseconds of 20 runs, after three warm-up runs.
   double timeOf(const cuda::Enqueue &enqueue) {
     constexpr int warmUps = 3, runs = 20;
     std::vector<double> times;
@@ -55,7 +56,7 @@ private:
     return (times[runs / 2 - 1] + times[runs / 2]) / 2;
   }
 
-  // `bytes`: those read and those written.
+  // `bytes` counts the bytes that are read and the bytes that are written.
   void printBandwidth(const char *what, int64_t bytes,
                       const cuda::Enqueue &enqueue) {
     double milliseconds = timeOf(enqueue);
@@ -75,7 +76,8 @@ private:
     return rate;
   }
 
-  // Random numbers in bf16: zeros would take less power, and so run faster.
+  // Random numbers in bf16. Zeros would take less power and therefore run
+  // faster.
   DeviceMemory numbers(int64_t count) {
     constexpr int64_t piece = int64_t(1) << 22;
     if (random.empty()) {
@@ -125,10 +127,12 @@ void Bench::measureMemory() {
     printBandwidth(what, 2 * bytes, cuda::makeCopy(kernels, x));
   };
   copy("copy, 1 GiB", 1, {gibibyte}, {1}, {1});
-  // A quarter of the columns of rows of 16 KiB, as a sharded weight is cut.
+  // Copies a quarter of the columns of rows of 16 KiB, as the shard of a weight
+  // is cut out.
   copy("copy, strided, 64 Ki rows of 4 KiB", 4, {65536, 1024}, {4096, 4},
        {16384, 4});
-  // [batch, position, head, feature] to [batch, head, position, feature].
+  // Transposes [batch, position, head, feature] to [batch, head, position,
+  // feature].
   copy("copy, heads before positions, bf16", 2, {4, 32, 16384, 128},
        {134217728, 4194304, 256, 2}, {134217728, 256, 8192, 2});
   copy("copy, transposing, bf16, 16384 x 16384", 2, {16384, 16384}, {32768, 2},
@@ -173,8 +177,8 @@ void Bench::measureProduct() {
                  cuda::makeGemm(device, gemm, at, bytes));
 }
 
-// 16384 rows, each with one of 8 matrices; as many rows for one as for another,
-// in random order.
+// Measures a grouped product of 16384 rows that choose among 8 matrices. Each
+// matrix is chosen by the same number of rows, in random order.
 void Bench::measureGrouped() {
   constexpr int64_t rows = 16384, count = 8, k = 2048, n = 4096;
   DeviceMemory a = numbers(rows * k), w = numbers(count * k * n),
@@ -232,7 +236,8 @@ void Bench::measureAttention(int64_t features) {
   at.q = q.data(), at.k = k.data(), at.v = v.data(), at.o = o.data();
   at.lse = lse.data(), at.dO = dO.data();
   at.dq = dq.data(), at.dk = dk.data(), at.dV = dV.data();
-  // Two products of all pairs that are seen; backward five.
+  // The forward pass computes two products for each visible pair of query and
+  // key, the backward pass five.
   double pairs =
       double(x.b * x.n) *
       double(program::attentionPairs(x.qLen, x.kLen, x.causal, x.window));

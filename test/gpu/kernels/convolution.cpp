@@ -1,6 +1,6 @@
-// Convolutions and their derivatives, over one to three dimensions: strides,
-// dilations, padding that differs, groups; by the runtime's kernels and by
-// cuDNN.
+// Checks convolutions and their derivatives over one to three dimensions, with
+// strides, dilations, asymmetric padding and groups, both by the runtime's
+// kernels and by cuDNN.
 
 #include "harness.h"
 
@@ -28,7 +28,7 @@ Convolution sizesOf(Case &one, DType type, ConvolutionKind kind) {
   int64_t most = one.isSmall ? 6 : 40;
   x.channels = one.one(4) ? 1 : one.length(most);
   x.features = one.one(4) ? 1 : one.length(most);
-  // About as many positions, whatever the dimensions.
+  // Sizes with about the same number of positions for any number of dimensions.
   int64_t mostSize = dims == 1 ? 60 : dims == 2 ? 12 : 6;
   if (!one.isSmall)
     mostSize *= 2;
@@ -112,7 +112,7 @@ void checkConvolution(Case &one, DType type, ConvolutionKind kind, By by) {
     int64_t count = 1;
     for (int64_t size : dims)
       count *= size;
-    // cuDNN wants multiples of 16 bytes.
+    // cuDNN needs arrays that are aligned to 16 bytes.
     return Array(type, count, by == By::Kernels ? one.below(4) : 0);
   };
   Arrays arrays{make(inputDims(x)), make(filterDims(x)), make(outputDims(x))};
@@ -127,7 +127,7 @@ void checkConvolution(Case &one, DType type, ConvolutionKind kind, By by) {
   int64_t bytes = cuda::convolutionWorkspace(x, error);
   if (bytes < 0)
     fail(CLEAVE_INTERNAL, error);
-  // Plans have it at multiples of 64.
+  // cuDNN plans need the workspace aligned to 64 bytes.
   cuda::DeviceMemory workspace(bytes + 64, "workspace");
   at.workspace = workspace.data() + 64;
   if (by == By::Kernels) {

@@ -1,4 +1,4 @@
-// Products: by cuBLASLt, and by our kernel for any strides.
+// Checks matrix products by cuBLASLt, and by our kernel for any strides.
 
 #include "harness.h"
 
@@ -74,8 +74,8 @@ Results reference(const Gemm &x, const Operands &in) {
         double sum = sums[j], magnitude = magnitudes[j];
         if (x.accumulate)
           sum += in.c.at(at), magnitude += std::abs(in.c.at(at));
-        // What cuBLASLt may round before our kernel goes on with it; slopes of
-        // activations are below 1.2.
+        // cuBLASLt may round the product before our kernel applies the bias and
+        // the activation. Slopes of activations are below 1.2.
         double product = std::abs(sum);
         if (x.bias.present())
           sum += in.bias.at(j), magnitude += std::abs(in.bias.at(j));
@@ -104,7 +104,7 @@ Results reference(const Gemm &x, const Operands &in) {
   return out;
 }
 
-// What is random of a product but its layout.
+// Draws everything about a random product except its layout.
 Gemm gemmOf(Case &one, DType type, bool isWide) {
   Gemm x;
   x.dtype = type, x.wideResult = isWide;
@@ -130,8 +130,8 @@ Gemm gemmOf(Case &one, DType type, bool isWide) {
   return x;
 }
 
-// Some products are of backward passes: one takes the derivative of gelu along,
-// or sums of an operand.
+// Makes some products those of a backward pass, which also multiply by the
+// derivative of gelu or sum an operand.
 void takeGradient(Case &one, Gemm &x) {
   if (!one.one(3))
     return;
@@ -156,7 +156,7 @@ void say(Case &one, const char *name, const MatrixRef &matrix) {
   one.say(name, all);
 }
 
-// Elements that it spans.
+// Returns the number of elements that a matrix spans in memory, including gaps.
 int64_t spanOf(const Gemm &x, const MatrixRef &matrix, int64_t rows,
                int64_t columns) {
   int64_t last =
@@ -169,7 +169,8 @@ int64_t spanOf(const Gemm &x, const MatrixRef &matrix, int64_t rows,
 enum class By { CublasLt, Tf32, OurKernel };
 
 void checkGemm(Case &one, Gemm x, By by) {
-  // The operand of an activation is kept where rows of results are contiguous.
+  // The product stores the activation's operand, too, if rows of the result are
+  // contiguous.
   bool isGradient = x.derivativeAt.present() || x.sums.present();
   if (!isGradient && !x.wideResult && x.c.colStride == 1 && one.one(3))
     x.preActivation.arena = 0;
@@ -232,8 +233,8 @@ void checkGemm(Case &one, Gemm x, By by) {
   }
 }
 
-// Matrices of rows or columns with gaps, one batch dimension after the other
-// or between rows, and operands that a batch shares.
+// Draws row-major and column-major matrices with gaps, with the batch dimension
+// outermost or between the rows, and operands that a batch shares.
 void checkBlas(Case &one, DType type, bool isWide, By by) {
   Gemm x = gemmOf(one, type, isWide);
   takeGradient(one, x);

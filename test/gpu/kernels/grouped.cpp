@@ -1,4 +1,5 @@
-// Products of rows with the matrices that they choose, and their outer form.
+// Checks products of rows with the matrices that the rows choose, and their
+// outer form, which sums outer products per matrix.
 
 #include "harness.h"
 
@@ -15,7 +16,7 @@ struct Operands {
   Array a, c, w, ids;
 };
 
-// c[r] = a[r] w[ids[r]], zeros where no matrix is chosen.
+// Returns c[r] = a[r] w[ids[r]], or zeros if row r chooses no matrix.
 std::vector<Expected> rowsOf(const GroupedGemm &x, const Operands &in) {
   std::vector<Expected> out(in.c.size());
   forAll(x.rows, [&](const std::vector<int64_t> &index) {
@@ -35,7 +36,7 @@ std::vector<Expected> rowsOf(const GroupedGemm &x, const Operands &in) {
   return out;
 }
 
-// w[m] = the sum of a[r]^T c[r] over the rows that choose m.
+// Returns w[m], the sum of a[r]^T c[r] over the rows r that choose matrix m.
 std::vector<Expected> matricesOf(const GroupedGemm &x, const Operands &in) {
   std::vector<Expected> out(in.w.size());
   auto at = [&](int64_t id, int64_t l, int64_t j) -> Expected & {
@@ -62,8 +63,9 @@ std::vector<Expected> matricesOf(const GroupedGemm &x, const Operands &in) {
   return out;
 }
 
-// How operands are placed, and how large they are: for kernels on matrix units,
-// and for those of warpgroups where the device has them.
+// How operands are placed and how large they are: arbitrary, as the kernels on
+// matrix units need them, or as the kernels with warpgroup instructions need
+// them, where the device has such instructions.
 enum class Fit { Anyhow, MatrixUnits, Warpgroups };
 
 // A grouped product of random sizes and operands.
@@ -148,7 +150,7 @@ void GroupedCheck::placeOperands() {
 }
 
 void GroupedCheck::fillRows() {
-  // Rows that choose nothing stay NaN.
+  // Operand rows that choose no matrix stay NaN.
   int64_t only = one.below(x.e);
   std::normal_distribution<double> normal;
   forAll(x.rows, [&](const std::vector<int64_t> &index) {

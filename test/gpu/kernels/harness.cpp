@@ -1,4 +1,4 @@
-// Random cases and their arrays.
+// Random cases of kernel checks, and their arrays.
 
 #include "harness.h"
 
@@ -172,7 +172,7 @@ void Case::checkGuards(const char *what, const Array &array) {
 void Case::compare(const char *what, const Array &array,
                    const std::vector<Expected> &want, const Limit &limit) {
   checkGuards(what, array);
-  // What no type but f64 can tell from 0.
+  // Magnitudes below this count as 0, except in f64.
   double least = array.type == DType::F64 ? 1e-290 : 1e-30;
   for (int64_t i = 0; i < array.size(); ++i) {
     const Expected &x = want[i];

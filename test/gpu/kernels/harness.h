@@ -1,4 +1,5 @@
-// What the checks of kernels share: random cases, arrays on a device, limits.
+// What the checks of kernels share: random cases, arrays on a device, and error
+// limits.
 #ifndef CLEAVE_TEST_GPU_KERNELS_HARNESS_H
 #define CLEAVE_TEST_GPU_KERNELS_HARNESS_H
 
@@ -13,22 +14,27 @@ namespace cleave::gpu {
 
 using program::DType;
 
-// By how much an element may be off: a share of the sum of its terms'
-// magnitudes, one of the root of the sum of their squares, and one of its own
-// magnitude.
+// The error limit of an element is the sum of three parts: `terms` times the
+// sum of its terms' magnitudes, `roots` times the root of the sum of their
+// squares, and `result` times its own magnitude.
 struct Limit {
   double terms, roots, result;
 };
 
-// f64 and f32: sums of up to some thousand terms, in any order, and functions
-// with a few roundings. bf16: products are exact in f32 and summed there; what
-// counts is that results are rounded to 8 bits, half a unit being 2^-8 at most,
-// once by the product and once by what comes after it. TF32 keeps 11 bits of
-// each operand, and may cut off the others. Attention on matrix units rounds
-// weights (or what is their gradient) to bf16 before they multiply: errors of
-// terms, each 2^-8 of it at most, that are independent, so the root of their
-// squares counts, with three such units (seven standard deviations); where
-// cuDNN adds up what the query heads of a kv head give, each of these sums is
+// f64 and f32: the limits allow sums of up to some thousand terms in any order,
+// and functions with a few roundings.
+//
+// bf16: products are exact in f32 and summed in f32; the error comes from
+// rounding results to 8 bits, with a half unit of at most 2^-8, once by the
+// product and once by the operation after it.
+//
+// TF32 keeps 11 bits of each operand and may truncate the others.
+//
+// Attention on matrix units rounds weights (in the backward pass, their
+// gradients) to bf16 before they are multiplied. These errors are at most 2^-8
+// of each term and independent, so the root of the sum of their squares counts,
+// with a factor of three such units (seven standard deviations). Where cuDNN
+// sums the contributions of the query heads of a KV head, each of these sums is
 // rounded, too.
 inline constexpr Limit limitF64{1e-12, 0, 1e-12};
 inline constexpr Limit limitF32{1e-5, 0, 1e-5};
@@ -37,14 +43,16 @@ inline constexpr Limit limitBf16{1e-5, 0, 0x1p-7};
 inline constexpr Limit limitBf16Weights{1e-5, 3 * 0x1p-8, 0x1p-7};
 inline constexpr Limit limitBf16Heads{1e-5, 4 * 0x1p-8, 0x1p-7};
 
-// Of results of `type` that were computed as such, or in f32 from bf16.
+// The limit of results of `type` that were computed in that type, or, for bf16,
+// in f32.
 inline const Limit &limitOf(DType type) {
   return type == DType::F64    ? limitF64
          : type == DType::BF16 ? limitBf16
                                : limitF32;
 }
 
-// What an element is to be, and what its limit is made of.
+// The expected value of an element, and the sums from which its error limit is
+// computed.
 struct Expected {
   double value = 0, terms = 0, squares = 0, magnitude = 0;
   bool isWritten = false; // else its bits stay
@@ -59,19 +67,20 @@ struct Expected {
 
 class Case;
 
-// Elements on the host and on a device, where bytes around them are guarded.
-// They are NaN, or -1, until they are set.
+// An array on the host and on a device, with guard bytes around its elements.
+// Elements are NaN (floats) or -1 (integers) until they are set.
 class Array {
 public:
   Array() = default;
-  // Begins `shift` elements after a multiple of 256.
+  // The array begins `shift` elements after a multiple of 256 bytes.
   Array(DType type, int64_t count, int64_t shift = 0);
 
   void set(int64_t i, double x) { store(before.data() + begin(), i, x); }
   double at(int64_t i) const { return load(before.data() + begin(), i); }
   void randomize(Case &one);
-  // As it is on the host before the kernel, as the kernel has it, and what has
-  // come back.
+  // host() is the array on the host before the kernel runs, device() is the
+  // array that the kernel uses, and result() is the array copied back after the
+  // kernel.
   template <class T> T *host() {
     return reinterpret_cast<T *>(before.data() + begin());
   }
@@ -83,7 +92,8 @@ public:
     return reinterpret_cast<const T *>(after.data() + begin());
   }
   bool isUnchanged(int64_t i) const;
-  // Whether bytes before the elements or after them were written.
+  // Returns whether the kernel wrote to the guard bytes before or after the
+  // elements.
   bool hasOverrun() const;
 
   int64_t size() const { return count; }
@@ -101,7 +111,7 @@ private:
   cuda::DeviceMemory memory;
 };
 
-// One random case of a family.
+// One random case of a kernel family.
 class Case {
 public:
   Case(cuda::Device &device, CUstream stream, uint64_t seed, bool isSmall)
@@ -113,21 +123,23 @@ public:
     return low + below(high - low + 1);
   }
   bool one(int64_t of) { return below(of) == 0; } // in `of`
-  // A size: often a small one or one at the edge of a tile.
+  // Returns a random size up to `most`, often a small one or one at the edge of
+  // a tile.
   int64_t length(int64_t most);
   std::vector<int64_t> shuffled(int64_t count); // 0 to count - 1
 
-  // Appends "NAME VALUE" to what the case is called.
+  // Appends "NAME VALUE" to the description of the case.
   void say(const std::string &name, int64_t value);
   void say(const std::string &name, const std::vector<int64_t> &values);
   void say(const std::string &text);
 
   void run(const cuda::Enqueue &enqueue);
 
-  // Compares all elements; the array has been downloaded.
+  // Compares all elements with the expected values. The array must have been
+  // downloaded.
   void compare(const char *what, const Array &array,
                const std::vector<Expected> &want, const Limit &limit);
-  // The same of integers and bytes that were moved.
+  // Compares integers, or bytes that were moved, for equality.
   template <class T>
   void compareExactly(const char *what, const Array &array,
                       const std::vector<T> &want) {
@@ -156,14 +168,17 @@ private:
   void checkGuards(const char *what, const Array &array);
 };
 
-// Strides of [dims...] in elements: the last one fastest, or in a random order
-// of memory; with gaps or without. `count`: elements that they span.
+// Return strides of [dims...] in elements. denseStrides() has no gaps and the
+// last dimension fastest; randomStrides() has a random order of dimensions in
+// memory, with or without gaps. `count` becomes the number of elements that the
+// strides span.
 std::vector<int64_t> denseStrides(const std::vector<int64_t> &dims,
                                   int64_t &count);
 std::vector<int64_t> randomStrides(Case &one, const std::vector<int64_t> &dims,
                                    int64_t &count);
 
-// Calls visit(index) for all indices of [dims...], the last one fastest.
+// Calls visit(index) for all indices of [dims...]; the last index changes
+// fastest.
 template <class Visit>
 void forAll(const std::vector<int64_t> &dims, Visit visit) {
   std::vector<int64_t> index(dims.size());
@@ -200,8 +215,9 @@ void addGroupedFamilies(std::vector<Family> &to);
 void addRowFamilies(std::vector<Family> &to);
 void addMoveFamilies(std::vector<Family> &to);
 
-// Prints a table of what the device's memory and its matrix units give; with
-// `onlyCeilings` what others are compared with, as JSON, too.
+// Prints a table of what the device's memory and its matrix units achieve. With
+// `onlyCeilings`, prints only the values with which other measurements are
+// compared, also as JSON.
 void measure(cuda::Device &device, bool onlyCeilings);
 
 } // namespace cleave::gpu

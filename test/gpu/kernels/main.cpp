@@ -1,17 +1,26 @@
-// Checks the runtime's kernels and its products by cuBLASLt on a device, in
-// random sizes, against sums in double precision on the host; or measures them:
+// Checks the runtime's kernels and its products by cuBLASLt on a device, at
+// random sizes, against sums in double precision on the host; or measures the
+// device:
 //
 //     cleave-gpu-kernels [--cases N] [--seed S] [--only TEXT] [--small]
 //     cleave-gpu-kernels --bandwidth
 //     cleave-gpu-kernels --ceilings
 //
-// Prints a line for each family: its cases, the largest error as a share of its
-// limit (harness.h), and the first case that fails. --only: families whose
-// names contain TEXT. --small: sizes that the recorder does in seconds. A
-// failure may leave nothing of the device to this process, so another one does
-// the families after it (--from). --ceilings: the driver's copy and one large
-// product, with a last line in JSON. Exit code 0: all pass; 1: some do not; 2:
-// wrong usage; 3: a device or the runtime failed.
+// Prints a line for each kernel family: its cases, the largest error relative
+// to its limit (harness.h), and the first case that fails.
+//
+// --only: check only families whose names contain TEXT.
+//
+// --small: use sizes that the simulated CUDA library computes in seconds.
+//
+// A failure may leave the device unusable for this process, so a new process
+// (--from) checks the families after it.
+//
+// --ceilings: measure only the driver's copy and one large product, and print
+// a last line in JSON.
+//
+// Exit code 0: all pass; 1: some fail; 2: wrong usage; 3: a device or the
+// runtime failed.
 
 #include "../anew.h"
 #include "harness.h"
@@ -64,7 +73,8 @@ bool parse(int argc, char **argv, Options &out) {
   return true;
 }
 
-// The same for a family and a number, whatever else runs.
+// Returns the seed of a case. The seed depends only on the family, the run's
+// seed and the case's number, not on which other cases run.
 uint64_t seedOf(const Family &family, int64_t seed, int64_t number) {
   uint64_t hash = 1469598103934665603u;
   for (char letter : family.name)
@@ -72,7 +82,7 @@ uint64_t seedOf(const Family &family, int64_t seed, int64_t number) {
   return hash + uint64_t(seed) * 0x9e3779b97f4a7c15u + uint64_t(number);
 }
 
-// Whether all cases pass.
+// Runs the cases of a family and returns whether all of them pass.
 bool runFamily(const Family &family, const Options &options,
                cuda::Device &device, CUstream stream) {
   auto begin = std::chrono::steady_clock::now();
@@ -103,7 +113,8 @@ bool runFamily(const Family &family, const Options &options,
   }
   std::chrono::duration<double> seconds =
       std::chrono::steady_clock::now() - begin;
-  // A program does these by kernels of ours.
+  // A refused case is no fault, because programs use our own kernels for it. It
+  // is a fault if all cases are refused.
   if (refused == cases)
     fault = refusal;
   else if (refused && fault.empty())
@@ -117,8 +128,8 @@ bool runFamily(const Family &family, const Options &options,
   return fault.empty();
 }
 
-// The exit code of this program from another family on, in a process of its
-// own.
+// Runs the families from number `from` on in a new process of this program, and
+// returns its exit code.
 int runElsewhere(const Options &options, int64_t from) {
   std::vector<std::string> words{"cleave-gpu-kernels", "--from",
                                  std::to_string(from), "--seed",

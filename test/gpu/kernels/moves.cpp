@@ -1,4 +1,4 @@
-// Copies, fills and reductions.
+// Checks copies, fills and reductions.
 
 #include "harness.h"
 
@@ -12,7 +12,8 @@ using program::ReduceOp;
 namespace {
 enum class Kind { Dense, Strided, Transposing };
 
-// Elements of any size over up to five dimensions; bytes are equal.
+// Checks copies of elements of any size over up to five dimensions. The copied
+// bytes must be equal.
 void checkCopy(Case &one, Kind kind) {
   cuda::StridedCopy copy;
   copy.size = int64_t(1) << one.below(5);
@@ -44,7 +45,7 @@ void checkCopy(Case &one, Kind kind) {
     if (kind == Kind::Strided && one.one(4)) // a broadcast
       src[one.below(rank)] = 0;
   }
-  // Bytes, which may begin at any element.
+  // The arrays hold bytes, and the copy may begin at any element of them.
   int64_t dstShift = one.one(3) ? one.below(4) * copy.size : 0,
           srcShift = one.one(3) ? one.below(4) * copy.size : 0;
   one.say("size", copy.size), one.say("dims", copy.dims);

@@ -1,4 +1,5 @@
-// Sorting and planning rows, and positions in experts: integers, so exact.
+// Checks sorting and planning of rows, and positions of slots in experts. All
+// results are integers and must be equal.
 
 #include "harness.h"
 
@@ -21,7 +22,8 @@ Numbers randomIds(Case &one, int64_t rows, int64_t groups) {
   return ids;
 }
 
-// Numbers on the device; the others begin as -1.
+// Arrays of 64-bit integers on the device. Arrays without given values begin as
+// -1.
 Array arrayOf(const Numbers &values) {
   Array out(DType::I64, std::ssize(values));
   std::copy(values.begin(), values.end(), out.host<int64_t>());
@@ -39,7 +41,7 @@ void expect(Case &one, const char *what, Array &array, const Numbers &want) {
 void checkSort(Case &one) {
   program::SortRows sort;
   sort.rows = one.length(one.isSmall ? 600 : 20000);
-  // Some have more groups than a block can count.
+  // Some cases have more groups than one thread block can count.
   sort.groups = one.one(4)   ? one.between(12288, 40000)
                 : one.one(3) ? one.between(1, 3000)
                              : one.between(1, 70);
@@ -112,7 +114,7 @@ void checkPositions(Case &one) {
   program::PositionInExpert x;
   x.b = one.between(1, 4), x.s = one.length(one.isSmall ? 100 : 1500);
   x.k = one.between(1, 4);
-  // Some have more experts than a block can count.
+  // Some cases have more experts than one thread block can count.
   x.e = one.one(4) ? one.between(5000, 20000) : one.between(1, 64);
   x.rows = one.between(1, 5);
   x.perSample = one.one(2);
@@ -136,7 +138,8 @@ void checkPositions(Case &one) {
   for (int64_t i = 0; i < x.b; ++i)
     samples.push_back(one.between(0, x.rows));
 
-  // Slots in order; those of one position and one index come together.
+  // Sorts the slots by position and top-k index, so that the slots of one
+  // position and one index are adjacent.
   Numbers want(ids.size());
   for (int64_t b = 0; b < x.b; ++b) {
     auto key = [&](int64_t slot) {

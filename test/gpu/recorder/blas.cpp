@@ -1,4 +1,5 @@
-// cuBLASLt: descriptions, and products that run as loops.
+// The simulated cuBLASLt: descriptors, and products that run as loops on the
+// host.
 
 #include "product.h"
 #include "queue.h"
@@ -10,12 +11,13 @@ using namespace recorder;
 namespace {
 struct Preference {
   uint64_t workspace = 0;
-  // Pointers are at such multiples; 256 unless it is said otherwise.
+  // The addresses of A, B, C and D are multiples of these numbers of bytes; 256
+  // if the caller sets nothing else.
   uint32_t alignment[4] = {256, 256, 256, 256};
   uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
-// What an algorithm holds.
+// The content of a cublasLtMatmulAlgo_t in the simulated library.
 struct Algorithm {
   uint64_t mark, workspace, alignment[4];
   uint64_t roundsParts;
@@ -197,7 +199,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   if (const char *fault = describe(desc, a, b, c, d).findFault())
     return refuse(fault);
   const auto *wanted = made<Preference>(preference);
-  // The worst that is allowed: parts of sums in the type of the result.
+  // The simulated algorithm has the lowest precision that the caller allows: it
+  // adds partial sums in the type of the result.
   constexpr uint32_t inType =
       CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
   Algorithm algorithm{

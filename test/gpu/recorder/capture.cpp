@@ -1,4 +1,5 @@
-// Events, and graphs that are captured through them.
+// Events of the simulated driver, and graphs that are captured across streams
+// through events.
 
 #include "queue.h"
 
@@ -7,7 +8,7 @@
 using namespace recorder;
 
 namespace {
-// Its address names the thread.
+// The address of this variable identifies the thread.
 thread_local char threadMark;
 
 int laneOf(const Capture &capture, const Stream &stream) {
@@ -67,7 +68,8 @@ CUresult Recorder::recordEvent(Stream &stream, Event &event) {
 
 CUresult Recorder::waitEvent(Stream &stream, Event &event) {
   if (!event.signal) {
-    // CUDA goes on at once, which nobody means.
+    // In CUDA, a stream does not wait for an event that was never recorded. A
+    // caller never intends that, so it is an error here.
     report.error("stream " + std::to_string(stream.number) +
                  " waits for an event that was never recorded");
     return CUDA_SUCCESS;
@@ -101,7 +103,8 @@ CUresult Recorder::endCapture(Stream &stream, Graph **out) {
   for (Stream *member : capture->streams)
     member->capture = nullptr;
   captures.erase(capture);
-  // The last work of every lane must come before the origin's end.
+  // The capture is complete only if the last operation of every lane happens
+  // before the end of the origin stream.
   std::vector<Clock> clocks(capture->graph.lanes);
   std::vector<uint64_t> ticks(capture->graph.lanes);
   std::map<const Signal *, Clock> signals;
@@ -124,13 +127,14 @@ CUresult Recorder::endCapture(Stream &stream, Graph **out) {
     *out = new Graph(std::move(capture->graph));
     graphs.insert(*out);
   }
-  // Events name the capture by its address, which must not come again.
+  // Events identify a capture by its address, so the capture object is kept and
+  // its address is not used again.
   capture->graph = {};
   return status;
 }
 
-// What was captured is enqueued again, other lanes' work on streams of the
-// graph's own.
+// Enqueues the captured operations again. The operations of other lanes run on
+// streams that belong to the graph.
 CUresult Recorder::launch(GraphExec &exec, Stream &stream) {
   if (stream.capture)
     return CUDA_ERROR_NOT_SUPPORTED;

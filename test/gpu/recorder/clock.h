@@ -1,4 +1,4 @@
-// Vector clocks: what has happened before what.
+// Vector clocks, which order the operations of streams (happens-before).
 #ifndef CLEAVE_TEST_GPU_RECORDER_CLOCK_H
 #define CLEAVE_TEST_GPU_RECORDER_CLOCK_H
 
@@ -8,7 +8,8 @@
 
 namespace recorder {
 
-// Each stream has a lane, along which it counts its operations.
+// A vector clock. Each stream has a lane, in which the clock counts the
+// stream's operations.
 class Clock {
 public:
   uint64_t at(int lane) const {

@@ -1,5 +1,6 @@
-// Calls of NCCL that members of a communicator make together: they are matched
-// when they are enqueued, and run when the last member comes to its part.
+// NCCL calls that the members of a communicator make together. Calls are
+// matched when they are enqueued, and run when the last member's stream reaches
+// its part.
 
 #include "collective.h"
 
@@ -48,7 +49,8 @@ template <class T> T reduceTwo(T a, T b, ncclRedOp_t op) {
   return a < b || a != a ? a : b;
 }
 
-// In the order of the ranks; NCCL's own order is another.
+// Reduces the operands in the order of the ranks. NCCL reduces in another
+// order.
 template <class T>
 void reduce(char *dst, const std::vector<const char *> &srcs, int64_t count,
             ncclRedOp_t op) {
@@ -228,7 +230,8 @@ void Exchange::run() {
     std::memmove(members[1].call.dst, first.src, bytes);
     return;
   }
-  // Results take the place of operands only once all are known.
+  // All results are computed before the first one is written, because a result
+  // may overwrite an operand.
   for (size_t to = 0; to < members.size(); ++to) {
     std::vector<char> &result = results[to];
     int64_t offset =

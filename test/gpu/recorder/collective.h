@@ -1,4 +1,4 @@
-// Calls of NCCL that members of a communicator make together.
+// NCCL calls that the members of a communicator make together.
 #ifndef CLEAVE_TEST_GPU_RECORDER_COLLECTIVE_H
 #define CLEAVE_TEST_GPU_RECORDER_COLLECTIVE_H
 
@@ -34,7 +34,7 @@ struct Call {
 int64_t sizeOf(ncclDataType_t type); // 0: not one of ours
 bool agree(const Call &a, const Call &b);
 
-// One collective or message.
+// One collective, or one message between two members.
 struct Exchange {
   struct Member {
     bool isKnown = false, hasArrived = false;
@@ -49,7 +49,8 @@ struct Exchange {
   void run();
 };
 
-// The ranks that gave one id, and what they have started.
+// The ranks that joined with the same unique id, and the calls that they have
+// started.
 struct Group {
   explicit Group(int size) : size(size), members(size) {}
   bool isComplete() const {
@@ -58,11 +59,13 @@ struct Group {
 
   const int size;
   std::vector<Communicator *> members;
-  // By number; messages by sender, receiver and number.
+  // Collectives by their number in the communicator; messages by sender,
+  // receiver and number.
   std::map<uint64_t, std::shared_ptr<Exchange>> collectives;
   std::map<std::pair<int, int>, std::map<uint64_t, std::shared_ptr<Exchange>>>
       messages;
-  // Who has called a first message with whom.
+  // The pairs (rank, peer) of which the rank has called its first message with
+  // the peer.
   std::set<std::pair<int, int>> came;
 };
 
@@ -73,14 +76,16 @@ struct Communicator {
   int pending = 0; // operations that have not run
   uint64_t started = 0;
   std::map<int, uint64_t> sent, received; // by peer
-  // To members in other processes. While it is there, all calls go over it.
+  // The connection to members in other processes. If it is set, all calls of
+  // the communicator use it.
   std::shared_ptr<Line> line;
 
-  // Whether all members have come.
+  // Returns whether all members have joined.
   bool isComplete() const;
 };
 
-// Gives the calls their places in the order of their communicators.
+// Numbers the calls in the order of their communicators, and returns the
+// meeting of the members at these calls.
 std::shared_ptr<Meeting> meet(const std::vector<Call> &calls,
                               const std::shared_ptr<const Who> &who);
 

@@ -1,4 +1,4 @@
-// What tests ask the recorder.
+// Functions of the recorder that only tests call.
 
 #include "control.h"
 

@@ -1,4 +1,5 @@
-// cuDNN: descriptors as they are set, graphs that run operation by operation.
+// The simulated cuDNN: descriptors as the caller sets them, and graphs that run
+// one operation at a time.
 
 #include "dnn_graph.h"
 #include "queue.h"
@@ -94,7 +95,8 @@ DnnTensor tensorOf(const Descriptor &from) {
   return out;
 }
 
-// Which attributes of an operation are what it reads, and what it makes.
+// The attributes of an operation that name the tensors that it reads and the
+// tensor that it writes.
 struct Ports {
   DnnOperation::Kind kind{};
   std::vector<cudnnBackendAttributeName_t> from;
@@ -229,7 +231,7 @@ std::string finishGraph(Descriptor &graph) {
   return "";
 }
 
-// The graph that an engine, a configuration or a plan is for.
+// Returns the graph of an engine, an engine configuration or a plan.
 std::shared_ptr<Descriptor> graphOf(const Descriptor &from) {
   for (auto name :
        {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_ATTR_ENGINECFG_ENGINE,
@@ -240,7 +242,8 @@ std::shared_ptr<Descriptor> graphOf(const Descriptor &from) {
   return nullptr;
 }
 
-// The number of the engine that a configuration or a plan is of.
+// Returns the number of the engine in an engine, an engine configuration or a
+// plan.
 int64_t engineOf(const Descriptor &from) {
   if (from.kind == CUDNN_BACKEND_ENGINE_DESCRIPTOR)
     return from.one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0);
@@ -259,7 +262,8 @@ cudnnStatus_t answer(T value, int64_t most, int64_t *count, void *out) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Makes `to` what `from` is asked for.
+// Returns the descriptor `made` to the caller as an attribute that the caller
+// reads.
 cudnnStatus_t hand(const std::shared_ptr<Descriptor> &made, void *to) {
   std::shared_ptr<Descriptor> place = find(to);
   if (!place)
@@ -465,7 +469,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handleAt,
   operation.accesses.push_back({workspace, bytes, true});
   ++all.report.totals.plans;
   operation.run = [run = program->bind(at, engine), workspace, bytes] {
-    // Whatever was there is gone: all is NaN, in bf16 and in f32.
+    // A plan may overwrite all of its workspace, so the workspace is filled
+    // with NaN, both in bf16 and in f32.
     std::memset(workspace, 0xff, size_t(bytes));
     run();
   };

@@ -1,4 +1,4 @@
-// Graphs of cuDNN's, operation by operation, on the host.
+// Runs cuDNN graphs on the host, one operation at a time.
 
 #include "dnn_graph.h"
 
@@ -68,14 +68,16 @@ template <class Visit> void forAll(const Index &dims, Visit visit) {
   }
 }
 
-// The numbers of a tensor, where its strides put them.
+// The elements of a tensor, at the offsets that its strides give.
 struct Numbers {
   const DnnTensor *tensor = nullptr;
   std::vector<double> all;
 
   explicit Numbers(const DnnTensor &tensor)
       : tensor(&tensor), all(size_t(tensor.span()), NAN) {}
-  // Sizes of 1 repeat; several indices in a row share one where it has fewer.
+  // Returns the element for an index into a tensor of shape `of`. A dimension
+  // of size 1 is broadcast; if this tensor has fewer elements along a
+  // dimension, consecutive indices share an element.
   double at(const Index &index, const Index &of) const {
     int64_t place = 0;
     for (size_t i = 0; i < index.size(); ++i)
@@ -114,7 +116,8 @@ double compute(cudnnPointwiseMode_t mode, double x, double b, double t) {
   }
 }
 
-// How many tensors it reads; 0: the recorder has none.
+// Returns how many tensors a pointwise mode reads, or 0 if the recorder does
+// not support the mode.
 size_t operandsOf(cudnnPointwiseMode_t mode) {
   switch (mode) {
   case CUDNN_POINTWISE_ADD:
@@ -172,7 +175,7 @@ void reduce(cudnnReduceTensorOp_t how, const Numbers &from, Numbers &out) {
   });
 }
 
-// The ids of x, w and y, of which one is the result.
+// The ids of a convolution's tensors x, w and y, one of which is the result.
 struct Sides {
   int64_t x, w, y;
 };
@@ -187,7 +190,8 @@ Sides sidesOf(const DnnOperation &op) {
   }
 }
 
-// Adds the products of all windows to what the kind says.
+// Runs a convolution or one of its gradients: adds the products of all windows
+// to the elements of the result.
 void convolve(const DnnOperation &op, std::map<int64_t, Numbers> &all,
               int64_t engine) {
   Sides ids = sidesOf(op);
@@ -316,7 +320,7 @@ bool DnnProgram::makes(int64_t id) const {
 
 std::string DnnProgram::findFault(const DnnOperation &operation) const {
   const DnnTensor &out = tensors.at(operation.to);
-  // Virtual tensors come from operations before: the recorder keeps the order.
+  // An earlier operation must write each virtual tensor that this one reads.
   for (int64_t id : operation.from)
     if (tensors.at(id).isVirtual && !makes(id))
       return "a virtual tensor is read before it is made";

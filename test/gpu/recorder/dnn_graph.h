@@ -1,4 +1,4 @@
-// Graphs of cuDNN's, operation by operation, on the host.
+// Runs cuDNN graphs on the host, one operation at a time.
 #ifndef CLEAVE_TEST_GPU_RECORDER_DNN_GRAPH_H
 #define CLEAVE_TEST_GPU_RECORDER_DNN_GRAPH_H
 
@@ -26,7 +26,8 @@ struct DnnTensor {
   int64_t bytes() const;
 };
 
-// Ids of tensors: those that it reads, in the order in which it names them.
+// An operation of a graph. It refers to tensors by id; `from` has the tensors
+// that it reads, in the order of the descriptor's attributes.
 struct DnnOperation {
   enum class Kind {
     Matmul,
@@ -47,33 +48,38 @@ struct DnnOperation {
   bool isConvolution() const { return kind >= Kind::Forward; }
 };
 
-// What heuristics offer, best first. Of a convolution: one that must not be
-// taken, and gives NaN; one on tensor cores, which round f32 to TF32; and one
-// that does neither. Else the last one only.
+// An engine that the heuristics offer; the best engine comes first. For
+// convolutions there are three: an engine that the runtime must reject and that
+// computes NaN, an engine on tensor cores, which round f32 to TF32, and an
+// engine that does neither. Other graphs have only the last one.
 struct DnnEngine {
   int64_t number = 0;
   std::vector<cudnnBackendNumericalNote_t> notes;
 };
 
-// A graph whose sizes fit together, and where arrays in memory are placed.
+// A graph whose tensor sizes are consistent, and the strides of its arrays in
+// memory.
 class DnnProgram {
 public:
-  // What is wrong with the graph, or nothing.
+  // Adds a tensor or an operation. Returns an error message, or an empty string
+  // if the graph is still valid.
   std::string add(const DnnTensor &tensor);
   std::string add(const DnnOperation &operation);
 
   std::vector<DnnEngine> engines() const;
 
-  // What engines for sm_90 take, by cuDNN 9.19: of a product whose left
-  // operand the graph makes and which is the last one, all of that in bf16 and
-  // in tiles of 64 x 128; and what is reduced over heads. On tensor cores
-  // convolutions take all arrays again, with their channels in units of 8.
+  // Returns the workspace that cuDNN 9.19 uses on sm_90. For a product that is
+  // the last operation and whose left operand the graph computes, the workspace
+  // holds that operand in bf16, in tiles of 64 x 128; it also holds values that
+  // are reduced over heads. Convolutions on tensor cores need copies of all
+  // arrays, with the channels padded to multiples of 8.
   int64_t workspace(int64_t engine) const;
 
-  // Ids that a run must be told.
+  // The ids of the tensors for which a run needs addresses.
   std::vector<int64_t> ids() const;
   std::vector<Access> accesses(const std::map<int64_t, char *> &at) const;
-  // What a run on these addresses does; numbers are read now.
+  // Returns a function that runs the graph on these addresses. Scalars are read
+  // now, not when the function runs.
   std::function<void()> bind(const std::map<int64_t, char *> &at,
                              int64_t engine) const;
 

@@ -1,4 +1,4 @@
-// The driver: devices, memory, copies.
+// The simulated CUDA driver: devices, memory, copies.
 
 #include "driver.h"
 
@@ -98,8 +98,8 @@ CUresult cuDeviceGetUuid(CUuuid *out, CUdevice device) {
   Device *found = deviceOf(device);
   if (!found)
     return CUDA_ERROR_INVALID_DEVICE;
-  // The same in all processes of the machine, which see the devices from
-  // CLEAVE_RECORDER_FIRST on.
+  // A device has the same UUID in all processes of the machine. The devices of
+  // a process are numbered from CLEAVE_RECORDER_FIRST.
   std::memset(out, 0, sizeof(*out));
   std::snprintf(out->bytes, sizeof(out->bytes), "recorder %d",
                 int(setting("CLEAVE_RECORDER_FIRST", 0)) + found->number);
@@ -145,7 +145,8 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
   return CUDA_SUCCESS;
 }
 
-// A context is the device itself: there is only the primary one.
+// The only context of a device is its primary context, so the handle of the
+// context is the device itself.
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   if (!deviceOf(device))
     return CUDA_ERROR_INVALID_DEVICE;
@@ -259,8 +260,8 @@ struct Copy {
   bool toHost = false, fromHost = false, crossesDevices = false;
 };
 
-// Memory that is not pinned is read before the call returns, and written
-// before it returns: the driver stages it.
+// Like the driver, which stages such copies, this function reads or writes host
+// memory that is not pinned before it returns.
 CUresult enqueue(CUstream handle, const Copy &copy) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();

@@ -1,4 +1,4 @@
-// What the files of the driver's functions share.
+// Functions that the files of the simulated driver share.
 #ifndef CLEAVE_TEST_GPU_RECORDER_DRIVER_H
 #define CLEAVE_TEST_GPU_RECORDER_DRIVER_H
 
@@ -6,7 +6,7 @@
 
 namespace recorder {
 
-// The host waits for all that the stream was given.
+// The host waits until all operations enqueued on the stream have run.
 CUresult synchronize(Recorder &all, std::unique_lock<std::mutex> &lock,
                      Stream &stream);
 

@@ -18,7 +18,7 @@ struct EmulatedKernel {
   explicit operator bool() const { return bool(run); }
 };
 
-// None where there is no kernel of this name.
+// Returns an empty EmulatedKernel if no kernel of this name can be emulated.
 EmulatedKernel findEmulatedKernel(const std::string &name);
 
 } // namespace recorder

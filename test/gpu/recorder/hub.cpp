@@ -1,5 +1,5 @@
-// The hub: matches what members in several processes offer, checks that they
-// call the same, and sends each its result.
+// The hub of a communicator: matches the calls that members in several
+// processes make, checks that they agree, and sends each member its result.
 
 #include "hub.h"
 
@@ -56,7 +56,8 @@ sockaddr_in loopback(int port) {
   return address;
 }
 
-// Never destroyed: its threads may still use it while the process ends.
+// The hub object is never destroyed, because its threads may still use it while
+// the process exits.
 class Hub {
 public:
   static Hub &get() {
@@ -137,7 +138,8 @@ private:
     close(file);
   }
 
-  // The offer of a member; answers all where it is the last.
+  // Receives a member's part of a call. If it is the last part, the hub sends
+  // the results to all members.
   void take(Hall &hall, int rank, Message message) {
     Notice::Side side = message.notice.side;
     Notice::Key key = message.notice.key();
@@ -225,7 +227,8 @@ public:
         return false;
     return true;
   }
-  // Clocks of other processes are of other memory.
+  // Clocks are not joined, because the operations of other processes access
+  // other memory.
   void leave(Clock &) override {
     for (Part &part : parts) {
       --part.call.communicator->pending;
@@ -295,7 +298,8 @@ std::shared_ptr<Line::Reply> Line::offer(Notice notice, const std::string &text,
   return reply;
 }
 
-// Not by the thread that calls: nobody sends with the recorder's lock held.
+// Runs on a thread of its own, so that nothing is sent while the recorder's
+// lock is held.
 void Line::write() {
   while (true) {
     std::unique_lock lock(mutex);
@@ -312,7 +316,8 @@ void Line::write() {
   }
 }
 
-// A hub that goes says nothing, as NCCL's peers say nothing.
+// If the hub's process ends, the line reports no error and pending calls never
+// finish, as with lost peers in NCCL.
 void Line::read() {
   ::Message message;
   while (message.receive(file)) {

@@ -1,6 +1,6 @@
 // Communicators whose members are in several processes. The process that made
-// the id has a hub; every member has a line to it, over which its operands go
-// and its results come back.
+// the unique id runs a hub. Every member has a connection to the hub, a line,
+// which carries its operands to the hub and its results back.
 #ifndef CLEAVE_TEST_GPU_RECORDER_HUB_H
 #define CLEAVE_TEST_GPU_RECORDER_HUB_H
 
@@ -14,11 +14,12 @@
 
 namespace recorder {
 
-// What goes over a line: this, then `textBytes` and `bytes`.
+// The header of a message on a line. `textBytes` bytes of text and `bytes`
+// bytes of data follow it.
 struct Notice {
   enum Kind : int32_t { Join, Joined, Came, Offer, Done };
   Kind kind = Join;
-  // A collective, or one side of a message.
+  // The call is a collective, or one side of a message.
   enum Side : int32_t { All, Sender, Receiver };
   Side side = All;
   int32_t from = 0, to = 0; // members; of Join the rank and the size
@@ -35,8 +36,8 @@ struct Notice {
   Key key() const { return {side, from, to, number}; }
 };
 
-// A line of a member. All but the constructor is called with the recorder's
-// lock held.
+// A member's connection to the hub. All functions except the constructor are
+// called with the recorder's lock held.
 class Line : public std::enable_shared_from_this<Line> {
 public:
   struct Reply {
@@ -47,7 +48,7 @@ public:
 
   explicit Line(int file) : file(file) {}
   ~Line();
-  // NULL where the hub is gone.
+  // Connects a member to the hub. Returns NULL if the hub no longer exists.
   static std::shared_ptr<Line> reach(const ncclUniqueId &id, int rank, int size,
                                      std::shared_ptr<Group> group);
 
@@ -76,10 +77,10 @@ private:
   bool isClosed = false;
 };
 
-// Starts this process's hub; an id names its port.
+// Starts the hub of this process and stores the hub's port in the unique id.
 void nameId(ncclUniqueId &out);
 
-// Calls of a communicator that has a line.
+// Starts calls of a communicator that has a line to a hub.
 std::shared_ptr<Meeting> meetElsewhere(const std::vector<Call> &calls,
                                        const std::shared_ptr<const Who> &who);
 

@@ -1,4 +1,4 @@
-// Reads the parameters of kernels from a module's image.
+// Reads the parameters of kernels from the binary image of a module.
 
 #include "image.h"
 
@@ -13,10 +13,12 @@ using namespace recorder;
 namespace {
 using Kernels = std::map<std::string, KernelImage>;
 
-// Section ".nv.info.NAME": attributes of a format byte, a key byte and 16 bits
-// that are the value or, for format 4, its length. Key 0x17 is a parameter: an
-// index, 16 bits of its ordinal, 16 of its offset, and a word whose bits from
-// 18 on are its size. Key 5 is the block that was promised, in three words.
+// Reads the section ".nv.info.NAME" of a kernel. It is a list of attributes: a
+// format byte, a key byte, and 16 bits that are the value or, for format 4, the
+// length of the value. Key 0x17 is a parameter: an index, 16 bits of its
+// ordinal, 16 bits of its offset, and a word that has its size in bits 18 and
+// higher. Key 5 is the largest thread block that the kernel declares, in three
+// words.
 void readInfo(const unsigned char *at, size_t bytes, KernelImage &out) {
   std::map<int, int> sizes;
   for (size_t i = 0; i + 4 <= bytes;) {
@@ -75,7 +77,8 @@ int sizeOfType(const std::string &type) {
   return digits.empty() ? 0 : std::stoi(digits) / 8;
 }
 
-// ".entry NAME(.param .u64 NAME_0, .param .align 8 .b8 NAME_1[48])"
+// Reads the parameters of ".entry NAME(.param .u64 NAME_0, .param .align 8 .b8
+// NAME_1[48])".
 Kernels readPtx(const std::string &text) {
   Kernels out;
   for (size_t at = text.find(".entry"); at != std::string::npos;
@@ -110,7 +113,7 @@ Kernels recorder::kernelsOf(const void *image) {
   auto *bytes = static_cast<const char *>(image);
   if (std::strncmp(bytes, ELFMAG, SELFMAG) == 0)
     return readCubin(bytes);
-  // A fat binary: 16 bytes, then its contents.
+  // A fat binary has a header of 16 bytes before its contents.
   if (std::strncmp(bytes, "\x50\xed\x55\xba", 4) == 0) {
     uint64_t size;
     std::memcpy(&size, bytes + 8, 8);

@@ -1,4 +1,4 @@
-// What a module's image says of its kernels.
+// Reads the properties of kernels from a module's image.
 #ifndef CLEAVE_TEST_GPU_RECORDER_IMAGE_H
 #define CLEAVE_TEST_GPU_RECORDER_IMAGE_H
 
@@ -15,8 +15,8 @@ struct KernelImage {
   int64_t threads = 0;         // most of a block, 0: as many as a device has
 };
 
-// By kernel: of a cubin, of the first cubin in a fat binary, or of PTX. Nothing
-// of an image of another kind.
+// Returns the kernels of a cubin, of the first cubin in a fat binary, or of
+// PTX, by name. Returns an empty map for other kinds of images.
 std::map<std::string, KernelImage> kernelsOf(const void *image);
 
 } // namespace recorder

@@ -1,4 +1,4 @@
-// The driver: modules and launches of kernels.
+// The simulated CUDA driver: modules and kernel launches.
 
 #include "emulated.h"
 #include "image.h"
@@ -16,8 +16,8 @@
 using namespace recorder;
 
 namespace {
-// Shared memory of a block in bytes: what it may have when it is asked for, and
-// without.
+// The most shared memory that a thread block can have, in bytes: if the kernel
+// requests more than the default, and if it does not.
 constexpr int64_t mostShared = 227 << 10, unaskedShared = 48 << 10;
 
 struct Module;
@@ -43,7 +43,8 @@ std::set<Module *> modules;
 std::set<Function *> functions;
 void *kernelLibrary = nullptr;
 
-// Copies of a launch's arguments, which may be gone when it runs.
+// Copies of the arguments of a launch. The caller's own arguments may no longer
+// exist when the kernel runs.
 struct Arguments {
   std::vector<std::vector<char>> values;
   std::vector<void *> pointers() const {
@@ -159,7 +160,8 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle,
   if (!modules.count(module))
     return CUDA_ERROR_INVALID_HANDLE;
   auto known = module->images.find(name);
-  // An image that tells its kernels tells all of them.
+  // If the kernels of an image are known, all of them are known, so a kernel
+  // that is missing does not exist.
   if (!module->images.empty() && known == module->images.end())
     return CUDA_ERROR_NOT_FOUND;
   std::unique_ptr<Function> &function = module->functions[name];
@@ -228,9 +230,9 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
   else
     ++all.report.totals.unnoted;
 
-  // The driver copies arguments, whose sizes it knows from the image. Where
-  // that is of no known kind, a generated kernel has an address for each
-  // access and one of the indices.
+  // The driver copies the arguments at the launch; it knows their sizes from
+  // the image. If the image is of an unknown kind, a generated kernel has one
+  // address for each access and one for the indices.
   std::vector<int> sizes = function->image.parameters;
   if (!function->knowsParameters && function->generated && note)
     sizes.assign(note->accesses.size() + 1, 8);
@@ -239,7 +241,8 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
     auto *value = static_cast<const char *>(arguments[i]);
     copied.values.emplace_back(value, value + sizes[i]);
   }
-  // Of arguments of unknown sizes there are no copies: they last for this call.
+  // Arguments of unknown sizes cannot be copied. They are valid only until this
+  // call returns, so the kernel must run before that.
   bool needsArguments = function->emulated && !function->knowsParameters;
   auto hasRun = std::make_shared<bool>(false);
   if (function->emulated) {

@@ -1,4 +1,4 @@
-// Memory of the devices, and who has touched it.
+// The memory of the simulated devices, and which operations have accessed it.
 
 #include "memory.h"
 
@@ -11,11 +11,12 @@ using namespace recorder;
 namespace {
 constexpr int64_t page = 4096;
 constexpr unsigned char slackByte = 0xb5;
-// NaNs of every float type, -1 of every integer.
+// Fresh memory has NaN in every float type and -1 in every integer type.
 constexpr unsigned char freshByte = 0xff;
 } // namespace
 
-// [untouchable page][slack page][data][slack, at least a page][untouchable]
+// Layout of the mapping: [page without access][page of slack][data][at least
+// one page of slack][page without access]
 Allocation::Allocation(int64_t bytes, int device, int number)
     : bytes(bytes), device(device), number(number) {
   int64_t rounded = (bytes + page - 1) / page * page;
@@ -43,7 +44,7 @@ void Allocation::repairSlack() {
 }
 
 int64_t Allocation::findOverrun() const {
-  // Asked for after every operation: pages are compared as one.
+  // This check runs after every operation, so it compares whole pages at once.
   static const std::vector<char> intact(page, static_cast<char>(slackByte));
   auto check = [&](int64_t begin, int64_t end) -> int64_t {
     while (end - begin >= page &&
@@ -70,7 +71,7 @@ std::string Allocation::name() const {
          ")";
 }
 
-// Makes a segment begin at `at`.
+// Cuts a segment in two, so that a segment begins at `at`.
 Allocation::Segments::iterator Allocation::cut(int64_t at) {
   auto it = segments.upper_bound(at);
   --it;

@@ -1,4 +1,5 @@
-// Memory of the devices, which is the host's, and who has touched it.
+// The memory of the simulated devices, which is host memory, and which
+// operations have accessed it.
 #ifndef CLEAVE_TEST_GPU_RECORDER_MEMORY_H
 #define CLEAVE_TEST_GPU_RECORDER_MEMORY_H
 
@@ -12,7 +13,7 @@
 
 namespace recorder {
 
-// An access that has happened.
+// A recorded access to memory, with its time.
 struct Epoch {
   int lane = -1;
   uint64_t tick = 0;
@@ -25,20 +26,24 @@ struct Epoch {
 
 class Allocation {
 public:
-  // On the host where device < 0. Slack around it holds a pattern; beyond it
-  // is memory that nobody may touch.
+  // Allocates memory of a device, or of the host if device < 0. The slack
+  // around the data holds a pattern, and the pages around the slack must not be
+  // accessed.
   Allocation(int64_t bytes, int device, int number);
   ~Allocation();
   Allocation(const Allocation &) = delete;
 
-  // The first byte of the slack that was overwritten, from data; 0: none.
+  // Returns the offset from `data` of the first byte of the slack that was
+  // overwritten, or 0 if there is none.
   int64_t findOverrun() const;
   void repairSlack();
 
-  // Enters the access; returns the one that it conflicts with, if any.
+  // Records an access to [begin, end). Returns an earlier access that conflicts
+  // with it, or NULL.
   const Epoch *enter(int64_t begin, int64_t end, bool written,
                      const Epoch &mine, const Clock &clock);
-  // Of all accesses, one that is not before the clock.
+  // Returns an access that does not happen before the clock, or NULL if all
+  // accesses do.
   const Epoch *findAfter(const Clock &clock) const;
 
   std::string name() const;
@@ -65,7 +70,7 @@ class Memory {
 public:
   Allocation *add(int64_t bytes, int device);
   void remove(Allocation *allocation);
-  // The one that holds the address, also one past the end; NULL: none.
+  // Returns the allocation that contains the address or ends at it, or NULL.
   Allocation *find(const void *at) const;
   int64_t used(int device) const;
   // "allocation 3 + 512", for messages.

@@ -1,4 +1,5 @@
-// NCCL: communicators, and calls that become operations.
+// The simulated NCCL: communicators, and calls that become operations of
+// streams.
 
 #include "hub.h"
 
@@ -17,15 +18,16 @@ struct Pending {
   CUstream stream = nullptr;
 };
 thread_local std::vector<Pending> pending;
-// Communicators that were made in this thread's group.
+// Communicators that this thread has initialised in the current group call.
 thread_local std::vector<Communicator *> joining;
 
 Communicator *find(ncclComm_t handle) {
   return reinterpret_cast<Communicator *>(handle);
 }
 
-// As NCCL does, where CLEAVE_RECORDER_CONNECTS is set: the call of the first
-// messages between two members of a communicator waits until both have come.
+// If CLEAVE_RECORDER_CONNECTS is set, blocks as NCCL does: the call of the
+// first message between two members of a communicator waits until both members
+// have made that call.
 ncclResult_t connect(Recorder &all, std::unique_lock<std::mutex> &lock,
                      const std::vector<Pending> &calls) {
   const bool isOn = std::getenv("CLEAVE_RECORDER_CONNECTS") != nullptr;
@@ -68,7 +70,8 @@ ncclResult_t connect(Recorder &all, std::unique_lock<std::mutex> &lock,
   return ncclSuccess;
 }
 
-// What one thread calls in a group is one operation on each stream.
+// Enqueues the calls that one thread made in a group; they are one operation on
+// each stream.
 ncclResult_t flush() {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
@@ -138,7 +141,8 @@ bool Communicator::isComplete() const {
 }
 
 namespace {
-// Members of one process need none.
+// Closes the line of a communicator whose members are all in one process,
+// because they need none.
 void leaveLine(Communicator &communicator) {
   Line *line = communicator.line.get();
   if (!line || !line->isJoined || line->isSpread)
@@ -147,8 +151,9 @@ void leaveLine(Communicator &communicator) {
   communicator.line.reset();
 }
 
-// A member that gives up while others make the communicator leaves them alone;
-// that is no error of the order of operations.
+// Waits until all members have joined the communicator. A member that aborts
+// the communicator meanwhile leaves the other members waiting; that is not an
+// error in the order of operations.
 ncclResult_t awaitGroup(Communicator &communicator) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
@@ -210,7 +215,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *state) {
   return ncclSuccess;
 }
 
-// As the driver's, which it is for us.
+// Allocates memory as cuMemAlloc does; the simulated NCCL needs no special
+// memory.
 ncclResult_t ncclMemAlloc(void **out, size_t bytes) {
   CUdeviceptr at = 0;
   CUresult status = cuMemAlloc(&at, bytes);
@@ -227,7 +233,8 @@ ncclResult_t ncclMemFree(void *at) {
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
-  // Kept: operations and peers may still name it.
+  // The communicator is not deleted, because operations and peers may still
+  // refer to it.
   find(handle)->isAborted = true;
   all.advance();
   all.changed.notify_all();

@@ -1,4 +1,5 @@
-// Elements of bf16, rounding to TF32, and copies of any type to floats.
+// bf16 elements, rounding to TF32, and conversions of elements of any type to
+// floats.
 #ifndef CLEAVE_TEST_GPU_RECORDER_NUMBERS_H
 #define CLEAVE_TEST_GPU_RECORDER_NUMBERS_H
 
@@ -14,7 +15,7 @@ inline float widen(uint16_t x) {
   return out;
 }
 
-// To the nearest, ties to even.
+// Rounds to the nearest bf16, ties to even.
 inline uint16_t narrow(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
@@ -23,7 +24,7 @@ inline uint16_t narrow(float x) {
   return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// 10 bits after the point; to the nearest.
+// Rounds to the nearest TF32, which has 10 bits after the point.
 inline float toTf32(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);

@@ -1,4 +1,4 @@
-// A product as cuBLASLt is asked for it.
+// A matrix product with the arguments that cuBLASLt takes.
 
 #include "product.h"
 
@@ -39,7 +39,8 @@ template <class T> T load(const char *at, cudaDataType type, int64_t i) {
   }
 }
 
-// An operand as the matrix units read it.
+// Returns an element of an operand as the matrix units read it, that is,
+// rounded to TF32 if the product uses TF32.
 template <class T>
 T operand(const Product &p, const char *at, cudaDataType type, int64_t i) {
   T x = load<T>(at, type, i);
@@ -76,7 +77,7 @@ template <class T> T activated(T x, int32_t epilogue) {
   return x;
 }
 
-// The derivative of the same.
+// The derivative of the tanh approximation of GELU.
 template <class T> T slope(T x) {
   T root = T(0.7978845608028654);
   T t = std::tanh(root * (x + T(0.044715) * x * x * x));
@@ -102,7 +103,7 @@ template <class T> void sumOperand(const Product &p) {
 
 template <class T> void compute(const Product &p) {
   int64_t m = int64_t(p.d.rows), n = int64_t(p.d.columns), k = p.depth();
-  // A^T and B^T are read along what is summed.
+  // If A or B is transposed, it is read along the summed dimension.
   std::vector<T> rows(k * m), column(k), sums(m);
   for (int64_t batch = 0; batch < p.d.batch; ++batch) {
     int64_t aBase = batch * p.a.stride, bBase = batch * p.b.stride;
@@ -186,7 +187,8 @@ const char *Product::findFault() const {
   bool isGradient = epilogue == slopeOfGelu || sumsA() || sumsB();
   if (!isForward && !isGradient)
     return "the recorder has no such epilogue";
-  // As where the library has no algorithm.
+  // If the variable is set, behaves as if cuBLASLt had no algorithm for these
+  // epilogues.
   if (isGradient && std::getenv("CLEAVE_RECORDER_REFUSES_GRADIENTS"))
     return "no algorithm has an epilogue of gradients";
   if (sumsA() || sumsB()) {

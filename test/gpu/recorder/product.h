@@ -1,4 +1,4 @@
-// A product as cuBLASLt is asked for it, by loops.
+// A matrix product with the arguments that cuBLASLt takes, computed by loops.
 #ifndef CLEAVE_TEST_GPU_RECORDER_PRODUCT_H
 #define CLEAVE_TEST_GPU_RECORDER_PRODUCT_H
 
@@ -21,7 +21,8 @@ struct Layout {
     return order == CUBLASLT_ORDER_COL ? row + column * leading
                                        : row * leading + column;
   }
-  // Elements from the first to past the last one.
+  // The number of elements from the first to the last one of the matrix or
+  // batch, including gaps.
   int64_t span() const {
     return (batch - 1) * stride + at(int64_t(rows) - 1, int64_t(columns) - 1) +
            1;
@@ -44,11 +45,13 @@ struct Product {
 
   int64_t depth() const { return int64_t(transposeA ? a.rows : a.columns); }
   bool has(int32_t part) const { return epilogue & part; }
-  // The gradient of a bias: sums of A's rows or of B's columns.
+  // The epilogue also computes the gradient of a bias: the sums of A's rows or
+  // of B's columns.
   bool sumsA() const { return epilogue == CUBLASLT_EPILOGUE_BGRADA; }
   bool sumsB() const { return epilogue == CUBLASLT_EPILOGUE_BGRADB; }
 
-  // What cuBLASLt's documentation allows; else why not.
+  // Returns NULL if cuBLASLt's documentation allows the product, otherwise the
+  // reason why it does not.
   const char *findFault() const;
   std::vector<Access> accesses() const;
   void run() const;

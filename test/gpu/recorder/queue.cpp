@@ -1,4 +1,5 @@
-// Streams: running what was enqueued, and checking what it touches.
+// Streams of the simulated driver: run the enqueued operations and check which
+// memory they access.
 
 #include "queue.h"
 
@@ -21,7 +22,8 @@ void printSummary() {
 }
 } // namespace
 
-// Never destroyed: threads may still use it while the process ends.
+// The recorder object is never destroyed, because threads may still use it
+// while the process exits.
 Recorder &Recorder::get() {
   static Recorder *all = [] {
     auto *made = new Recorder;
@@ -69,7 +71,8 @@ void Recorder::destroyStream(Stream *stream) {
   if (!stream->queue.empty())
     report.error("stream " + std::to_string(stream->number) +
                  " is destroyed while it waits for " + stuck(*stream));
-  // All that the lane has done is known to whoever uses it next.
+  // The lane of the destroyed stream may be used again only if the host has
+  // seen all of the stream's operations.
   if (host->at(stream->lane) >= stream->tick)
     freeLanes.emplace_back(stream->lane, stream->tick);
   streams.erase(stream);
@@ -122,7 +125,8 @@ void Recorder::advance() {
     changed.notify_all();
 }
 
-// Runs the stream's next operation; false where it has to wait.
+// Runs the next operation of the stream. Returns false if the operation has to
+// wait.
 bool Recorder::step(Stream &stream) {
   Operation &next = stream.queue.front();
   if (!next.hasBegun) {

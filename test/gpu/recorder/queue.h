@@ -1,5 +1,5 @@
-// Streams, events and operations: what was enqueued runs, one operation at a
-// time, as soon as what it waits for has run.
+// Streams, events and operations of the simulated driver. Enqueued operations
+// run one at a time, each as soon as the operations that it waits for have run.
 #ifndef CLEAVE_TEST_GPU_RECORDER_QUEUE_H
 #define CLEAVE_TEST_GPU_RECORDER_QUEUE_H
 
@@ -23,7 +23,7 @@ namespace recorder {
 
 struct Capture;
 
-// The record of an event: what comes after it comes after its clock.
+// A recorded event. Operations that wait for the event happen after its clock.
 struct Signal {
   bool isDone = false;
   Clock clock;
@@ -31,7 +31,8 @@ struct Signal {
   Capture *capture = nullptr; // made by a stream that was capturing
 };
 
-// What an operation does together with others, of other ranks.
+// The part of an operation that several ranks execute together, such as a
+// collective.
 class Meeting {
 public:
   virtual ~Meeting() = default;
@@ -46,7 +47,8 @@ struct Operation {
   std::vector<Access> accesses;
   bool crossesDevices = false; // may touch other devices' memory
   std::function<void()> run;
-  // Called when the operation is enqueued, in order.
+  // Called when the operation is enqueued, in the order of the stream. Returns
+  // the meeting in which the operation takes part.
   std::function<std::shared_ptr<Meeting>()> meet;
   std::shared_ptr<Signal> waits, records;
 
@@ -71,8 +73,8 @@ struct Event {
   bool isTimed = false;
 };
 
-// What one capture has seen, in the order in which it was enqueued. Lane 0 is
-// the stream that began it.
+// The operations of one capture, in the order in which they were enqueued. Lane
+// 0 is the stream on which the capture began.
 struct Graph {
   struct Step {
     int lane = 0;
@@ -100,7 +102,7 @@ struct Device {
   std::set<int> peers; // whose memory it may touch
 };
 
-// All that there is, under one lock.
+// All state of the simulated CUDA library, under one lock.
 class Recorder {
 public:
   static Recorder &get();
@@ -110,23 +112,27 @@ public:
   //--- Streams (queue.cpp) ---------------------------------------------------
   Stream *makeStream(int device);
   void destroyStream(Stream *stream);
-  // NULL where there is none; the handle 0 is the device's default stream.
+  // Returns the stream of a handle, or NULL if there is none. Handle 0 is the
+  // default stream of the current device.
   Stream *stream(CUstream handle);
   Event *event(CUevent handle);
 
-  // Fills who (but for `what`) and what the host has seen.
+  // Enqueues an operation. Sets its `who`, except `who->what`, and the clock of
+  // the host.
   void enqueue(Stream &stream, Operation operation);
   std::shared_ptr<Who> name(Stream &stream, const std::string &what);
-  // Runs what can run.
+  // Runs all operations that can run.
   void advance();
-  // Until done() holds; false after a while, with an error.
+  // Waits until done() returns true. Returns false and reports an error if that
+  // takes longer than the timeout.
   bool wait(std::unique_lock<std::mutex> &lock, const std::string &what,
             const std::function<bool()> &done);
   void hostJoins(const Clock &clock);
-  // What a queue is stuck at, for messages.
+  // Describes the operation for which a queue waits, for messages.
   std::string stuck(const Stream &stream) const;
 
-  // Checks what it touches; false where it must not run.
+  // Checks the memory that the operation accesses. Returns false if the
+  // operation must not run.
   bool enter(Operation &operation, Stream &stream);
 
   //--- Captures (capture.cpp) ------------------------------------------------
@@ -137,7 +143,8 @@ public:
   CUresult launch(GraphExec &exec, Stream &stream);
   void append(Stream &stream, Operation operation);
   void addLane(Capture &capture, Stream &stream);
-  // What may not be done while this thread, or any, captures.
+  // Returns an error if this thread or, depending on the capture mode, any
+  // thread captures; called by functions that are unsafe during a capture.
   CUresult checkUnsafe();
 
   Report report;
@@ -150,8 +157,9 @@ public:
   std::set<GraphExec *> execs;
   std::condition_variable changed;
   double timeout = 60;
-  // What any thread does on the host comes after all that any has waited for:
-  // how threads wait for each other is not seen.
+  // The clock of the host, which all threads share: what a thread does comes
+  // after everything that any thread has waited for, because the recorder does
+  // not see how threads synchronise.
   std::shared_ptr<const Clock> host = std::make_shared<Clock>();
 
 private:
@@ -165,7 +173,7 @@ private:
   bool isLazy = false; // work runs only when somebody waits for it
 };
 
-// The device that is current on this thread; NULL: none.
+// The current device of this thread, or NULL if none is current.
 extern thread_local Device *currentDevice;
 
 } // namespace recorder

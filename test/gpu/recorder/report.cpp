@@ -1,4 +1,4 @@
-// What the recorder has to say.
+// The output of the simulated CUDA library that records calls.
 
 #include "report.h"
 

@@ -1,4 +1,5 @@
-// What the recorder has to say: errors, a log, a summary.
+// The output of the simulated CUDA library that records calls: errors, a log,
+// and a summary.
 #ifndef CLEAVE_TEST_GPU_RECORDER_REPORT_H
 #define CLEAVE_TEST_GPU_RECORDER_REPORT_H
 
@@ -16,7 +17,7 @@ struct Access {
   bool written = false;
 };
 
-// What the runtime says of the command that launches belong to.
+// The runtime's description of the command whose launches follow.
 struct Note {
   int rank = -1, command = -1;
   std::string action, source, kind;
@@ -24,7 +25,7 @@ struct Note {
   std::vector<Access> accesses;
 };
 
-// One operation, for messages.
+// Describes one operation in messages.
 struct Who {
   uint64_t number = 0;
   std::string what; // "launch NAME", "copy to the host"
@@ -40,8 +41,9 @@ struct Totals {
           copies = 0, edges = 0, graphs = 0;
 };
 
-// Errors end the process with 99 unless CLEAVE_RECORDER_KEEP_GOING is set. All
-// functions are called with the recorder's lock held.
+// Collects errors and totals. An error ends the process with exit code 99
+// unless CLEAVE_RECORDER_KEEP_GOING is set. All functions are called with the
+// recorder's lock held.
 class Report {
 public:
   Report();
@@ -53,7 +55,8 @@ public:
   std::vector<std::string> takeErrors();
 
   Totals totals;
-  // Kernels that were recorded and not run, each named once.
+  // Notes a kernel that was recorded but not run. The report names each such
+  // kernel once.
   void unrun(const std::string &kernel);
 
 private:

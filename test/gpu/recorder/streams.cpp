@@ -1,11 +1,11 @@
-// The driver: streams, events, graphs.
+// The simulated CUDA driver: streams, events, graphs.
 
 #include "driver.h"
 
 using namespace recorder;
 
 namespace {
-// Calls body(all, lock, stream).
+// Calls body(all, lock, stream) with the recorder locked.
 template <class Body> CUresult with(CUstream handle, Body body) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();
@@ -98,7 +98,8 @@ CUresult cuEventDestroy(CUevent handle) {
 CUresult cuEventRecord(CUevent handle, CUstream stream) {
   return with(handle, [&](Recorder &all, Lock &, Event &event) {
     Stream *recorded = all.stream(stream);
-    // Of one context; any stream may wait.
+    // An event is recorded on streams of its own context. Streams of any
+    // context may wait for it.
     return recorded && recorded->device == event.device
                ? all.recordEvent(*recorded, event)
                : CUDA_ERROR_INVALID_HANDLE;
@@ -106,7 +107,8 @@ CUresult cuEventRecord(CUevent handle, CUstream stream) {
 }
 
 namespace {
-// CUDA says of an event without a record that it has happened.
+// In CUDA, an event that was never recorded counts as complete. Here, waiting
+// for such an event is an error.
 CUresult checkWaited(Recorder &all, const Event &event) {
   if (!event.signal) {
     all.report.error("the host waits for an event that was never recorded");
@@ -144,7 +146,8 @@ CUresult cuEventSynchronize(CUevent handle) {
   });
 }
 
-// The host's time: no device has run anything.
+// Returns the time between two events as measured by the host, because there is
+// no device.
 CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();

@@ -1,16 +1,17 @@
-// Repeats checks that `cleave check --record` wrote on devices:
+// Repeats on devices the checks that `cleave check --record` wrote:
 //
 //     replay [--local|--nccl] [--most RANKS] FOLDER [ROW]...
 //
-// Rows are folders below FOLDER; default: all of them. Ranks share devices
-// (--local), or have one each (--nccl); default: what there are devices for.
-// --most leaves out rows with more ranks. A failure may leave nothing of the
-// device to this process, so another one does the rows after it.
+// Rows are folders in FOLDER; by default, all of them are repeated. Ranks
+// share devices (--local) or have one device each (--nccl); the default depends
+// on the number of devices. --most skips rows with more ranks. A failure may
+// leave the device unusable for this process, so a new process repeats the rows
+// after it.
 //
-// Every program runs, and is compared as `cleave check` compares: sharded with
-// unsharded in f64 and in the real precision, and all f64 results with what a
-// CPU had. Prints a line for each row. Exit code 0: all pass; 1: some do not;
-// 2: wrong usage; 3: a device or the runtime failed.
+// Every program runs and is compared as `cleave check` compares it: sharded
+// with unsharded in f64 and in the training precision, and all f64 results with
+// those of a CPU. Prints a line for each row. Exit code 0: all pass; 1: some
+// fail; 2: wrong usage; 3: a device or the runtime failed.
 
 #include "../anew.h"
 #include "cleave/runtime.h"
@@ -46,8 +47,9 @@ struct Gathered {
   int step = 0; // how often the buffer was gathered before
   std::vector<double> values, samples;
   double replicaDifference = 0;
-  /// How far values that differ in their last digits move it: what a gradient
-  /// that is zero but for cancellation may differ by.
+  /// By how much the result changes if the inputs change in their last digits.
+  /// A gradient whose exact value is zero because its terms cancel may differ
+  /// by that much.
   double noise = 0;
 };
 using Results = std::vector<Gathered>;
@@ -65,7 +67,7 @@ std::string readFile(const fs::path &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// One program of a row.
+// Runs one program of a row.
 class Player {
 public:
   Player(const fs::path &folder, const std::string &data, const char *transport)
@@ -87,8 +89,9 @@ public:
     std::string line;
     Results results, stirred;
     std::map<std::string, int> seen;
-    // A loss is gathered after each microbatch; the last one is that of the
-    // step, whatever a pipeline has until then.
+    // A loss is gathered after each microbatch. Only the last one before the
+    // update is the loss of the step; a pipeline may return partial losses
+    // before it.
     std::map<std::string, size_t> sinceUpdate;
     while (std::getline(calls, line)) {
       std::istringstream words(line);
@@ -186,7 +189,7 @@ int ranksOf(const fs::path &folder) {
 
 using Floors = std::map<std::string, double>;
 
-// The largest finite magnitude of each role, times a share.
+// Returns the largest finite magnitude of each role's results, times `share`.
 Floors floorsOf(const Results &results, double share) {
   Floors floors;
   for (const Gathered &result : results)
@@ -204,7 +207,8 @@ double largest(const std::vector<double> &values) {
   return most;
 }
 
-// max|a - b| / max(max|b|, floor); infinite where one alone is no number.
+// Returns max|a - b| / max(max|b|, floor), or infinity if exactly one of a and
+// b is not a number.
 double relativeError(const std::vector<double> &a, const std::vector<double> &b,
                      double floor) {
   if (a.size() != b.size())
@@ -221,7 +225,8 @@ double relativeError(const std::vector<double> &a, const std::vector<double> &b,
 }
 
 struct Verdict {
-  double exact = 0, cpu = 0, rounding = 0; // largest error over its limit
+  double exact = 0, cpu = 0,
+         rounding = 0; // largest error over its limit
   std::string worst;
   int compared = 0;
 
@@ -237,7 +242,7 @@ struct Verdict {
   bool pass() const { return exact <= 1 && cpu <= 1 && rounding <= 1; }
 };
 
-// The elements that a recording has of a result.
+// Returns the elements of a result that a recording contains.
 std::vector<double> samplesOf(const Gathered &result, int64_t some) {
   std::vector<double> samples;
   int64_t count = std::ssize(result.values);
@@ -246,12 +251,13 @@ std::vector<double> samplesOf(const Gathered &result, int64_t some) {
   return samples;
 }
 
-// The few elements that a recording has may be luckier on the CPU than on the
-// device: a rounding more of the type, relative to the largest element.
+// Additional error that a device may have compared with a CPU: a recording has
+// few elements, and by chance the CPU may round them better than the device.
+// Relative to the largest element.
 double deviceSlack(double epsilon) { return 16 * epsilon; }
 
 Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
-  // As in Tolerances of cleave/Check/Compare.h.
+  // The limits are those of Tolerances in cleave/Check/Compare.h.
   constexpr double exactLimit = 1e-9, stepsLimit = 1e-8, noiseFactor = 64;
   Verdict verdict;
   const Results &reference = all.at("exact-reference");
@@ -297,13 +303,14 @@ Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
     const Gathered *b = find(all.at("rounding-reference"), exact.name);
     double floor = floors[exact.role];
     double slack = 1e-6 + (exact.values.size() == 1 ? 16 * epsilon : 0);
-    // Smaller than its noise in this precision, of which the unsharded error
-    // is but one draw.
+    // If a gradient is smaller than its noise in this precision, the limit is
+    // that noise; the error of the unsharded program is only one sample of it.
     double noise = noiseFactor * exact.noise * epsilon /
                    std::numeric_limits<double>::epsilon();
     if (noise > 0 && noise >= largest(exact.values))
       slack = std::max(slack, noise / std::max(largest(exact.values), floor));
-    // An unsharded program that is no number is no yardstick.
+    // The error of the unsharded program does not raise the limit if that error
+    // is not finite.
     auto limitOf = [&](double alone) {
       return std::isfinite(alone) ? 4 * alone + slack : slack;
     };
@@ -311,7 +318,9 @@ Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
     verdict.note(verdict.rounding,
                  relativeError(a->values, exact.values, floor), limitOf(alone),
                  *a, "rounding");
-    // Both could be wrong alike: a CPU rounded the same program.
+    // The sharded and the unsharded program could have the same error on this
+    // device, so the unsharded results are also compared with those of a CPU in
+    // the same precision.
     std::vector<double> here = samplesOf(*b, b->samples.size()),
                         right = samplesOf(exact, b->samples.size());
     floor = std::max(floor, largest(exact.values));
@@ -363,7 +372,8 @@ int runRow(const fs::path &row, const char *transport, int most) {
   }
 }
 
-// The exit code of this program for these rows in a process of its own.
+// Repeats these rows in a new process of this program, and returns its exit
+// code.
 int runElsewhere(const char *transport, int most, const fs::path &folder,
                  const std::vector<fs::path> &rows) {
   std::vector<std::string> words{"replay", "--untitled"};

@@ -1,9 +1,9 @@
-// Every vector-Jacobian product against central differences in double.
+// Compares every vector-Jacobian product with central differences in double.
 //
 // Each case is the body of a function with float arguments a, b, c, ... that
 // ends in a value %y. The loss is sum(y * w) with random weights w, so that a
 // wrong transpose, sign or factor is detected. nn-differentiate computes the
-// derivative, the reference interpreter the differences.
+// derivative; the reference interpreter computes the differences.
 
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -86,7 +86,7 @@ std::vector<Case> convolutionCases() {
   };
 }
 
-/// Conversions and what the math dialect has.
+/// Conversions, and operations of the math dialect.
 std::vector<Case> mathCases() {
   return {
       {"extf_truncf", {"2x3"}, "2x3", R"(
@@ -129,7 +129,7 @@ std::vector<Case> mathCases() {
   };
 }
 
-/// Activations, and what keeps or recomputes them.
+/// Activations, and operations that save or recompute them.
 std::vector<Case> activationCases() {
   return {
       {"gelu_erf", {"2x3"}, "2x3", "%y = nn.gelu erf %a : tensor<2x3xf64>"},
@@ -215,7 +215,7 @@ std::vector<Case> contractionCases() {
   };
 }
 
-/// What selects elements by an index.
+/// Operations that select elements by an index.
 std::vector<Case> indexingCases() {
   return {
       {"top_k", {"2x6"}, "2x3", R"(
@@ -307,7 +307,7 @@ std::vector<Case> attentionCases() {
   };
 }
 
-/// Grouped matrix products, of experts.
+/// Grouped matrix products, as experts use them.
 std::vector<Case> groupedCases() {
   return {
       {"grouped_dot", {"2x3x4", "3x4x2"}, "2x3x2", R"(
@@ -340,7 +340,7 @@ std::string typeOf(const char *shape) {
   return "tensor<" + std::string(shape) + "xf64>";
 }
 
-/// @loss of a case: sum(y * weights), and weight 1.
+/// Returns the text of @loss of a case: sum(y * weights), and weight 1.
 std::string source(const Case &c) {
   std::string text = "func.func @loss(";
   for (size_t i = 0; i < c.arguments.size(); ++i)

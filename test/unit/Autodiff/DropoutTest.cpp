@@ -18,8 +18,8 @@ using namespace cleave;
 
 namespace {
 
-/// Two attention layers of 3 KV heads with 2 queries each, and one with
-/// windows: 2 windows per sample, 1 head.
+/// Two attention layers of 3 KV heads with 2 query heads each, and one layer of
+/// attention in windows, with 2 windows per sample and 1 head.
 const char *kModel = R"(
   func.func @loss(%q: tensor<2x4x3x2x2xf64> {nn.batch_dim = 0 : i64, nn.name = "q", nn.role = #nn.role<input>},
                   %k: tensor<2x4x3x2xf64> {nn.batch_dim = 0 : i64, nn.name = "k", nn.role = #nn.role<input>},
@@ -53,7 +53,7 @@ TEST(AttentionDropout, EveryHeadOfEverySampleHasItsOwnKey) {
   auto func = module->lookupSymbol<func::FuncOp>("loss_train");
   ASSERT_TRUE(func);
 
-  // A function that computes the keys from sample ids, seed and step.
+  // A function that computes the dropout keys from sample ids, seed and step.
   SmallVector<Value> keys;
   SmallVector<Type> types;
   func.walk([&](nn::AttentionOp op) {
@@ -71,7 +71,7 @@ TEST(AttentionDropout, EveryHeadOfEverySampleHasItsOwnKey) {
     arguments.emplace_back(cast<RankedTensorType>(type));
   std::set<int64_t> all;
   int64_t count = 0;
-  // The keys of each sample in layer 0, with seed 0 at step 0.
+  // The dropout keys of each sample in layer 0, with seed 0 at step 0.
   std::map<int64_t, std::vector<int64_t>> ofSample;
   for (int64_t seed : {0, 1, 7})
     for (int64_t step : {0, 1, 2})
@@ -94,7 +94,7 @@ TEST(AttentionDropout, EveryHeadOfEverySampleHasItsOwnKey) {
   EXPECT_EQ(count, 27 * (12 + 12 + 4));
   EXPECT_EQ(int64_t(all.size()), count);
 
-  // A sample's keys do not depend on its index in the batch.
+  // A sample's dropout keys do not depend on its index in the batch.
   arguments[3].ints = {1000, 1};
   arguments[4].ints = arguments[5].ints = {0};
   auto found = interpret(func, arguments);

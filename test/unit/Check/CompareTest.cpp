@@ -1,4 +1,5 @@
-// The metric of the contract, and the limits of both parts.
+// The error metric of `check`, and the limits of its exact part and of its
+// rounding part.
 
 #include "cleave/Check/Compare.h"
 
@@ -83,7 +84,8 @@ TEST_F(CompareTest, FloorIsAShareOfTheLargestOfTheKind) {
   EXPECT_TRUE(reports[1].belowFloor);
   EXPECT_TRUE(reports[1].pass());
   EXPECT_FALSE(reports[0].belowFloor);
-  // Of another kind: its own magnitude counts.
+  // A tensor of another kind is compared relative to the magnitude of its own
+  // kind.
   EXPECT_DOUBLE_EQ(reports[2].relError, 2);
 }
 
@@ -100,13 +102,15 @@ TEST_F(CompareTest, NoiseIsAllowedSixtyFourTimes) {
   EXPECT_TRUE(reportOf(2, 6e-9)[1].pass());
   EXPECT_TRUE(reportOf(2, 6e-9)[1].belowFloor);
   EXPECT_FALSE(reportOf(2, 7e-9)[1].pass());
-  // Of a gradient that does not cancel it is no excuse.
+  // A noisy gradient does not raise the limit of another gradient, whose terms
+  // do not cancel.
   EXPECT_FALSE(reportOf(2 + 3e-9, 0)[0].pass());
   EXPECT_FALSE(reportOf(2, 0)[0].belowFloor);
 }
 
 TEST_F(CompareTest, NoiseAboveTheCapIsNotAllowed) {
-  // Sixty-four times 2.9e-10 is less than 1e-8 of 2, that of 3.3e-10 is more.
+  // The noise cap is 1e-8 of the largest gradient, 2. Sixty-four times 2.9e-10
+  // is below that cap, sixty-four times 3.3e-10 is above it.
   auto reportOf = [&](double noise, double off) {
     NamedTensors reference = {named("big", TensorKind::Gradient, {1}, {2}),
                               named("b", TensorKind::Gradient, {1}, {0})};
@@ -119,7 +123,8 @@ TEST_F(CompareTest, NoiseAboveTheCapIsNotAllowed) {
   EXPECT_FALSE(reportOf(2.9e-10, 1.8e-8).aboveNoiseCap);
   EXPECT_FALSE(reportOf(3.3e-10, 1.8e-8).pass());
   EXPECT_TRUE(reportOf(3.3e-10, 1.8e-8).aboveNoiseCap);
-  // As any other: by a billionth of the floor.
+  // A gradient whose noise is above the cap gets the usual limit, a billionth
+  // of the floor.
   EXPECT_TRUE(reportOf(3.3e-10, 1.9e-15).pass());
   EXPECT_FALSE(reportOf(3.3e-10, 2.1e-15).pass());
 }
@@ -139,7 +144,8 @@ TEST_F(CompareTest, NoiseAboveTheCapIsNoExcuseForRounding) {
 }
 
 TEST_F(CompareTest, WhatIsSmallerThanItsNoiseHasNoYardstick) {
-  // In f32 the noise is 2^29 times as large; the unsharded error is one draw.
+  // In f32 the noise is 2^29 times as large as in f64, and the error of the
+  // unsharded program is only one sample of that noise.
   NamedTensors reference = {named("w", TensorKind::Gradient, {1}, {1}),
                             named("b", TensorKind::Gradient, {1}, {1e-12})};
   reference[0].noise = 1e-16;

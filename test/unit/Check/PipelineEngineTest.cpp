@@ -1,5 +1,5 @@
 // The interpreted pipeline: values sent between stages, accumulated gradients,
-// and too few slots.
+// and errors if there are too few slots.
 
 #include "cleave/Check/Engine.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
@@ -21,9 +21,10 @@ using namespace cleave::check;
 
 namespace {
 
-// Stage 0 computes y = w x, stage 1 sums y and returns the cotangent y * y, so
-// the gradient of w is the sum of x (w x)^2. The update adds the gradient to w
-// and, summed over both stages, to a number that both hold.
+// Stage 0 computes y = w x. Stage 1 sums y and returns the cotangent y * y, so
+// the gradient of w is the sum of x (w x)^2. The update adds the gradient to w,
+// and adds the gradient, summed over both stages, to a number that both stages
+// hold.
 constexpr const char *program = R"(
 module attributes {pipe.schedule = {axis = "pipeline", link = "intra", position = 0 : i64,
                                     name = "custom", table = "TABLE"}} {
@@ -95,7 +96,7 @@ protected:
     context.loadAllAvailableDialects();
   }
 
-  // Runs a step; returns whether it succeeded.
+  // Runs a step and returns whether it succeeded.
   bool run(std::vector<std::pair<std::string, std::string>> replacements) {
     std::string text = program;
     for (auto &[from, to] : replacements)
@@ -177,7 +178,7 @@ TEST_F(PipelineEngineTest, ASlotThatIsReusedTooEarlyShows) {
   EXPECT_NE(get("gradient w"), right);
 }
 
-// A receive into a slot that is still read.
+// A message is received into a slot that an action still reads.
 TEST_F(PipelineEngineTest, APlaceOfAReceiveIsPoisoned) {
   ASSERT_TRUE(run({{"TABLE", allForward}, {"READ_X", "B"}, {"READ_Y", "F"}}));
   EXPECT_EQ(get("loss loss"), std::vector<double>({12, 27}));

@@ -13,7 +13,8 @@ using pipeline::test::StepProgram;
 
 namespace {
 
-/// Wherever the fault is injected, one of the rules reports it first.
+/// Expects that one of the rules reports the fault first, wherever in the
+/// command lists the fault is injected.
 void expectFound(const std::string &fault,
                  const std::vector<std::string> &rules) {
   int64_t places = 0;

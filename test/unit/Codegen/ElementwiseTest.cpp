@@ -71,8 +71,8 @@ TEST(ElementwiseKernel, BFloat16) {
   }
 }
 
-// A kernel keeps the model's own roundings; it reads values that are rounded
-// for storage only at full precision.
+// A kernel keeps roundings that the model itself contains (%a). It does not
+// round values whose rounding is only for storage (%c).
 TEST(ElementwiseKernel, Roundings) {
   mlir::OwningOpRef<mlir::ModuleOp> module = parse(R"(
     func.func @k(%x: tensor<37xf64>) -> (tensor<37xf64>, tensor<37xf64>) {
@@ -96,7 +96,8 @@ TEST(ElementwiseKernel, Roundings) {
   }
 }
 
-// Math functions of bf16 are computed in f32 and rounded, also on a GPU.
+// Math functions of bf16 values are computed in f32 and rounded to bf16, also
+// on a GPU.
 TEST(ElementwiseKernel, FunctionsOfBFloat16) {
   mlir::OwningOpRef<mlir::ModuleOp> module = parse(R"(
     func.func @k(%x: tensor<37xf32>) -> tensor<37xf32> {

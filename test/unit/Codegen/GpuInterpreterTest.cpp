@@ -1,4 +1,5 @@
-// Errors that the interpreter of GPU kernels detects: each case contains one.
+// Tests that the interpreter of GPU kernels detects errors: each case contains
+// one error.
 
 #include "Harness.h"
 
@@ -16,7 +17,7 @@ using namespace cleave::test;
 namespace {
 
 /// Runs a kernel of two blocks of 64 threads on 128 numbers, initially 0 to
-/// 127. `shared` is 64 numbers of workgroup memory.
+/// 127. `shared` is a workgroup memory of 64 numbers.
 std::string run(const std::string &body, std::vector<float> *data = nullptr,
                 ThreadOrder order = ThreadOrder::Ascending) {
   context()
@@ -175,7 +176,7 @@ TEST(GpuInterpreter, BarrierThatNotAllReach) {
 }
 
 TEST(GpuInterpreter, Races) {
-  // Written by one thread, read by another.
+  // One thread writes the memory, another thread reads it.
   std::string error = run(R"(
     memref.store %one, %shared[%thread] : memref<64xf32, #gpu.address_space<workgroup>>
     %c63 = arith.constant 63 : index
@@ -185,12 +186,12 @@ TEST(GpuInterpreter, Races) {
     memref.store %x, %shared[%thread] : memref<64xf32, #gpu.address_space<workgroup>>
   )");
   EXPECT_TRUE(mentions(error, "without a barrier between")) << error;
-  // Written by two threads.
+  // Two threads write the memory.
   error = run(R"(
     memref.store %one, %shared[%c0] : memref<64xf32, #gpu.address_space<workgroup>>
   )");
   EXPECT_TRUE(mentions(error, "which another thread writes")) << error;
-  // Written by no thread.
+  // No thread writes the memory.
   error = run(R"(
     %x = memref.load %shared[%thread] : memref<64xf32, #gpu.address_space<workgroup>>
   )");

@@ -1,5 +1,6 @@
 // GPU kernels of every family at random shapes, interpreted and compared with
-// the reference; and that the toolkit's assembler takes them.
+// the reference interpreter. Also tests that the CUDA toolkit's assembler
+// accepts the kernels.
 
 #include "../TriesAll.h"
 #include "Harness.h"
@@ -21,7 +22,8 @@ using namespace cleave::test;
 
 namespace {
 
-/// Rows and columns, short and long, whole vectors and not.
+/// Numbers of rows and columns: short and long, multiples of the vector width
+/// and not.
 struct Sizes {
   int64_t a, b, c;
 };
@@ -245,7 +247,7 @@ TEST(GpuKernel, RandomShapes) {
   checkFamilies(shapes);
 }
 
-// Rows of several vectors a thread, and those too long for registers.
+// Rows with several vectors per thread, and rows too long for registers.
 TEST(GpuKernel, LongRows) {
   for (int64_t columns : test::triesAll()
                              ? std::vector<int64_t>{1500, 4096, 5001, 9216}
@@ -265,7 +267,7 @@ TEST(GpuKernel, ManyRows) {
       checkKernel(family({133, 9, columns}), gpuOptions());
 }
 
-// Few columns of many rows: threads share a sum.
+// Few columns of many rows, so that several threads compute one column's sum.
 TEST(GpuKernel, SharedSums) {
   for (Sizes s : {Sizes{70, 10, 24}, {33, 31, 5}, {128, 2, 1}, {65, 1, 100}})
     checkKernel(columnSums(s), gpuOptions());
@@ -282,7 +284,7 @@ TEST(GpuKernel, ScatterOfManyUpdates) {
               gpuOptions());
 }
 
-// Comparisons with what is no number.
+// Comparisons with NaN.
 TEST(GpuKernel, UnorderedComparisons) {
   for (const char *predicate :
        {"oeq", "one", "olt", "oge", "ord", "ueq", "une", "ugt", "ule", "uno"}) {
@@ -302,7 +304,8 @@ TEST(GpuKernel, UnorderedComparisons) {
   }
 }
 
-// The same kernel is written the same, and knows its own launch.
+// Emitting the same kernel twice gives the same text, and the kernel states its
+// own launch dimensions.
 TEST(GpuKernel, LaunchAndDeterminism) {
   auto module = parse(columnSums({70, 10, 24}));
   auto kernel = module->lookupSymbol<func::FuncOp>("k");
@@ -351,7 +354,7 @@ TEST(GpuKernel, Assembles) {
         EXPECT_LE(kernel.block, 1024);
         EXPECT_LE(kernel.sharedBytes, 48 << 10) << kernel.symbol;
       }
-      // Functions in double precision are the toolkit's.
+      // Math functions in double precision come from the CUDA toolkit.
       if (wide && !codegen::findPtxas())
         GTEST_SKIP() << "no CUDA toolkit: f64 is not compiled";
       auto ptx = codegen::compileToPtx(**emitted, arch);
@@ -370,7 +373,8 @@ TEST(GpuKernel, Assembles) {
   }
 }
 
-// The kernels of a model: test/python/test_gpu_kernels.py gives files.
+// Kernels of a model, read from a file that test/python/test_gpu_kernels.py
+// writes.
 TEST(GpuKernel, OfAFile) {
   const char *path = std::getenv("CLEAVE_TEST_KERNELS");
   if (!path)
@@ -391,7 +395,7 @@ TEST(GpuKernel, OfAFile) {
     int64_t most = 0;
     for (Type type : kernel.getArgumentTypes())
       most = std::max(most, cast<RankedTensorType>(type).getNumElements());
-    // The reference runs on one rank.
+    // The reference interpreter runs one rank only.
     bool ofRanks = kernel
                        ->walk([](Operation *op) {
                          return isa<dist::DistDialect>(op->getDialect())

@@ -1,5 +1,5 @@
-// What GPU kernels read and write: bf16 in memory, results in the memory of
-// operands, the indices of the rank.
+// Memory accesses of GPU kernels: bf16 in memory, results in the memory of
+// operands, and indices that depend on the rank.
 
 #include "Harness.h"
 
@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::test;
 
-// bf16 in memory, f32 between.
+// Values are bf16 in memory and f32 in between.
 TEST(GpuKernel, BFloat16Storage) {
   for (int64_t columns : {40, 264, 777, 40000}) {
     auto module =
@@ -53,8 +53,8 @@ TEST(GpuKernel, BFloat16Storage) {
   }
 }
 
-// Elements that are cut off and padded again keep their places: the loads have
-// no guard, so the result may take the operand's memory.
+// Elements that are cut off and padded again keep their offsets. The loads have
+// no guard, so the result may overwrite the operand's memory.
 TEST(GpuKernel, FilledUpInPlace) {
   auto module = parse(R"(
     func.func @k(%x: tensor<3x136xf32>) -> tensor<3x136xf32> {
@@ -79,8 +79,9 @@ TEST(GpuKernel, FilledUpInPlace) {
   }
 }
 
-// What all threads of a row read may be overwritten by one of them: by then the
-// others have read it, in other blocks, too.
+// A result may overwrite values that all threads of a row read: by the time one
+// thread writes the result, the other threads, also those of other blocks, must
+// have read the values.
 TEST(GpuKernel, RowValuesInPlace) {
   for (int64_t columns : {7, 64, 1000, 9000, 300000})
     checkKernel(
@@ -94,7 +95,8 @@ TEST(GpuKernel, RowValuesInPlace) {
         gpuOptions());
 }
 
-// The harness's rank is number 1 of 2 along x and number 2 of 3 along y.
+// The test harness runs the kernel as rank 1 of 2 along x and rank 2 of 3 along
+// y.
 TEST(GpuKernel, RankOffset) {
   auto module = parse(R"(
     dist.mesh @m <["x"=2, "y"=3]>

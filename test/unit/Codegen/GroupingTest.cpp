@@ -1,4 +1,5 @@
-// The amount of work for deciding which operations are fused into a kernel.
+// Bounds the amount of work for deciding which operations are fused into a
+// kernel.
 
 #include "../../../lib/Fusion/FormKernels.h"
 
@@ -12,8 +13,9 @@ using namespace cleave::test;
 
 namespace {
 
-/// The update of a model with this many layers: the norm of all gradients as a
-/// chain of sums, a factor from the norm, and an optimizer for each parameter.
+/// The optimizer update of a model with this many layers: the norm of all
+/// gradients as a chain of sums, a factor computed from the norm, and an
+/// optimizer operation for each parameter.
 std::string updateOf(int layers) {
   const char *shapes[] = {"96x96x",  "96x", "96x384x", "384x",
                           "384x96x", "96x", "96x96x",  "96x"};
@@ -54,8 +56,8 @@ struct Work {
   int kernels = 0;
 };
 
-/// The gradient of a convolution's input: the sum of one slice per element of
-/// the window, all with the same location.
+/// The gradient of a convolution's input: a sum with one slice per element of
+/// the window. All operations have the same location.
 std::string sumOfTaps(int taps) {
   std::string n = std::to_string(taps), body, last = "zero";
   for (int tap = 0; tap < taps; ++tap) {
@@ -91,8 +93,8 @@ TEST(Grouping, WorkIsProportionalToLayers) {
   Work small = workOf(updateOf(8)), large = workOf(updateOf(32));
   EXPECT_LE(large.plans, 4.2 * small.plans);
   EXPECT_LE(large.plans, 12 * 8 * 32);
-  // Per eight parameters: two-step sums for the large ones, and at most eight
-  // sums or parameters per kernel.
+  // Expected for each eight parameters: two-step sums of the large ones, and at
+  // most eight sums or parameters per kernel.
   EXPECT_LE(large.kernels, 6 * 32);
 }
 

@@ -212,7 +212,8 @@ std::vector<Tensor> test::runKernel(func::FuncOp kernel,
   cleave_ctx ctx{axisIndex, axisSize, 2, 5, 6, indexFault};
   int64_t extent =
       kernel->getAttrOfType<IntegerAttr>(kernels::kExtentAttr).getInt();
-  // Called on parts of the extent, as threads do, and out of order.
+  // Calls the kernel on two parts of its extent, out of order, as several
+  // threads would.
   int64_t cut = extent / 3;
   entry(&ctx, addresses.data(), cut, extent);
   entry(&ctx, addresses.data(), 0, cut);
@@ -263,7 +264,8 @@ static std::vector<Tensor> randomArguments(func::FuncOp kernel,
   std::vector<Tensor> arguments;
   for (Type type : kernel.getArgumentTypes()) {
     Tensor tensor(cast<RankedTensorType>(type));
-    // Values are exact in single precision, so both programs see the same ones.
+    // Values are exact in single precision, so that the f32 and the f64 program
+    // get the same values.
     for (double &value : tensor.floats)
       value = static_cast<float>(normal(random));
     bool boolean = tensor.type.getElementType().isInteger(1);
@@ -323,7 +325,7 @@ void test::checkKernel(const std::string &text, const RunOptions &options) {
       SCOPED_TRACE("on a GPU");
       auto up = runKernelOnGpu(kernel, arguments, inPlace);
       compare(up, *expected, bound, options.floor);
-      // The order of threads must not affect the result.
+      // The order in which the threads run must not change the result.
       auto down =
           runKernelOnGpu(kernel, arguments, inPlace, ThreadOrder::Descending);
       ASSERT_TRUE(sameBits(up, down));

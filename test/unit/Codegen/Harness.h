@@ -1,5 +1,6 @@
-// Compiles a kernel, runs it on random data, and compares with the reference
-// interpreter; interprets it as a GPU kernel and compares, too.
+// Compiles a kernel, runs it on random data, and compares the results with
+// those of the reference interpreter. Also interprets the kernel as a GPU
+// kernel and compares.
 
 #ifndef CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
 #define CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
@@ -23,24 +24,25 @@ mlir::MLIRContext &context();
 struct RunOptions {
   /// Changes the random arguments before the run.
   std::function<void(std::vector<Tensor> &)> prepare;
-  /// Indices are drawn below this.
+  /// Random indices are below this bound.
   int64_t indexBound = 5;
   /// Bounds of the relative error: |a - b| <= bound * max(|b|, floor).
   double f32Bound = 2e-6, f64Bound = 1e-14;
   double floor = 1.0;
   codegen::CodegenOptions codegen;
-  /// Runs with results in place of arguments where the kernel allows it.
+  /// Stores results in the memory of arguments where the kernel allows that.
   bool inPlace = false;
-  /// Interprets the GPU kernel and compiles nothing.
+  /// Interprets the GPU kernel only; compiles nothing for the CPU.
   bool onlyGpu = false;
   /// Leaves out f64.
   bool onlyF32 = false;
 };
 
-/// Only GPU kernels, with bounds of long sums; some indices are outside.
+/// Options for kernels that are interpreted as GPU kernels only, with error
+/// bounds for long sums. Some indices are out of bounds.
 RunOptions gpuOptions();
 
-/// `body` is the text of one function `@k` on f32; it is run as it is and with
+/// Checks a kernel. `text` is a function `@k` on f32; it runs with f32 and with
 /// f64 in place of f32.
 void checkKernel(const std::string &text, const RunOptions &options = {});
 
@@ -49,7 +51,8 @@ std::vector<Tensor> runKernel(mlir::func::FuncOp kernel,
                               const std::vector<Tensor> &arguments,
                               const RunOptions &options = {});
 
-/// Writes the kernel for a GPU and interprets that; expects success.
+/// Emits the kernel for a GPU and runs it in the interpreter of GPU kernels;
+/// expects success.
 std::vector<Tensor> runKernelOnGpu(mlir::func::FuncOp kernel,
                                    const std::vector<Tensor> &arguments,
                                    bool inPlace = false,
@@ -58,10 +61,10 @@ std::vector<Tensor> runKernelOnGpu(mlir::func::FuncOp kernel,
 /// Parses a module; expects success.
 mlir::OwningOpRef<mlir::ModuleOp> parse(const std::string &text);
 
-/// Text with every `f32` replaced by `f64`.
+/// Returns the text with every `f32` replaced by `f64`.
 std::string widened(std::string text);
 
-/// The text of a tensor type.
+/// Returns the text of a tensor type.
 std::string tensor(const std::vector<int64_t> &shape,
                    const char *element = "f32");
 

@@ -8,7 +8,7 @@ using namespace cleave;
 using namespace cleave::test;
 
 namespace {
-/// Some indices outside of the table.
+/// Options with which some indices are out of bounds of the table.
 RunOptions foreign() {
   RunOptions options;
   options.indexBound = 11;
@@ -115,7 +115,7 @@ TEST(IndexingKernel, ConcatOfRows) {
     })");
 }
 
-// What is read of the concatenation is in none of its pieces.
+// The slice reads only padding, none of the concatenated pieces.
 TEST(IndexingKernel, NothingButPaddingAroundAConcat) {
   checkKernel(R"(
     func.func @k(%x: tensor<4x2xf32>, %y: tensor<4x3xf32>) -> tensor<4x3xf32> {

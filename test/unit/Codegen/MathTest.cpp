@@ -1,4 +1,4 @@
-// Error bounds of math functions, and checks that kernels call no library.
+// Error bounds of math functions. Also checks that kernels call no library.
 
 #include "Harness.h"
 
@@ -24,7 +24,8 @@ std::string unaryKernel(const std::string &op, const std::string &type) {
          " %x : " + tensor + "\n  return %r : " + tensor + "\n}";
 }
 
-/// Samples over [low, high], evenly or by magnitude, and special values.
+/// Samples of [low, high], evenly spaced or spaced by magnitude, and special
+/// values.
 Tensor samples(RankedTensorType type, double low, double high) {
   Tensor x(type);
   const double special[] = {0.0,       -0.0,   1.0,   -1.0,  INFINITY,
@@ -175,7 +176,7 @@ TEST(KernelMath, PowersOfIntegers) {
                                                    4052555153018976267}));
 }
 
-/// The undefined symbols of a library.
+/// Returns the undefined symbols of a library.
 static std::vector<std::string> undefinedSymbols(const std::string &path) {
   std::vector<std::string> names;
   auto binary = llvm::object::ObjectFile::createObjectFile(path);
@@ -228,8 +229,8 @@ TEST(KernelMath, SinglePrecisionCallsNoLibrary) {
   std::filesystem::remove(path);
 }
 
-// For processors with and without bf16 instructions: whole and masked vectors,
-// gathers, scatters, and rows held in registers.
+// bf16 kernels for processors with and without bf16 instructions: whole and
+// masked vectors, gathers, scatters, and rows kept in registers.
 TEST(KernelMath, BFloat16CallsNoLibrary) {
 #if !defined(__x86_64__)
   GTEST_SKIP() << "names processors of x86-64";
@@ -313,7 +314,8 @@ TEST(KernelLibrary, SameBytesTwice) {
 }
 
 TEST(KernelLibrary, VectorWidths) {
-  // Vector widths that the host lacks are compiled in other tests.
+  // Only 128 and 256 bits; other tests compile kernels for vector widths that
+  // the host lacks.
   for (unsigned bits : {128u, 256u}) {
     RunOptions options;
     options.codegen.vectorBits = bits;

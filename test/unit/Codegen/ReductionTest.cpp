@@ -65,7 +65,8 @@ TEST(ReductionKernel, ColumnsThenElementwise) {
 }
 
 TEST(ReductionKernel, VarianceOfColumns) {
-  // The second sum depends on the first one over the same extent.
+  // The second sum reduces the same extent as the first one and depends on its
+  // result.
   checkKernel(R"(
     func.func @k(%x: tensor<9x37xf32>) -> tensor<37xf32> {
       %ninth = arith.constant dense<0.11111111> : tensor<37xf32>

@@ -1,4 +1,5 @@
-// Kernels of rows: norms, softmax, cross-entropy, their gradients, rotary.
+// Kernels that work on rows: norms, softmax, cross-entropy, their gradients,
+// and rotary embeddings.
 
 #include "Harness.h"
 
@@ -113,8 +114,8 @@ TEST(RowKernel, CrossEntropyWithIgnoredAndForeignLabels) {
               options);
 }
 
-// Expert ids of all slots become those of a rank's tile in place, while the
-// weights of the slots still read the ids.
+// The expert ids of all slots are converted in place to ids within a rank's
+// tile of experts, while the weights of the slots still read the original ids.
 TEST(RowKernel, ChoicesInPlace) {
   RunOptions options;
   options.indexBound = 8;

@@ -8,7 +8,8 @@ using namespace cleave;
 using namespace cleave::test;
 
 namespace {
-/// Positive second moments, a plausible step and a large seed.
+/// Inputs of a training step: positive second moments, a plausible step number
+/// and a large seed.
 RunOptions training() {
   RunOptions options;
   options.f32Bound = 4e-6;

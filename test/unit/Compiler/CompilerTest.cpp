@@ -1,5 +1,5 @@
-// The compiler as a library: phases, errors as diagnostics, no output, and two
-// compilations at once.
+// The compiler as a library: its phases, errors as diagnostics, no output to
+// stdout and stderr, and two compilations at once.
 
 #include "../TestFolder.h"
 
@@ -103,7 +103,7 @@ TEST_F(CompilerTest, ErrorsAreDiagnostics) {
   folder.write("broken.mlir", "func.func @forward(");
   EXPECT_TRUE(StringRef(compiled("broken.mlir", setup, "out"))
                   .starts_with("failed: " + folder.path("broken.mlir")));
-  // No partial output remains.
+  // A failed compilation leaves no partial output.
   EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
   folder.write("other/file", "");
   EXPECT_EQ(compiled("small.mlir", setup, "other"),
@@ -149,7 +149,8 @@ private:
   int saved[2];
 };
 
-// With stdout and stderr closed, prints would go to the first files opened.
+// While stdout and stderr are closed, the first files that are opened get their
+// descriptors, so a print would go to these files.
 TEST_F(CompilerTest, WritesNothingToStdoutAndStderr) {
   Job setup({{"data", 2}});
   std::string expected = compiled("small.mlir", setup, "before");
@@ -163,7 +164,7 @@ TEST_F(CompilerTest, WritesNothingToStdoutAndStderr) {
   }
   EXPECT_EQ(found, expected);
   EXPECT_EQ(error, errorExpected);
-  // With both open, nothing is printed either.
+  // While both are open, nothing is printed to them either.
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   compiled("small.mlir", setup, "after");

@@ -24,7 +24,8 @@ TEST(Cluster, ReadsTheExample) {
   EXPECT_DOUBLE_EQ(cluster->link("inter").latency, 20e-6);
   EXPECT_DOUBLE_EQ(cluster->link("inter").message, 1e-6); // the default
   EXPECT_DOUBLE_EQ(cluster->memoryBytesPerSecond, 12e9);
-  // At points of the curve, between them, and outside its range.
+  // Sizes at points of the measured curve, between two points, and outside of
+  // the curve's range.
   EXPECT_DOUBLE_EQ(cluster->matmulSeconds(1e6), 1e6 / 5e9);
   EXPECT_NEAR(cluster->matmulSeconds(1e7), 1e7 / (5e9 * std::sqrt(10.0)),
               1e-12);

@@ -1,4 +1,5 @@
-// Reading: the file, overrides and their order, and every kind of error.
+// Loading a configuration: the file, overrides and their order, and every kind
+// of error.
 
 #include "cleave/Config/Load.h"
 
@@ -145,7 +146,7 @@ TEST(ConfigLoad, WhatTheParserTakesForGranted) {
                 ->config.dims.at("gr\xc3\xb6\xc3\x9f"
                                  "e"),
             3);
-  // Lines that begin a list are not table headers.
+  // A line that begins a list must not be taken for a table header.
   auto loaded =
       load("\xef\xbb\xbf# \xc3\xbc\n[mesh]\naxes = [\n\"d\\u00fc\"\n]\n"
            "[ train ]\nbetas = [ # .\n +0.9,\n0.99]\ntie = [\n[ \"a.\xc3\xbc\","
@@ -287,7 +288,8 @@ TEST(ConfigLoad, Architectures) {
         << set;
 }
 
-// explain accounts for these types, but no command uses them yet.
+// `cleave explain` accounts for these types, but no other command supports them
+// yet.
 TEST(ConfigLoad, TypesThatAreBooked) {
   for (const char *set : {"train.grad_dtype=bf16", "train.reduce_dtype=bf16",
                           "train.master_dtype=bf16"}) {

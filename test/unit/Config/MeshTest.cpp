@@ -72,7 +72,7 @@ TEST(ConfigMesh, BadAxes) {
   EXPECT_CONTAINS(
       resolveMesh(withMesh({{"data", int64_t(1) << 40}}), std::nullopt).error(),
       "more than");
-  // A product that overflows 64 bits.
+  // The product of these sizes overflows 64 bits.
   EXPECT_FALSE(resolveMesh(
       withMesh({{"data", int64_t(1) << 62}, {"tensor", 4}}), std::nullopt));
 }
@@ -112,7 +112,8 @@ TEST(ConfigMesh, LaterAxesAreRefused) {
   EXPECT_EQ(useError(withMesh({{"pipeline", 2}})), "");
 }
 
-// Sequence parallelism has its own axes; a list is ordered inner first.
+// Ulysses and ring attention have their own mesh axes; a list of sequence
+// strategies is ordered from the inner axis to the outer one.
 TEST(ConfigMesh, SequenceKinds) {
   EXPECT_CONTAINS(useError(withMesh({{"sequence", 2}})),
                   "mesh.sequence = 2 is used by no strategy; say how");
@@ -145,7 +146,8 @@ TEST(ConfigMesh, SequenceKinds) {
                   "saved_input is a policy of kind megatron");
 }
 
-// ZeRO splits over sequence ranks as well, with or without data ranks.
+// ZeRO shards over sequence-parallel ranks as well, with or without
+// data-parallel ranks.
 TEST(ConfigMesh, ZeroOverPositions) {
   Config config = withMesh({{"sequence", 2}});
   config.parallel.sequence = {{"ulysses", "sequence"}};

@@ -68,8 +68,8 @@ TEST(ConfigWrite, DescriptionIsTomlToo) {
   EXPECT_NE(described.find("# default"), std::string::npos);
 }
 
-// Every key appears exactly once with its help, which names the commands that
-// use it; every default is legal and supported.
+// Every key appears exactly once with its help text, which names the commands
+// that use the key. Every default is legal and supported.
 TEST(ConfigWrite, TheTableIsComplete) {
   const std::set<std::string> commands = {"import", "compile", "train",
                                           "infer",  "check",   "explain"};
@@ -94,7 +94,8 @@ TEST(ConfigWrite, TheTableIsComplete) {
   }
 }
 
-// Lists that only later versions support are also written as TOML.
+// Every configuration key has exactly one entry that says what a change of the
+// key affects.
 TEST(ConfigWrite, EveryKeySaysWhatItChanges) {
   std::set<std::string> keys, listed;
   for (const config::Key &key : config::keys())

@@ -1,4 +1,4 @@
-// Arrays of any type and layout.
+// Arrays of any element type and layout.
 #ifndef CLEAVE_UNITTEST_CUDA_ARRAYS_H
 #define CLEAVE_UNITTEST_CUDA_ARRAYS_H
 
@@ -8,7 +8,8 @@ namespace cleave::test {
 
 using program::DType;
 
-// Numbers of a type as bytes, with NaN where nothing is to be read.
+// An array of a type's elements, stored as bytes. Elements that must not be
+// read are NaN.
 struct Array {
   DType type = DType::F32;
   std::vector<char> bytes;
@@ -45,8 +46,9 @@ struct Array {
   }
 };
 
-// The largest difference, relative to the largest element of b or to `least`:
-// what cancels leaves rounding errors. Elements that neither writes are NaN in
+// Returns the largest difference between a and b, relative to the largest
+// element of b or to `least`, because values whose terms cancel keep the
+// rounding errors of the terms. Elements that neither side writes are NaN in
 // both.
 inline double difference(Array &a, Array &b, double least = 0) {
   std::vector<double> x = a.values(), y = b.values();
@@ -63,7 +65,7 @@ inline double toleranceOf(DType type, bool isWide = false) {
                                           : 1e-5;
 }
 
-// Strides of [dims...], the last one fastest.
+// Returns the strides of [dims...] without gaps, the last dimension fastest.
 inline std::vector<int64_t> denseStrides(const std::vector<int64_t> &dims,
                                          int64_t &count) {
   std::vector<int64_t> strides(dims.size());
@@ -73,7 +75,8 @@ inline std::vector<int64_t> denseStrides(const std::vector<int64_t> &dims,
   return strides;
 }
 
-// Strides of [dims...] in a random order of memory, with gaps.
+// Strides of [dims...] with gaps and with the dimensions in a random order in
+// memory.
 inline std::vector<int64_t> randomStrides(std::mt19937 &engine,
                                           const std::vector<int64_t> &dims,
                                           int64_t &count) {

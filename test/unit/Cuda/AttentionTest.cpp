@@ -1,5 +1,5 @@
-// Attention on a device against that on the CPU: random layouts, masks and
-// sizes. Keys and values that the mask hides are NaN.
+// Compares attention on a device with attention on the CPU, at random layouts,
+// masks and sizes. Keys and values that the mask hides are NaN.
 
 #include "cpu/attention.h"
 #include "Arrays.h"
@@ -49,7 +49,7 @@ struct Outputs {
   Array o, lse, dq, dk, dV;
 };
 
-// Draws layouts and values of a case.
+// Draws the layouts and values of a random case.
 class InputMaker {
 public:
   InputMaker(std::mt19937 &engine, const Case &c) : engine(engine), c(c) {}
@@ -122,7 +122,7 @@ private:
     ref.strides = {isShared ? 0 : length, 1};
   }
 
-  // Makes NaN of a key and its value.
+  // Sets a key and its value to NaN.
   void spoil(int64_t b, int64_t j) {
     auto fill = [&](Array &array, const AttentionRef &ref, int64_t n,
                     int64_t width) {
@@ -177,7 +177,8 @@ private:
       in.dropoutKeys.push_back(int64_t(uint64_t(engine()) << 32 | engine()));
     index(x.queryIndices, c.qLen, true);
     index(x.keyIndices, c.kLen, true);
-    // Neighbours share words, at multiples of four or not, or do not.
+    // Neighbouring indices share a word of random bits or do not, and begin at
+    // a multiple of four or not.
     int64_t first = engine() % 3 ? int64_t(engine() % 100) : 0;
     int64_t step = engine() % 3 ? 1 : 7;
     for (int64_t i = 0; i < c.qLen; ++i)
@@ -226,7 +227,8 @@ void expectAttention(std::mt19937 &engine, const Case &c,
   double tolerance = c.type == DType::F64    ? 1e-12
                      : c.type == DType::BF16 ? 2 * halfUlp
                                              : 1e-5;
-  // What is divided by 1 - p cancels less exactly, where nothing is left.
+  // With dropout, terms are divided by 1 - p. Where they should cancel, larger
+  // rounding errors remain.
   if (c.dropout != 0 && c.type != DType::BF16)
     tolerance *= 5;
   std::string error;
@@ -259,7 +261,7 @@ void expectAttention(std::mt19937 &engine, const Case &c,
     };
     if (!backward) {
       close(got.o, want.o, "o");
-      // -inf where nothing is visible.
+      // Rows in which no key is visible have a log-sum-exp of -inf.
       std::vector<double> a = got.lse.values(), b = want.lse.values();
       for (size_t i = 0; i < a.size(); ++i)
         if (std::isinf(b[i]) || std::isnan(b[i])) {

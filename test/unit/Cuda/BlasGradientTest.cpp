@@ -1,5 +1,6 @@
-// Products by cuBLASLt with a derivative or sums of an operand, against double,
-// on the recorder.
+// Products by cuBLASLt with the derivative of an activation or with sums of an
+// operand, compared with sums in double, on the simulated CUDA library that
+// records calls.
 
 #include "Products.h"
 
@@ -13,8 +14,9 @@ using namespace cleave::test;
 namespace {
 class BlasGradientTest : public Products {
 protected:
-  // Operands of a product with a derivative or sums of an operand. Their copies
-  // on the host are what they were before.
+  // The operands of a product with the derivative of an activation or sums of
+  // an operand. The copies on the host keep the operands' values from before
+  // the product.
   struct Product {
     Product(const Gemm &gemm, int64_t shift, bool tf32)
         : gemm(gemm), shift(shift), tf32(tf32) {}
@@ -23,7 +25,7 @@ protected:
       DType type = gemm.resultType();
       return load(of.at(shift * sizeOf(type)), type, index);
     }
-    // How far a result may be off.
+    // Returns the allowed relative error of a result.
     double unit() const {
       return gemm.resultType() == DType::F64   ? 1e-13
              : tf32                            ? 5e-3
@@ -47,7 +49,7 @@ protected:
     EXPECT_NEAR(got, expected, unit * (1 + magnitude)) << what;
   }
 
-  // Runs the product and checks it against double.
+  // Runs the product and compares the results with sums in double.
   static Counts run(const Gemm &gemm, int64_t shift = 0, bool tf32 = false) {
     Product x(gemm, shift, tf32);
     Counts counts = compute(x);
@@ -62,7 +64,8 @@ protected:
     return counts;
   }
 
-  // Returns the products of cuBLASLt and the launches that it took.
+  // Runs the product. Returns how many cuBLASLt products and kernel launches
+  // were necessary.
   static Counts compute(const Product &x) {
     int64_t size = sizeOf(x.gemm.dtype), wide = sizeOf(x.gemm.resultType());
     std::string error;
@@ -139,13 +142,14 @@ protected:
                          l * x.gemm.b.rowStride + i * x.gemm.b.colStride);
         sum += value, magnitude += std::abs(value);
       }
-      // Never of operands that are rounded to tf32.
+      // Sums of an operand are computed from the operand itself, not from the
+      // operand rounded to TF32.
       expectNear(x.result(x.sums, i), sum, magnitude, x.tf32 ? 2e-5 : x.unit(),
                  "sum");
     }
   }
 
-  // By differences of GELU itself.
+  // Computes the derivative of GELU by finite differences.
   static double slopeOfGelu(double x) {
     auto gelu = [](long double x) {
       return 0.5L * x *
@@ -169,7 +173,7 @@ TEST_F(BlasGradientTest, DerivativeOfGelu) {
     EXPECT_EQ(counts.products, 1);
     // cuBLASLt has no epilogues in f64.
     EXPECT_EQ(counts.launches, type == DType::F64);
-    // Rows that are no multiple of 8, and buffers that are not aligned.
+    // Rows whose length is no multiple of 8, and buffers that are not aligned.
     gemm = plain(type, 24, 41, 16);
     gemm.activation = Activation::GeluTanh;
     gemm.derivativeAt = {0, 0, {}};
@@ -177,7 +181,8 @@ TEST_F(BlasGradientTest, DerivativeOfGelu) {
     gemm.n = 40;
     gemm.b = rowMajor(40), gemm.c = rowMajor(40);
     EXPECT_EQ(run(gemm, 1).launches, 1);
-    // A batch in two calls, each at its own part of the operand.
+    // A batch that takes two cuBLASLt calls; each call must read its own part
+    // of the activation's operand.
     gemm = plain(type, 8, 8, 5);
     gemm.activation = Activation::GeluTanh;
     gemm.derivativeAt = {0, 0, {}};
@@ -186,7 +191,7 @@ TEST_F(BlasGradientTest, DerivativeOfGelu) {
     gemm.b = {{0, 0, {}}, {8 * 15, 5}, 1, 15};
     gemm.c = {{0, 0, {}}, {3 * 64, 64}, 8, 1};
     EXPECT_EQ(run(gemm).products, 2);
-    // No layout of cuBLASLt's: our kernels.
+    // cuBLASLt cannot express this layout, so our kernels compute the product.
     gemm = plain(type, 5, 8, 7);
     gemm.activation = Activation::GeluTanh;
     gemm.derivativeAt = {0, 0, {}};
@@ -212,14 +217,15 @@ TEST_F(BlasGradientTest, SumsOfOperands) {
         gemm.b.rowStride = 1, gemm.b.colStride = 130;
       gemm.sums = {0, 0, {}};
       gemm.sumsOf = isOfB ? GemmOperand::B : GemmOperand::A;
-      // Operands as gradients of weights have them.
+      // The operands have the layouts that gradients of weights have.
       bool isFused = type != DType::F64 && (isOfB ? !turnsB : turnsA);
       Counts counts = run(gemm);
       EXPECT_EQ(counts.products, 1);
       EXPECT_EQ(counts.launches, isFused ? 0 : 1);
       if (!isFused)
         continue;
-      // What cuBLASLt does not say, and what it refuses.
+      // Cases in which our kernel computes the sums, because cuBLASLt does not
+      // define them or refuses them.
       gemm.alpha = 0.5;
       EXPECT_EQ(run(gemm).launches, 1);
       gemm.alpha = 1;
@@ -228,7 +234,8 @@ TEST_F(BlasGradientTest, SumsOfOperands) {
         EXPECT_EQ(run(gemm, 0, true).launches, 1);
       }
     }
-  // C's columns are contiguous; and no layout of cuBLASLt's.
+  // The columns of C are contiguous. In the last case, cuBLASLt cannot express
+  // the layout of A.
   Gemm gemm = plain(DType::F32, 24, 40, 16);
   gemm.c.rowStride = 1, gemm.c.colStride = 24;
   gemm.a.rowStride = 1, gemm.a.colStride = 24;
@@ -242,7 +249,8 @@ TEST_F(BlasGradientTest, SumsOfOperands) {
   EXPECT_EQ(counts.launches, 2);
 }
 
-// Where cuBLASLt has no algorithm, everything is computed anyway.
+// If cuBLASLt offers no algorithm for the epilogue, our kernels compute the
+// gradients.
 TEST_F(BlasGradientTest, GradientsThatCublasLtRefuses) {
   setenv("CLEAVE_RECORDER_REFUSES_GRADIENTS", "1", 1);
   Gemm gemm = plain(DType::BF16, 24, 40, 16);

@@ -1,5 +1,6 @@
-// Products by cuBLASLt against the CPU's, on the recorder, which refuses what
-// cuBLASLt's documentation says it refuses.
+// Compares products by cuBLASLt with those of the CPU, on the simulated CUDA
+// library, which refuses what cuBLASLt's documentation says that cuBLASLt
+// refuses.
 
 #include "Products.h"
 #include "cpu/gemm.h"
@@ -13,7 +14,8 @@ using namespace cleave::test;
 namespace {
 class BlasTest : public Products {
 protected:
-  // Runs the product on both, `shift` elements into each buffer.
+  // Runs the product by cuBLASLt and on the CPU, with operands that begin
+  // `shift` elements into each buffer.
   static Counts run(const Gemm &gemm, int64_t shift = 0) {
     int64_t size = sizeOf(gemm.dtype), wide = sizeOf(gemm.resultType());
     int64_t results = span(gemm, gemm.c, gemm.m, gemm.n);
@@ -91,7 +93,8 @@ TEST_F(BlasTest, FusesWhatCublasLtFuses) {
     Counts counts = run(gemm);
     EXPECT_EQ(counts.products, 1);
     EXPECT_EQ(counts.launches, 0);
-    // The rows are no multiple of 8: the operand is kept by our kernel.
+    // The length of the rows is no multiple of 8, so our kernel stores the
+    // activation's operand.
     gemm = plain(type, 24, 41, 16);
     gemm.bias = gemm.preActivation = {0, 0, {}};
     gemm.activation = Activation::GeluTanh;
@@ -138,8 +141,8 @@ TEST_F(BlasTest, WideResults) {
   }
 }
 
-// A batch with one B is one product; heads of [batch, position, head, feature]
-// are a batch for each sample.
+// A batch that shares B is computed as one product. The heads of [batch,
+// position, head, feature] are one batched product per sample.
 TEST_F(BlasTest, BatchesAreAsFewCallsAsCanBe) {
   Gemm shared = plain(DType::F32, 4, 6, 5);
   shared.batch = {3, 2};
@@ -181,8 +184,8 @@ TEST_F(BlasTest, OtherLayoutsAreOurs) {
   EXPECT_EQ(counts.launches, 1);
 }
 
-// Axes in any order, with gaps, batches that share operands, buffers that are
-// aligned to no more than an element.
+// Axes in any order, with gaps, batches that share operands, and buffers that
+// are aligned only to an element.
 TEST_F(BlasTest, RandomLayouts) {
   std::mt19937 random(7);
   auto below = [&](int64_t n) { return int64_t(random() % n); };
@@ -246,7 +249,8 @@ TEST_F(BlasTest, WorkspaceIsKnownWithoutADevice) {
   std::string error;
   EXPECT_EQ(cuda::gemmWorkspace(plain(DType::I32, 2, 2, 2), error), -1);
   EXPECT_NE(error.find("i32"), std::string::npos);
-  // Results that fill a device need no parts of sums.
+  // A large product fills the device without splitting sums into parts, so it
+  // needs less workspace than a product with a small result and long sums.
   int64_t large =
       cuda::gemmWorkspace(plain(DType::F32, 4096, 4096, 4096), error);
   int64_t deep =

@@ -1,5 +1,5 @@
-// Convolutions on a device: what is none, how much scratch memory they take,
-// who computes them. That they are right is for cleave-gpu-kernels.
+// Convolutions on a device: sizes that are refused, the workspace, and whether
+// cuDNN or our kernels compute them. cleave-gpu-kernels tests the results.
 
 #include "Recorded.h"
 

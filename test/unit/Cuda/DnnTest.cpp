@@ -1,5 +1,5 @@
-// Attention by cuDNN: what it is used for, and what happens where it is not or
-// fails. That its graphs mean attention is for cleave-gpu-kernels.
+// Attention by cuDNN: for which attention it is used, and what happens if it is
+// not used or fails. cleave-gpu-kernels tests the results of the cuDNN graphs.
 
 #include "Recorded.h"
 
@@ -32,7 +32,8 @@ Attention sizes(int64_t length, bool backward = true) {
   return x;
 }
 
-// One array for everything: nobody looks at the results.
+// All operands and results share one array, because the tests do not read the
+// results.
 struct Memory {
   explicit Memory(const Attention &x)
       : all(4 * x.b * x.n * x.g * x.qLen * x.d, "arrays"),

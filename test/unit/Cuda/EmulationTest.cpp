@@ -1,4 +1,4 @@
-// What the emulation of device code finds.
+// Mistakes that the emulation of device code on the CPU detects.
 
 #include "kernels/warpgroup.h"
 
@@ -45,8 +45,8 @@ void halfShuffle(int *) {
     __shfl_sync(~0u, 1, 0);
 }
 
-/// A warpgroup copies numbers to shared memory and adds their products, or
-/// makes one of the mistakes that depend on timing on a device.
+/// A warpgroup copies numbers to shared memory and accumulates their products,
+/// or makes one of several mistakes whose effect depends on timing on a device.
 enum Mistake {
   None,
   ReadsEarly,
@@ -149,15 +149,16 @@ TEST(Emulation, FindsBarriersThatSomeDoNotReach) {
             "kernel test, block 0: 31 threads wait at a shuffle or barrier of "
             "warp 1 that its other lanes do not reach");
   EXPECT_NE(messageOf([&] { runOn<rotate>(none, 1, 2048); }), "");
-  // Later launches are not disturbed.
+  // Errors of a launch do not affect later launches.
   std::vector<int> sums(1);
   runOn<sumBlock>(sums.data(), 1, 100, 400);
   EXPECT_EQ(sums[0], 4950);
 }
 
 TEST(Emulation, FindsWhatIsNotWaitedFor) {
-  // 1, 2, ..., 8 in bf16; a product's row has them twice, a column one of them,
-  // or another, 16 times.
+  // The numbers are 1, 2, ..., 8 in bf16. A row of the product's left operand
+  // has each of them twice; a column of its right operand has one of them 16
+  // times.
   constexpr int64_t shared = 1024 + 80 * 1024;
   std::vector<uint16_t> numbers(1024);
   auto reset = [&] {

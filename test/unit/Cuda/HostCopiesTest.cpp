@@ -1,5 +1,5 @@
-// What the host writes to and reads from a device, against what compute does
-// before and after.
+// Copies between the host and a device, and their order with the compute
+// operations before and after them.
 
 #include "Recorded.h"
 #include "host_copies.h"
@@ -97,7 +97,7 @@ TEST_F(HostCopiesTest, NothingIsOnItsWayAtTheEnd) {
   const std::vector<char> sent = randomBytes(100, 1);
   copies->write(a.data(), sent.data(), 100);
   copies->finish();
-  // The host has seen the end of it, so no stream has to.
+  // The host has waited for the copy, so other streams need not wait for it.
   std::vector<char> seen(100);
   Stream other = makeStream();
   check(driver().cuMemcpyDtoHAsync(seen.data(), address(a.data()), 100,
@@ -107,7 +107,7 @@ TEST_F(HostCopiesTest, NothingIsOnItsWayAtTheEnd) {
   EXPECT_EQ(seen, sent);
 }
 
-// On a device that does nothing before somebody waits for it.
+// Uses a simulated device that runs no operation before the host waits for it.
 TEST(HostCopiesDeathTest, PinnedMemoryIsNotReusedTooEarly) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   auto sendAndReceive = [] {

@@ -1,4 +1,5 @@
-// The conformance suite on ranks that share devices, on the recorder.
+// Runs the transport conformance suite on ranks that share devices, on the
+// simulated CUDA library.
 
 #include "Conformance.h"
 #include "Mirror.h"

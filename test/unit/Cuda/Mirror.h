@@ -1,6 +1,6 @@
-// The conformance suite knows memory of the host only. An endpoint that copies
-// what a collective reads and writes to a device before it starts, and back
-// after it has finished.
+// An endpoint for the conformance suite, which only knows host memory: it
+// copies the operands of a collective to a device before the collective starts,
+// and copies the results back after it has finished.
 #ifndef CLEAVE_UNITTEST_CUDA_MIRROR_H
 #define CLEAVE_UNITTEST_CUDA_MIRROR_H
 
@@ -25,7 +25,7 @@ public:
   void progress() override { inner->progress(); }
 
 private:
-  // A range of the host's memory, and its copy.
+  // A range of host memory, and its copy on the device.
   struct Range {
     char *begin = nullptr, *end = nullptr;
     cuda::DeviceMemory device;

@@ -1,5 +1,5 @@
-// Copies, fills and reductions of a device against loops and against the
-// runtime's on the CPU.
+// Compares copies, fills and reductions on a device with loops and with the CPU
+// runtime.
 
 #include "Helpers.h"
 #include "TinyDriver.h"
@@ -125,7 +125,7 @@ TEST(CudaMove, CopiesAnyStrides) {
   expectCopies({8, {77}, {1}, {1}, 4, 4, "cleave_copy_4"});
   expectCopies(
       {2, {3, 5, 64}, {320, 64, 1}, {640, 128, 1}, 0, 0, "cleave_copy_16"});
-  // A transpose, a broadcast, one that writes what is not dense.
+  // A transpose, a broadcast, and a copy to a destination that is not dense.
   for (int64_t size : {1, 2, 4, 8}) {
     std::string name = "cleave_transpose_" + std::to_string(size);
     expectCopies({size, {37, 29}, {29, 1}, {1, 37}, 0, 0, name.c_str()});
@@ -198,7 +198,7 @@ TEST(CudaMove, ReducesLikeTheCpu) {
     for (int sources : {2, 3, 9})
       for (int64_t rows : {1, 5})
         for (int64_t count : {1, 33, 64}) {
-          // In vectors, and with what is not aligned.
+          // Rows that allow vector accesses, and rows that are not aligned.
           for (int64_t shift : {0, 1}) {
             int64_t pad = shift ? 3 : 16 - count % 16;
             expectReduces<float>(DType::F32, op, rows, count, pad, shift,

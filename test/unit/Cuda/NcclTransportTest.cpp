@@ -1,4 +1,5 @@
-// The conformance suite on NCCL, on the recorder.
+// Runs the transport conformance suite on NCCL, simulated by the CUDA library
+// that records calls.
 
 #include "Conformance.h"
 #include "Mirror.h"
@@ -57,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(Nccl, Conformance, testing::Values<MakeCluster>([] {
                            return std::unique_ptr<Cluster>(new NcclCluster);
                          }));
 
-// A call that waits for a lost member keeps the communicator.
+// While a call waits for a lost member, it holds the communicator. abort() must
+// return nevertheless, and the communicator cannot be used after that call.
 TEST(NcclCommunicator, IsAbortedAfterACallThatWaits) {
   using namespace std::chrono_literals;
   Recorded::prepare();
@@ -84,10 +86,10 @@ TEST(NcclCommunicator, IsAbortedAfterACallThatWaits) {
 
 //--- Ranks that do not see each other ----------------------------------------
 
-// Each has a transport of its own, as in processes.
+// Each rank has a transport of its own, as ranks in separate processes have.
 class NcclProcesses : public Recorded {
 public:
-  // A rank's view of what all share.
+  // A rank's access to the store that all ranks share.
   class SharedStore : public cuda::Store {
   public:
     explicit SharedStore(cuda::Store &store) : store(store) {}
@@ -134,7 +136,7 @@ public:
       thread.join();
   }
 
-  // The same in one transport.
+  // Runs ranks as threads that share one transport.
   static void runThreads(int ranks, double timeout,
                          const std::function<void(Rank)> &body) {
     Counters counters(ranks, {"a", "b"});
@@ -162,7 +164,7 @@ public:
       thread.join();
   }
 
-  // As a session waits for a device.
+  // Waits for the device as a session does.
   static void settle(Rank self) {
     while (cuda::driver().cuStreamQuery(self.compute) == CUDA_ERROR_NOT_READY) {
       self.endpoint.progress();
@@ -212,8 +214,8 @@ TEST_F(NcclProcesses, MeetThroughTheStore) {
   });
 }
 
-// An action is captured once and replayed. Rank 0 does not: its transfers meet
-// those of the others' graphs.
+// All ranks except rank 0 capture the collective once and replay the graph.
+// Rank 0 starts it directly, so its transfers meet those of the others' graphs.
 void replayed(NcclProcesses::Rank self) {
   auto operation = self.endpoint.prepare(NcclProcesses::sum(2, self));
   EXPECT_TRUE(operation->mayReplay());
@@ -252,8 +254,9 @@ TEST_F(NcclProcesses, GraphsHoldCollectivesOfThreads) {
   runThreads(2, 20, replayed);
 }
 
-// Each sends before it receives, and NCCL connects two ranks in the call of
-// their first message: endpoints have done so before.
+// Each rank sends before it receives. NCCL connects two ranks in the call of
+// their first message, so these calls could wait for each other; the endpoints
+// therefore connect before.
 TEST_F(NcclProcesses, FirstMessagesMayCross) {
   setenv("CLEAVE_RECORDER_CONNECTS", "1", 1);
   runThreads(2, 20, [](Rank self) {
@@ -285,8 +288,8 @@ TEST_F(NcclProcesses, FirstMessagesMayCross) {
   unsetenv("CLEAVE_RECORDER_CONNECTS");
 }
 
-// Rank 1 takes part in the communicator, but its first message does not come:
-// for it the group only adds.
+// Rank 1 joins the communicator and prepares a sum, so it never makes the first
+// message for which rank 0 waits.
 TEST_F(NcclProcesses, FirstMessagesMayBeLost) {
   setenv("CLEAVE_RECORDER_CONNECTS", "1", 1);
   std::atomic<bool> isOver{false};
@@ -316,7 +319,7 @@ TEST_F(NcclProcesses, TimeoutsNameWhoIsLate) {
   std::atomic<bool> isOver{false};
   run(3, 0.5, [&](Rank self) {
     auto operation = self.endpoint.prepare(sum(3, self));
-    // Once all together, so that the communicator is there.
+    // All members run the collective once, so that the communicator exists.
     operation->start();
     operation->finish();
     settle(self);

@@ -1,4 +1,4 @@
-// Products on a device against those on the CPU.
+// Compares products on a device with those on the CPU.
 
 #include "../TriesAll.h"
 #include "Arrays.h"
@@ -64,12 +64,13 @@ struct GroupedCase {
   std::vector<int64_t> rows;
   int64_t e, k, n;
   int64_t dropped = 0, only = -1;
-  // The rows, and those (or the columns) of matrices, are contiguous.
+  // Which dimension is contiguous: any, the rows of all operands, or the rows
+  // of the activations and the columns of the matrices.
   enum { Anyhow, Rows, Columns } layout = Anyhow;
 };
 
-// A grouped product with random operands. What a row that chooses no matrix has
-// stays NaN.
+// A grouped product with random operands. The results of a row that chooses no
+// matrix stay NaN.
 class GroupedProduct {
 public:
   GroupedProduct(std::mt19937 &engine, const GroupedCase &y)
@@ -290,7 +291,8 @@ TEST(CudaGrouped, OnWarpgroups) {
         expectGrouped(engine, x,
                       isRows ? "cleave_grouped_warpgroup"
                              : "cleave_grouped_warpgroup_columns");
-        // Gradients of matrices have neighbours of a row side by side.
+        // The gradient of the matrices is computed only into matrices with
+        // contiguous rows.
         if (!isRows)
           return;
         x.outer = true;

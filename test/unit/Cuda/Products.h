@@ -1,4 +1,4 @@
-// Products on the recorder, and their operands.
+// Products on the simulated CUDA library, and their operands.
 #ifndef CLEAVE_UNITTEST_CUDA_PRODUCTS_H
 #define CLEAVE_UNITTEST_CUDA_PRODUCTS_H
 
@@ -19,7 +19,8 @@ protected:
   using Gemm = program::Gemm;
   using MatrixRef = program::MatrixRef;
 
-  // Memory of a device, which is the host's, too.
+  // An operand in the memory of a simulated device, which the host can access,
+  // too.
   struct Operand {
     cuda::DeviceMemory memory;
     std::vector<char> copy; // on the host

@@ -1,4 +1,5 @@
-// Tests on the recorder, whose errors they take.
+// Base class of tests on the simulated CUDA library that records calls (the
+// recorder). The tests collect the errors that the recorder finds.
 #ifndef CLEAVE_UNITTEST_CUDA_RECORDED_H
 #define CLEAVE_UNITTEST_CUDA_RECORDED_H
 
@@ -15,14 +16,15 @@ namespace cleave::test {
 
 class Recorded : public testing::Test {
 public:
-  // The recorder reads its settings when it is first used.
+  // Must be called before the recorder is first used, because it reads its
+  // settings then.
   static void prepare() {
     setenv("CLEAVE_RECORDER_KEEP_GOING", "1", 1);
     setenv("CLEAVE_RECORDER_DEVICES", "2", 1);
     setenv("CLEAVE_RECORDER_TIMEOUT", "20", 1);
   }
 
-  // What it has found since the last call.
+  // Returns the errors that the recorder has found since the last call.
   static std::string takeErrors() {
     static auto *take =
         find<decltype(&cleaveRecorderTakeErrors)>("cleaveRecorderTakeErrors");
@@ -52,7 +54,7 @@ protected:
     ASSERT_EQ(takeErrors(), "");
     cuda::Device::of(0).use();
   }
-  // A test takes the errors that it provokes.
+  // A test must take the errors that it provokes, so none may be left.
   void TearDown() override { EXPECT_EQ(takeErrors(), ""); }
 };
 

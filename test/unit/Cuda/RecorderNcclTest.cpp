@@ -1,5 +1,5 @@
-// The recorder's NCCL: that it waits for all members, and finds those that
-// disagree.
+// The simulated NCCL: its collectives wait for all members, and it reports
+// members whose calls disagree.
 
 #include "Recorded.h"
 
@@ -22,7 +22,7 @@ protected:
     ncclComm_t comm;
     CUstream stream;
   };
-  // Runs body on threads that share a communicator.
+  // Runs `body` on threads whose ranks share a communicator.
   static void run(int ranks, const std::function<void(Rank)> &body) {
     ncclUniqueId id;
     check(nccl().ncclGetUniqueId(&id), "making an id");
@@ -73,7 +73,7 @@ TEST_F(RecorderNcclTest, CollectivesAndMessages) {
     nccl().ncclReduceScatter(all.data(), b.data(), 2, ncclFloat, ncclMax,
                              self.comm, self.stream);
     EXPECT_EQ(read(b, self.stream), (std::vector<float>{own, 1}));
-    // A ring: everybody sends to the next.
+    // A ring: every rank sends to the next rank.
     nccl().ncclGroupStart();
     nccl().ncclSend(a.data(), 2, ncclFloat, (self.rank + 1) % 3, self.comm,
                     self.stream);
@@ -101,9 +101,12 @@ TEST_F(RecorderNcclTest, FindsCollectivesThatDiffer) {
   EXPECT_NE(errors.find("all-reduce of 4 f32"), std::string::npos);
 }
 
-// Another stream that reads the result has to wait for the collective.
+// Another stream that reads the result of a collective must wait for the
+// collective.
 TEST_F(RecorderNcclTest, FindsAMissingEvent) {
-  // What one thread has waited for all have, so none waits too early.
+  // The recorder treats all threads as one host, so if one thread waits, the
+  // other one has waited, too. The barrier keeps a thread from waiting too
+  // early.
   std::barrier meeting(2);
   run(2, [&](Rank self) {
     DeviceMemory a = floats({1, 2}, self.stream), b = floats({0, 0}, nullptr);
@@ -124,7 +127,7 @@ TEST_F(RecorderNcclTest, FindsAMissingEvent) {
 
 //--- In processes of their own -----------------------------------------------
 
-// A member, in a process that the test below has started.
+// A member of a communicator, in a process that MembersInProcesses starts.
 TEST_F(RecorderNcclTest, MemberElsewhere) {
   const char *given = std::getenv("CLEAVE_TEST_ID");
   if (!given)

@@ -1,5 +1,5 @@
-// The recorder runs kernels by their forms for CPUs, and tells what it has
-// seen; these need a recorder that has not been used before.
+// The recorder runs kernels in the form that is compiled for CPUs, and prints a
+// log and a summary. These tests need a recorder that has not been used before.
 
 #include "Recorded.h"
 
@@ -69,7 +69,7 @@ TEST_F(RecorderRunTest, GeneratedKernelsRunByTheirFormsForCpus) {
     EXPECT_EQ(seen[i], i < 8 ? float(i + 5) : 0.0f);
 }
 
-// What follows runs in a process of its own each.
+// Each of the following tests runs in a process of its own.
 class RecorderDeathTest : public testing::Test {
 protected:
   RecorderDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }

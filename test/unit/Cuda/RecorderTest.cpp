@@ -1,4 +1,5 @@
-// The recorder: that it finds what is wrong, and only that.
+// Tests that the recorder, the simulated CUDA library, reports errors and only
+// errors.
 
 #include "Recorded.h"
 
@@ -66,7 +67,8 @@ TEST_F(RecorderTest, CorrectProgramsAreSilent) {
     EXPECT_EQ(read(b, two.get()), std::vector<char>(1000, 3));
     check(driver().cuStreamSynchronize(one.get()), "waiting");
   }
-  // The host has waited: other streams come after it.
+  // The host has waited for the first stream, so operations that are enqueued
+  // on another stream now come after it.
   Stream three = makeStream();
   fill(b, 9, three.get());
   EXPECT_EQ(read(b, three.get()), std::vector<char>(1000, 9));
@@ -86,7 +88,8 @@ TEST_F(RecorderTest, FindsAMissingEvent) {
   copy(b, a, two.get());
   expectError({"copy", "fill", "reads 1000 bytes", "no event orders", "rank 3",
                "action step", "command 7", "h.0/add"});
-  // A write after a read is one, too; parts that do not overlap are none.
+  // A write after a read conflicts, too. Accesses to parts that do not overlap
+  // do not conflict.
   check(driver().cuMemsetD8Async(address(a.data()), 0, 1, one.get()),
         "filling");
   expectError({"fill", "copy", "writes 1 bytes", "no event orders"});
@@ -122,7 +125,8 @@ TEST_F(RecorderTest, FindsWhatIsOutOfBounds) {
   fill(a, 1, stream.get(), 1001);
   expectError({"out of bounds", "writes 1001 bytes"});
   check(driver().cuStreamSynchronize(stream.get()), "waiting");
-  // Somebody who says nothing is found when the memory is freed.
+  // A write that the recorder is not told about is found when the memory is
+  // freed.
   {
     DeviceMemory b(10, "b");
     b.data()[-1] = 0;
@@ -192,7 +196,8 @@ TEST_F(RecorderTest, LaunchesTouchWhatTheirNotesSay) {
   check(driver().cuStreamSynchronize(two.get()), "waiting");
 }
 
-// A block has what its kernel promises, and shared memory that was asked for.
+// A launch must not have more threads than the kernel declares, nor more shared
+// memory than was requested for it.
 TEST_F(RecorderTest, LaunchesThatNoDeviceTakes) {
   Stream stream = makeStream();
   Kernels &kernels = Kernels::of(Device::of(0));
@@ -209,7 +214,7 @@ TEST_F(RecorderTest, LaunchesThatNoDeviceTakes) {
   };
   EXPECT_EQ(launch(fill, 257, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(launch(fill, 256, 49 << 10), CUDA_ERROR_INVALID_VALUE);
-  // It declares 16 KiB and more.
+  // The kernel itself declares 16 KiB of shared memory and more.
   EXPECT_EQ(launch(place, 32, 33 << 10), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(place, 227 << 10), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(place, 64 << 10), CUDA_SUCCESS);
@@ -263,7 +268,7 @@ TEST_F(RecorderTest, CapturesAreReplayed) {
     EXPECT_EQ(read(c, one.get()), std::vector<char>(64, char(step)));
   }
   EXPECT_EQ(takeErrors(), "");
-  // Its accesses are checked.
+  // The accesses that the note lists are checked.
   fill(a, 1, two.get());
   check(driver().cuGraphLaunch(exec.get(), one.get()), "");
   expectError({"no event orders", "fill", "copy"});

@@ -1,4 +1,5 @@
-// Sorting and planning rows on a device against what program.h says.
+// Compares sorting and planning of rows on a device with their definitions in
+// program.h.
 
 #include "Helpers.h"
 #include "TinyDriver.h"
@@ -68,7 +69,7 @@ void expectPlans(PlanRows plan, int64_t outside) {
     int64_t to = ids[row] < 0 ? plan.ranks : ids[row] / plan.tile;
     if (to >= plan.ranks)
       continue;
-    // The first of its places that is free.
+    // Finds the first round in which the target rank has a free place.
     int64_t round = 0;
     while (want.counts[to * plan.rounds + round] == plan.places)
       ++round;
@@ -127,7 +128,8 @@ TEST(CudaRows, Sorts) {
   expectSorts(1000, 8, 0);
   expectSorts(3000, 65, 4);
   expectSorts(2500, 3, 1); // none is within
-  // So many groups that fewer warps, and none at all, can count them.
+  // With so many groups, fewer warps can count them; with even more groups, no
+  // warp can, and another kernel sorts the rows.
   expectSorts(2000, 3000, 7);
   takeLaunches();
   expectSorts(600, 40000, 7);

@@ -1,5 +1,5 @@
-// Takes the place of runtime/cuda/api.cpp: the table of the driver has only
-// what kernels need.
+// Replaces runtime/cuda/api.cpp in tests. Its driver table has only the
+// functions that kernels need.
 
 #include "TinyDriver.h"
 

@@ -1,4 +1,5 @@
-// A driver of one device whose kernels run on the CPU, at once.
+// A driver with one simulated device, whose kernels run on the CPU during the
+// launch.
 #ifndef CLEAVE_UNITTEST_CUDA_TINYDRIVER_H
 #define CLEAVE_UNITTEST_CUDA_TINYDRIVER_H
 
@@ -13,15 +14,15 @@ namespace cleave::test {
 
 cuda::Kernels &kernels();
 
-// Names of the kernels that were launched since the last call.
+// Returns the names of the kernels that were launched since the last call.
 std::vector<std::string> takeLaunches();
 
-// Runs twice, with threads in ascending and in descending order; `outcome`
-// returns what was written, which must have equal bits.
+// Calls `run` twice, with the threads of kernels in ascending and in descending
+// order. `outcome` returns the results, which must be equal bit by bit.
 void runInBothOrders(const std::function<void()> &run,
                      const std::function<std::string()> &outcome);
 
-// The bytes of an array.
+// Returns the bytes of an array as a string.
 template <class T> std::string bytesOf(const std::vector<T> &values) {
   return {reinterpret_cast<const char *>(values.data()),
           values.size() * sizeof(T)};

@@ -24,8 +24,8 @@ TEST(Escape, WhatMovesATerminal) {
 }
 
 TEST(Escape, BytesThatAreNoText) {
-  // No lead byte, a truncated character, an overlong one, a surrogate, beyond
-  // Unicode.
+  // Bytes that are not valid UTF-8: no lead byte, a truncated character, an
+  // overlong encoding, a surrogate, and a code point beyond Unicode.
   EXPECT_EQ(escaped("\xff|\x80|\xc3"), "\\xFF|\\x80|\\xC3");
   EXPECT_EQ(escaped("\xe2\x82|"), "\\xE2\\x82|");
   EXPECT_EQ(escaped("\xc0\xaf"), "\\xC0\\xAF");
@@ -43,8 +43,8 @@ TEST(Escape, Streams) {
   {
     EscapingStream shown(stream);
     stream << "a\x1b" << 1 << '\n';
-    // A character split over two writes is one; a truncated one is shown at the
-    // end.
+    // The bytes of a character may come in two writes. A truncated character is
+    // escaped when the stream ends.
     stream << "\xc3" << "\xbc" << "\xe2\x82";
     EXPECT_EQ(stream.str(), "a\\x1B1\n\xc3\xbc");
   }

@@ -1,4 +1,5 @@
-// manifest.json: written, read back, rejected; and the weights that it names.
+// manifest.json: writing, reading, and rejecting invalid files. Also the
+// weights that the manifest names.
 #include "cleave/manifest.h"
 #include "TestFolder.h"
 #include "cleave/io/Digest.h"
@@ -104,7 +105,8 @@ TEST(Manifest, Parts) {
   EXPECT_EQ(part.weight->offset, 64u);
   EXPECT_TRUE(part.parts.empty());
 
-  // A checkpoint names the parts only, so stacking does not change it.
+  // Checkpoints store the parts of a stacked tensor under their own names, so
+  // stacking does not change the fingerprint.
   Manifest apart = example();
   for (size_t i : {1, 0})
     apart.tensors.push_back(partOf(stack, i));
@@ -162,7 +164,8 @@ TEST(Manifest, MistakesNameTheKey) {
 }
 
 TEST(Digest, OfPieces) {
-  // FNV-1a of the digests of five pieces and a rest.
+  // The digest of a long file is the FNV-1a hash of the digests of its pieces,
+  // here five whole pieces and a remainder.
   const size_t piece = size_t(1) << 20;
   std::string bytes, digests;
   for (size_t i = 0; i < 5 * piece + 7; ++i)

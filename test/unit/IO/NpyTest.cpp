@@ -1,4 +1,4 @@
-// .npy and .npz: round trips, NumPy on the other side, damaged files.
+// .npy and .npz files: round trips, exchange with NumPy, and damaged files.
 #include "cleave/io/Npy.h"
 #include "TestFolder.h"
 #include "cleave/io/Error.h"
@@ -126,8 +126,8 @@ TEST(Npz, WeReadNumpys) {
             std::string::npos);
 }
 
-// Every truncation and every damaged byte is either an error or harmless, never
-// a crash.
+// Every truncation and every damaged byte either causes an error or is
+// harmless; no damage crashes the reader.
 TEST(Npz, DamagedFilesAreRefused) {
   TestFolder folder;
   Array a = counting("f32", {4});

@@ -1,4 +1,4 @@
-// Name patterns: what they match, and the errors for malformed ones.
+// Name patterns: which names they match, and the errors for malformed patterns.
 
 #include "cleave/io/Pattern.h"
 

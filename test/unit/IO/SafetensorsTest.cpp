@@ -1,4 +1,5 @@
-// The checkpoint format, damaged checkpoints, and atomically written folders.
+// The safetensors format of checkpoints, damaged checkpoints, and folders that
+// are written atomically.
 #include "cleave/io/Safetensors.h"
 #include "TestFolder.h"
 #include "cleave/io/Error.h"
@@ -29,7 +30,8 @@ TEST(Safetensors, LayoutIsTheFormats) {
   std::memcpy(&length, bytes.data(), 8);
   EXPECT_EQ(length % 8, 0u);
   EXPECT_EQ(bytes.size(), 8 + length + 8 + 16 + 3);
-  // Wide elements come first, so that all are aligned.
+  // Tensors with wide elements are stored first, so that all tensors are
+  // aligned.
   EXPECT_EQ(bytes.substr(8 + length),
             std::string(8, 3) + std::string(16, 2) + std::string(3, 1));
   EXPECT_NE(bytes.find("\"step\":{\"dtype\":\"I64\",\"shape\":[],"
@@ -120,7 +122,7 @@ TEST(AtomicFolder, AppearsWholeOrNotAtAll) {
 }
 
 TEST(OutputFile, AFullDiskIsNamed) {
-  // The kernel's device that is always full.
+  // /dev/full is a device on which every write fails.
   EXPECT_EQ(messageOf<RunError>([] {
               OutputFile file("/dev/full");
               file.write("x");

@@ -1,4 +1,4 @@
-// Expressions in dimension names.
+// Tests expressions in the names of dimensions.
 
 #include "Dims.h"
 

@@ -69,7 +69,7 @@ TEST(HostTensor, KeepsLargeIntegers) {
   EXPECT_EQ(u.floats()[0], 18446744073709551616.0);
   EXPECT_EQ(u.cast(Element::F32).floats()[0], 18446744073709551616.0);
   EXPECT_EQ(u.cast(Element::F64).cast(Element::U64).ints()[0], -1);
-  // Rounded once: rounding to double first would give 2^60.
+  // The integer is rounded once. Rounding it to double first would give 2^60.
   EXPECT_EQ(HostTensor::ofInt((int64_t(1) << 60) + (int64_t(1) << 36) + 1)
                 .cast(Element::F32)
                 .floats()[0],

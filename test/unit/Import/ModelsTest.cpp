@@ -35,7 +35,7 @@ protected:
     return std::string(CLEAVE_TEST_MODELS) + "/" + GetParam() + ".onnx";
   }
 
-  /// As the importer leaves it.
+  /// Returns the module directly after import.
   OwningOpRef<ModuleOp> import() {
     ImportOptions options;
     options.dims = {{"batch", batch}, {"sequence", sequence}};
@@ -46,7 +46,7 @@ protected:
     return importOnnx(path(), options, context);
   }
 
-  /// After the import phase.
+  /// Returns the module after the import phase.
   OwningOpRef<ModuleOp> load() {
     Config config;
     config.dims = {{"batch", batch}, {"sequence", sequence}};
@@ -55,7 +55,8 @@ protected:
     return succeeded(module) ? std::move(*module) : nullptr;
   }
 
-  /// The weight's bytes at nn.data, which are in the order of the view.
+  /// Reads the weight's bytes at nn.data. The bytes are in the order of the
+  /// view.
   Tensor weight(func::FuncOp function, unsigned index) {
     Tensor tensor(cast<RankedTensorType>(function.getArgumentTypes()[index]));
     nn::DataAttr data = nn::dataOf(function.getArgAttrDict(index));
@@ -72,7 +73,8 @@ protected:
     return tensor;
   }
 
-  /// Largest difference from PyTorch, relative to the largest logit.
+  /// Returns the largest difference from PyTorch's logits, relative to the
+  /// largest logit.
   double error(ModuleOp module) {
     auto function = module.lookupSymbol<func::FuncOp>("forward");
     std::string family = GetParam().substr(0, GetParam().find('.'));
@@ -97,7 +99,8 @@ protected:
       return std::nan("");
     const Tensor &logits = results->front();
     EXPECT_EQ(logits.size(), batch * sequence * want.shape[2]);
-    // Later tokens do not change earlier logits, so a prefix has the same ones.
+    // Later tokens do not change earlier logits, so a shorter sequence must
+    // have the same logits.
     double worst = 0, scale = 0;
     int64_t row = sequence * want.shape[2];
     for (int64_t k = 0; k < logits.size(); ++k) {
@@ -113,7 +116,7 @@ protected:
   MLIRContext context;
 };
 
-/// Operations of each kind.
+/// Counts the operations of each kind.
 std::map<std::string, int> countOps(ModuleOp module) {
   std::map<std::string, int> counts;
   module.walk(
@@ -124,7 +127,7 @@ std::map<std::string, int> countOps(ModuleOp module) {
 TEST_P(Models, ComputesWhatPyTorchComputes) {
   OwningOpRef<ModuleOp> module = load();
   ASSERT_TRUE(module);
-  // The references are stored in float32.
+  // The limit is 1e-6, because the reference logits are stored in float32.
   EXPECT_LT(error(*module), 1e-6);
   std::map<std::string, int> counts = countOps(*module);
   bool llama = GetParam().rfind("llama", 0) == 0;
@@ -137,7 +140,7 @@ TEST_P(Models, ComputesWhatPyTorchComputes) {
   EXPECT_EQ(counts["nn.gelu"], llama ? 0 : 5);
   EXPECT_EQ(counts["nn.einsum"], llama ? 36 : 21);
   EXPECT_EQ(counts["math.cos"], llama ? 1 : 0);
-  // Around attention, reshapes only add or drop dimensions of size 1.
+  // The reshapes around attention only add or drop dimensions of size 1.
   EXPECT_EQ(counts["nn.reshape"], llama ? 0 : 20);
 }
 

@@ -1,4 +1,4 @@
-// The table of operators.
+// Tests the importer's table of ONNX operators.
 
 #include "cleave/Import/ONNX/OpTable.h"
 
@@ -8,7 +8,8 @@
 
 namespace {
 
-// With two rows for one operator and opset, sorting would decide between them.
+// The table has one row per operator and opset. With two such rows, the sort
+// order would decide which of them is used.
 TEST(OpTable, OneRowForEachOperatorAndOpset) {
   const std::vector<cleave::OnnxOp> &rows = cleave::onnxOps();
   for (size_t i = 0; i < rows.size(); ++i)

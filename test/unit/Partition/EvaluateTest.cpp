@@ -1,4 +1,5 @@
-// The reference evaluation of arith and math against results computed by hand.
+// Compares the reference evaluation of arith and math operations with results
+// computed by hand.
 
 #include "Context.h"
 

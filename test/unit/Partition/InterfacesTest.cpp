@@ -1,6 +1,6 @@
-// Every operation of nn implements all interfaces: sharding, cost, evaluation,
-// kernel lowering, and differentiation, unless it is listed as having no
-// derivative.
+// Tests that every nn operation implements all interfaces: sharding, cost,
+// evaluation, kernel lowering, and differentiation. Operations without a
+// derivative are listed.
 
 #include "Context.h"
 
@@ -13,7 +13,8 @@ using namespace cleave;
 
 namespace {
 
-/// Gradients, optimizers, and operations that are piecewise constant.
+/// Operations without a derivative: gradients, optimizers, and operations that
+/// are piecewise constant.
 const std::set<std::string> withoutDerivative = {"nn.adamw",
                                                  "nn.argmax",
                                                  "nn.attention_grad",

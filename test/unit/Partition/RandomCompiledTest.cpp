@@ -1,6 +1,6 @@
-// A fixed slice of the random programs, compiled: for the CPU and, where the
-// recorder is, for CUDA devices; in f32, and narrowed to bf16. And what the
-// comparison is worth.
+// Compiles and runs a fixed sample of the random programs: for the CPU and, if
+// the simulated CUDA library is available, for CUDA devices; in f32, and
+// narrowed to bf16. Also tests that the comparison finds injected faults.
 
 #include "../TriesAll.h"
 #include "Context.h"
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Slice{"recorder_bf16", true, true, 0, 10}),
     [](const testing::TestParamInfo<Slice> &info) { return info.param.name; });
 
-/// What goes wrong in the partitioner is seen in what compiled code computes.
+/// A fault in the partitioner changes the results of the compiled code.
 TEST(RandomCompiled, FindsPlantedBugs) {
   TestContext test;
   CompiledRunner comparing(&test.context, {}, /*interpret=*/false,
@@ -71,8 +71,9 @@ TEST(RandomCompiled, FindsPlantedBugs) {
   }
 }
 
-/// Adds 2^10 to what comes in as any numbers, and takes it away again: in f64
-/// that is well within what is allowed, in f32 it costs ten bits.
+/// Adds 2^10 to every argument that need not be an integer, and subtracts it
+/// again. In f64 the rounding error is well within the tolerance; in f32 it
+/// costs ten bits.
 bool loseBits(ModuleOp module) {
   bool any = false;
   for (auto func : module.getOps<func::FuncOp>())
@@ -97,8 +98,8 @@ bool loseBits(ModuleOp module) {
   return any;
 }
 
-/// A transfer that ends only after who reads it: data arrives as late as it
-/// may, so memory holds NaNs still.
+/// Injects a transfer whose Wait comes only after the operation that reads the
+/// data. Data arrive as late as possible, so the operation reads NaN.
 TEST(RandomCompiled, FindsMissingWaits) {
   CompileStyle style;
   style.change = [](program::Program &program) {

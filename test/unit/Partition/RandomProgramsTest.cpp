@@ -60,7 +60,8 @@ TEST(RandomProgram, FollowsFromItsSeed) {
   EXPECT_NE(print(0), print(1));
 }
 
-/// Every operation with a sharding rule is generated, so no rule goes untested.
+/// Every operation with a sharding rule is generated, so that every rule is
+/// tested.
 TEST(RandomProgram, HasEveryOperationWithARule) {
   TestContext test;
   Coverage coverage;
@@ -82,7 +83,7 @@ void reorder(Block &body, Random &random) {
     return !op || op->getBlock();
   };
   while (!waiting.empty()) {
-    // Any operation whose operands have been placed.
+    // The operations whose operands have already been placed.
     SmallVector<size_t> ready;
     for (auto [index, op] : llvm::enumerate(waiting)) {
       bool isReady = llvm::all_of(op->getOperands(), isThere);
@@ -106,7 +107,7 @@ OwningOpRef<ModuleOp> reordered(ModuleOp program, Random &random) {
   return copy;
 }
 
-/// The shardings after propagation, by their position.
+/// Returns the shardings after propagation, by position in the program.
 std::map<std::string, Attribute> propagated(ModuleOp module) {
   PassManager passes(module.getContext());
   passes.addPass(createDistPropagatePass());
@@ -149,7 +150,9 @@ TEST(Propagation, DoesNotDependOnTheOrderOfOperations) {
 
 class PlantedBug : public testing::TestWithParam<size_t> {};
 
-/// The bug changes the result; the IR stays valid. Proofs are tested below.
+/// The bug changes the result but leaves valid IR. The test
+/// MostAreRefusedByTheProof below covers the bugs that dist-verify-variance
+/// must find.
 TEST_P(PlantedBug, IsFound) {
   TestContext test;
   Runner comparing(&test.context, /*prove=*/false);
@@ -170,7 +173,8 @@ INSTANTIATE_TEST_SUITE_P(Planted, PlantedBug,
 TEST(PlantedBugs, MostAreRefusedByTheProof) {
   TestContext test;
   Runner proving(&test.context);
-  // Only the comparison can find bugs whose values are of the right kind.
+  // The bugs that are not in this list keep each value's kind of variance
+  // valid, so only the comparison can find them.
   for (const char *name :
        {"lost-all-reduce", "wrong-axis", "max-for-sum", "slice-before-reduce",
         "keep-first-dropped", "reduce-after-non-linear", "partial-twice",
@@ -184,8 +188,8 @@ TEST(PlantedBugs, MostAreRefusedByTheProof) {
   }
 }
 
-/// A program with a dropped all-reduce shrinks to that sum, and the written
-/// file fails in the same way.
+/// A program with a dropped all-reduce shrinks to the operations around that
+/// sum, and the file that is written fails in the same way.
 TEST(Shrinking, LeavesWhatFails) {
   TestContext test;
   Runner runner(&test.context, /*prove=*/false);

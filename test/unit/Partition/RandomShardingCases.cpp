@@ -23,7 +23,7 @@ std::vector<ShardingCase> elementwiseCases() {
   };
 }
 
-/// Nothing but moves between shardings.
+/// Programs that only change shardings.
 std::vector<ShardingCase> reshardCases() {
   return {
       {"reshard",
@@ -45,7 +45,7 @@ std::vector<ShardingCase> reshardCases() {
   };
 }
 
-/// Contractions, partial sums and reductions.
+/// Programs with contractions, partial sums and reductions.
 std::vector<ShardingCase> contractionCases() {
   return {
       {"einsum",
@@ -83,7 +83,7 @@ std::vector<ShardingCase> contractionCases() {
   };
 }
 
-/// What moves elements: reshape, transpose, slice, concat, pad.
+/// Programs that move elements: reshape, transpose, slice, concat, pad.
 std::vector<ShardingCase> shapeCases() {
   return {
       {"reshape",
@@ -245,7 +245,7 @@ std::vector<ShardingCase> poolingCases() {
   };
 }
 
-/// What selects elements by an index, or selects the index.
+/// Programs that select elements by an index, or compute such an index.
 std::vector<ShardingCase> indexingCases() {
   return {
       {"top_k",
@@ -282,7 +282,7 @@ std::vector<ShardingCase> indexingCases() {
   };
 }
 
-/// Argmax, softmax, norms and losses, all along rows.
+/// Programs with argmax, softmax, norms and losses, all along rows.
 std::vector<ShardingCase> rowCases() {
   return {
       {"argmax",
@@ -398,8 +398,8 @@ std::vector<ShardingCase> attentionCases() {
   };
 }
 
-/// What a training step adds: dropout, the optimizer, saved values, batched
-/// contractions and the gradient's norm.
+/// Programs with the operations that a training step adds: dropout, the
+/// optimizer, saved values, batched contractions and the gradient norm.
 std::vector<ShardingCase> trainingCases() {
   return {
       {"dropout", {"3x5x4xf64", "i64", "i64", "3xi64"}, {"3x5x4xf64"}, R"(

@@ -16,8 +16,8 @@ struct ShardingCase {
   int64_t limit = 5;
 };
 
-/// All programs, by kind. The place of a case seeds its shardings, so new kinds
-/// go to the end.
+/// Returns all programs, ordered by kind. The index of a case is the seed of
+/// its shardings, so append new kinds at the end.
 std::vector<ShardingCase> shardingCases();
 
 } // namespace cleave::test

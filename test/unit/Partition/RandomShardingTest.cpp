@@ -1,8 +1,10 @@
-// Programs under random shardings against the interpreter: the global function
-// on one device, the partitioned one on all ranks. Sizes leave remainders,
-// padding is poisoned, dimensions are split by several axes and by sub-axes.
+// Compares programs under random shardings in the interpreter: the
+// unpartitioned function on one device with the per-rank program on all ranks.
+// Sizes leave remainders, padding is poisoned, and dimensions are sharded over
+// several axes and over sub-axes.
 //
-// A failure prints the program with its shardings, which is a test case itself.
+// A failure prints the program with its shardings; this text can be added as a
+// test case.
 
 #include "Context.h"
 #include "RandomShardingCases.h"
@@ -29,7 +31,7 @@ using Random = std::mt19937_64;
 
 int64_t draw(Random &random, int64_t below) { return random() % below; }
 
-/// A random sharding text for a tensor of `rank` dimensions.
+/// Returns a random sharding, as text, for a tensor of `rank` dimensions.
 std::string randomSharding(Random &random, int64_t rank, bool mayBePartial,
                            ArrayRef<std::string> axes) {
   std::vector<std::vector<std::string>> dims(rank);

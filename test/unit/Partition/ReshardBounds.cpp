@@ -31,8 +31,8 @@ double cleave::test::receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape,
     AxisSet reduced = from.partial & ~kept, added = to.partial & ~kept;
     double groups = mesh.size(kept), terms = mesh.size(reduced);
     double holders = double(ranks) / groups / targets / mesh.size(added);
-    // Where a rank's source and target tile meet, and how many ranks of each
-    // partial sum of the target have this pair of tiles.
+    // The overlap of a rank's source tile and target tile, and, for each
+    // partial sum of the target, how many ranks have this pair of tiles.
     struct Meeting {
       double overlap = 1;
       std::map<int64_t, double> ranks;
@@ -119,9 +119,9 @@ double Exhaustive::best(size_t from, size_t to, double mostReceived) const {
   return least;
 }
 
-// The planner's own list of moves (ReshardExhaustive.cpp) is no part of this: a
-// move that is missing there must show here. Of one step all ways count, not
-// the best.
+// Lists all moves independently of the planner's own list
+// (ReshardExhaustive.cpp), so that a move that is missing there is noticed
+// here. Between two layouts, all moves are listed, not only the best one.
 SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from,
                                              const Layout &to) const {
   if (from == to)
@@ -137,7 +137,7 @@ SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from,
     if (!gone && !(come & from.used()))
       return {MoveCost()}; // keep-first
   }
-  // What is partial on both sides stays or is added up.
+  // Axes that are partial in both layouts either stay partial or are reduced.
   AxisSet axes = mesh.exchangeAxes(shape, from, to),
           common = from.partial & to.partial;
   AxisSet unused = mesh.everyAxis() & ~(from.used() | to.used());
@@ -151,7 +151,7 @@ SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from,
     exchange(axes | summed, 2);
     exchange(axes | summed | unused, 2);
   }
-  // Dimensions that grow or lose axes at their end.
+  // The dimensions that gain or lose axes at the end of their axis list.
   int shrunk = -1, grown = -1, others = 0;
   Axes lost, won;
   for (size_t dim = 0; dim < shape.size(); ++dim) {

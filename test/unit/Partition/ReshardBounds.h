@@ -1,5 +1,5 @@
-// What reshards are measured against: the least that must be received, and the
-// best of all plans of up to three moves.
+// Bounds with which reshard plans are compared: the least number of elements
+// that must be received, and the best of all plans of up to three moves.
 #ifndef CLEAVE_TEST_RESHARDBOUNDS_H
 #define CLEAVE_TEST_RESHARDBOUNDS_H
 
@@ -16,26 +16,31 @@ inline int64_t product(llvm::ArrayRef<int64_t> shape) {
   return count;
 }
 
-/// Elements that all ranks together must receive. Without partial sums: target
-/// tiles less what their ranks hold. With p partial sums and h ranks that are
-/// to hold an element: p - 1 to add them, h - 1 copies, and one more where
-/// nobody has a partial sum and is to hold the element. Where the target has
-/// partial sums, an element is held by the ranks of one of them, the one that
-/// lacks it on the fewest. What stays partial is several such problems, or one:
-/// the cheaper.
+/// Returns a lower bound of the number of elements that all ranks together must
+/// receive. Without partial sums, a rank must receive the part of its target
+/// tile that it does not hold. With p partial sums in the source and h ranks
+/// that need an element, the element takes p - 1 transfers to add the partial
+/// sums and h - 1 transfers to copy the result, and one more if no rank both
+/// holds a partial sum of the element and needs the element. If the target is
+/// partial, only the ranks of one of its partial sums need the element's value;
+/// the bound takes the partial sum for which the fewest ranks lack the element.
+/// Axes that are partial in the source and in the target divide the problem
+/// into several independent ones or are reduced; the bound takes the cheaper
+/// alternative.
 double receiveFloor(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
                     const dist::Layout &from, const dist::Layout &to);
 
-/// All moves between any two layouts; a free one alone where there is such a
-/// one.
+/// All moves between any two layouts. If a free move exists between two
+/// layouts, only that move is listed.
 class Exhaustive {
 public:
   Exhaustive(const dist::MeshAxes &mesh, const cost::LinkModel &model,
              llvm::ArrayRef<int64_t> shape,
              const std::vector<dist::Layout> &layouts);
 
-  /// The least time of plans from one layout to another, by their numbers, by
-  /// which all ranks together receive at most `mostReceived` elements.
+  /// Returns the least time of all plans from layout number `from` to layout
+  /// number `to` in which all ranks together receive at most `mostReceived`
+  /// elements.
   double best(size_t from, size_t to, double mostReceived) const;
 
 private:

@@ -1,6 +1,7 @@
-// Reshards as the partitioner emits them: of partial sums, maxima and minima,
-// also ones that become others. What dist-verify-variance proves of them, and
-// what the interpreter computes on all ranks.
+// Reshards as the partitioner emits them, of partial sums, maxima and minima,
+// including reshards that change the kind of reduction. Tests that
+// dist-verify-variance accepts them and what the interpreter computes on all
+// ranks.
 
 #include "Context.h"
 
@@ -24,9 +25,9 @@ using namespace cleave::partition;
 
 namespace {
 
-/// What each rank holds of the whole: of a sum distinct partial sums; of a
-/// maximum or minimum each element with one of the candidates, worse ones with
-/// the others.
+/// Makes the partial values of each rank. The partial sums of an element are
+/// distinct. Of a maximum or minimum, one candidate is the element's value and
+/// the other candidates are worse.
 RankTensors termsOf(const Tensor &whole, const MeshAxes &mesh,
                     const Layout &layout) {
   RankTensors tiles =
@@ -51,7 +52,8 @@ TEST(ReshardEmit, OtherReductions) {
   std::mt19937 random(5);
   const ReduceKind kinds[] = {ReduceKind::Sum, ReduceKind::Max,
                               ReduceKind::Min};
-  // From which kind to which something was moved.
+  // The pairs of reduction kinds (before, after) of all reshards that were
+  // tested.
   std::set<std::pair<ReduceKind, ReduceKind>> seen;
   int64_t collectives = 0, exchanges = 0;
   for (const std::vector<int64_t> &sizes :

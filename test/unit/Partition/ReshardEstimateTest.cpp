@@ -1,6 +1,6 @@
-// What the planner reckons of an exchange, against the boxes of the real plan:
-// all pairs of layouts on small meshes, for all moves that the planner makes of
-// them.
+// Compares the planner's estimate of an exchange with the boxes that the real
+// exchange sends, for all pairs of layouts on small meshes and all exchanges
+// that the planner considers between them.
 
 #include "Context.h"
 
@@ -21,7 +21,8 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Of the boxes: what a rank sends and receives at most, and of how many.
+/// Counts of a real exchange: the most elements that a rank sends and receives,
+/// and the most peers of a rank.
 struct Counted {
   int64_t mostReceived = 0, mostSent = 0, received = 0;
   int64_t peers = 0, copyPeers = 0;
@@ -69,8 +70,8 @@ MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
                   MeshAttr::get(&context, axes));
 }
 
-/// The exchanges that the planner makes from one layout to another: axes,
-/// rounds.
+/// Returns the exchanges that the planner considers from one layout to another,
+/// as pairs of axes and rounds.
 std::set<std::pair<AxisSet, int64_t>> exchangesOf(const MeshAxes &mesh,
                                                   ArrayRef<int64_t> shape,
                                                   const Layout &from,
@@ -87,7 +88,7 @@ std::set<std::pair<AxisSet, int64_t>> exchangesOf(const MeshAxes &mesh,
   return all;
 }
 
-/// Of exchanges of one kind: how far off estimates were.
+/// By how much the estimates differ from the real exchanges of one kind.
 struct Differences {
   int64_t cases = 0, peers = 0, worstPeers = 0;
   double worstReceived = 0, worstSent = 0;
@@ -97,7 +98,8 @@ TEST(ReshardEstimate, IsWhatThePlanDoes) {
   TestContext test;
   const std::vector<std::vector<int64_t>> meshes = {
       {2}, {3}, {4}, {6}, {2, 2}, {2, 3}, {2, 4}, {3, 2}, {2, 2, 2}};
-  // One round, that makes partial sums, two rounds, the same.
+  // The four kinds: one round without and with partial sums in the result, and
+  // two rounds without and with them.
   Differences kinds[4];
   for (const std::vector<int64_t> &sizes : meshes) {
     MeshAxes mesh = makeMesh(test.context, sizes);
@@ -151,7 +153,8 @@ TEST(ReshardEstimate, IsWhatThePlanDoes) {
                 "received by %g, sent by %g elements\n",
                 long(kind.cases), long(kind.peers), long(kind.worstPeers),
                 kind.worstReceived, kind.worstSent);
-    // Elements are not divided, and cuts go between rows.
+    // The estimates are not exact, because elements cannot be divided and boxes
+    // are cut between rows.
     EXPECT_LE(kind.worstReceived, 2);
     EXPECT_LE(kind.worstSent, 3);
     EXPECT_LE(kind.worstPeers, 3);
@@ -159,8 +162,9 @@ TEST(ReshardEstimate, IsWhatThePlanDoes) {
   }
 }
 
-/// Two ranks hold each tile and share what three others need of it: the one in
-/// the middle receives from both, and needs two tiles.
+/// Two ranks hold each tile and share the sending of what three other ranks
+/// need of it. The rank in the middle receives from both senders, and needs two
+/// tiles.
 TEST(ReshardEstimate, SendersThatHoldTheSame) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {2, 4});
@@ -171,7 +175,8 @@ TEST(ReshardEstimate, SendersThatHoldTheSame) {
   EXPECT_EQ(estimateExchange(mesh, {24}, from, to, 3).peers, 4);
 }
 
-/// Where boxes are not visited one by one the cuts are those of the mean.
+/// In large groups, the estimate does not visit the boxes one by one, but
+/// assumes that the tiles are cut at the mean.
 TEST(ReshardEstimate, SendersInLargeGroups) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {32, 32});
@@ -185,8 +190,9 @@ TEST(ReshardEstimate, SendersInLargeGroups) {
   EXPECT_GE(2 * estimate.peers, real.peers);
 }
 
-/// The boxes that a member of a group of 3,072 receives make up its tile, and
-/// what all send without boxes is the same.
+/// In a group of 3,072 members, the boxes that a member receives make up its
+/// tile, and the total that all members send, computed without boxes, equals
+/// the sum of the boxes.
 TEST(ExchangePlan, LargeGroups) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {384, 8});

@@ -1,6 +1,6 @@
-// If latency is negligible, the received data are limited; otherwise the
-// fastest plan is chosen. The test finds the sizes at which the planner
-// switches from one to the other, with the default links.
+// The planner limits the received data if latency is negligible, and otherwise
+// chooses the fastest plan. The test finds the sizes at which the planner
+// switches from one rule to the other, with the default links.
 
 #include "Context.h"
 #include "ReshardBounds.h"
@@ -33,7 +33,7 @@ public:
       : mesh(mesh), model(mesh, LinkClass()), rows(rows), from(from), to(to) {}
 
   SmallVector<Move> plan(int64_t columns) const {
-    // Every planner caches its plans, so use a new one.
+    // Uses a new planner for each plan, because a planner caches its plans.
     ReshardPlanner planner(mesh, model);
     return SmallVector<Move>(planner.plan({rows, columns}, 4, from, to));
   }
@@ -49,11 +49,11 @@ public:
     }
     return sum;
   }
-  /// The share of latency in the total time.
+  /// The share of latency in the total time of a plan.
   double latencyShare(int64_t columns, ArrayRef<Move> moves) const {
     return cost(columns, moves, 0).seconds / cost(columns, moves).seconds;
   }
-  /// Received elements relative to the minimum.
+  /// Returns the received elements relative to the minimum.
   double received(int64_t columns, ArrayRef<Move> moves) const {
     return cost(columns, moves).received * mesh.mesh().getNumRanks() /
            receiveFloor(mesh, {rows, columns}, from, to);
@@ -66,7 +66,8 @@ private:
   Layout from, to;
 };
 
-/// `step`: the number of columns is a multiple of it.
+/// Checks the size at which the planner switches. The number of columns is a
+/// multiple of `step`.
 void expectGate(const Growing &reshard, int64_t step) {
   auto limited = [&](int64_t steps) {
     return reshard.received(step * steps, reshard.plan(step * steps)) <= 1.2501;
@@ -86,14 +87,14 @@ void expectGate(const Growing &reshard, int64_t step) {
   EXPECT_GT(over, 0.05);
   EXPECT_LE(under, 0.05);
   EXPECT_NEAR(over, under, 1e-4);
-  // The plan that receives less is still the slower one.
+  // The plan that receives less is still slower than the other plan.
   EXPECT_LT(reshard.cost(step * high, fast).seconds,
             reshard.cost(step * high, lean).seconds);
   EXPECT_GT(reshard.received(step * high, fast), 1.25);
 }
 
-/// The reduce-scatter pads the rows; the exchange does not but has more
-/// latency.
+/// The reduce-scatter pads the rows. The exchange does not pad, but has a
+/// higher latency.
 TEST(ReshardGate, PaddedReduceScatter) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {6});

@@ -102,7 +102,8 @@ void ReshardSimulator::fill(const Layout &from) {
   for (int64_t rank = 0; rank < ranks; ++rank) {
     int64_t term = position(listOf(from.partial), rank);
     forValid(layout, rank, [&](int64_t tileAt, int64_t wholeAt) {
-      // Distinct partial sums: all but the last are their number.
+      // The partial sums of an element are distinct: each partial sum except
+      // the last one is its own number.
       double value = valueAt(wholeAt);
       if (kind == ReduceKind::Sum && term + 1 == terms)
         value -= double(terms - 1) * (terms - 2) / 2;
@@ -116,7 +117,8 @@ void ReshardSimulator::fill(const Layout &from) {
 }
 
 bool ReshardSimulator::holds(const Layout &want) const {
-  // Who has the same tile of the same partial sum has the same elements.
+  // Ranks with the same tile of the same partial sum must have the same
+  // elements.
   std::map<std::vector<int64_t>, int64_t> firsts;
   for (int64_t rank = 0; rank < ranks; ++rank) {
     std::vector<int64_t> place = {position(listOf(want.partial), rank)};
@@ -165,14 +167,14 @@ program::Exchange ReshardSimulator::describe(const Move &move) const {
   return description;
 }
 
-/// Ranks that exchange tiles among themselves.
+/// A group of ranks that exchange parts of their tiles.
 struct ReshardSimulator::ExchangeGroup {
   ReshardSimulator &all;
   const Move &move;
   std::vector<int64_t> members;
   program::ExchangeTiles cut;
-  /// Elements that members send: in the first round, and as copies in the
-  /// second.
+  /// The number of elements that each member sends: in the first round, and as
+  /// copies in the second round.
   std::vector<double> load = std::vector<double>(members.size(), 0),
                       copied = load;
 
@@ -210,8 +212,9 @@ void ReshardSimulator::ExchangeGroup::movePiece(
 }
 
 void ReshardSimulator::ExchangeGroup::noteImbalance() const {
-  // Those that hold the same tile of the same partial sum.
-  // In the second round, those that held and are to hold the same.
+  // Loads of the members that hold the same tile of the same partial sum in the
+  // first round; and of the members that have the same source and target tile
+  // in the second round.
   std::map<std::vector<int64_t>, std::vector<double>> same;
   for (size_t i = 0; i < members.size(); ++i) {
     const auto &member = cut.members[i];
@@ -227,7 +230,8 @@ void ReshardSimulator::ExchangeGroup::noteImbalance() const {
                   all.mesh.size(setOf(move.axes) & move.after.used());
   for (auto &[key, loads] : same) {
     double total = 0, most = 0;
-    // Who has assembled an element sends it to all the others.
+    // In the second round, the rank that has assembled an element sends it to
+    // all other ranks that need it.
     if (key.back() == -1 && copies > 1)
       for (double &one : loads)
         one /= copies - 1;
@@ -235,7 +239,8 @@ void ReshardSimulator::ExchangeGroup::noteImbalance() const {
       total += one;
       most = std::max(most, one);
     }
-    // Elements are not divided.
+    // Elements cannot be divided, so a sender may send up to one element more
+    // than its share.
     if (total > 0)
       all.worstImbalance =
           std::max(all.worstImbalance, most / std::ceil(total / loads.size()));
@@ -243,7 +248,8 @@ void ReshardSimulator::ExchangeGroup::noteImbalance() const {
 }
 
 void ReshardSimulator::exchange(const Move &move) {
-  // The mesh of the program has one axis for each atom.
+  // The mesh of the simulated program has one axis for each atomic axis of the
+  // planner.
   std::vector<program::MeshAxis> axes;
   for (unsigned axis = 0; axis < mesh.count(); ++axis)
     axes.push_back({"", mesh.size(Axis(axis)), ""});
@@ -307,7 +313,8 @@ static bool inside(ArrayRef<int64_t> extents, ArrayRef<int64_t> index) {
   return true;
 }
 
-/// What one rank holds after a collective, or after a move of its own tile.
+/// Computes the tile of one rank after a collective, or after a local move of
+/// its own tile.
 struct ReshardSimulator::TileMove {
   ReshardSimulator &all;
   const Move &move;
@@ -327,11 +334,13 @@ struct ReshardSimulator::TileMove {
   void keepFirst();
   void embed();
 
-  /// Beyond the end of a tile is the padding that collectives take.
+  /// Returns an element of a rank's tile. Past the end of the tile, returns the
+  /// NaN padding that collectives use.
   double read(int64_t from, ArrayRef<int64_t> index) const {
     return inside(have, index) ? all.tiles[from][offset(have, index)] : NAN;
   }
-  /// The element at `index` of the tile of a member; padding beyond them.
+  /// Returns the element at `index` of a member's tile; padding if there is no
+  /// such member or element.
   double readOf(int64_t member, ArrayRef<int64_t> index) const {
     return member < std::ssize(members) ? read(members[member], index) : NAN;
   }
@@ -405,7 +414,7 @@ void ReshardSimulator::TileMove::allToAll() {
   receive(double(product(have)) / have[move.dim] * want[move.dim]);
 }
 
-/// Takes the tile of the member that has what this one is to have.
+/// Receives the tile of the member that holds this rank's target tile.
 void ReshardSimulator::TileMove::permute() {
   for (int64_t other : members) {
     bool same = true;

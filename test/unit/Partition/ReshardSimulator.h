@@ -1,6 +1,7 @@
-// Executes the moves of a reshard on tiles of numbers, all ranks at once, and
-// counts what each rank sends and receives. Independent of the interpreter: it
-// knows moves, not operations. Exchanges move the runtime's own boxes.
+// Executes the moves of a reshard on tiles of numbers, on all ranks at once,
+// and counts what each rank sends and receives. Independent of the interpreter:
+// the simulator works on moves, not on operations. For exchanges it uses the
+// boxes that the runtime computes.
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RESHARDSIMULATOR_H
 #define CLEAVE_TEST_UNIT_PARTITION_RESHARDSIMULATOR_H
 
@@ -15,17 +16,19 @@ public:
 
   ReshardSimulator(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape);
 
-  /// Fills the tiles: element i of the whole is a number that follows from i,
-  /// partial sums add up to it, padding is NaN.
+  /// Fills the tiles. Element i of the whole tensor is a function of i, partial
+  /// sums add up to the element, and padding is NaN.
   void fill(const dist::Layout &layout);
   void run(const partition::Move &move);
-  /// Whether the tiles hold in the layout what fill() began with.
+  /// Returns whether the tiles hold, in this layout, the tensor with which
+  /// fill() began.
   bool holds(const dist::Layout &layout) const;
 
-  /// Elements by rank, padding of collectives included.
+  /// Elements that each rank sends and receives, including the padding of
+  /// collectives.
   std::vector<double> sent, received;
-  /// Of exchanges: the busiest of those that hold the same tile, over their
-  /// equal share; the worst.
+  /// The worst imbalance of an exchange: among ranks that hold the same tile,
+  /// the most that a rank sends, relative to an equal share.
   double worstImbalance = 1;
 
 private:
@@ -35,10 +38,11 @@ private:
 
   std::vector<int64_t> coordinates(int64_t rank) const;
   int64_t position(llvm::ArrayRef<dist::Axis> axes, int64_t rank) const;
-  /// The ranks that differ from `rank` on the axes only, in their order.
+  /// The ranks that differ from `rank` only on `axes`, in the order of these
+  /// axes.
   std::vector<int64_t> group(llvm::ArrayRef<dist::Axis> axes,
                              int64_t rank) const;
-  /// An exchange as the runtime is told of it.
+  /// Describes an exchange as the compiler describes it to the runtime.
   program::Exchange describe(const partition::Move &move) const;
   void exchange(const partition::Move &move);
   void book(int64_t from, int64_t to, double elements) {
@@ -47,7 +51,7 @@ private:
     sent[from] += elements;
     received[to] += elements;
   }
-  /// Calls body(tile position, whole position) for elements that are no
+  /// Calls body(tile position, whole position) for all elements that are not
   /// padding.
   template <typename Body>
   void forValid(const dist::Layout &layout, int64_t rank, Body body) const;

@@ -1,10 +1,10 @@
-// The reshard planner: every plan is executed on numbers. Its traffic is
-// compared with the least that must be received, its modelled time with the
-// best of all plans of up to three moves.
+// Tests the reshard planner. Every plan is executed on numbers. The received
+// data are compared with the least that must be received, and the modelled time
+// with the best of all plans of up to three moves.
 //
-// By default a slice of the cases runs. CLEAVE_RESHARD=full runs all pairs on
-// meshes of up to 8 ranks and 20,000 sampled ones on meshes of up to 64; the
-// table that it prints is the one in docs/reshard.md.
+// By default, a sample of the cases runs. CLEAVE_RESHARD=full runs all pairs
+// on meshes of up to 8 ranks and 20,000 sampled pairs on meshes of up to 64
+// ranks. It prints the table of docs/reshard.md.
 
 #include "Context.h"
 #include "ReshardBounds.h"
@@ -44,8 +44,8 @@ MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
                   MeshAttr::get(&context, axes));
 }
 
-/// The pair with its axes (of equal size) and dimensions renamed to the
-/// lexicographically first spelling.
+/// Returns the pair of layouts with its axes (of equal size) and its dimensions
+/// renamed to the lexicographically first spelling.
 std::string canonical(ArrayRef<int64_t> sizes, const Layout &from,
                       const Layout &to) {
   std::vector<unsigned> axes(sizes.size()), dims(from.dims.size());
@@ -113,9 +113,10 @@ struct Figures {
   }
 };
 
-/// Kinds of sizes: Even: all divide by any product of axes. Long: one dimension
-/// is long and padded by a few percent at most. Uneven: few divide, and tiles
-/// differ much. Small: some dimensions are smaller than an axis.
+/// Kinds of sizes. Even: every size is divisible by any product of axes. Long:
+/// one dimension is long, and its padding is at most a few percent. Uneven: few
+/// sizes are divisible, and tiles differ much in size. Small: some dimensions
+/// are smaller than an axis.
 enum class Sizes { Even, Long, Uneven, Small };
 constexpr Sizes kSizes[] = {Sizes::Even, Sizes::Long, Sizes::Uneven,
                             Sizes::Small};
@@ -145,7 +146,7 @@ SmallVector<int64_t> sizesOf(Sizes kind, int64_t ranks, unsigned rank,
   return shape;
 }
 
-/// Whether the layout pads some dimension by more than 1/20.
+/// Returns whether the layout pads some dimension by more than 1/20.
 bool isTiny(const MeshAxes &mesh, ArrayRef<int64_t> shape,
             const Layout &layout) {
   for (auto [extent, axes] : llvm::zip_equal(shape, layout.dims)) {
@@ -156,12 +157,13 @@ bool isTiny(const MeshAxes &mesh, ArrayRef<int64_t> shape,
   return false;
 }
 
-// Bandwidth-bound: latency and messages are free. Latency-bound: bytes are
-// nearly free; a message sent together with others costs 1/50 of a single one.
+// On bandwidth-bound links, latency and messages are free. On latency-bound
+// links, bytes are nearly free, and a message that is sent together with other
+// messages costs 1/50 of a single message.
 const LinkClass kBandwidthBound = {0, 0, 1};
 const LinkClass kLatencyBound = {1, 0.02, 1e15};
 
-/// CPU time of this thread, because the machine may be busy.
+/// CPU time of this thread. Wall time would depend on the load of the machine.
 double threadSeconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -232,8 +234,8 @@ public:
                             describe(from, to, moves));
         figures.worstTime[m] = std::max(figures.worstTime[m], ratio);
       }
-      // One element takes one second, so the data received by the busiest rank
-      // are a time.
+      // On this link an element takes one second, so the number of elements
+      // that the busiest rank receives is a time in seconds.
       double most = 0;
       for (double one : simulator.received)
         most = std::max(most, one);
@@ -294,7 +296,8 @@ private:
 const std::vector<std::vector<int64_t>> kSmallMeshes = {
     {2}, {3}, {4}, {5}, {6}, {7}, {8}, {2, 2}, {2, 3}, {2, 4}, {2, 2, 2}};
 
-/// Cases in four groups: by whether the target is partial, and by sizes.
+/// Cases in four groups: with a partial target or not, and with sizes that need
+/// much padding or not.
 struct Groups {
   Figures of[2][2];
   void run(Proof &proof, const Layout &from, const Layout &to, size_t i,
@@ -454,7 +457,8 @@ TEST(Reshard, SampledPairsOnLargerMeshes) {
   groups.expect();
 }
 
-/// Partial maxima and minima, including changes of the kind of reduction.
+/// Reshards of partial maxima and minima, including changes of the kind of
+/// reduction.
 TEST(Reshard, OtherReductions) {
   TestContext test;
   std::mt19937 random(3);

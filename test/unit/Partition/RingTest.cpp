@@ -1,7 +1,8 @@
-// Ring attention against attention on one device: forward and backward, with
-// every kind of mask, sizes that leave remainders, and poisoned padding.
+// Compares ring attention with attention on one device, forward and backward,
+// with every kind of mask, sizes that leave remainders, and poisoned padding.
 //
-// A failure prints the program with its shardings, which is a test case itself.
+// A failure prints the program with its shardings; this text can be added as a
+// test case.
 
 #include "Context.h"
 
@@ -36,7 +37,8 @@ std::string tensor(std::initializer_list<int64_t> shape, StringRef element) {
   return text + element.str() + ">";
 }
 
-/// The parameters of one attention, including which optional operands it has.
+/// The parameters of one attention, including which optional operands are
+/// present.
 struct Options {
   int64_t ranks, s, t, window = 0;
   bool causal = false, segments = false, mask = false, bias = false,
@@ -64,7 +66,7 @@ Options randomOptions(Random &random) {
   return o;
 }
 
-/// Writes a program, with queries and keys split over "r".
+/// Writes the text of a program whose queries and keys are sharded over "r".
 class ProgramText {
 public:
   explicit ProgramText(const Options &o) : o(o) {}
@@ -99,7 +101,7 @@ private:
                    const std::string &dims) {
     append(arguments, name + ": " + type + sharded(dims));
   }
-  /// An operand of the options, with its type.
+  /// Adds an optional operand with its type.
   void addOption(const std::string &text,
                  std::initializer_list<std::string> operandTypes) {
     options += " " + text;
@@ -112,7 +114,7 @@ private:
     append(returnedTypes, type);
     append(results, type + sharded(dims));
   }
-  /// The places of queries and keys, counted.
+  /// Adds operands with the positions of queries and keys, counted from 0.
   void addIotas(const std::string &queries, const std::string &keys) {
     body += "  " + queries + " = nn.iota dim = 0 : " + si + "\n  " + keys +
             " = nn.iota dim = 0 : " + ti + "\n";
@@ -216,8 +218,8 @@ template <typename Op> int64_t count(ModuleOp module) {
   return found;
 }
 
-/// Interprets the program on one device and on all ranks of the mesh. `look`
-/// receives the partitioned program.
+/// Interprets the program on one device and on all ranks of the mesh, and
+/// compares the results. `look` receives the partitioned program.
 void expectAgreement(TestContext &test, const Options &options, Random &random,
                      llvm::function_ref<void(ModuleOp)> look) {
   MLIRContext &context = test.context;
@@ -275,13 +277,14 @@ TEST(Ring, AgreesWithOneDevice) {
       }
     });
   }
-  // Not all cases are gathered, and windows end some rings early.
+  // Most cases use a ring instead of gathering keys and values, and in some of
+  // them a window ends the ring early.
   EXPECT_GT(rings, 150);
   EXPECT_GT(shorter, 5);
 }
 
-/// All ranks have the queries: each attends to its own keys, and the results
-/// are combined.
+/// If only the keys are sharded, all ranks hold all queries. Each rank attends
+/// to its own keys, and the results are combined.
 TEST(Ring, SplitsKeysAlone) {
   TestContext test;
   Random random(11);
@@ -303,8 +306,8 @@ TEST(Ring, SplitsKeysAlone) {
   EXPECT_GT(split, 120);
 }
 
-/// The bytes of tiles moved around the ring: K and V in forward, and in
-/// backward again with their cotangents.
+/// The bytes of tiles that move around the ring: K and V in the forward pass;
+/// K, V and their cotangents in the backward pass.
 TEST(Ring, SendsWhatGatheringSends) {
   TestContext test;
   for (int64_t ranks : {2, 3, 4, 8}) {
@@ -324,7 +327,8 @@ TEST(Ring, SendsWhatGatheringSends) {
         bytes[rings] += op.getSentBytes(ranks);
       });
     }
-    // With gathering, the backward pass reuses the forward pass's gather.
+    // Expected bytes. If K and V are gathered instead, the backward pass reuses
+    // the forward pass's gathered tensors.
     int64_t tile = 2 * 2 * 2 * (3 + 2) * 8; // b, s / P, n, d + e, bytes
     EXPECT_EQ(bytes[0], 2 * (ranks - 1) * tile);
     EXPECT_EQ(bytes[1], 2 * (ranks - 1) * tile);

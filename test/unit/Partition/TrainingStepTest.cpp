@@ -1,6 +1,6 @@
-// A whole training step of a small decoder, on meshes that divide nothing: the
-// gradients that @loss_grad leaves on the ranks go as they are into @update.
-// All in double, against one device.
+// Compares a whole training step of a small decoder with one device, in double,
+// on meshes whose axes divide none of the sizes. The gradients that @loss_grad
+// returns on the ranks are passed unchanged to @update.
 
 #include "Context.h"
 
@@ -26,8 +26,8 @@ using namespace cleave::partition;
 
 namespace {
 
-// 5 samples of 4 tokens, hidden 6, 3 KV heads of 2 query heads, width 10,
-// vocabulary 7, the embedding tied.
+// 5 samples of 4 tokens, hidden size 6, 3 KV heads with 2 query heads each,
+// feed-forward size 10, vocabulary 7, and a tied embedding.
 constexpr const char *kLoss = R"(
 func.func @loss(%wte: tensor<7x6xf64> {nn.name = "wte", nn.role = #nn.role<parameter>},
                 %g: tensor<6xf64> {nn.name = "g", nn.role = #nn.role<parameter>},
@@ -132,12 +132,12 @@ protected:
   OwningOpRef<ModuleOp> global, local;
   MeshAttr mesh;
   std::mt19937_64 random{7};
-  // What one function gives the next one takes.
+  // Results that one function returns and the next function takes as arguments.
   Named whole;
   NamedTiles tiles;
 };
 
-/// The program of one device, and the one of all ranks.
+/// Makes the unpartitioned program and the per-rank program.
 void TrainingStep::makePrograms() {
   std::string text =
       std::string("dist.mesh @mesh <[") + GetParam().mesh + "]>\n" + kLoss;
@@ -199,7 +199,7 @@ void TrainingStep::expectAgreement(func::FuncOp one, func::FuncOp part) {
 
 TEST_P(TrainingStep, AgreesWithOneDevice) {
   ASSERT_NO_FATAL_FAILURE(makePrograms());
-  // Both walk the functions in order.
+  // Both programs run their functions in the same order.
   for (StringRef name : {nn::kLossGradFunc, nn::kUpdateFunc}) {
     SCOPED_TRACE(name.str());
     auto one = global->lookupSymbol<func::FuncOp>(name);

@@ -1,5 +1,5 @@
-// Positions in zig-zag order: the function computes the same, and the ranks of
-// a ring have equal work.
+// Tests that positions in zig-zag order do not change what a function computes,
+// and that they give the ranks of a ring equal work.
 
 #include "Context.h"
 
@@ -43,7 +43,8 @@ struct Zigzag : testing::Test {
     ASSERT_TRUE(succeeded(passes.run(module))) << test.diagnostics;
   }
 
-  /// Compares a program with its zig-zag version, which has `gathers` gathers.
+  /// Compares a program with its zig-zag version, which must contain `gathers`
+  /// gather operations.
   void computesTheSame(const char *text, int64_t size, int64_t ranks,
                        int64_t gathers) {
     std::mt19937 random(3 + size);
@@ -74,9 +75,9 @@ struct Zigzag : testing::Test {
   }
 };
 
-/// An embedding of tokens and one of positions, a constant along positions,
-/// causal attention with a bias by distance and dropped weights, and a sum over
-/// the counted labels.
+/// A model with a token embedding, a position embedding, a constant along
+/// positions, causal attention with a bias that depends on distance and with
+/// dropout, and a sum over the labels that count.
 const char *kModel = R"(
   func.func @f(%tokens: tensor<2xSxi64>, %labels: tensor<2xSxi64>, %table: tensor<5x4xf64>, %places: tensor<Sx4xf64>, %keys: tensor<2x2x1xi64>)
       -> (tensor<2xSx4xf64>, tensor<f64>, tensor<2xf64>, tensor<Sx4xf64>) {
@@ -102,7 +103,7 @@ const char *kModel = R"(
     return %y, %sum, %rows, %g : tensor<2xSx4xf64>, tensor<f64>, tensor<2xf64>, tensor<Sx4xf64>
   })";
 
-/// Expert slots counted within a sequence and over all sequences.
+/// A model that counts expert slots within a sequence and over all sequences.
 const char *kCapacity = R"(
   func.func @f(%q: tensor<2xSx1x1x2xf64>, %k: tensor<2xSx1x2xf64>, %router: tensor<2x3xf64>)
       -> (tensor<2xSx1x1x2xf64>, tensor<2xSx2xf64>) {
@@ -132,14 +133,15 @@ TEST_F(Zigzag, ComputesTheSame) {
                              {29, 2},
                              {40, 5},
                              {64, 4}}) {
-    // Gathers of the model's tables, of arguments, and of results.
+    // The number of gathers is the sum of those of the model's tables, of its
+    // arguments, and of its results.
     computesTheSame(kModel, size, ranks, 1 + 3 + 2);
     computesTheSame(kCapacity, size, ranks, 2 + 2);
   }
 }
 
-/// Counts the keys that each rank's queries attend to, from the positions that
-/// attention receives.
+/// Counts the keys that each rank's queries attend to, from the position
+/// operands of attention.
 TEST_F(Zigzag, BalancesRanks) {
   for (auto [size, ranks] : {std::pair<int64_t, int64_t>{4096, 2},
                              {4096, 4},
@@ -156,7 +158,8 @@ TEST_F(Zigzag, BalancesRanks) {
     OwningOpRef<ModuleOp> module = parse(text);
     ASSERT_TRUE(module) << test.diagnostics;
     reorder(*module, ranks);
-    // Reduces the function to one that computes the positions alone.
+    // Removes everything from the function except the computation of the
+    // positions.
     func::FuncOp func = funcOf(*module);
     nn::AttentionOp attention = *func.getOps<nn::AttentionOp>().begin();
     Operation *terminator = func.getBody().front().getTerminator();
@@ -202,7 +205,8 @@ TEST_F(Zigzag, LeavesWhatDependsOnOrder) {
   reorder(*module, 2);
   module->walk([](nn::GatherOp) { ADD_FAILURE() << "reordered"; });
 
-  // Too few positions: padding would not stay at the end of the last tile.
+  // With only 5 positions, the padding would not stay at the end of the last
+  // tile, so the order is not changed.
   module = parse(replaced(kModel, 5));
   reorder(*module, 4);
   int64_t gathers = 0;

@@ -1,4 +1,4 @@
-// The spelling of actions and cells.
+// Tests how actions and cells of schedule tables are written.
 
 #include "cleave/PipelineSchedule/Action.h"
 

@@ -1,7 +1,8 @@
-// Generated tables against test/schedules.csv: if a row's condition holds, the
-// replayed time equals its formula. In all cases the replay equals a second one
-// implemented here, the verifier accepts the lowered table, and transfers that
-// take no time do not delay it.
+// Compares generated schedule tables with test/schedules.csv: if the condition
+// of a row holds, the replayed time of the table must equal the row's formula.
+// In all cases the replay equals a second replay that is implemented here, the
+// verifier accepts the lowered table, and transfers that take no time do not
+// delay the schedule.
 
 #include "Expression.h"
 
@@ -41,8 +42,8 @@ std::map<std::string, std::vector<Row>> readRows() {
   return rows;
 }
 
-// A second replay, by recursion over the dependencies of an action. With
-// `pairs`, an F directly before its B is one action.
+// A second replay, by recursion over the dependencies of an action. If `pairs`
+// is true, an F directly before its B is one action with it.
 class Oracle {
 public:
   Oracle(const Table &table, const Times &times, bool pairs = false)
@@ -93,7 +94,8 @@ private:
     return size_t(stage) * table.microbatches + m;
   }
 
-  // The latest end of the inputs of the action at a place, from other places.
+  // Returns when the last input of the action at `spot` that comes from another
+  // position is complete.
   double inputs(Spot spot) {
     auto [stage, kind, m] = table.actions[spot.rank][spot.index];
     double latest = 0;
@@ -140,9 +142,9 @@ private:
   std::vector<std::vector<bool>> paired;
 };
 
-// Runs a lowered table with transfers that complete as late as possible: they
-// begin when both sides have started them, and the sender waits until the
-// receiver is at its wait.
+// Runs a lowered table with transfers that complete as late as possible. A
+// transfer begins when both sides have started it, and the sender also waits
+// until the receiver has reached its Wait.
 double loweredMakespan(const LoweredTable &table, const Times &times) {
   std::map<std::pair<Action, bool>, double> reached; // transfer, at its wait
   std::vector<size_t> next(table.ranks, 0);
@@ -203,18 +205,20 @@ protected:
     SCOPED_TRACE(spec.name + " p=" + std::to_string(spec.ranks) +
                  " chunks=" + std::to_string(spec.chunks) +
                  " m=" + std::to_string(spec.microbatches));
-    // The table is valid by the rules for files.
+    // The generated table satisfies the rules for tables that are read from
+    // files.
     Result<Table> read = readTableText(writeTable(table), "t.csv");
     ASSERT_TRUE(bool(read)) << read.error();
     ASSERT_EQ(read->stagesOfRank, table.stagesOfRank);
-    // All times for few ranks; for many, equal times and some of the others.
+    // With few ranks, all times are tried; with many ranks, equal times and
+    // some of the other times.
     for (size_t k = 0; k < std::size(stageTimes); ++k)
       if (spec.ranks <= 6 || k == 0 ||
           (k + spec.ranks + spec.microbatches) % 3 == 0) {
         const auto &[f, i, w] = stageTimes[k];
         checkTimes(spec, table, Times::uniform(table.stages, f, i, w), rows);
       }
-    // The times used for checking transfers vary from table to table.
+    // The stage times used for checking transfers vary from table to table.
     const auto &[f, i, w] =
         stageTimes[(spec.ranks + spec.microbatches) % std::size(stageTimes)];
     checkLowered(table, Times::uniform(table.stages, f, i, w));
@@ -302,13 +306,13 @@ protected:
         << "slower than 1F1B at " << t.f << ", " << t.i << ", " << t.w;
   }
 
-  // Transfers take no time, so they must not make a rank wait.
+  // Checks that transfers that take no time do not make any rank wait.
   void checkLowered(const Table &table, const Times &times) {
     if (table.stages * table.microbatches > 1200)
       return; // to save time
     Replay r = *replay(table, times);
-    // A receive is started one action early, so a transfer shorter than an
-    // action is hidden where the replay says so.
+    // A receive starts one action early, so a transfer that is shorter than an
+    // action is hidden wherever the replay hides it.
     Times slow = times;
     slow.transfer = 0.5;
     LowerOptions options;

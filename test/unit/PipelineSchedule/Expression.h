@@ -1,5 +1,5 @@
-// Formulas of test/schedules.csv: numbers, variables of one letter, + - * / %,
-// comparisons, &, parentheses, min(a;b) and max(a;b).
+// Evaluates the formulas of test/schedules.csv: numbers, variables of one
+// letter, + - * / %, comparisons, &, parentheses, min(a;b) and max(a;b).
 
 #ifndef CLEAVE_TEST_UNIT_PIPELINE_EXPRESSION_H
 #define CLEAVE_TEST_UNIT_PIPELINE_EXPRESSION_H
@@ -9,7 +9,7 @@
 
 namespace cleave::pipeline::test {
 
-// Evaluates a formula; fails the test if the text is not one.
+// Evaluates a formula. Fails the test if the text is not a formula.
 double evaluate(const std::string &text,
                 const std::map<char, double> &variables);
 

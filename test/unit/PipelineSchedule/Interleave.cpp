@@ -1,10 +1,12 @@
-// A state is the position of each rank. Messages of a channel and collectives
-// of a group match by number, so nothing else can differ. From each state,
-// every rank that can move is moved, until all states have been visited.
+// Explores all interleavings of the ranks. A state is the position of each rank
+// in its list. The messages of a channel and the collectives of a group match
+// by number, so a state has no further parts. From each state, every rank that
+// can move is moved, until all states have been visited.
 //
-// Transports are modelled at their worst: a send completes when the receiver is
-// at its wait, a receive when the send has started, a collective when all
-// members are at their waits and the previous one of the group has begun.
+// Transports are modelled at their worst: a send completes only when the
+// receiver is at its Wait, a receive when the send has started, and a
+// collective when all members are at their Waits and the previous collective of
+// the group has begun.
 
 #include "Interleave.h"
 
@@ -18,7 +20,8 @@ namespace {
 
 constexpr size_t nowhere = ~size_t(0);
 
-// The start and wait of a transfer or collective, and its counterparts.
+// The Start and Wait of a transfer or collective, and its counterparts on other
+// ranks.
 struct Link {
   size_t start = nowhere, wait = nowhere;  // on this rank
   std::vector<std::pair<int, int>> others; // rank, index into its links
@@ -49,7 +52,7 @@ struct Lists {
               " " + why;
   }
 
-  // The rank that runs F of a stage, in the same pipeline.
+  // Returns the rank that runs F of a stage in the same pipeline.
   int owner(int rank, int stage, int m) const {
     for (size_t r = 0; r < lists.size(); ++r)
       if (program.ranks[r].replica == program.ranks[rank].replica)
@@ -60,7 +63,8 @@ struct Lists {
     return -1;
   }
 
-  // Links starts and waits on a rank, then the n-th ones of both sides.
+  // Links each Start on a rank with its Wait, and the n-th send of a channel
+  // with its n-th receive.
   void link() {
     std::map<std::pair<int, int>, std::vector<std::pair<int, int>>> sends,
         receives;
@@ -213,7 +217,8 @@ struct Lists {
           need(i, arrived.insert(item.action.action).second, "receives twice");
         break;
       case ActionKind::ReduceGrad: {
-        // Reduces the accumulated gradient over the ranks of another axis.
+        // The rank reduces its accumulated gradient over the ranks of another
+        // axis.
         bool any = false;
         for (auto &[sum, times] : sums)
           if (sum.stage == s && (m < 0 || sum.microbatch == m)) {
@@ -265,7 +270,8 @@ struct Lists {
 
   using State = std::vector<size_t>;
 
-  // Whether a rank at a blocking position has begun the blocking operation.
+  // Returns whether a rank has started an operation. A rank whose position is a
+  // blocking operation has started it.
   bool hasStarted(const State &at, int rank, const Link &link) const {
     return at[rank] > link.start ||
            (at[rank] == link.start && link.wait == link.start);

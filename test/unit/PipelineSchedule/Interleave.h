@@ -1,5 +1,6 @@
-// Runs a program in every possible interleaving of its ranks: an oracle for the
-// verifier that shares no code with it. For few ranks and short lists.
+// Runs a program in every possible interleaving of its ranks, as an oracle for
+// the verifier that shares no code with the verifier. Only for few ranks and
+// short lists.
 
 #ifndef CLEAVE_TEST_UNIT_PIPELINE_INTERLEAVE_H
 #define CLEAVE_TEST_UNIT_PIPELINE_INTERLEAVE_H

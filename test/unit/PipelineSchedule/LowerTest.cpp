@@ -1,4 +1,5 @@
-// Transfers that are added to tables, and slots.
+// Tests the lowering of tables, which adds transfers, and the assignment of
+// slots.
 
 #include "cleave/PipelineSchedule/Lower.h"
 
@@ -49,8 +50,8 @@ TEST(Slots, CountsAreThePeaks) {
   }
 }
 
-// Every schedule, every kind of value: what is in a slot is there until its
-// last reader, by walking the lists.
+// For every schedule and every kind of value, walks the lists and checks that a
+// value stays in its slot until its last reader.
 TEST(Slots, NoValueIsOverwritten) {
   for (const std::string &name : scheduleNames()) {
     if (name == "custom")
@@ -116,10 +117,11 @@ TEST(Slots, NoValueIsOverwritten) {
 TEST(Slots, ClassesWithoutValues) {
   LoweredTable lowered = *lower(*generate({"gpipe", 2, 0, 3}));
   std::vector<ValueClass> classes = {
-      // What is sent: not by the last stage.
+      // The values that a stage sends to the next one. The last stage does not
+      // send any.
       {0, {{ActionKind::F}}, {{ActionKind::SendF, Phase::Wait}}},
       {1, {{ActionKind::F}}, {{ActionKind::SendF, Phase::Wait}}},
-      // The input of a stage, received or not.
+      // The input of a stage, which stage 0 does not receive.
       {0,
        {{ActionKind::RecvF, Phase::Start}, {ActionKind::F}},
        {{ActionKind::W}}},

@@ -1,5 +1,6 @@
-// Random mutations of correct programs: a program that the verifier accepts is
-// harmless in every interleaving, and a reported deadlock is one.
+// Randomly mutates correct programs. A program that the verifier accepts must
+// not fail in any interleaving, and a deadlock that the verifier reports must
+// occur in an interleaving.
 
 #include "Interleave.h"
 
@@ -22,7 +23,8 @@ public:
   // a collective over all ranks.
   Program good() {
     static const char *const tables[] = {
-        // ZB-H1 of two ranks; V placement; I and W apart; a loop of stages.
+        // ZB-H1 on two ranks, a V placement, a table with separate I and W, and
+        // a placement in which stages wrap around.
         "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n",
         "0F0,0F1,3F0,3B0,0B0,3F1,3B1,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n",
         "0F0,0F1,0B0,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n2F0,2B0,2F1,2B1\n",
@@ -180,7 +182,8 @@ TEST(Mutation, AcceptedIsHarmless) {
   }
   RecordProperty("accepted", accepted);
   RecordProperty("deadlocks", deadlocks);
-  // Without enough of both the test would be meaningless.
+  // The test is meaningful only if enough mutations are accepted and enough are
+  // rejected.
   EXPECT_GT(accepted, 100);
   EXPECT_GT(deadlocks, 30);
   EXPECT_GT(wrong, 300);

@@ -1,4 +1,4 @@
-// A table as a program whose stages sleep.
+// Makes a program with sleeping stages from a schedule table.
 
 #include "SleepingProgram.h"
 
@@ -20,7 +20,7 @@ constexpr int64_t idBytes = 64;
 
 int column(ActionKind kind) { return static_cast<int>(kind); } // F, I, W, B
 
-// A value that one action hands to another, in a slot of the rank.
+// A value that one action passes to another one through a slot of the rank.
 struct Slots {
   BufferRef slot0;
   const SlotPlan *plan = nullptr;
@@ -61,8 +61,9 @@ public:
   }
 
 private:
-  // For every stage and direction: what was received, what is sent, what stays
-  // on the rank for the neighbouring stage.
+  // For each stage and direction, there are values that a rank received, values
+  // that it sends, and values that stay on the rank because the neighbouring
+  // stage is there, too.
   enum Role { Received, Sent, Stays };
 
   BufferRef addBuffer(const std::string &name, int64_t count) {
@@ -102,8 +103,8 @@ private:
     }
   }
 
-  // The value of a stage and microbatch on a rank, moved to its slot; absent
-  // where there is none.
+  // Returns the buffer of a stage's value of a microbatch on a rank, rebased to
+  // its slot. The reference is absent if the rank has no such value.
   BufferRef find(int rank, int stage, bool forward, Role role, int microbatch,
                  std::vector<program::Rebase> *moved = nullptr) {
     if (stage < 0 || stage >= table.stages)
@@ -122,7 +123,8 @@ private:
     return ref;
   }
 
-  // The action for what this rank does at this stage, with these operands.
+  // Returns the called action for a pass of this rank at this stage, with these
+  // operands.
   uint32_t actionFor(const Action &action, BufferRef in, BufferRef out) {
     std::string name = "." + std::string(spelling(action.kind)) +
                        std::to_string(action.stage) + "." +
@@ -141,7 +143,8 @@ private:
     launch.kernel = passes ? 0 : 1;
     launch.extent = 1;
     BufferRef id{2, 0, {}};
-    // Without a stage before it a pass makes its value of the number alone.
+    // The first pass of a direction has no previous stage, so it computes its
+    // value from the number of the microbatch.
     if (passes)
       launch.args = {time, id, in.present() ? in : id,
                      out.present() ? out : BufferRef{scratchOf(own), 0, {}},
@@ -164,7 +167,7 @@ private:
     return arena;
   }
 
-  // All ranks add up a number, as they do with the squares of gradients.
+  // An all-reduce of one number over all ranks, as for the norm of gradients.
   program::Command addUp() {
     program::Collective all;
     all.dtype = program::DType::F64;
@@ -187,7 +190,8 @@ private:
     int step = 0;
     for (const LoweredAction &lowered : table.actions[rank]) {
       const Action &action = lowered.action;
-      // After all that a step starts, before the next one waits for anything.
+      // The all-reduce comes after the last Start of a step and before the next
+      // step waits for anything.
       if (options.stepOfNorm > 0 && lowered.phase != Phase::Start)
         for (; step < action.microbatch / options.stepOfNorm; ++step)
           run.commands.push_back(addUp());
@@ -264,9 +268,10 @@ private:
   int own = 0;
 };
 
-// Every pass adds one to what it is given; the first of a direction is given
-// the number of the microbatch. So a value says whose it is and how many stages
-// it has seen, and a wrong one is off by a whole microbatch.
+// Every pass adds one unit to its input. The first pass of a direction begins
+// with the number of the microbatch. A value therefore encodes its microbatch
+// and how many stages it has passed; the value of a wrong microbatch differs by
+// a whole number.
 constexpr double passUnit = 1.0 / 1024;
 
 void pass(const cleave_ctx *, void *const *args, int64_t, int64_t) {
@@ -299,16 +304,18 @@ void test::sleepFor(double seconds) {
   if (seconds < 0) {
     static std::atomic<uint32_t> seeds;
     thread_local std::mt19937 engine(++seeds);
-    // Often not at all, sometimes long.
+    // Random delays: often none, sometimes a long one.
     double share = double(engine() % 1024) / 1024;
     std::this_thread::sleep_for(
         std::chrono::duration<double>(-seconds * 4 * share * share * share));
     return;
   }
-  // By default a thread may be woken up 50 microseconds late deliberately.
+  // By default, Linux may wake a thread up to 50 microseconds late to save
+  // power, so the timer slack is set to the minimum.
   thread_local bool isPunctual = prctl(PR_SET_TIMERSLACK, 1UL) == 0;
   (void)isPunctual;
-  // How late this thread is woken up as a rule; so much earlier it asks to be.
+  // The usual delay with which this thread is woken up. The thread requests to
+  // be woken up earlier by that time.
   thread_local double late = 0;
   auto begin = Clock::now();
   double asked = seconds - std::min(late, seconds / 4);

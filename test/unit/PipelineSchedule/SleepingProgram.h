@@ -1,6 +1,6 @@
-// A table as a program whose stages sleep: computation is simulated by
-// sleeping, transfers are real. Many ranks thus run with realistic timing on
-// few cores.
+// Makes a program from a schedule table. Its stages simulate computation by
+// sleeping, but its transfers are real, so that many ranks run with realistic
+// timing on few cores.
 #ifndef CLEAVE_UNITTEST_PIPELINE_SLEEPINGPROGRAM_H
 #define CLEAVE_UNITTEST_PIPELINE_SLEEPINGPROGRAM_H
 
@@ -13,16 +13,16 @@
 
 namespace cleave::test {
 
-// Action "run" executes the lowered table, each rank its own list. Forward
-// passes and input gradients check that their input is the previous stage's
-// output of the same microbatch. Buffers: "times" (seconds of every stage and
-// kind, in the order of F, I, W, B), "ids" (0, 1, ... for all microbatches),
-// "errors".
+// Action "run" executes the lowered table; each rank executes its own list.
+// Forward passes and input gradients check that their input is the previous
+// stage's output of the same microbatch. Buffers: "times" (seconds of every
+// stage and kind, in the order F, I, W, B), "ids" (0, 1, ... for all
+// microbatches), and "errors".
 struct SleepingOptions {
-  // If above 0: the number of microbatches of a step. Between steps all ranks
-  // all-reduce "norm", so no rank goes on before all have arrived.
+  // If above 0, the number of microbatches in a step. Between steps all ranks
+  // all-reduce "norm", so no rank continues before all ranks have arrived.
   int stepOfNorm = 0;
-  // Sleeps for "delay", a number of seconds, before every start and wait of a
+  // Sleeps for "delay", a number of seconds, before every Start and Wait of a
   // transfer.
   bool delays = false;
   int64_t messageBytes = 64; // a multiple of 64
@@ -33,11 +33,12 @@ program::Program sleepingProgram(const pipeline::LoweredTable &table,
                                  std::string &error,
                                  const SleepingOptions &options = {});
 
-// Kernels of the program.
+// Adds the kernels of a sleeping program.
 void addSleepingKernels(cleave_program *program);
 
-// Sleeps for the given time on average, correcting for the thread's usual
-// wake-up delay. A negative time: a random time with that average.
+// Sleeps for the given time on average, and corrects for the usual wake-up
+// delay of the thread. A negative time requests a random time with that
+// average.
 void sleepFor(double seconds);
 
 } // namespace cleave::test

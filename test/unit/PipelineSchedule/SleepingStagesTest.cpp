@@ -1,11 +1,12 @@
-// Every schedule is run with sleeping stages and takes the time that its replay
-// predicts: 20 steps in one list, without a barrier between them or with a norm
-// over all ranks.
+// Runs every schedule with sleeping stages and checks that it takes the time
+// that its replay predicts: 20 steps in one list, either without a barrier
+// between steps or with a norm over all ranks.
 //
-// One run; the median over its steps counts. A busy machine wakes stages up
-// late: the trace records how long they slept in this run, and the replay uses
-// those times. If they were late and a step still takes longer, the test is
-// skipped, because it says nothing about schedules; otherwise it fails.
+// Each schedule runs once, and the median over its steps counts. A busy
+// machine wakes stages up late: the trace records how long they slept in this
+// run, and the replay uses those times. If stages were woken up late and a step
+// still takes longer than the replay, the test is skipped, because the result
+// says nothing about the schedule. Otherwise the test fails.
 
 #include "SleepingProgram.h"
 
@@ -25,10 +26,11 @@ using namespace cleave::test;
 
 namespace {
 constexpr double tolerance = 0.05;
-// A machine that delays stages by more than this share, on average, is busy.
+// A machine counts as busy if it delays stages by more than this share, on
+// average.
 constexpr double busy = 0.01;
-// Seconds of F, I and W each for a rank's share of one microbatch; a rank of
-// several stages divides them among the stages.
+// Seconds that each of F, I and W takes for a rank's share of one microbatch.
+// If a rank has several stages, they divide these seconds.
 constexpr double unit = 5e-3;
 
 double median(std::vector<double> values) {
@@ -37,7 +39,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The median over the steps of the time between the ends of adjacent steps.
+// Returns the median time between the ends of adjacent steps.
 double stepTime(const std::vector<double> &ends) {
   std::vector<double> lengths;
   for (size_t step = 1; step < ends.size(); ++step)
@@ -77,8 +79,8 @@ public:
     table = repeated(*one, shape.steps);
     Times times = Times::uniform(table.stages, unit / one->chunks(),
                                  unit / one->chunks(), unit / one->chunks());
-    // Chimera has as many stages as ranks. Each rank holds two of them, but
-    // does half of the microbatches of each.
+    // Chimera has as many stages as ranks. Each rank holds two stages, but
+    // computes half of the microbatches of each.
     if (name == "chimera")
       times = Times::uniform(table.stages, unit, unit, unit);
     replayAll(times, *one);
@@ -203,7 +205,8 @@ private:
   std::vector<double> seconds;
 };
 
-// The outcome of a schedule, run once and cached for all tests.
+// Returns the result of a schedule, which runs once and is cached for all
+// tests.
 const Outcome &outcomeOf(const std::string &name, bool norm = false) {
   static std::map<std::string, Outcome> known;
   auto [entry, isNew] =
@@ -228,7 +231,7 @@ const Outcome &outcomeOf(const std::string &name, bool norm = false) {
   return outcome;
 }
 
-// No run is faster than its replay, apart from small deviations of single
+// No run is faster than its replay, except for small deviations of single
 // passes.
 void expectReplayed(const Outcome &outcome) {
   ASSERT_GT(outcome.measured, 0);
@@ -245,8 +248,8 @@ TEST_P(SleepingStages, TakesTheTimeOfItsReplay) {
   expectReplayed(outcomeOf(GetParam()));
 }
 
-// Whatever the pass times are, every value arrives at the right action and no
-// rank hangs, with receives started late or early.
+// Whatever times the passes take, every value arrives at the right action and
+// no rank hangs, whether receives start late or early.
 TEST_P(SleepingStages, RandomTimesNeverHang) {
   for (int ranks : {2, 4})
     for (int lookahead : {0, 1, 4}) {
@@ -262,7 +265,7 @@ TEST_P(SleepingStages, RandomTimesNeverHang) {
     }
 }
 
-// Checks that the test above can fail: two messages of a channel are swapped.
+// Checks that the previous test can fail: swaps two messages of a channel.
 TEST(SleepingStages, SwappedMessagesAreFound) {
   Schedule schedule("gpipe", {2, 4, 2, 1e-4});
   ASSERT_EQ(schedule.error, "");
@@ -291,8 +294,8 @@ INSTANTIATE_TEST_SUITE_P(Schedules, SleepingStages,
                            return name;
                          });
 
-// The first schedule is faster than the second, by as much as the replays
-// predict.
+// Checks that the first schedule is faster than the second one, by as much as
+// the replays predict.
 void expectFaster(const Outcome &fast, const Outcome &slow) {
   ASSERT_GT(fast.measured, 0);
   ASSERT_GT(slow.measured, 0);
@@ -316,7 +319,8 @@ TEST_P(ZeroBubble, BeatsOneForwardOneBackward) {
   expectFaster(outcomeOf(GetParam()), outcomeOf("1f1b"));
 }
 
-// With a norm over all ranks after each step, steps do not overlap.
+// With a norm over all ranks after each step, the steps of a zero-bubble
+// schedule do not overlap.
 TEST_P(ZeroBubble, PaysItsSkewForANorm) {
   const Outcome &joined = outcomeOf(GetParam(), /*norm=*/true);
   expectReplayed(joined);

@@ -1,5 +1,6 @@
-// A small program of two stages, as a compiler would emit it from a table: what
-// stages hand over is in slots, and the actions copy it.
+// A small program of two stages, as a compiler would emit it from a schedule
+// table: the stages pass values through slots, and the actions only copy
+// values.
 
 #ifndef CLEAVE_TEST_UNIT_PIPELINE_STEPPROGRAM_H
 #define CLEAVE_TEST_UNIT_PIPELINE_STEPPROGRAM_H
@@ -20,13 +21,13 @@ public:
   StepOrigin origin;
 
   std::vector<program::Command> &list(int rank);
-  // The place of the only command of this label, or of its `nth`.
+  // Returns the index of the `nth` command with this label in the rank's list.
   size_t find(int rank, const std::string &label, int nth = 0);
-  // Findings of both proofs, a line for each.
+  // Returns the findings of both verifiers, one per line.
   std::string verdict() const;
 
 private:
-  // Slots of a class, by microbatch.
+  // The slots of one kind of value, by microbatch.
   struct Values {
     int32_t arena = 0;
     std::vector<int> slotOf;
@@ -40,7 +41,8 @@ private:
   void addEntry(int rank, const LoweredAction &entry);
   program::BufferRef at(const Values &values, int microbatch) const;
 
-  // By stage: what comes from and goes to the other one.
+  // For each stage, the slots of values that it receives from the other stage
+  // and sends to the other stage.
   Values incoming[2], outgoing[2];
   uint32_t actions[2][2]; // by stage: F, B
   std::vector<uint32_t> steps;

@@ -1,7 +1,7 @@
-// Many programs of all schedules with random delays in computation, sends and
-// receives: every value arrives at the right action, and no rank hangs. Nothing
-// is timed except by the watchdog, which names the waiting rank's position in
-// its list.
+// Runs many programs of all schedules with random delays in computation, sends
+// and receives. Every value must arrive at the right action, and no rank may
+// hang. Nothing is timed except by the watchdog, whose message names the
+// waiting rank's position in its list.
 
 #include "../TriesAll.h"
 #include "SleepingProgram.h"
@@ -63,7 +63,8 @@ std::string run(const program::Program &program, int stages, int microbatches,
   return failure;
 }
 
-// The table's program; empty if the table is rejected, which is an error.
+// Returns the program of a table; an empty program, and a test failure, if the
+// table is rejected.
 program::Program programOf(const Table &table, const LowerOptions &lowering,
                            int64_t messageBytes) {
   Result<LoweredTable> lowered = lower(table, lowering);
@@ -99,7 +100,7 @@ TEST_P(Stress, RandomDelaysNeverHang) {
     LowerOptions lowering;
     lowering.lookahead = among(0, 4);
     lowering.spareSends = among(0, 3);
-    // Messages above and below the size that is copied eagerly.
+    // Message sizes above and below the size that is copied eagerly.
     int64_t bytes = 64 << among(0, 12);
     int steps = among(1, 4);
     Table table = repeated(*one, steps);
@@ -131,8 +132,8 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Stress, testing::ValuesIn(schedules()),
                            return name;
                          });
 
-// Checks that the tests above can fail: a list with a missing send is aborted,
-// and the message names the waiting rank, its position, and its peer.
+// Checks that the previous tests can fail: a list without one of its sends is
+// aborted, and the message names the waiting rank, its position, and its peer.
 TEST(Stress, AMissingSendIsFound) {
   Result<Table> table = generate({"1f1b", 3, 0, 4});
   ASSERT_TRUE(bool(table));

@@ -1,4 +1,5 @@
-// Tables from generators and files, and invalid ones that are rejected.
+// Schedule tables from generators and from files, and invalid tables, which are
+// rejected.
 
 #include "cleave/PipelineSchedule/Replay.h"
 #include "cleave/PipelineSchedule/Verify.h"
@@ -35,7 +36,7 @@ TEST(Table, FilesReadBack) {
   EXPECT_EQ(read.ranks, 3);
   EXPECT_EQ(read.stages, 3);
   EXPECT_EQ(read.microbatches, 4);
-  // Empty cells mark idle time; they do not affect the order.
+  // Empty cells mean idle time. They do not affect the order of actions.
   EXPECT_EQ(readTableText("0F0,,0B0\r\n,1F0,1B0,\r\n", "t.csv")->actions,
             generate({"gpipe", 2, 0, 1})->actions);
 }
@@ -59,7 +60,7 @@ TEST(Table, BlankLinesAtTheEndAndByteOrderMark) {
   EXPECT_EQ(readError(" \r\n \n"), readError(""));
 }
 
-// A rank that only gathers a stage's parameters does not hold the stage.
+// A rank that only gathers the parameters of a stage does not hold the stage.
 TEST(Table, RanksThatComputeNothing) {
   EXPECT_EQ(readError("0F0,0B0\n1F0,1B0\n0UNSHARD\n"),
             "t.csv: row 3 computes nothing; expected a row for each "
@@ -135,7 +136,7 @@ TEST(Table, GeneratorsAreRefused) {
             std::string::npos);
 }
 
-// Any text is either read or rejected, never a crash.
+// Any text is either read or rejected; no text crashes the reader.
 TEST(Table, AnyTextIsReadOrRefused) {
   std::mt19937 random(5);
   auto below = [&](int bound) {
@@ -196,17 +197,17 @@ TEST(Table, ShardActions) {
                                "1UNSHARD,1F0,1RESHARD,3UNSHARD,3F0,3B0,"
                                "3RESHARD,3REDUCE_GRAD,1UNSHARD,1B0,"
                                "1RESHARD,1REDUCE_GRAD\n");
-  // They take no time and do not block transfers.
+  // UNSHARD, RESHARD and REDUCE_GRAD take no time and do not block transfers.
   EXPECT_TRUE(verify(*lower(table)).empty());
   EXPECT_EQ(replay(table)->makespan,
             replay(*generate({"looped-bfs", 2, 2, 1}))->makespan);
   zero3.gathered = 0;
   EXPECT_EQ(writeTable(*withShardActions(*generate({"gpipe", 1, 0, 2}), zero3)),
             "0UNSHARD,0F0,0F1,0B0,0B1,0RESHARD,0REDUCE_GRAD\n");
-  // W reads parameters as well.
+  // W reads gathered parameters as well.
   EXPECT_EQ(writeTable(*withShardActions(*generate({"zb-h1", 1, 0, 2}), zero3)),
             "0UNSHARD,0F0,0I0,0W0,0F1,0I1,0W1,0RESHARD,0REDUCE_GRAD\n");
-  // Both ranks of a stage reduce in the same order.
+  // The two ranks of a stage reduce its gradients in the same order.
   EXPECT_EQ(writeTable(*withShardActions(*generate({"chimera", 2, 0, 2}), {})),
             "0F0,1F1,1B1,0B0,0REDUCE_GRAD,1REDUCE_GRAD\n"
             "0F1,1F0,1B0,0B1,0REDUCE_GRAD,1REDUCE_GRAD\n");
@@ -218,8 +219,8 @@ TEST(Table, ShardActions) {
 }
 
 TEST(Table, ShardActionsOfSomeStages) {
-  // Only the first stage gathers, and its W reads what it gathered; only the
-  // second reduces.
+  // Only the first stage gathers parameters, and its W reads the gathered
+  // parameters. Only the second stage reduces gradients.
   ShardActions some;
   some.unshard = true;
   some.stages = {{/*reduce=*/false, /*unshard=*/true, /*weightsRead=*/true},
@@ -233,7 +234,8 @@ TEST(Table, ShardActionsOfSomeStages) {
             std::string::npos);
 }
 
-// Shard actions delay no schedule, even if parameters are held only briefly.
+// Shard actions do not delay any schedule, even if gathered parameters are kept
+// only briefly.
 TEST(Table, ShardActionsStandNowhereInTheWay) {
   for (const std::string &name : scheduleNames())
     for (int gathered : {0, 1, 2}) {

@@ -10,7 +10,8 @@ using namespace cleave::pipeline;
 namespace {
 
 // Pipeline x data = 2 x 2: stage 0 sends to stage 1, which sends back. Both
-// all-reduce over data in a called action, and over all ranks at the end.
+// stages all-reduce over data in a called action, and over all ranks at the
+// end.
 class TwoStages {
 public:
   TwoStages() {
@@ -102,7 +103,7 @@ TEST(VerifyProgram, GoodProgram) {
 
 TEST(VerifyProgram, Deadlock) {
   TwoStages program;
-  // The all-reduce over all ranks before stage 1 receives.
+  // On stage 1, the all-reduce over all ranks comes before the receive.
   std::vector<program::Command> &list = program.list(1);
   std::rotate(list.begin(), list.end() - 1, list.end());
   EXPECT_EQ(program.verdict(), "deadlock: @step: ranks wait for each other in "

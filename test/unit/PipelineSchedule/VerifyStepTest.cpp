@@ -1,4 +1,5 @@
-// Command lists against their table, slots, and transfers under way.
+// Verifies command lists against their schedule table, their slots, and
+// transfers in flight.
 
 #include "StepProgram.h"
 
@@ -37,7 +38,7 @@ TEST(VerifyStep, GoodProgramsPass) {
     for (int microbatches : {1, 2, 3, 8})
       EXPECT_EQ(StepProgram(schedule, microbatches).verdict(), "")
           << schedule << " " << microbatches;
-  // Inference has no step.
+  // A program for inference has no training step to verify.
   StepProgram inference;
   for (program::Action &action : inference.p.actions)
     if (action.name == "loss_grad")
@@ -83,7 +84,7 @@ TEST(VerifyStep, AnotherOrder) {
   EXPECT_NE(step.verdict().find(": 0B2 is where the table has 0B1\n"),
             std::string::npos)
       << step.verdict();
-  // A pass before its input has come.
+  // A pass runs before its input has arrived.
   StepProgram early;
   std::vector<program::Command> &list = early.list(1);
   size_t start = early.find(1, "1RECV_F0"), reader = early.find(1, "1F0");
@@ -104,7 +105,8 @@ TEST(VerifyStep, Messages) {
                                 "the pipeline\n"),
             std::string::npos)
       << ends.verdict();
-  // What moves nothing is missing, on both sides.
+  // A transfer that moves no data may be missing, if it is missing on both
+  // sides.
   StepProgram nothing("gpipe", 1);
   for (int rank : {0, 1})
     std::erase_if(nothing.list(rank), [&](const program::Command &command) {
@@ -119,7 +121,7 @@ TEST(VerifyStep, Messages) {
 }
 
 TEST(VerifyStep, SlotsOfOtherMicrobatches) {
-  // A call on the slots of another microbatch.
+  // A call accesses the slots of another microbatch.
   StepProgram call;
   callOf(call, 1, "1F1").rebase = callOf(call, 1, "1F0").rebase;
   EXPECT_EQ(call.verdict(),
@@ -128,7 +130,7 @@ TEST(VerifyStep, SlotsOfOtherMicrobatches) {
                 ": 1F1 touches slot 0 of in.1, but the values of its "
                 "microbatch are in slot 1 since 1RECV_F1 (action " +
                 std::to_string(call.find(1, "1RECV_F1")) + ")\n");
-  // Two messages that write each other's slots.
+  // Two messages write into each other's slots.
   StepProgram receives;
   std::swap(messageOf(receives, 1, "1RECV_F0").parts,
             messageOf(receives, 1, "1RECV_F1").parts);
@@ -137,7 +139,8 @@ TEST(VerifyStep, SlotsOfOtherMicrobatches) {
       << receives.verdict();
 }
 
-// All of microbatch 1 is in the slot of 0, which is read once more.
+// All values of microbatch 1 are stored in the slot of microbatch 0 while an
+// action still reads that slot.
 TEST(VerifyStep, SlotsThatAreReusedTooEarly) {
   StepProgram step;
   int32_t arena = messageOf(step, 1, "1RECV_F1").parts[0].dst.arena;
@@ -154,7 +157,8 @@ TEST(VerifyStep, SlotsThatAreReusedTooEarly) {
 }
 
 TEST(VerifyStep, TransfersUnderWay) {
-  // Into what is being sent: between the start and the wait.
+  // Writes to a buffer that is being sent, between the Start and the Wait of
+  // the send.
   StepProgram sent;
   size_t start = sent.find(0, "0SEND_F0");
   program::BufferRef src = messageOf(sent, 0, "0SEND_F0").parts[0].src;
@@ -165,7 +169,7 @@ TEST(VerifyStep, TransfersUnderWay) {
       "transfer: @loss_grad: rank 0, action " + std::to_string(start + 1) +
           ": stray writes out.0 at byte 0, which 0SEND_F0 (action " +
           std::to_string(start) + ") still reads: its wait must come first\n");
-  // A read of what is being received, in a called action.
+  // A called action reads a buffer that is being received.
   StepProgram received;
   start = received.find(1, "1RECV_F1");
   callOf(received, 1, "1F0").rebase.clear();
@@ -177,7 +181,7 @@ TEST(VerifyStep, TransfersUnderWay) {
           std::to_string(received.find(1, "1F0")) +
           ": 1F0 (body) touches in.1 at byte 16, which 1RECV_F1 (action " +
           std::to_string(start) + ") still writes: its wait must come first");
-  // After the wait all is well.
+  // After the Wait, the same access is correct.
   StepProgram after;
   size_t wait = after.find(0, "0WAIT_SEND_F0");
   after.list(0).insert(after.list(0).begin() + wait + 1,

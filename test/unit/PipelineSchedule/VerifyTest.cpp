@@ -1,5 +1,5 @@
-// The verifier: good programs pass, known-bad ones are rejected by the rule
-// that they break and by the names of the actions at fault.
+// Tests the verifier of schedules: it accepts good programs, and rejects bad
+// ones with the rule that they break and the actions at fault.
 
 #include "Interleave.h"
 
@@ -43,7 +43,7 @@ void insert(Program &program, int rank, size_t place, const Item &item) {
   items.insert(items.begin() + place, item);
 }
 
-// Two stages on two ranks, one microbatch, every transfer blocking.
+// Two stages on two ranks, one microbatch, and only blocking transfers.
 const char *const plain = "0F0,0SEND_F0,0RECV_B0,0B0\n"
                           "1RECV_F0,1F0,1B0,1SEND_B0\n";
 
@@ -109,7 +109,8 @@ TEST(Verify, CollectiveBeforeSendAgainstReceiveBeforeCollective) {
                               "action 0: 1RECV_F0 comes before action 1: "
                               "all_reduce of loss, for which the "
                               "first waits\n");
-  // On the same side of the transfer it is sound.
+  // If the all-reduce is on the same side of the transfer on both ranks, the
+  // program is correct.
   std::swap(program.ranks[1].items[0], program.ranks[1].items[1]);
   EXPECT_EQ(verdict(program), "");
 }
@@ -155,8 +156,8 @@ TEST(Verify, ReplicasWithDifferentTables) {
 
 // 7
 TEST(Verify, SendsAgainstSends) {
-  // Rank 0 holds stages 0 and 2, rank 1 stage 1. Both send first; neither is
-  // at its receive.
+  // Rank 0 holds stages 0 and 2, rank 1 holds stage 1. Both ranks send first,
+  // so neither reaches its receive.
   std::string found = verdict("0F0,0SEND_F0,0F1,0SEND_F1,2RECV_F0,2F0,2B0,"
                               "2SEND_B0,2RECV_F1,2F1,2B1,2SEND_B1,"
                               "0RECV_B0,0B0,0RECV_B1,0B1\n"
@@ -233,7 +234,8 @@ TEST(Verify, BackwardBeforeForward) {
 
 // 14
 TEST(Verify, SlotsOfSendsThatAreReusedTooEarly) {
-  // Rank 1 takes F1 first and waits for its send before it has F0.
+  // Rank 1 needs F1 first and waits for its arrival. Rank 0 sends F1 only after
+  // F0 has been received.
   std::string found = verdict(
       "0F0,0SEND_F0,0WAIT_SEND_F0,0F1,0SEND_F1,0RECV_B1,0B1,0RECV_B0,0B0,"
       "0WAIT_SEND_F1\n"
@@ -268,7 +270,7 @@ TEST(Verify, WeightsReadParameters) {
   EXPECT_EQ(verdict(known), "");
 }
 
-// All gradients are reduced, once, and where they are computed.
+// All gradients must be reduced, once, and on the rank that computes them.
 TEST(Verify, ReductionsOfSomeGradients) {
   const std::string onePart =
       "0F0,0F1,0I0,0W0,0REDUCE_GRAD0,0I1,0W1,0REDUCE_GRAD1";
@@ -326,7 +328,7 @@ TEST(Verify, PeakOfActivations) {
   EXPECT_EQ(verdict(program),
             "peak: rank 1 holds 1 activations at its peak, but its "
             "table's replay 2\n");
-  // More in flight than the replay of the table has.
+  // More microbatches are in flight than in the replay of the table.
   Table table = *generate({"1f1b", 2, 0, 4});
   EXPECT_EQ(verdict(programOf(*lower(table), *replay(table))), "");
   EXPECT_EQ(
@@ -350,7 +352,8 @@ TEST(Verify, NumbersBeyondTheProgram) {
             "range: rank 1 has index 0 of pipeline 0, as another rank has\n");
 }
 
-// Stages 1 and 2 share rank 1: a send and a receive there stand for a copy.
+// Stages 1 and 2 share rank 1, so a send and a receive on that rank represent a
+// copy.
 TEST(Verify, HandOverOnARank) {
   const std::string rank0 =
       "0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,0RECV_B0,0B0\n";
@@ -372,7 +375,7 @@ TEST(Verify, HandOverOnARank) {
             "action 1) and 2F0 (rank 1, action 4), after its send\n");
 }
 
-// Collectives that are started early and waited for late, on streams.
+// Collectives on streams, which start early and whose Waits come late.
 TEST(Verify, CollectivesInFlight) {
   Program program = parse(plain);
   program.communicators = {{"data", {0, 1}}, {"tensor", {0, 1}}};
@@ -385,8 +388,8 @@ TEST(Verify, CollectivesInFlight) {
     insert(program, rank, 2, wait);
   }
   EXPECT_EQ(verdict(program), "");
-  // Started in another order: no harm where they run beside each other, but
-  // where both run on one stream.
+  // The ranks start the collectives in different orders. That is correct if the
+  // collectives run concurrently, but a deadlock if both run on one stream.
   std::swap(program.ranks[1].items[0], program.ranks[1].items[1]);
   EXPECT_EQ(verdict(program), "");
   for (Program::Rank &rank : program.ranks)
@@ -396,8 +399,9 @@ TEST(Verify, CollectivesInFlight) {
   EXPECT_NE(verdict(program).find("deadlock"), std::string::npos);
 }
 
-// Pipeline x data x tensor = 2 x 2 x 2: sums over tensor ranks inside passes,
-// reductions over data ranks after the last W, a norm over all.
+// Pipeline x data x tensor = 2 x 2 x 2: all-reduces over tensor ranks inside of
+// passes, reductions over data ranks after the last W, and a norm over all
+// ranks.
 TEST(Verify, AllAxes) {
   for (const char *name : {"1f1b", "zb-v", "interleaved", "chimera"}) {
     Table table = *generate({name, 2, 0, 4});
@@ -444,7 +448,7 @@ TEST(Verify, AllAxes) {
           program.ranks.push_back(rank);
         }
     EXPECT_EQ(verdict(program), "") << name;
-    // The norm before the last reduction on one rank alone.
+    // On one rank only, the norm comes before the last reduction.
     std::vector<Item> &items = program.ranks[5].items;
     if (std::string(name) == "1f1b") {
       auto reduction =

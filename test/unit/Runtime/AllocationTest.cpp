@@ -1,6 +1,7 @@
-// After warm-up no step allocates memory, nor do the libraries that it calls.
-// The pool is the malloc hook: every allocation of the process goes through it,
-// and it counts the allocations within a step that recycling could not serve.
+// After warm-up, neither the runtime nor the libraries that it calls allocate
+// memory in a step. The memory pool hooks malloc: it sees every allocation of
+// the process, and counts the allocations within a step that it could not serve
+// from recycled memory.
 
 #include "PipelineProgram.h"
 
@@ -26,8 +27,7 @@ void scale(const cleave_ctx *, void *const *args, int64_t begin, int64_t end) {
     x[i] *= 0.5f;
 }
 
-// A program with every kind of command once; `sizes` are those of a small
-// model.
+// A program with one command of every kind, at the sizes of a small model.
 Program everything(DType dtype) {
   Program p;
   p.mesh = {{"data", 2, ""}};
@@ -128,7 +128,7 @@ TEST(Allocation, NoStepAllocatesAfterWarmUp) {
     }
 }
 
-// Calls, transfers and their trace.
+// Runs calls, transfers and their tracing.
 TEST(Allocation, NoStepOfAPipelineAllocates) {
 #ifdef CLEAVE_NO_POOL
   GTEST_SKIP() << "the sanitizer has its own allocator";
@@ -162,12 +162,12 @@ TEST(Allocation, NoStepOfAPipelineAllocates) {
   }
 }
 
-// The replaced allocator fulfils malloc's contract.
+// The allocator that replaces malloc must fulfil malloc's contract.
 TEST(Allocation, PoolBehavesLikeMalloc) {
 #ifdef CLEAVE_NO_POOL
   GTEST_SKIP() << "the sanitizer has its own allocator";
 #endif
-  // Assertions may allocate, so inside the scope only results are collected.
+  // Assertions may allocate memory, so the scope only collects the results.
   bool aligned = true, kept = true, zeroed = true;
   void *crossing = nullptr;
   void *before = malloc(100);

@@ -1,5 +1,5 @@
-// Cases of attention on the CPU: what they describe, their arrays, and running
-// them.
+// Cases of attention on the CPU: their parameters, their arrays, and functions
+// that run them.
 
 #ifndef CLEAVE_TEST_RUNTIME_ATTENTIONCASE_H
 #define CLEAVE_TEST_RUNTIME_ATTENTIONCASE_H
@@ -19,7 +19,8 @@ struct AttentionCase {
   int64_t b = 1, qLen = 1, kLen = 1, n = 1, g = 1, d = 1, dv = 1;
   bool causal = false;
   int64_t queryOffset = 0, keyOffset = 0;
-  // Positions of a sequence cut in zig-zag: piece `first` and its mirror image.
+  // Positions of a sequence that is sharded in zig-zag order: piece `first` and
+  // its mirror image.
   enum Positions { Default, Shuffled, ZigZag } positions = Default;
   bool segments = false, keyMask = false, bias = false;
   int64_t window = 0;
@@ -35,7 +36,8 @@ struct AttentionCase {
 program::Attention describe(const AttentionCase &c, program::DType dtype,
                             bool backward);
 
-// Of the tokens of a rank: piece `first` and its mirror image.
+// Returns the positions of a rank's tokens in zig-zag order: those of piece
+// `first` and of its mirror image.
 std::vector<int64_t> zigZag(int64_t length, int64_t pieces, int64_t first);
 
 template <class T> struct AttentionData {
@@ -99,7 +101,7 @@ private:
     }
   }
   void fillSegments(const AttentionCase &c) {
-    // Documents of other lengths in each sample.
+    // Each sample has documents of other lengths.
     for (int64_t i = 0; i < c.qLen; ++i)
       for (int64_t b = 0; b < c.b; ++b)
         querySegments.push_back((i + 7 * b) / 50);
@@ -109,7 +111,7 @@ private:
   }
 };
 
-// Makes NaN of every key and value that the mask hides.
+// Sets every key and value that the mask hides to NaN.
 template <class T>
 void spoilHidden(const AttentionCase &c, AttentionData<T> &data) {
   program::Attention x = describe(c, program::DType::F64, false);
@@ -127,7 +129,7 @@ void spoilHidden(const AttentionCase &c, AttentionData<T> &data) {
       }
 }
 
-// What hides keys and drops weights.
+// Binds the arrays that hide keys and drop weights.
 template <class T>
 void bindMasks(const AttentionCase &c, AttentionData<T> &data,
                AttentionBuffers &at) {
@@ -148,8 +150,8 @@ void bindMasks(const AttentionCase &c, AttentionData<T> &data,
   }
 }
 
-// Writes o and lse of `data`, or its gradients. Returns the floating-point
-// operations that were counted.
+// Computes o and lse of `data`, or its gradients. Returns the number of
+// floating-point operations that the runtime counted.
 template <class T>
 int64_t runOn(const AttentionCase &c, AttentionData<T> &data, bool backward,
               int threads = 1) {

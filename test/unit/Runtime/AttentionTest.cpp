@@ -1,5 +1,5 @@
-// Blockwise attention against naive loops in double, and its gradients
-// against central differences.
+// Compares blockwise attention with naive loops in double, and its gradients
+// with central differences.
 
 #include "../TriesAll.h"
 #include "AttentionCase.h"
@@ -32,7 +32,7 @@ bool isVisible(const AttentionCase &c, const AttentionData<double> &data,
   return !c.causal || kpos <= qpos;
 }
 
-// What dropout multiplies a weight with.
+// Returns the factor by which dropout multiplies a weight.
 double kept(const AttentionCase &c, const AttentionData<double> &data,
             int64_t b, int64_t n, int64_t g, int64_t i, int64_t j) {
   if (c.dropout == 0)
@@ -45,7 +45,7 @@ double kept(const AttentionCase &c, const AttentionData<double> &data,
   return isKept ? 1 / (1 - c.dropout) : 0;
 }
 
-// Writes o and lse of `data`.
+// Computes o and lse of `data` by naive loops.
 void naive(const AttentionCase &c, AttentionData<double> &data) {
   Attention x = describe(c, DType::F64, false);
   auto at = [](const AttentionRef &ref, int64_t b, int64_t s, int64_t n,
@@ -91,7 +91,8 @@ void naive(const AttentionCase &c, AttentionData<double> &data) {
 
 std::vector<AttentionCase> cases() {
   std::vector<AttentionCase> all;
-  // Around the block sizes, with grouped heads and unequal widths.
+  // Lengths around the block sizes, with grouped heads and different head sizes
+  // of queries and values.
   for (auto [q, k] : {std::pair{1, 1}, {5, 7}, {48, 96}, {49, 97}, {150, 200}})
     for (bool causal : {false, true})
       for (bool headsFirst : {false, true}) {
@@ -100,8 +101,8 @@ std::vector<AttentionCase> cases() {
         c.headsFirst = headsFirst;
         all.push_back(c);
       }
-  // Every combination of what may hide a key, bias and cap along with it. Some
-  // queries see nothing.
+  // Every combination of options that can hide a key, with bias and soft cap.
+  // Some queries see no key.
   for (auto positions :
        {AttentionCase::Default, AttentionCase::Shuffled, AttentionCase::ZigZag})
     for (int bits = 0; bits < 16; ++bits) {
@@ -114,7 +115,7 @@ std::vector<AttentionCase> cases() {
       c.softcap = bits % 2 ? 0.5 : 0; // scores reach 2
       all.push_back(c);
     }
-  // Weights dropped, whatever else there is.
+  // Dropout in combination with each other option.
   for (auto positions :
        {AttentionCase::Default, AttentionCase::Shuffled, AttentionCase::ZigZag})
     for (int bits = 0; bits < 4; ++bits) {
@@ -126,7 +127,7 @@ std::vector<AttentionCase> cases() {
       c.dropout = bits == 2 ? 0.7 : 0.25;
       all.push_back(c);
     }
-  // Keys from position 100 on: the first queries see nothing at all.
+  // Keys have positions from 100 on, so the first queries see no key.
   AttentionCase late{1, 120, 60, 1, 2, 8, 8, true};
   late.keyOffset = 100;
   all.push_back(late);
@@ -155,7 +156,8 @@ TEST(Attention, ForwardMatchesLoops) {
   }
 }
 
-// All scores are equal, so that sums of ones say how many were kept.
+// All scores are equal and all values are one, so that the results count the
+// weights that dropout kept.
 TEST(Attention, DropsAShareOfWeights) {
   for (double p : {0.1, 0.5}) {
     AttentionCase c{2, 40, 1000, 2, 2, 4, 1};
@@ -169,7 +171,7 @@ TEST(Attention, DropsAShareOfWeights) {
       mean += o / double(data.o.size());
     double weights = 320 * 1000; // six deviations
     EXPECT_NEAR(mean, 1, 6 * std::sqrt(p / (1 - p) / weights));
-    // Rows, heads and samples differ.
+    // Dropout differs between rows, heads and samples.
     std::sort(data.o.begin(), data.o.end());
     double spread = data.o.back() - data.o.front();
     EXPECT_GT(spread, 2 * std::sqrt(p / (1 - p) / 1000));
@@ -177,7 +179,7 @@ TEST(Attention, DropsAShareOfWeights) {
   }
 }
 
-// d loss / d x with loss = sum(o * dO), by central differences.
+// Returns d loss / d x for loss = sum(o * dO), by central differences.
 double difference(const AttentionCase &c, AttentionData<double> &data,
                   double &x) {
   constexpr double step = 1e-5;
@@ -230,7 +232,8 @@ void expectZeroRows(const AttentionCase &c, const AttentionData<double> &data) {
 
 TEST(Attention, BackwardMatchesDifferences) {
   for (const AttentionCase &c : cases()) {
-    // The naive loops are slow; the larger cases run no other code.
+    // The naive loops are slow, and the larger cases run the same code as the
+    // smaller ones.
     if (c.qLen > 130 || (c.qLen == 49 && c.headsFirst))
       continue;
     SCOPED_TRACE(c.text());
@@ -250,9 +253,10 @@ TEST(Attention, BackwardMatchesDifferences) {
         EXPECT_NEAR((*gradient)[i], difference(c, probe, (*values)[i]), 2e-8);
       }
     }
-    // Queries that see nothing, keys that nothing sees.
+    // The gradients of queries that see no key, and of keys that no query sees,
+    // are zero.
     expectZeroRows(c, data);
-    // The float version agrees with the double one.
+    // The results in f32 agree with those in f64.
     AttentionData<float> narrow(c);
     spoilHidden(c, narrow);
     runOn(c, narrow, false);
@@ -263,8 +267,8 @@ TEST(Attention, BackwardMatchesDifferences) {
   }
 }
 
-// Reads and writes bf16, computes in f32: against f64 on the same numbers. The
-// log-sum-exp and the bias are f32.
+// Attention on bf16 arrays, computed in f32, compared with f64 on the same
+// numbers. The log-sum-exp and the bias are f32.
 TEST(Attention, Bf16) {
   for (const AttentionCase &c : cases()) {
     SCOPED_TRACE(c.text());
@@ -300,7 +304,7 @@ TEST(Attention, Bf16) {
     for (size_t i = 0; i < lse.size(); ++i)
       if (!std::isinf(wide.lse[i]))
         EXPECT_NEAR(lse[i], wide.lse[i], 2e-5);
-    // The derivative reads what was stored.
+    // The backward pass reads o as the forward pass stored it in bf16.
     wide.o = fromBf16(o);
     wide.lse.assign(lse.begin(), lse.end());
     runOn(c, wide, true);

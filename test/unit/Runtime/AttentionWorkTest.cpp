@@ -1,5 +1,6 @@
-// What blockwise attention computes and takes: the blocks that are seen, memory
-// for them, and the same bits on any number of threads.
+// The work and memory of blockwise attention: it computes only the visible
+// blocks, needs memory only for them, and gives the same bits on any number of
+// threads.
 
 #include "AttentionCase.h"
 
@@ -27,12 +28,14 @@ TEST(Attention, WorkspaceGrowsLinearlyInTheSequence) {
     std::string error;
     return attentionWorkspace(describe(c, DType::F32, backward), 1, error);
   };
-  // A few numbers for each block of 48 queries or 96 keys.
+  // The workspace grows by only a few numbers for each block of 48 queries or
+  // 96 keys.
   EXPECT_LE(bytes(4096, false) - bytes(256, false), 4096 * 2);
   EXPECT_LE(bytes(4096, true) - bytes(1024, true), 3072 * (2 * 4 * 4 + 2));
 }
 
-// Operations counted forward, as blocks of 48 x 96 scores.
+// Returns the operations of the forward pass, in units of blocks of 48 x 96
+// scores.
 double blocksComputed(const AttentionCase &c) {
   AttentionData<float> data(c);
   int64_t forward = runOn(c, data, false), backward = runOn(c, data, true);
@@ -45,17 +48,20 @@ TEST(Attention, ComputesTheBlocksThatAreSeen) {
   int64_t length = 24 * 96; // 48 blocks of queries, 24 of keys
   AttentionCase c{1, length, length, 1, 1, 4, 4};
   EXPECT_EQ(blocksComputed(c), 48 * 24);
-  // 48 queries take the keys up to the last of them, half a block each time
-  // more.
+  // With a causal mask, each block of 48 queries visits half a block of keys
+  // more than the block before.
   c.causal = true;
   EXPECT_EQ(blocksComputed(c), 0.5 * 48 * 49 / 2);
-  // And from 96 keys before the first of them on.
+  // With a causal window, each block of queries visits only the blocks from 96
+  // keys before its first query on.
   c.window = 97;
   EXPECT_EQ(blocksComputed(c), 46 * 1.5 + 0.5 + 1);
-  // Up to 96 keys after the last.
+  // Without the causal mask, the window also has up to 96 keys after the last
+  // query.
   c.causal = false;
   EXPECT_EQ(blocksComputed(c), 44 * 2.5 + 2 * 1.5 + 2 * 2);
-  // Ranks of a ring, two pieces each: all have the same work.
+  // In zig-zag order, each rank of a ring has two pieces of the sequence, and
+  // all ranks have the same work.
   c.window = 0;
   c.causal = true;
   c.positions = AttentionCase::ZigZag;
@@ -69,14 +75,15 @@ TEST(Attention, ComputesTheBlocksThatAreSeen) {
     all += sum;
   }
   EXPECT_LE(high / low, 1.02);
-  // Half of all pairs, and the diagonal.
+  // Together, the ranks compute half of all pairs, and the diagonal.
   EXPECT_NEAR(all / (16 * 48 * 24), 0.5, 0.01);
 }
 
 TEST(Attention, ComputesDocumentsAlone) {
   AttentionCase c{1, 4800, 4800, 1, 1, 4, 4};
   c.segments = true; // documents of 50 tokens
-  // A block of keys meets the documents of itself and of its neighbours.
+  // A block of keys meets only the queries of documents that overlap the block,
+  // so only nearby blocks of queries.
   EXPECT_LE(blocksComputed(c), 100 * 3);
   c.causal = true;
   EXPECT_LE(blocksComputed(c), 100 * 2);

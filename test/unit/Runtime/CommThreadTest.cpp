@@ -59,8 +59,8 @@ CollectiveCall sumOf(float *data, int64_t count, int self, bool onlyStarts,
 
 const std::vector<std::string> nothing(2);
 
-// Of three concurrent all-reduces on a slow link, each waits for the previous
-// one: each takes two latencies.
+// Three concurrent all-reduces on a slow link run one after the other, and each
+// of them takes two latencies.
 TEST(CommThread, SlowLinksCarryOneMessageAtATime) {
   TransportOptions options;
   options.linkLatency = 0.01;
@@ -122,8 +122,8 @@ TEST(CommThread, LinksAreAsSlowAsAsked) {
   EXPECT_EQ(thrown, nothing);
 }
 
-// Asynchronous and blocking collectives, and another group, waited for in
-// another order.
+// Asynchronous and blocking collectives, and collectives of another group,
+// which are waited for in another order than they were started.
 TEST(CommThread, KeepsTheOrderOfTheList) {
   auto thrown = onTwoRanks({}, [](int rank, Endpoint &endpoint) {
     constexpr int number = 16;
@@ -173,7 +173,7 @@ TEST(CommThread, AFailureComesOutWhereItIsWaitedFor) {
       << thrown[0];
 }
 
-// A rank that leaves while a peer is missing frees its buffers, so the aborted
+// If a peer is missing, a rank gives up and frees its buffers, so the aborted
 // operation must not access them.
 TEST(CommThread, AnAbortedOperationTouchesNothingLater) {
   auto thrown = onTwoRanks({}, [&](int rank, Endpoint &endpoint) {

@@ -1,7 +1,7 @@
-// The interface through which every transport is tested: each rank runs a
-// function, in a thread or a process. Tests access ranks only through Transport
-// and Counters, and never read a peer's memory; ranks report results as
-// strings.
+// The interface through which every transport is tested. Each rank runs a
+// function, in a thread or in a process. Tests access ranks only through
+// Transport and Counters, and never read a peer's memory; ranks report results
+// as strings.
 #ifndef CLEAVE_UNITTEST_RUNTIME_CONFORMANCE_H
 #define CLEAVE_UNITTEST_RUNTIME_CONFORMANCE_H
 
@@ -22,10 +22,11 @@ public:
   using Body = std::function<void(int rank, Endpoint &, Counters &)>;
 
   virtual ~Cluster() = default;
-  // Runs body on ranks [0, ranks); calls onFailure on a rank that throws.
+  // Runs `body` on the ranks [0, ranks). Calls onFailure on each rank on which
+  // `body` throws.
   virtual void run(int ranks, double timeout, const Body &body,
                    const std::function<void(Transport &)> &onFailure) = 0;
-  // What each rank reported in the last run.
+  // Returns what each rank reported in the last run.
   virtual std::vector<std::string> heard() { return told; }
 
   void tell(int rank, const std::string &text) {
@@ -44,7 +45,8 @@ class Conformance : public testing::TestWithParam<MakeCluster> {
 protected:
   Conformance() : cluster(GetParam()()) {}
 
-  // Runs body(rank, endpoint, counters); failures end the test.
+  // Runs body(rank, endpoint, counters) on all ranks. A failure of any rank
+  // fails the test.
   void run(int ranks, const Cluster::Body &body) {
     cluster->run(ranks, 30, body, [](Transport &transport) {
       ADD_FAILURE() << "a rank threw";
@@ -72,7 +74,8 @@ protected:
     return part;
   }
 
-  // Starts the call and finishes it, as if compute ran in between.
+  // Starts the call and finishes it, with time for compute operations in
+  // between.
   static void once(Endpoint &endpoint, CollectiveCall call) {
     call.onlyStarts = true;
     auto operation = endpoint.prepare(std::move(call));

@@ -1,4 +1,5 @@
-// Matrix products against plain loops: all layouts, epilogues and backends.
+// Compares matrix products with plain loops, in all layouts, with all epilogues
+// and backends.
 
 #include "Helpers.h"
 
@@ -57,8 +58,8 @@ Gemm makeProblem(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k,
   return gemm;
 }
 
-// Runs the product and compares it with loops in double; the padding between
-// C's rows must not be written.
+// Runs the product and compares it with loops in double. The padding between
+// the rows of C must not be written.
 template <class T>
 void check(const Gemm &gemm, GemmBackend backend, int threads,
            double tolerance) {
@@ -163,7 +164,8 @@ TEST(Gemm, Batches) {
   Gemm broadcast = makeProblem(DType::F32, 4, 9, 10, 11, {});
   broadcast.b.batchStrides = {0};
   checkAll(broadcast);
-  // [batch, position, head, feature] as a batch over (batch, head).
+  // The operands have the layout [batch, position, head, feature]; the batch
+  // dimensions are (batch, head).
   Gemm heads;
   heads.batch = {2, 3};
   heads.m = 8, heads.n = 8, heads.k = 5;
@@ -208,7 +210,8 @@ TEST(Gemm, ThreadsDoNotChangeTheResult) {
   EXPECT_EQ(first, second);
 }
 
-// Accumulates in f32 and rounds once, or not at all.
+// A bf16 product is accumulated in f32 and rounded once, or not at all if the
+// result is f32.
 TEST(Gemm, Bf16) {
   for (int bits = 0; bits < 16; ++bits)
     for (GemmBackend backend : {GemmBackend::Auto, GemmBackend::Blocked}) {
@@ -245,7 +248,7 @@ TEST(Gemm, Bf16) {
       EXPECT_LT(relativeError(fromBf16(narrow), expected), halfUlp);
       if (backend == GemmBackend::Blocked)
         EXPECT_EQ(narrow, toBf16(wide));
-      // Gradients accumulate in f32: bf16 would lose 1/512.
+      // Gradients accumulate in f32; in bf16, a term of 1/512 would be lost.
       std::vector<float> sums(size, 1.0f / 512);
       auto added =
           run(DType::BF16, true, narrowA.data(), narrowB.data(), sums, true);

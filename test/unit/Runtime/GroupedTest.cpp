@@ -1,5 +1,6 @@
-// Grouped products, in which each row chooses a matrix, against naive loops.
-// Matrices that no row chooses are NaN, so that reading them is detected.
+// Compares grouped products, in which each row chooses a matrix, with naive
+// loops. Matrices that no row chooses are NaN, so that reading them is
+// detected.
 
 #include "Helpers.h"
 
@@ -18,7 +19,8 @@ struct Case {
   int64_t tokens, slots, e, k, n;
   bool transposed = false; // w is [e, n, k]
   bool shared = false;     // slots of a token read one row
-  // One in this many ids is out of range, on either side; 0: none is.
+  // One in `dropped` ids is out of range, below or above. If `dropped` is 0,
+  // all ids are in range.
   int64_t dropped = 0;
   int64_t only = -1; // the only matrix that is chosen
 };
@@ -153,7 +155,8 @@ TEST(Grouped, AllRowsAreDropped) {
   }
 }
 
-// Accumulates in f32 and rounds once, or not at all.
+// A bf16 product is accumulated in f32 and rounded once, or not at all if the
+// result is f32.
 TEST_P(Grouped, Bf16) {
   for (bool outer : {false, true})
     for (bool wide : {false, true}) {

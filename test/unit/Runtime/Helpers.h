@@ -40,7 +40,7 @@ double relativeError(const std::vector<A> &a, const std::vector<B> &b) {
   return difference / largest;
 }
 
-// Memory with the alignment of arenas.
+// An array with the alignment that arenas have.
 template <class T> struct Aligned {
   explicit Aligned(int64_t bytes)
       : data(static_cast<T *>(
@@ -110,7 +110,7 @@ addBuffer(program::Program &program, const std::string &name,
   return entry.buffer;
 }
 
-// Rounds to bf16, to nearest, ties to even; independent of the runtime's code.
+// Rounds to the nearest bf16, ties to even. Does not use the runtime's code.
 inline uint16_t toBf16(double x) {
   float narrow = static_cast<float>(x);
   uint32_t bits;
@@ -138,7 +138,7 @@ inline std::vector<double> fromBf16(const std::vector<uint16_t> &values) {
     out.push_back(fromBf16(x));
   return out;
 }
-// Values rounded to bf16 and back.
+// Returns the values rounded to bf16, as doubles.
 inline std::vector<double> roundedToBf16(const std::vector<double> &values) {
   return fromBf16(toBf16(values));
 }

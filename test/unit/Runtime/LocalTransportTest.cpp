@@ -1,4 +1,5 @@
-// The conformance suite on the `local` transport: ranks are threads.
+// Runs the conformance suite on the `local` transport, on which ranks are
+// threads.
 
 #include "Conformance.h"
 

@@ -1,5 +1,6 @@
-// Poisoned memory is filled and compared word by word. For any address and
-// size, the result must equal that of a loop over bytes.
+// The runtime fills memory with poison, and compares it with poison, word by
+// word. For any address and size, the result must equal that of a loop over
+// bytes.
 
 #include "memory.h"
 
@@ -13,12 +14,14 @@ namespace {
 
 constexpr int64_t longest = 33; // several words and partial words at both ends
 
-// 0x7ffa at even addresses, in the byte order of this machine.
+// The poison byte at an address: poison is 0x7ffa at even addresses, in the
+// byte order of this machine.
 char poisonAt(const char *at) {
   return reinterpret_cast<uintptr_t>(at) % 2 ? char(0x7f) : char(0xfa);
 }
 
-// Space for `longest` bytes at every offset within a word, with a margin.
+// A buffer with space for `longest` bytes at every offset within a word, and a
+// margin around them.
 struct Room {
   alignas(8) char bytes[64];
   Room() { std::memset(bytes, 1, sizeof bytes); }
@@ -54,7 +57,7 @@ TEST(Memory, TouchedIsAfterTheLastByteThatDiffers) {
     }
 }
 
-// Poison with its bytes in the wrong order is not poison.
+// Memory that has the bytes of poison in the wrong order counts as written.
 TEST(Memory, TouchedIsWhatHasTheBytesInTheWrongOrder) {
   Room room;
   std::memset(room.bytes, 0x7f, sizeof room.bytes);
@@ -71,7 +74,7 @@ TEST(Memory, NothingIsFilledOrFoundWhereThereIsNothing) {
   EXPECT_EQ(Memory::touched(room.bytes, 0), 0);
 }
 
-// Read as an element of any of these types, poison is NaN.
+// Poison is NaN in each floating-point type.
 TEST(Memory, PoisonIsNoNumber) {
   alignas(8) char bytes[8];
   Memory::poison(bytes, sizeof bytes);

@@ -1,6 +1,6 @@
-// The hand-written pipeline in four processes, through the C ABI: values
-// written and read by the host, and traces, cross processes. Run it with mpirun
-// -n 4.
+// Runs the hand-written pipeline in four processes, through the C ABI. Values
+// that the host reads and writes, and traces, cross processes. Run it with
+// mpirun -n 4.
 
 #include "PipelineProgram.h"
 
@@ -37,7 +37,7 @@ TEST(MpiPipeline, OneForwardOneBackward) {
       ASSERT_NE(session, nullptr);
       for (int step = 0; step < 4; ++step)
         checkPipelineStep(session, shape, reference, step == 0);
-      // Rank 2 is of a class that exists in other processes only.
+      // Rank 2 belongs to a rank class that has no rank in this process.
       if (shape.stages == 4) {
         cleave_memory memory;
         ASSERT_EQ(cleave_session_memory(session, 2, &memory), CLEAVE_OK);
@@ -128,8 +128,9 @@ TEST(MpiPipeline, Traces) {
   cleave_session_free(session);
 }
 
-// Runs last: a job that has lost a rank ends. All ranks wait for one another,
-// and ultimately for a silent one.
+// This test runs last, because an MPI job ends when it has lost a rank. Each
+// rank waits for another one, and the last of them waits for the rank that
+// hangs.
 TEST(MpiPipeline, TheWatchdogNamesWhoIsSilent) {
   ProgramHandle program(PipelineProgram({4, 1, 2}).p);
   cleave_session_options options{};

@@ -1,5 +1,5 @@
-// The conformance suite on the `mpi` transport: every rank is a process. Run it
-// with mpirun -n 4 cleave-unit-transport-mpi.
+// Runs the conformance suite on the `mpi` transport, on which every rank is a
+// process. Run it with mpirun -n 4 cleave-unit-transport-mpi.
 
 #include "Conformance.h"
 
@@ -14,7 +14,7 @@ using namespace cleave::test;
 namespace {
 constexpr int processes = 4;
 
-// An all-gather of strings, which is also a barrier.
+// Gathers a string of each process in all processes; also a barrier.
 std::vector<std::string> share(const std::string &own) {
   World &world = World::get();
   Packet packet;
@@ -64,10 +64,10 @@ INSTANTIATE_TEST_SUITE_P(
         [] {
           return std::unique_ptr<Cluster>(new MpiCluster(Wire::longestMessage));
         },
-        // Messages in many pieces.
+        // Sends each message in many pieces.
         [] { return std::unique_ptr<Cluster>(new MpiCluster(1000)); }));
 
-// Processes other than the first print failures only.
+// Prints only failures in processes other than the first one.
 class FailurePrinter : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult &result) override {
     if (result.failed())

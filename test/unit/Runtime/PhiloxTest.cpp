@@ -6,7 +6,7 @@
 
 using namespace cleave;
 
-// The test vectors of Random123.
+// Compares with the test vectors of the Random123 library.
 TEST(Philox, KnownAnswers) {
   auto expect = [](uint64_t key, philox::Block counter, philox::Block want) {
     philox::Block found = philox::blockOf(key, counter);

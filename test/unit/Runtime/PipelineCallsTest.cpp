@@ -1,4 +1,4 @@
-// Called actions: the slots that they work on, and collectives in them.
+// Called actions: the slots that they access, and collectives in them.
 
 #include "PipelineProgram.h"
 
@@ -8,7 +8,8 @@ using namespace cleave::program;
 using namespace cleave::test;
 
 namespace {
-// One rank, "go" calls ".add" (t = x + x; y = t) on slots 0 and 1 of y.
+// A program with one rank. Action "go" calls action ".add" (t = x + x; y = t)
+// on slots 0 and 1 of y.
 struct SlotProgram {
   SlotProgram() {
     x = addBuffer(p, "x", {16});
@@ -30,7 +31,7 @@ struct SlotProgram {
   void copyOut(BufferRef from) {
     p.actions[1].commands.push_back({Copy{from, out, 4, {16}, {1}, {1}}, 0, 0});
   }
-  // The first element of `out`, or the failure.
+  // Runs the program. Returns the first element of `out`, or sets `error`.
   float run(bool poison, std::string &error) {
     ProgramHandle program(p);
     EXPECT_EQ(program.status, CLEAVE_OK) << program.error;
@@ -79,19 +80,20 @@ TEST(Pipeline, SlotsLiveThroughAnAction) {
 
 TEST(Pipeline, PoisonModeFindsStaleSlotsAndScratch) {
   std::string error;
-  // Scratch holds nothing between calls.
+  // Scratch memory holds no values between calls.
   SlotProgram scratch;
   scratch.copyOut({1, 0, {}});
   EXPECT_EQ(scratch.run(false, error), 6);
   EXPECT_TRUE(std::isnan(scratch.run(true, error))) << error;
-  // A slot that only the previous run wrote.
+  // An action reads a slot that only the previous run wrote.
   SlotProgram stale;
   Action &go = stale.p.actions[1];
   go.commands.insert(go.commands.begin(),
                      {Copy{{2, 0, {}}, stale.out, 4, {16}, {1}, {1}}, 0, 0});
   EXPECT_EQ(stale.run(false, error), 6);
   EXPECT_TRUE(std::isnan(stale.run(true, error))) << error;
-  // Values of a called action die within the call, in the slot it works on.
+  // Values of a called action die at the end of the call, in the slot that the
+  // call accesses.
   SlotProgram dead;
   dead.p.actions[0].lifetimes.push_back({dead.p.intern("y"), 2, 0, 64, 1, 1});
   dead.copyOut({2, 64, {}});
@@ -112,7 +114,8 @@ TEST(Pipeline, CallsThatLeaveTheirSlotsAreRefused) {
   }
 }
 
-// A collective in a called action: the others wait for whoever fails there.
+// If a rank fails in a collective of a called action, the other ranks wait for
+// that rank.
 TEST(Pipeline, CollectivesInCalls) {
   Program p;
   p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
@@ -136,7 +139,8 @@ TEST(Pipeline, CollectivesInCalls) {
     Action go;
     go.name = "go";
     go.rankClass = own;
-    // The second class in other slots, and once more.
+    // The second rank class uses the slots in the opposite order, and calls the
+    // action once more.
     go.commands = {{Call{2 * own, {{2, own ? 64 : 0}}, p.intern("0F0")}, 0, 0},
                    {Call{2 * own, {{2, own ? 0 : 64}}, p.intern("0F1")}, 0, 0}};
     if (own)

@@ -1,6 +1,7 @@
-// A pipeline put together by hand: `stages` matrix products in a row, 1F1B,
-// data parallel, with a weight that the first and the last stage share. It has
-// library commands only, so that it can be sent to other processes.
+// A hand-written pipeline: `stages` matrix products in a row, on a 1F1B
+// schedule, data parallel, with a weight that the first and the last stage
+// share. The program has library commands only, so that it can be sent to other
+// processes.
 #ifndef CLEAVE_UNITTEST_RUNTIME_PIPELINEPROGRAM_H
 #define CLEAVE_UNITTEST_RUNTIME_PIPELINEPROGRAM_H
 
@@ -47,7 +48,7 @@ private:
     return int32_t(p.arenas.size()) - 1;
   }
 
-  // A slot arena; actions are compiled for slot 0.
+  // Adds an arena of slots. Actions are compiled for slot 0.
   Ref addSlots(const std::string &name, int slots) {
     return {addArena(name, program::Lifespan::Slots, slots * bytes), 0, {}};
   }
@@ -70,7 +71,7 @@ private:
     return entry.buffer;
   }
 
-  // c (+)= a b, transposed where it says so.
+  // Adds the command c = a b or c += a b, with a or b transposed if requested.
   void multiply(Ref a, bool transposeA, Ref b, bool transposeB, Ref c,
                 bool accumulate) {
     program::Gemm gemm;
@@ -123,7 +124,7 @@ private:
     return ref;
   }
 
-  // The stage being built.
+  // The stage that is being built.
   struct Stage {
     bool isFirst, isLast, isTied;
     int held; // activations at once
@@ -164,7 +165,8 @@ private:
       s.loss = addNamed("loss", "loss", {});
       p.boundary.back().partial = {{1, 1, shape.data}};
     }
-    // As many activations as 1F1B holds at once; two of all else.
+    // There are as many slots for activations as 1F1B holds at once, and two
+    // slots for each other value.
     s.held = std::min(shape.stages - own, shape.microbatches);
     s.x = addSlots("x", s.held), s.y = addSlots("y", 2);
     s.dy = addSlots("dy", 2), s.dx = addSlots("dx", 2);
@@ -196,7 +198,8 @@ private:
     start(".F");
     if (s.isFirst)
       add(program::Copy{s.kept, s.x, 4, {count}, {1}, {1}}, "input");
-    // Through scratch memory, which holds nothing between calls.
+    // The product goes through scratch memory, which holds no value between
+    // calls.
     multiply(s.x, false, s.weight, false, scratch, false);
     if (s.isTied)
       multiply(s.x, false, s.tied, false, scratch, true);
@@ -229,7 +232,8 @@ private:
     return finish();
   }
 
-  // The passes of a stage over all microbatches, with their transfers.
+  // The forward and backward passes of a stage over all microbatches, on a 1F1B
+  // schedule, with their transfers.
   struct OneForwardOneBackward {
     PipelineProgram &of;
     const Stage &s;
@@ -316,8 +320,8 @@ private:
   program::Action action;
 };
 
-// What it must compute, one microbatch after the other. Small integers, so that
-// sums are exact in any order.
+// The expected results of the pipeline, computed one microbatch after the
+// other. All values are small integers, so that sums are exact in any order.
 struct PipelineReference {
   using Matrix = std::vector<float>;
   std::vector<Matrix> weights, gradients, inputs; // inputs: all data ranks
@@ -384,7 +388,8 @@ private:
   }
 };
 
-// Fills parameters and inputs, runs a step, compares everything.
+// Fills parameters and inputs, runs a step, and compares all results with the
+// reference.
 inline void checkPipelineStep(cleave_session *session,
                               const PipelineShape &shape,
                               const PipelineReference &reference, bool fills) {
@@ -429,8 +434,8 @@ inline void checkPipelineStep(cleave_session *session,
          shape.data * (shape.stages > 1 ? 2 : 1));
 }
 
-// Events by rank: each of `count` messages starts at one rank and arrives at
-// another, not earlier.
+// Checks trace events by rank: each of `count` messages starts at one rank and
+// arrives at another one, not earlier.
 inline void
 checkMessages(const std::vector<std::vector<cleave_trace_event>> &events,
               size_t count) {

@@ -1,5 +1,5 @@
-// Programs of several classes of ranks: a pipeline written by hand, what the
-// host sees of it, and what is refused.
+// Programs with several rank classes: a hand-written pipeline, how the host
+// accesses it, and programs that are refused.
 
 #include "PipelineProgram.h"
 
@@ -33,7 +33,8 @@ TEST(Pipeline, OneForwardOneBackward) {
         }
 }
 
-// What a rank sends: its outputs on, its input gradients back.
+// A rank sends its outputs to the next stage and its input gradients to the
+// previous stage.
 TEST(Pipeline, CountsTraffic) {
   PipelineShape shape{3, 1, 5};
   PipelineReference reference(shape);
@@ -60,7 +61,7 @@ TEST(Pipeline, CountsTraffic) {
   }
 }
 
-// Replicas in different classes are compared.
+// Replicas in different rank classes are compared.
 TEST(Pipeline, TiedGradientsThatWereNotSummedDiffer) {
   PipelineShape shape{3, 2, 2, /*reducesTied=*/false};
   PipelineReference reference(shape);
@@ -87,7 +88,8 @@ TEST(Pipeline, TiedGradientsThatWereNotSummedDiffer) {
   EXPECT_EQ(report.rank_a, 0);
   EXPECT_EQ(report.rank_b, 4);
   EXPECT_GT(report.max_difference, 0);
-  EXPECT_EQ(values, reference.gradients[0]); // the first class is what is read
+  EXPECT_EQ(values,
+            reference.gradients[0]); // the first class is what is read
 }
 
 TEST(Pipeline, ActionsOfSomeClasses) {
@@ -101,8 +103,8 @@ TEST(Pipeline, ActionsOfSomeClasses) {
   EXPECT_EQ(cleave_session_run(session.get, "load.3"), CLEAVE_BAD_ARGUMENT);
 }
 
-// Two classes of two ranks each, with a buffer of both that they cut
-// differently, and buffers of one class.
+// A program of two classes with two ranks each. One buffer is in both classes
+// with different shardings; other buffers are in one class only.
 Program programOfTwoClasses() {
   Program p;
   p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
@@ -121,7 +123,7 @@ Program programOfTwoClasses() {
   return p;
 }
 
-// Buffers by name are listed once, whichever classes hold them.
+// A buffer is listed once by name, whichever classes hold it.
 TEST(Pipeline, BuffersOfSomeClasses) {
   ProgramHandle program(programOfTwoClasses());
   ASSERT_EQ(program.status, CLEAVE_OK) << program.error;
@@ -141,7 +143,8 @@ TEST(Pipeline, BuffersOfSomeClasses) {
   EXPECT_EQ(owners, (std::vector<int64_t>{4, 2, 4, 2, 1}));
 }
 
-// Tiles of a rank by the names of their buffers.
+// A test fixture that accesses the tiles of a rank by the names of their
+// buffers.
 class BuffersOfClasses : public testing::Test {
 protected:
   void SetUp() override {
@@ -175,7 +178,8 @@ TEST_F(BuffersOfClasses, AreScatteredAndGatheredByTheShardingOfEach) {
   EXPECT_EQ(back, values);
   EXPECT_EQ(report.identical, 1);
   EXPECT_EQ(report.replicas, 2);
-  // Row 2, column 1: the second rank's rows, the second columns.
+  // Changes the element in row 2, column 1: it is in the second rank's tile of
+  // rows and in the second tile of columns.
   tile(3, "tied")[2] = 50;
   std::vector<double> wide(8);
   ASSERT_EQ(cleave_session_gather(session.get, "tied", CLEAVE_F64, wide.data(),
@@ -234,7 +238,8 @@ TEST(Pipeline, ArenasOfOtherClassesAreRefused) {
       << session.error;
 }
 
-// More stages than cores, many arenas that most ranks do not have.
+// A pipeline with more stages than cores, and with many arenas that most ranks
+// do not have.
 TEST(Pipeline, ManyStages) {
   PipelineShape shape{12, 2, 20};
   PipelineReference reference(shape);
@@ -245,7 +250,8 @@ TEST(Pipeline, ManyStages) {
     checkPipelineStep(session.get, shape, reference, step == 0);
 }
 
-// All wait for one another, and in the end for one that is silent.
+// Each rank waits for another one, and the last of them waits for the rank that
+// hangs. The watchdog names that rank.
 TEST(Pipeline, TheWatchdogNamesWhoIsSilent) {
   ProgramHandle handle(PipelineProgram({4, 2, 2}).p);
   SessionHandle session(handle.get, 1, 0.3);
@@ -257,12 +263,13 @@ TEST(Pipeline, TheWatchdogNamesWhoIsSilent) {
   EXPECT_EQ(failure.rank, 7);
   std::string message = failure.message;
   EXPECT_NE(message.find("missing ranks: "), std::string::npos) << message;
-  // Of two ranks that receive from each other before either sends none is.
+  // If two ranks receive from each other before either sends, no rank is named
+  // as silent.
   Program p = PipelineProgram({2, 1, 1}).p;
   for (Action &action : p.actions) {
     if (action.name != "loss_grad")
       continue;
-    // The first message that comes goes to the front.
+    // Moves the first message that a rank receives to the front of its list.
     for (size_t i = 0; i < action.commands.size(); ++i)
       if (auto *found = std::get_if<Collective>(&action.commands[i].op);
           found && found->kind == CollectiveKind::SendRecv &&
@@ -282,8 +289,8 @@ TEST(Pipeline, TheWatchdogNamesWhoIsSilent) {
       << message;
 }
 
-// What every rank did when: calls by their labels, transfers on a stream of
-// their own, one after the other.
+// The trace of every rank: calls with their labels, and transfers on a stream
+// of their own, one after the other.
 TEST(Pipeline, Traces) {
   PipelineShape shape{3, 1, 4};
   PipelineReference reference(shape);
@@ -332,7 +339,8 @@ TEST(Pipeline, Traces) {
   }
   EXPECT_EQ(calls.size(), 24u);
   checkMessages(events, 2 * 2 * 4);
-  // One clock for all: a stage begins after the one before it.
+  // All ranks use the same clock, so a stage must begin after the previous
+  // stage has ended.
   for (int k = 0; k < 4; ++k)
     for (int stage = 0; stage < 2; ++stage) {
       std::string number = std::to_string(k);
@@ -344,7 +352,7 @@ TEST(Pipeline, Traces) {
     }
 }
 
-// Launches of random length between all that a pipeline does.
+// Adds launches of random duration between all commands of the pipeline.
 TEST(Pipeline, RandomDelaysNeverHang) {
   PipelineShape shape{4, 2, 8};
   PipelineReference reference(shape);

@@ -1,5 +1,5 @@
-// A slot's position in its expert against the definition, over all pairs of
-// slots.
+// Compares the position of each slot in its expert with the definition, by a
+// loop over all pairs of slots.
 
 #include "Helpers.h"
 
@@ -16,7 +16,8 @@ struct Data {
   PositionInExpert x;
   std::vector<int64_t> ids, positions, loads, samples;
 
-  // Positions are shuffled unless `inOrder`; `equal` slots share each position.
+  // Positions are shuffled unless `inOrder` is true. Each position occurs
+  // `equal` times.
   Data(int64_t b, int64_t s, int64_t k, int64_t e, int64_t rows, bool perSample,
        bool inOrder, int64_t equal) {
     x.b = b, x.s = s, x.k = k, x.e = e, x.rows = rows;

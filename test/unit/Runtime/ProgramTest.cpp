@@ -1,4 +1,5 @@
-// The program format: written programs read back equal; damage is detected.
+// The program format: a program that is written reads back equal, and damage is
+// detected.
 
 #include "../TriesAll.h"
 #include "Helpers.h"
@@ -45,8 +46,8 @@ Program sample() {
   return p;
 }
 
-// Two stages of two ranks each; y is in both with different shardings, z in the
-// second only.
+// Two stages of two ranks each. Buffer y is in both stages with different
+// shardings; buffer z is in the second stage only.
 Program pipeline() {
   Program p;
   p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
@@ -125,8 +126,8 @@ TEST(Program, EveryTruncationIsFound) {
   }
 }
 
-// If any byte changes, the outcome is an error or a program that the loader and
-// the session check, never a crash.
+// If any byte of the file changes, the reader reports an error, or returns a
+// program that the loader and the session check. It never crashes.
 TEST(Program, DamagedBytesNeverCrash) {
   for (const Program &program : {sample(), pipeline()}) {
     std::string bytes = serialize(program);

@@ -1,5 +1,5 @@
-// Transfers from one rank to another, on every transport: order, several under
-// way, both directions, collectives in between, and what goes wrong.
+// Transfers from one rank to another, on every transport: their order, several
+// transfers in flight, both directions, collectives in between, and errors.
 
 #include "Conformance.h"
 
@@ -15,7 +15,8 @@ using namespace cleave::program;
 using namespace cleave::test;
 
 namespace {
-// What `rank`, one of the two, brings along.
+// Returns the call that `rank`, which is `from` or `to`, makes for a transfer
+// between the two.
 CollectiveCall transfer(int from, int to, int rank, float *at, int64_t count) {
   CollectiveCall call;
   call.kind = CollectiveKind::SendRecv;
@@ -37,7 +38,8 @@ std::vector<float> message(int number, int64_t count) {
   return values;
 }
 
-// The k-th start meets the k-th start, whatever is finished first.
+// The k-th send that starts matches the k-th receive that starts, whichever is
+// finished first.
 TEST_P(Conformance, MessagesMeetInTheOrderOfTheirStarts) {
   constexpr int messages = 8;
   for (int64_t count : {0, 1, 1000, 100000})
@@ -66,8 +68,9 @@ TEST_P(Conformance, MessagesMeetInTheOrderOfTheirStarts) {
     });
 }
 
-// Everyone sends to both neighbours and waits for that first: a sender waits
-// for no more than the receiver's start.
+// Every rank sends to both neighbours and waits for these sends before its
+// receives. A send must complete as soon as the receiver has started its
+// receive.
 TEST_P(Conformance, BothDirectionsAtOnce) {
   constexpr int ranks = 4;
   constexpr int64_t count = 300000; // more than goes without being expected
@@ -102,8 +105,9 @@ TEST_P(Conformance, BothDirectionsAtOnce) {
   });
 }
 
-// Several parts, which are apart; the channel does not mind collectives over
-// the same ranks while it is busy, prepared in whatever order.
+// A message of several parts that are not adjacent in memory. Collectives over
+// the same ranks may run while the message is in flight, in whatever order they
+// were prepared.
 TEST_P(Conformance, CollectivesBetweenStartAndFinish) {
   run(3, [&](int rank, Endpoint &endpoint, Counters &counters) {
     std::vector<std::vector<int>> groups = {{0, 1, 2}};
@@ -140,7 +144,8 @@ TEST_P(Conformance, CollectivesBetweenStartAndFinish) {
       all.assign(5, float(rank + round));
       if (rank != 2) {
         sending->start();
-        // Under way at the same time, in an order that members share.
+        // Two collectives in flight at the same time, started in the same order
+        // by all members.
         pair->start();
         everyone->start();
         pair->finish();
@@ -170,8 +175,8 @@ TEST_P(Conformance, CollectivesBetweenStartAndFinish) {
   });
 }
 
-// Random transfers and collectives in one order that all know, each rank with
-// several under way and random delays.
+// Random transfers and collectives, in an order that all ranks know. Each rank
+// has several in flight, with random delays.
 TEST_P(Conformance, RandomDelaysNeverHang) {
   constexpr int ranks = 4, steps = 120;
   for (uint32_t seed = 0; seed < 4; ++seed)
@@ -226,7 +231,8 @@ TEST_P(Conformance, AbortWakesWhoWaitsForAMessage) {
       [&](int rank, Endpoint &endpoint, Counters &) {
         if (rank == 0)
           throw RuntimeError(CLEAVE_RANK_FAILED, "deliberate");
-        // Each waits for what the other sends afterwards.
+        // Each of the two ranks waits for a message that the other one would
+        // send only later.
         float value = 0;
         auto receive = [&] {
           once(endpoint, transfer(3 - rank, rank, rank, &value, 1));
@@ -264,7 +270,8 @@ TEST_P(Conformance, TimeoutNamesTheSender) {
                      "out after 0.5 s: missing ranks: 1");
 }
 
-// More than goes without being expected: the sender misses the receiver.
+// The message is too large to be sent before the receiver asks for it, so the
+// sender waits for the receiver and names it.
 TEST_P(Conformance, TimeoutNamesTheReceiver) {
   constexpr int64_t count = 3000000;
   cluster->run(
@@ -274,7 +281,8 @@ TEST_P(Conformance, TimeoutNamesTheReceiver) {
           std::this_thread::sleep_for(std::chrono::seconds(1));
           return;
         }
-        // The transport may read it until the end of the process.
+        // The buffer is static, because the transport may read it until the
+        // process ends.
         static std::vector<float> values(count);
         try {
           once(endpoint, transfer(0, 1, rank, values.data(), count));

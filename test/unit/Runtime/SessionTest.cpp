@@ -8,7 +8,7 @@ using namespace cleave::program;
 using namespace cleave::test;
 
 namespace {
-// y[row] = 2 x[row] + rank's index on axis 0
+// y[row] = 2 x[row] + the rank's index on axis 0.
 void doubleRows(const cleave_ctx *ctx, void *const *args, int64_t begin,
                 int64_t end) {
   auto *x = static_cast<const float *>(args[0]);
@@ -21,7 +21,8 @@ Command commandOf(Program &p, decltype(Command::op) op, const char *source) {
   return {std::move(op), p.intern(source), 0};
 }
 
-// 4 ranks; "step": y = 2x + data index, then the sum of y over "data".
+// A program for 4 ranks. Action "step" computes y = 2x + data index, then the
+// sum of y over "data".
 Program sumProgram(bool async = false) {
   Program p;
   p.mesh = {{"data", 2, ""}, {"tensor", 2, ""}};
@@ -137,7 +138,8 @@ TEST(Session, WatchdogNamesTheSilentRank) {
   EXPECT_NE(message.find("missing ranks: 3"), std::string::npos) << message;
 }
 
-// An invalid one is detected before memory is allocated; CPUs support none.
+// An invalid convolution is detected before memory is allocated. The CPU
+// runtime supports no convolutions.
 TEST(Session, RefusesConvolutions) {
   Program p = sumProgram();
   Convolution conv;
@@ -217,7 +219,7 @@ TEST(Session, AffineOffsetsCopyFillAndGather) {
   BufferRef y = addBuffer(p, "y", {2, 6});
   p.arenas[1].size = 256;
   p.kernels = {{"double_rows", 2}};
-  // Columns [2t, 2t + 2) of both rows, compacted.
+  // Copies columns [2t, 2t + 2) of both rows to a dense array.
   BufferRef part = x;
   part.terms = {{{1, 1, 3}, 8}};
   Copy copy{part, {1, 0, {}}, 4, {2, 2}, {6, 1}, {2, 1}};
@@ -253,7 +255,7 @@ TEST(Session, AffineOffsetsCopyFillAndGather) {
   EXPECT_EQ(memory.touched_bytes, p.arenas[0].size + 64 + 16);
 }
 
-// A two-layer perceptron with gemm commands, f32 and f64.
+// A two-layer perceptron with gemm commands, in f32 and f64.
 TEST(Session, GemmAndAttentionCommands) {
   for (DType dtype : {DType::F32, DType::F64}) {
     Program p;
@@ -303,10 +305,10 @@ TEST(Session, GemmAndAttentionCommands) {
         expected[i * 8 + j] = std::max(expected[i * 8 + j], 0.0);
       }
     EXPECT_LT(relativeError(ys, expected), dtype == DType::F32 ? 1e-6 : 1e-14);
-    // The first query attends to itself only.
+    // The first query attends only to itself.
     for (int j = 0; j < 8; ++j)
       EXPECT_NEAR(os[j], ys[j], 1e-6);
-    // No workspace was planned for attention.
+    // The program has no workspace planned for attention.
     cleave_memory memory;
     cleave_session_memory(session.get, 0, &memory);
     EXPECT_GT(memory.unplanned_bytes, 0);
@@ -342,9 +344,10 @@ TEST(Session, PoisonModeFindsOverlapsAndStaleReads) {
   };
   std::string error;
   EXPECT_EQ(valueWith({{t0, 1, 0, 16, 0, 1}}, error), 4);
-  // t0 is declared dead after the first command, but the second reads it.
+  // The lifetimes say that t0 is dead after the first command, but the second
+  // command reads t0.
   EXPECT_TRUE(std::isnan(valueWith({{t0, 1, 0, 16, 0, 0}}, error)));
-  // In place: t1 begins where t0 ends.
+  // t1 reuses the memory of t0 and begins in the command in which t0 ends.
   EXPECT_EQ(valueWith({{t0, 1, 0, 16, 0, 0}, {t1, 1, 0, 16, 0, 1}}, error), 4);
   valueWith({{t0, 1, 0, 16, 0, 1}, {t1, 1, 8, 16, 0, 1}}, error);
   EXPECT_NE(error.find("t0 and t1"), std::string::npos) << error;

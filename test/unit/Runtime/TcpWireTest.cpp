@@ -1,5 +1,6 @@
-// The wire over TCP, its processes as threads of this one. The conformance
-// suite runs over it, too, in processes (Tcp.TransportConformance).
+// Tests the TCP wire with its processes simulated by threads of this process.
+// The conformance suite also runs on it, in real processes
+// (Tcp.TransportConformance).
 
 #include "error.h"
 #include "tcp_wire.h"
@@ -14,7 +15,7 @@ using namespace cleave;
 namespace {
 class TcpWires : public testing::Test {
 protected:
-  // Rank 0 has a line to each of the others.
+  // Opens the wires. Rank 0 has a connection to each other rank.
   void open(int size) {
     std::vector<Socket> lines(size);
     std::vector<std::vector<Socket>> others(size);
@@ -65,7 +66,8 @@ protected:
 
 TEST_F(TcpWires, MessagesOfATagKeepTheirOrder) {
   open(3);
-  // Also between two that have no line to each other.
+  // Messages between all pairs of ranks, also between two ranks without a
+  // direct connection.
   for (auto [from, to] : {std::pair(0, 1), {1, 0}, {1, 2}, {2, 1}}) {
     for (int i = 0; i < 20; ++i) {
       send(from, to, 1, "a" + std::to_string(i));
@@ -107,7 +109,7 @@ TEST_F(TcpWires, LongMessagesArriveWhole) {
   EXPECT_TRUE(eventually([&] { return wires[1]->test(request, nullptr); }));
 }
 
-// More than is kept for a process that does not ask.
+// Sends more bytes than a process buffers before it asks for a message.
 TEST_F(TcpWires, WhatIsNotReadStaysInTheNetwork) {
   open(2);
   std::string text(100 << 20, 'x');
@@ -119,7 +121,8 @@ TEST_F(TcpWires, WhatIsNotReadStaysInTheNetwork) {
   EXPECT_EQ(receive(0, 1, 1), "the other way is open");
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_FALSE(wires[0]->test(requests.back(), nullptr));
-  // What comes last is found after all others.
+  // The message that was sent last is received first, although the earlier
+  // messages have not been received.
   Wire::Request last;
   wires[0]->send(last, channel, 1, 2, "y", 1);
   EXPECT_EQ(receive(1, 0, 2), "y");

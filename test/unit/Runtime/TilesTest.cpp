@@ -1,4 +1,4 @@
-// Scatter and gather of named buffers: views, padding, replicas, partial
+// Scattering and gathering named buffers: views, padding, replicas, and partial
 // values.
 
 #include "Helpers.h"
@@ -53,8 +53,8 @@ TEST(Tiles, UnevenRowsArePadded) {
   EXPECT_EQ(report.nonzero_padding, 1);
 }
 
-// Replicas are compared without padding, whatever kernels leave past the end of
-// an array.
+// Replicas are compared without their padding, because kernels may leave any
+// values past the end of an array.
 TEST(Tiles, CopiesMayDifferInPadding) {
   Program p;
   p.mesh = {{"data", 2, ""}, {"tensor", 2, ""}};
@@ -89,8 +89,8 @@ TEST(Tiles, CopiesMayDifferInPadding) {
   EXPECT_EQ(report.element, 1);
 }
 
-// A fused [h, 3h] weight viewed as [h, 3, heads, d] with heads split; and the
-// same with a transposed view.
+// A fused weight of shape [h, 3h], viewed as [h, 3, heads, d] with the heads
+// sharded; and the same weight with a transposed view.
 TEST(Tiles, Views) {
   for (bool transposed : {false, true}) {
     Program p;
@@ -140,7 +140,7 @@ TEST(Tiles, Views) {
 TEST(Tiles, SubAxesAndReplicas) {
   Program p;
   p.mesh = {{"x", 4, ""}};
-  // Major half of x splits the rows, minor half the columns.
+  // The major sub-axis of x shards the rows, the minor sub-axis the columns.
   addBuffer(p, "w", {2, 2}, {{{0, 1, 2}}, {{0, 2, 2}}});
   addBuffer(p, "r", {3});
   ProgramHandle program(p);

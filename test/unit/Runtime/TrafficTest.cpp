@@ -1,4 +1,4 @@
-// The memory traffic of commands that traces report.
+// The memory traffic of commands, as traces report it.
 
 #include "traffic.h"
 

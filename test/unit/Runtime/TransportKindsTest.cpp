@@ -12,7 +12,7 @@ using namespace cleave::program;
 using namespace cleave::test;
 
 namespace {
-// The integer `value` as bytes of the type.
+// Encodes the integer `value` as an element of the type.
 void encode(DType dtype, int value, char *out) {
   auto put = [&](auto typed) { std::memcpy(out, &typed, sizeof(typed)); };
   float single = float(value);
@@ -36,8 +36,8 @@ void encode(DType dtype, int value, char *out) {
   }
 }
 
-// Initial contents of a rank's buffer `part`. Small, so that all types are
-// exact; u8 holds booleans.
+// The initial contents of buffer number `part` of a rank. The values are small,
+// so that they are exact in all types; u8 holds booleans.
 int input(DType dtype, int rank, size_t part, int64_t element) {
   int value = int((rank * 5 + int64_t(part) * 3 + element * 7) % 11);
   return dtype == DType::U8 ? value & 1 : value;
@@ -64,7 +64,8 @@ public:
     for (int i = 0; i < group; ++i)
       if (call.members[i] == rank)
         call.self = i;
-    // The first sends to no rank, the last one gets zeros.
+    // In the permute, the first member sends to no member, and the last member
+    // receives zeros.
     for (int i = 0; i < group; ++i)
       call.sources.push_back(i + 1 < group ? i + 1 : -1);
     call.root = group - 1;
@@ -82,7 +83,8 @@ public:
     }
   }
 
-  // The volumes of section 0 of the formulas, from the shapes alone.
+  // The received bytes by Section 0 of the formulas, computed from the shapes
+  // alone.
   int64_t receivedBytes() const {
     int64_t total = 0;
     for (const Shape &shape : shapes)
@@ -129,7 +131,7 @@ private:
     Part part;
     part.src = from.data();
     part.dst = to.data();
-    // Every second call is in place, if that is allowed.
+    // Every second call is in place, if its kind allows that.
     if (index % 2 && (call.kind == CollectiveKind::AllReduce ||
                       call.kind == CollectiveKind::Broadcast)) {
       to = from;
@@ -142,7 +144,7 @@ private:
     call.parts.push_back(part);
   }
 
-  // The expected element i of this rank's dst.
+  // Returns the expected element i of this rank's dst.
   int result(size_t index, int64_t i) const {
     const Shape &shape = shapes[index];
     auto of = [&](int member, int64_t element) {
@@ -195,8 +197,8 @@ constexpr CollectiveKind kinds[] = {
     CollectiveKind::ReduceScatter, CollectiveKind::AllToAll,
     CollectiveKind::Permute,       CollectiveKind::Broadcast};
 
-// Partitions of ranks into groups: all ranks, neighbours, the other axis, an
-// unordered and uneven one, singletons.
+// Partitions of the ranks into groups: all ranks, groups along either mesh
+// axis, unordered and uneven groups, and groups of one rank.
 const std::vector<std::vector<std::vector<int>>> partitions = {
     {{0, 1, 2, 3}}, {{0, 1}, {2, 3}},   {{0, 2}, {1, 3}},
     {{3, 1, 0}},    {{2, 0, 3, 1}},     {{1}, {3, 0}},
@@ -251,8 +253,8 @@ TEST_P(Conformance, EveryTypeAndReduction) {
     });
 }
 
-// Collectives over groups that share members are all started before any is
-// waited for; they are prepared once and run several times, as in a program.
+// Collectives over groups that share members are all started before the first
+// is waited for. They are prepared once and run several times, as in a program.
 TEST_P(Conformance, SeveralUnderWay) {
   run(4, [&](int rank, Endpoint &endpoint, Counters &counters) {
     std::vector<std::unique_ptr<Sample>> samples;
@@ -272,7 +274,8 @@ TEST_P(Conformance, SeveralUnderWay) {
         operation->start();
       for (auto &operation : operations)
         operation->finish();
-      // A max of values that are already reduced leaves them unchanged.
+      // The calls run again in each round, some of them in place. A max of
+      // values that are already reduced leaves them unchanged.
       for (auto &sample : samples)
         sample->check();
     }
@@ -282,7 +285,8 @@ TEST_P(Conformance, SeveralUnderWay) {
   });
 }
 
-// Between start and wait in one group, another group runs a whole collective.
+// Between start and wait of a collective in one group, another group runs a
+// whole collective.
 TEST_P(Conformance, OneUnderWayWhileAnotherRuns) {
   run(4, [&](int rank, Endpoint &endpoint, Counters &) {
     std::vector<int> row = {rank / 2 * 2, rank / 2 * 2 + 1};
@@ -303,7 +307,7 @@ TEST_P(Conformance, OneUnderWayWhileAnotherRuns) {
   });
 }
 
-// Messages as large as a model's tensor, which do not fit into a queue.
+// Messages as large as a tensor of a real model, which do not fit into a queue.
 TEST_P(Conformance, LongMessages) {
   const std::vector<Shape> large = {{1, 50000, 1}, {7, 3001, 7}};
   run(4, [&](int rank, Endpoint &endpoint, Counters &counters) {

@@ -1,6 +1,6 @@
 // The conformance suite of transports. LocalTransportTest.cpp runs it in
-// threads, MpiTransportTest.cpp in processes. To add a transport, add a
-// Cluster.
+// threads, MpiTransportTest.cpp in processes. A new transport needs a new
+// subclass of Cluster.
 
 #include "Conformance.h"
 
@@ -17,7 +17,7 @@ namespace {
 TEST_P(Conformance, AllReduceSumsInOneOrder) {
   for (int ranks : {1, 2, 3, 4})
     for (int64_t count : {0, 1, 5, 24, 10007}) {
-      // The same order for all: ((r0 + r1) + r2) + ...
+      // All ranks must reduce in the same order: ((r0 + r1) + r2) + ...
       std::vector<std::vector<float>> inputs;
       for (int rank = 0; rank < ranks; ++rank)
         inputs.push_back(randomVector<float>(count, 100 + rank));
@@ -82,7 +82,7 @@ TEST_P(Conformance, AllGatherOfAnyDimension) {
         for (int i = 0; i < 4; ++i)
           EXPECT_EQ(whole[row * 12 + from * 4 + i],
                     float(100 * from + row * 4 + i));
-    // In place: the tile already is in its own block.
+    // In place: the operand already is this rank's block of the result.
     std::vector<float> own(12, NAN);
     for (int i = 0; i < 4; ++i)
       own[rank * 4 + i] = float(rank);
@@ -107,7 +107,7 @@ TEST_P(Conformance, ReduceScatterOfAnyDimension) {
     for (int row = 0; row < 2; ++row)
       for (int i = 0; i < 4; ++i)
         EXPECT_EQ(tile[row * 4 + i], float((row * 12 + rank * 4 + i) * 6));
-    // In place: the result takes the place of our own block.
+    // In place: the result overwrites this rank's block of the operand.
     call.parts = {makePart(whole.data(), whole.data() + rank * 8, 8)};
     once(endpoint, call);
     for (int i = 0; i < 8; ++i)
@@ -117,14 +117,15 @@ TEST_P(Conformance, ReduceScatterOfAnyDimension) {
 
 TEST_P(Conformance, AllToAllMovesAShardedDimension) {
   constexpr int ranks = 2;
-  // X is [4, 6]; from columns split to rows split, and back.
+  // X is [4, 6]. It is resharded from columns to rows, and back.
   auto element = [](int row, int column) { return float(10 * row + column); };
   run(ranks, [&](int rank, Endpoint &endpoint, Counters &) {
     std::vector<float> columns(12), rows(12, NAN), again(12, NAN);
     for (int row = 0; row < 4; ++row)
       for (int c = 0; c < 3; ++c)
         columns[row * 3 + c] = element(row, rank * 3 + c);
-    // src [2 blocks of rows, 2, 3]: outer 1, inner 6; dst [2, 2 blocks, 3].
+    // src is [2 blocks of rows, 2, 3], with outer = 1 and inner = 6; dst is [2,
+    // 2 blocks, 3].
     CollectiveCall call = makeCall(CollectiveKind::AllToAll, ranks, rank);
     Part part = makePart(columns.data(), rows.data(), 6);
     part.outer = 1, part.inner = 6, part.dstOuter = 2, part.dstInner = 3;
@@ -141,8 +142,9 @@ TEST_P(Conformance, AllToAllMovesAShardedDimension) {
   });
 }
 
-// Rank i sends rank j (i + 2 j) % 4 rows of two elements, again and again with
-// other numbers; the bytes are those of the rows. What is after them stays.
+// Rank i sends (i + 2 j) % 4 rows of two elements to rank j, several times with
+// other values. Only the bytes of these rows are counted, and the buffer after
+// the received rows stays unchanged.
 TEST_P(Conformance, AllToAllVSendsAsManyRowsAsThereAre) {
   constexpr int ranks = 3, rows = 3;
   run(ranks, [&](int rank, Endpoint &endpoint, Counters &counters) {
@@ -211,39 +213,42 @@ TEST_P(Conformance, PermuteAndBroadcast) {
   });
 }
 
-// An exchange of a [10, 7] array of uneven tiles, 4 ranks on a mesh of a=2,
-// b=2.
+// An exchange of a [10, 7] array with uneven tiles, on 4 ranks with the mesh
+// a=2, b=2.
 struct UnevenExchange {
   Exchange exchange;
-  // What a rank has to receive at least.
+  // The least number of elements that each rank must receive.
   std::vector<int64_t> received;
 };
 
 std::vector<UnevenExchange> unevenExchanges() {
   SubAxis a = {0, 1, 2}, b = {1, 1, 2};
   return {
-      // Rows over both axes (tiles of 3: 3, 3, 3, 1) to columns over b.
+      // From rows over both axes (tiles of 3, 3, 3 and 1 rows) to columns over
+      // b.
       {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}, {}},
        {40 - 12, 30 - 9, 40 - 12, 30 - 3}},
       // The axes swap places.
       {{{10, 7}, {{a, b}, {}}, {{b, a}, {}}, {}, {}}, {0, 21, 21, 0}},
-      // Rows over a, held twice, to rows over both in the other order.
+      // From rows over a, replicated over b, to rows over both axes in the
+      // other order.
       {{{10, 7}, {{a}, {}}, {{b, a}, {}}, {}, {}}, {0, 21, 14, 0}},
-      // Partial sums over a, reduced into columns over both.
+      // From partial sums over a to columns over both axes.
       {{{10, 7}, {{b}, {}}, {{}, {a, b}}, {a}, {}}, {30, 30, 30, 15}},
-      // Columns over b that are partial sums over a: what nobody has who is to
-      // have it the partial sums share.
+      // To columns over b that are partial sums over a. Elements that no rank
+      // holds in its target tile are divided among the partial sums.
       {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}, {a}}, {8, 9, 8, 9}},
-      // Partial sums over a, the whole everywhere: added once, in equal parts.
+      // From partial sums over a to replicated tiles: each rank adds an equal
+      // part once, and sends it to the others.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {}, 2}, {70, 70, 70, 70}},
-      // Partial sums over a become partial sums over b, which the ranks of a
-      // share.
+      // From partial sums over a to partial sums over b, among which the ranks
+      // of a share the work.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {b}, 2}, {35, 35, 35, 35}},
-      // Rows that are partial sums over a become columns that are: none is
-      // added.
+      // From rows that are partial sums over a to columns that are partial sums
+      // over a. No partial sums are added.
       {{{10, 7}, {{b}, {}}, {{}, {b}}, {a}, {a}}, {20, 15, 20, 15}},
-      // The axes change roles: one of two partial sums stays where it is,
-      // the other is shared.
+      // The axes change roles: one of two partial sums stays on its rank, the
+      // other one is divided.
       {{{10, 7}, {{b}, {}}, {{a}, {}}, {a}, {b}}, {17, 18, 17, 18}},
   };
 }
@@ -258,8 +263,8 @@ float valueAt(int64_t row, int64_t column, int64_t term) {
   return float(100 * row + column + 1000 * (term + 1));
 }
 
-// Visits the elements of the tile at `at`: its place there, row, column.
-// Returns how many elements the tile has with its padding.
+// Visits the elements of the tile of the rank at `at`, with their offset in the
+// tile, row and column. Returns the size of the tile with its padding.
 template <class Body>
 int64_t visitTile(const Program &program,
                   const std::vector<std::vector<SubAxis>> &axes,
@@ -310,7 +315,7 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
       call.parts = {part};
       once(endpoint, call);
       EXPECT_EQ(counters.at(rank, 0).received, 4 * test.received[rank]);
-      // The partial sums of the result make up the expected tile.
+      // The sum of the result's partial sums must equal the expected tile.
       for (const SubAxis &sub : exchange.toPartial) {
         CollectiveCall sum = makeCall(CollectiveKind::AllReduce, 2, 0);
         int stride = sub.axis == 0 ? 2 : 1, place = rank / stride % 2;
@@ -324,7 +329,8 @@ TEST_P(Conformance, ExchangeAssemblesUnevenTiles) {
   }
 }
 
-// Two groups along one axis, then two along the other, many times over.
+// Runs collectives in two groups along one axis, then in two groups along the
+// other axis, many times.
 TEST_P(Conformance, GroupsDoNotDisturbEachOther) {
   run(4, [&](int rank, Endpoint &endpoint, Counters &) {
     std::vector<float> value(3);
@@ -346,7 +352,7 @@ TEST_P(Conformance, GroupsDoNotDisturbEachOther) {
   });
 }
 
-// Section 0 of the formulas: what each rank sends and receives.
+// Section 0 of the formulas: the bytes that each rank sends and receives.
 TEST_P(Conformance, CountedBytesFollowTheFormulas) {
   constexpr int N = 4;
   constexpr int64_t count = 48, S = count * 4;
@@ -368,7 +374,8 @@ TEST_P(Conformance, CountedBytesFollowTheFormulas) {
       EXPECT_EQ(counters.at(rank, 1).received, expected.bytes);
       EXPECT_EQ(counters.at(rank, 0).received, 0);
       EXPECT_EQ(counters.at(rank, 1).calls, 1);
-      // Whoever books on the sender's side has done so before the end.
+      // The transport must count the sent bytes before the operation ends on
+      // the sender's rank.
       EXPECT_EQ(counters.at(rank, 1).sent, expected.bytes);
     });
   }
@@ -420,7 +427,7 @@ TEST_P(Conformance, TimeoutNamesTheMissing) {
   EXPECT_NE(message.find("missing ranks: 1"), std::string::npos) << message;
 }
 
-// Programs of ranks that disagree.
+// The ranks run programs that disagree.
 TEST_P(Conformance, DifferentCollectivesDoNotMeet) {
   cluster->run(
       2, 20,

@@ -58,7 +58,7 @@ TEST(VectorMath, SiluShowsTheErrorOfExp) {
 TEST(VectorMath, GeluErf) {
   for (const MicroSet *set : availableSets()) {
     SCOPED_TRACE(set->name);
-    // For negative x the two terms of 1 + erf cancel, as in torch.
+    // For negative x the two terms of 1 + erf cancel, as they do in PyTorch.
     EXPECT_LT(worst(set->f32, 2, ramp<float>(0, 10, 10007), geluErf), 5e-7);
     EXPECT_LT(worst(set->f64, 2, ramp<double>(0, 10, 10007), geluErf), 1e-15);
   }

@@ -1,5 +1,5 @@
 // Moving independent compute into the windows of exposed collectives: small
-// cases by hand, and random ones against invariants.
+// hand-written cases, and random cases that are checked against invariants.
 
 #include "FillWaits.h"
 
@@ -16,7 +16,8 @@ namespace {
 
 using Order = std::vector<size_t>;
 
-/// Commands that read the results of others, in a valid order.
+/// A list of commands that read the results of other commands, in a valid
+/// order.
 struct Program {
   size_t compute(double seconds, std::vector<size_t> reads) {
     size_t at = list.size();
@@ -33,8 +34,9 @@ struct Program {
   std::vector<Placed> list;
 };
 
-// A layer of the backward pass: the gradient of the matrix, the gradient of the
-// input (which is all-reduced), and the reader of the sum.
+// A layer of the backward pass: the gradient of the weight matrix, the gradient
+// of the input, which is all-reduced, and the command that reads the
+// all-reduced gradient.
 TEST(FillWaits, TheMatrixsGradientWaitsUntilTheInputsIsOnItsWay) {
   Program program;
   size_t dy = program.compute(1, {});
@@ -58,8 +60,8 @@ TEST(FillWaits, NoMoreMovesThanIsWaitedFor) {
             (Order{x, far, dx, sum, near, reader}));
 }
 
-// The readers of a moved command move with it, including a collective that
-// sends its result.
+// Commands that read the result of a moved command move with it, including a
+// collective that sends the result.
 TEST(FillWaits, ReadersComeAlong) {
   Program program;
   size_t x = program.compute(1, {});
@@ -74,7 +76,7 @@ TEST(FillWaits, ReadersComeAlong) {
             (Order{x, dx, sum, dw, norm, scatter, reader, last}));
 }
 
-// Collectives that read nothing that moves stay in place.
+// Collectives whose operands do not move stay where they are.
 TEST(FillWaits, OtherCollectivesStay) {
   Program program;
   size_t x = program.compute(1, {});
@@ -114,7 +116,8 @@ TEST(FillWaits, WhatHidesAnotherStays) {
             (Order{0, 1, 2, 3, 4, 5, 6}));
 }
 
-// Each of two exposed collectives gets compute of its own.
+// Each of two exposed collectives gets its own compute commands to overlap
+// with.
 TEST(FillWaits, TwoWaitsShareWhatThereIs) {
   Program program;
   size_t x = program.compute(1, {});
@@ -164,7 +167,7 @@ TEST(FillWaits, RandomProgramsKeepWhatComesFirst) {
     for (size_t at = 0; at < count; ++at)
       for (size_t other : program.list[at].after)
         ASSERT_LT(position[other], position[at]) << "trial " << trial;
-    // Commands that may not move keep their order.
+    // Commands that must not move keep their order.
     size_t last = 0;
     for (size_t at : order)
       if (!program.list[at].moves) {

@@ -1,5 +1,5 @@
-// When collectives start and end: small cases by hand, random ones by what
-// every plan must keep.
+// When collectives start and end: small hand-written cases, and random cases
+// that are checked against the invariants of every plan.
 
 #include "OverlapPlan.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kAnything = int64_t(1) << 40;
 
-/// Where transfer `k` starts and ends.
+/// Returns the steps at which transfer `k` starts and ends.
 std::pair<size_t, size_t> placesOf(const OverlapPlan &plan, size_t k) {
   std::pair<size_t, size_t> places(-1, -1);
   for (const OverlapPlan::Event &event : plan.events)
@@ -23,7 +23,7 @@ std::pair<size_t, size_t> placesOf(const OverlapPlan &plan, size_t k) {
   return places;
 }
 
-/// As many layers, each of which reads a gathered matrix.
+/// A forward pass of `layers` layers, each of which reads a gathered matrix.
 struct Forward {
   Forward(size_t layers, double compute, double gather, int64_t bytes) {
     for (size_t i = 0; i < layers; ++i) {
@@ -51,7 +51,7 @@ TEST(OverlapPlan, GathersRunOneLayerAhead) {
   EXPECT_DOUBLE_EQ(plan.exposed, 8); // the first
 }
 
-// What is sent takes longer than what is computed: the link is never idle.
+// Communication takes longer than compute, so the link must never be idle.
 TEST(OverlapPlan, ASlowLinkIsAlwaysBusy) {
   Forward forward(6, 10, 20, 100);
   OverlapPlan plan =
@@ -59,7 +59,8 @@ TEST(OverlapPlan, ASlowLinkIsAlwaysBusy) {
   EXPECT_DOUBLE_EQ(plan.exposed, 6 * 20 - 5 * 10);
 }
 
-// Five layers have a gather of 8 beside them, in which 6.4 of 8 are computed.
+// The compute of five layers overlaps with a gather of 8 seconds. With
+// contention, 8 seconds of a layer's compute do only 6.4 seconds of work.
 TEST(OverlapPlan, CollectivesSlowDownWhatIsBesideThem) {
   Forward forward(6, 10, 8, 100);
   OverlapPlan plan = planOverlap(forward.steps, forward.transfers, forward.live,
@@ -81,7 +82,7 @@ TEST(OverlapPlan, MemoryHoldsGathersBack) {
   EXPECT_DOUBLE_EQ(plan.exposed, 48);
 }
 
-// Three gradients, each summed after the step that computes it; nobody reads
+// Three gradients, each reduced after the step that computes it. No step reads
 // the sums.
 TEST(OverlapPlan, SumsOfGradientsGoOnWhileTheNextAreComputed) {
   std::vector<Step> steps(3, {10, false});
@@ -96,12 +97,14 @@ TEST(OverlapPlan, SumsOfGradientsGoOnWhileTheNextAreComputed) {
   EXPECT_EQ(placesOf(plan, 0), std::make_pair(size_t(1), size_t(2)));
   EXPECT_EQ(placesOf(plan, 2), std::make_pair(size_t(3), size_t(3)));
   EXPECT_DOUBLE_EQ(plan.exposed, 6); // the last
-  // Without room for a second gradient each sum is over at once.
+  // There is no memory for a second gradient, so each sum must end before the
+  // next step.
   plan = planOverlap(steps, transfers, {100, 100, 100}, 100);
   EXPECT_DOUBLE_EQ(plan.exposed, 18);
 }
 
-// A gather that is read soon goes before a sum that nobody reads.
+// A gather whose result is read soon starts before a sum whose result no step
+// reads.
 TEST(OverlapPlan, WhatIsReadSoonGoesFirst) {
   std::vector<Step> steps(4, {10, false});
   std::vector<Transfer> transfers(2);
@@ -117,7 +120,7 @@ TEST(OverlapPlan, WhatIsReadSoonGoesFirst) {
   EXPECT_DOUBLE_EQ(plan.exposed, 0);
 }
 
-// The second sum adds what the first has given.
+// The operand of the second sum is the result of the first one.
 TEST(OverlapPlan, ChainsKeepTheirOrder) {
   std::vector<Step> steps(4, {10, false});
   std::vector<Transfer> transfers(2);
@@ -130,7 +133,8 @@ TEST(OverlapPlan, ChainsKeepTheirOrder) {
   EXPECT_DOUBLE_EQ(plan.exposed, 0);
 }
 
-// The first is read by the second, and by the step that reads the second.
+// The result of the first transfer is read by the second transfer, and by the
+// step that reads the second transfer's result.
 TEST(OverlapPlan, EachEndsOnce) {
   std::vector<Step> steps(2, {10, false});
   std::vector<Transfer> transfers(2);
@@ -189,7 +193,8 @@ TEST(OverlapPlan, RandomPlansKeepOrderAndReaders) {
     llvm::sort(transfers, [](const Transfer &a, const Transfer &b) {
       return a.place < b.place;
     });
-    // Some read what others give, which commands may read, too.
+    // Some transfers read the results of other transfers, which steps may read,
+    // too.
     for (size_t k = 1; k < transfers.size(); ++k)
       if (below(3) == 0) {
         transfers[k].after = {k - 1};

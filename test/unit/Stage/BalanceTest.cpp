@@ -1,4 +1,4 @@
-// Cutting a sequence of items into stages, against all possible cuts.
+// Compares how a sequence of items is cut into stages with all possible cuts.
 
 #include "BalanceStages.h"
 
@@ -99,7 +99,7 @@ TEST(Balance, IsBestOfAllCuts) {
       EXPECT_NEAR(found.slowest, best.slowest, 1e-6);
       EXPECT_NEAR(cuts.slowest, found.slowest, 1e-9);
     }
-    // One stage more than possible.
+    // Tries one stage more than the items allow.
     bool any = false;
     if (points >= 0)
       forEachCut(line, points + 2,
@@ -109,8 +109,8 @@ TEST(Balance, IsBestOfAllCuts) {
 }
 
 TEST(Balance, SpreadsMemoryAmongEquals) {
-  // Six equal items in two stages with equal memory: the cut is in the middle
-  // of the time, whatever the memory.
+  // Six items of equal time in two stages of equal memory: the cut is at half
+  // of the time, whatever memory the items need.
   Line line;
   for (int i = 0; i < 6; ++i) {
     line.seconds.push_back(1);
@@ -118,8 +118,8 @@ TEST(Balance, SpreadsMemoryAmongEquals) {
     line.crossings.push_back({i ? 5 : 0, i ? 1 : 0});
   }
   EXPECT_EQ(balance(line, 2).begins[0], 3);
-  // If one item takes nearly all the time, the others are free to balance
-  // memory.
+  // If one item takes nearly all of the time, the cuts between the other items
+  // can balance memory.
   line.seconds[5] = 100;
   EXPECT_EQ(balance(line, 3).begins[1], 5);
   EXPECT_EQ(balance(line, 3).begins[0], 1);

@@ -1,4 +1,4 @@
-// Models to be cut into stages, as text.
+// Models, as text, that the tests cut into stages.
 
 #include "Models.h"
 
@@ -29,8 +29,8 @@ public:
   }
   void line(const std::string &text) { body += "  " + text + "\n"; }
 
-  /// The sum of all elements of `value`, [2, 4, 8], times fixed weights that
-  /// are not all equal, so that the loss depends on each element.
+  /// The sum of all elements of `value`, of shape [2, 4, 8], times fixed
+  /// weights that are not all equal, so that the loss depends on each element.
   std::string function(const std::string &name,
                        const std::vector<std::string> &values,
                        const std::vector<std::string> &types,
@@ -66,7 +66,7 @@ std::string outputAttrs(const std::string &name) {
 
 constexpr const char *kStream = "2x4x8xf64";
 
-/// Layer normalization of a stream [2, 4, 8].
+/// Layer normalization of an activation of shape [2, 4, 8].
 std::string norm(Text &t, const std::string &x, const std::string &name) {
   std::string gain = t.parameter(name + ".gain", "8xf64"),
               bias = t.parameter(name + ".bias", "8xf64");
@@ -83,7 +83,7 @@ std::string add(Text &t, const std::string &a, const std::string &b) {
   return t.op("arith.addf " + a + ", " + b + " : tensor<2x4x8xf64>");
 }
 
-/// x + attention(x), with keys and values computed from `source`.
+/// Computes x + attention(x), with keys and values computed from `source`.
 std::string attend(Text &t, const std::string &x, const std::string &source,
                    const std::string &name, bool causal) {
   std::string q = t.op("nn.einsum \"bsh,hngd->bsngd\" " + x + ", " +
@@ -127,7 +127,7 @@ std::string embed(Text &t, const std::string &table,
               "tensor<2x4x8xf64>");
 }
 
-/// Logits computed with the embedding table: @forward returns them, @loss
+/// Computes logits with the embedding table. @forward returns the logits, @loss
 /// compares them with labels.
 std::string finish(Text &t, const std::string &x, const std::string &table) {
   std::string logits = t.op("nn.einsum \"bsh,vh->bsv\" " + x + ", " + table +
@@ -204,7 +204,8 @@ std::string test::randomModel(uint64_t seed, int size) {
     parameters.push_back(t.parameter("w" + std::to_string(i), "8x8xf64"));
   std::string input =
       t.argument("x", kStream, "input", "nn.batch_dim = 0 : i64, ");
-  // Values computed from inputs alone, and from parameters alone.
+  // Values that are computed only from inputs, and values that are computed
+  // only from parameters.
   t.line("%half = arith.constant dense<0.5> : tensor<2x4x8xf64>");
   std::string mask =
       t.op("arith.maximumf " + input + ", %half : tensor<2x4x8xf64>");
@@ -220,7 +221,7 @@ std::string test::randomModel(uint64_t seed, int size) {
                 " : tensor<2x4x8xf64>, tensor<8x8xf64> -> tensor<2x4x8xf64>");
   };
   std::vector<std::string> values = {product(input)}, integers;
-  // A recent value, or any earlier one.
+  // Picks a recent value, or any earlier one.
   auto pick = [&] {
     size_t back = below(3) ? below(std::min<size_t>(values.size(), 3))
                            : below(values.size());
@@ -256,8 +257,8 @@ std::string test::randomModel(uint64_t seed, int size) {
     }
   }
   std::string last = product(values.back());
-  // One output from the middle, which the loss may not read, and one computed
-  // from inputs alone.
+  // One output is a value from the middle of the model, which the loss may not
+  // read; another output is computed only from inputs.
   std::string middle = values[values.size() / 2];
   std::string text = t.function(
       "forward", {last, middle, mask}, {kStream, kStream, kStream},

@@ -1,5 +1,6 @@
-// A model cut into stages computes what the whole computes: functions to the
-// bit, gradients and updates to rounding, in double.
+// A model that is cut into stages computes the same as the whole model:
+// functions are equal bit by bit, gradients and updates up to rounding, in
+// double.
 
 #include "Models.h"
 
@@ -29,7 +30,8 @@ struct Case {
   double dropout = 0;
 };
 
-/// The model with parameters whose names begin so not trained.
+/// Returns the model in which the parameters whose names begin with one of
+/// `names` are frozen.
 std::string frozen(std::string text, const std::vector<std::string> &names) {
   const std::string role = "nn.role = #nn.role<parameter>";
   for (const std::string &name : names)
@@ -54,7 +56,7 @@ std::vector<Case> cases() {
   for (int64_t stages : {2, 3, 5})
     all.push_back({"encoder_decoder_into_" + std::to_string(stages),
                    test::encoderDecoderModel(2), stages});
-  // Stage 0 trains nothing, and nothing comes back to it.
+  // Stage 0 has no trained parameter, so no gradient is sent back to it.
   all.push_back({"gpt3_frozen_into_3",
                  frozen(test::gptModel(3), {"table", "places", "h.0"}), 3});
   for (uint64_t seed = 1; seed <= 40; ++seed)
@@ -70,8 +72,9 @@ std::string keyOf(DictionaryAttr attrs) {
   return (nn::spell(nn::roleOf(attrs)) + " " + nn::nameOf(attrs)).str();
 }
 
-/// Values of what no other function computes: a function of the key alone, so
-/// that whole and parts read the same.
+/// Returns a value for an argument that no other function computes. The value
+/// depends only on the key, so that the whole model and its stages get the same
+/// one.
 Tensor valueOf(const std::string &key, RankedTensorType type) {
   std::mt19937_64 random(std::hash<std::string>()(key));
   Tensor tensor(type);
@@ -88,8 +91,9 @@ Tensor valueOf(const std::string &key, RankedTensorType type) {
   return tensor;
 }
 
-/// Interprets a function on the values, on made-up ones for what is not there,
-/// and puts the results among them. `zeros`: for what is not there, zeros.
+/// Interprets a function. Arguments come from `values`; missing ones are made
+/// up from their keys, or zero if `zeros` is true. The results are added to
+/// `values`.
 void run(func::FuncOp func, Values &values, bool zeros = false) {
   std::vector<Tensor> arguments;
   for (unsigned i = 0; i < func.getNumArguments(); ++i) {
@@ -169,8 +173,9 @@ protected:
     return parts[stage].lookupSymbol<func::FuncOp>(name);
   }
 
-  /// @loss_grad of all stages: forward with zeros for cotangents, then
-  /// backward. Gradients of tied parameters are summed.
+  /// Runs @loss_grad of all stages: first the forward passes, with zeros for
+  /// the missing cotangents, then the backward passes. Gradients of tied
+  /// parameters are summed over their stages.
   Values runGradients() {
     Values forward;
     for (size_t stage = 0; stage < parts.size(); ++stage)
@@ -227,7 +232,8 @@ TEST_P(Stages, FunctionsAreThoseOfTheWholeToTheBit) {
   }
 }
 
-/// Every parameter is in some stage, and says in which where there are several.
+/// Every parameter is in at least one stage; a parameter in several stages
+/// lists these stages.
 TEST_P(Stages, NoParameterIsLost) {
   OwningOpRef<ModuleOp> whole = parse(), pieces = parse();
   cut(*pieces, /*train=*/false);
@@ -272,7 +278,8 @@ TEST_P(Stages, GradientsAreThoseOfTheWhole) {
     for (auto &[key, value] : expected) {
       ASSERT_TRUE(found.count(key)) << key;
       Tensor sum = found[key];
-      // Each stage of a tied parameter began with the made-up accumulator.
+      // Each stage that has a tied parameter began with the made-up
+      // accumulator, so the sum contains the accumulator several times.
       int64_t copies = -1;
       for (auto &[stage, own] : gradients)
         copies += own.count(key);
@@ -286,11 +293,12 @@ TEST_P(Stages, GradientsAreThoseOfTheWhole) {
   }
 }
 
-/// How their keys begin.
+/// Prefixes of the keys of sums over stages.
 const std::string kSum = "residual ", kAccumulator = "accumulator ";
 
-/// Turns each sum over stages into an argument, and its operands into results,
-/// of role `residual` and `accumulator`, named alike in all stages.
+/// Replaces each sum over stages by an argument of role `residual`, and makes
+/// its operands results of role `accumulator`. Both have the same names in all
+/// stages.
 void exposeSums(func::FuncOp func) {
   Builder builder(func.getContext());
   SmallVector<pipe::SumStagesOp> sums;
@@ -314,7 +322,8 @@ void exposeSums(func::FuncOp func) {
       results.push_back(operand);
       attrs.push_back(named(nn::Role::Accumulator));
     }
-  // A result may have been a sum.
+  // A returned value may have been one of the replaced sums, so the current
+  // operand of the return is taken.
   for (auto [value, own] : llvm::zip(results, end->getOperands()))
     value = own;
   end->setOperands(results);
@@ -335,7 +344,8 @@ TEST_P(Stages, UpdatesAreThoseOfTheWhole) {
   run(whole->lookupSymbol<func::FuncOp>("update"), expected);
   for (size_t stage = 0; stage < parts.size(); ++stage)
     exposeSums(part(stage, "update"));
-  // Sums of sums: squares are of sums of gradients.
+  // The sums depend on other sums: squares are computed from summed gradients.
+  // The rounds fill them in one after the other.
   Values sums;
   std::vector<Values> found;
   for (int round = 0; round < 3; ++round) {
@@ -382,7 +392,7 @@ TEST_P(Stages, UpdatesAreThoseOfTheWhole) {
     EXPECT_TRUE(first.count(keyOf(update.getResultAttrDict(i))));
 }
 
-/// What the cases are meant to have.
+/// Checks that the cases cover every kind of value that crosses stages.
 TEST(StagesCases, CoverEveryKindOfCrossing) {
   MLIRContext context(makeRegistry());
   context.loadAllAvailableDialects();

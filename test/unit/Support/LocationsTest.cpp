@@ -1,4 +1,4 @@
-// What a person knows operations by.
+// Tests how messages describe operations by their locations.
 
 #include "cleave/Support/Locations.h"
 
@@ -31,7 +31,8 @@ TEST(Locations, OthersThanNodes) {
   auto file = FileLineColLoc::get(&context, "model.mlir", 3, 5);
   EXPECT_EQ(describeLocation(file), "model.mlir:3:5");
   EXPECT_EQ(describeLocation(UnknownLoc::get(&context)), "");
-  // A name of its own for what describes itself.
+  // A location with a name that already describes it is described by that name
+  // alone.
   Location node = locationOf(&context, "node_3", {"emb", "model.py", 2});
   auto text = StringAttr::get(&context, "emb (model.py:2), which reads 'x'");
   EXPECT_EQ(describeLocation(NameLoc::get(text, node)), text.getValue());
@@ -49,7 +50,8 @@ TEST(Locations, EqualLayersAreOne) {
             "3 h.*.fc\n1 head\n");
   EXPECT_EQ(folded({"h.0.fc (m.py:3)", "h.1.fc (m.py:3)", "h.2.fc (m.py:4)"}),
             "2 h.*.fc (m.py:3)\n1 h.2.fc (m.py:4)\n");
-  // What all share stays, and so does a name without companions.
+  // Numbers that all names share are kept, and so is a name that has no
+  // counterpart in another layer.
   EXPECT_EQ(folded({"enc.0.h.0.w", "enc.0.h.1.w"}), "2 enc.0.h.*.w\n");
   EXPECT_EQ(folded({"h.3.fc"}), "1 h.3.fc\n");
   EXPECT_EQ(folded({"/h.0/fc/Gemm", "/h.1/fc/Gemm"}), "2 /h.*/fc/Gemm\n");

@@ -1,6 +1,6 @@
-// The reads and writes of commands (cleave/accesses.h), against the operations
-// from which they are emitted: an operation reads its operands and writes its
-// results.
+// Compares the reads and writes of commands (cleave/accesses.h) with the
+// operations from which the commands are emitted: an operation reads its
+// operands and writes its results.
 
 #include "cleave/accesses.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
@@ -25,8 +25,8 @@ using namespace cleave;
 
 namespace {
 
-/// Every operation of the dialect; each optional operand is present in at least
-/// one of them.
+/// Every operation of the dialect. Each optional operand is present in at least
+/// one operation.
 const char *const everything = R"(
 dist.mesh @mesh <["data"=2, "tensor"=2]>
 func.func private @kernel(%x: tensor<4x6xf32>, %y: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>)
@@ -137,7 +137,7 @@ func.func @moves(%x: tensor<4x6xf32>, %flag: tensor<1xi1>) {
 }
 )";
 
-/// How the bytes at an address are used.
+/// How a command uses the bytes at an address.
 struct Use {
   bool isRead = false, isWritten = false;
   int64_t bytes = 0; ///< at most
@@ -177,8 +177,8 @@ protected:
     return !isa<rt::AliasOp, rt::ConditionOp, func::ReturnOp>(op);
   }
 
-  /// Gives every value its own memory, except results that must share an
-  /// operand's memory, as planning does.
+  /// Gives every value its own memory, except a result that must share the
+  /// memory of an operand, as memory planning does.
   void plan() {
     Builder builder(&context);
     int64_t next = 0;
@@ -224,7 +224,8 @@ protected:
     return ArrayAttr::get(&context, buffers);
   }
 
-  /// The uses according to the operation: operands are read, results written.
+  /// The uses by the definition of the operation: it reads operands and writes
+  /// results.
   Uses usesOf(Operation &op) {
     Uses uses;
     if (isa<rt::WaitOp>(op)) // counted at its start
@@ -235,7 +236,8 @@ protected:
       return use;
     };
     for (OpOperand &operand : op.getOpOperands()) {
-      // The copy leaves other elements of its destination unchanged.
+      // A copy does not read its destination; it leaves the other elements of
+      // the destination unchanged.
       auto copy = dyn_cast<rt::CopyOp>(op);
       if (!copy || operand.get() != copy.getDestination())
         note(operand.get()).isRead = true;
@@ -273,8 +275,8 @@ protected:
   MLIRContext context;
   OwningOpRef<ModuleOp> module;
   llvm::DenseMap<Value, int64_t> addresses;
-  /// Whether a command of the program uses an operand: by command, operand
-  /// kind, and index among the operands of that kind. All share one condition.
+  /// Records whether a command of the program uses an operand, by command,
+  /// operand kind, and index among the operands of that kind.
   std::map<std::tuple<size_t, program::OperandKind, size_t>, bool> used;
 };
 
@@ -311,8 +313,8 @@ TEST_F(AccessesTest, AreThoseOfTheOperations) {
     }
     EXPECT_EQ(index, action->commands.size());
   }
-  // The module has every operation of the dialect, the program has every
-  // command, and each operand is used at least once.
+  // The module must have every operation of the dialect, the program must have
+  // every command, and each operand must be used at least once.
   for (RegisteredOperationName name :
        context.getRegisteredOperationsByDialect("rt"))
     EXPECT_TRUE(operations.count(name.getStringRef().str()))

@@ -1,6 +1,6 @@
-// A compiled program's records of its kernels, against its launches and, for
-// CUDA devices, against its PTX. The environment variable CLEAVE_TEST_ARTIFACT
-// gives the folder; test_cuda_artifacts.py compiles some.
+// Compares a compiled program's records of its kernels with its launches and,
+// for CUDA devices, with its PTX. The environment variable CLEAVE_TEST_ARTIFACT
+// names the program's folder; test_cuda_artifacts.py compiles such programs.
 
 #include "cleave/program_io.h"
 
@@ -27,7 +27,8 @@ std::string contentsOf(const fs::path &path) {
   return text.str();
 }
 
-/// By kernel: the alignment of each parameter, as declared in the PTX.
+/// Returns, for each kernel, the alignment of each parameter as declared in the
+/// PTX.
 std::map<std::string, std::vector<int64_t>>
 parametersOf(const std::string &ptx) {
   std::map<std::string, std::vector<int64_t>> kernels;
@@ -69,8 +70,8 @@ protected:
     return rank % size / (size / (on.pre * on.size)) % on.size;
   }
 
-  /// All addresses to which `ref` of an action can refer, relative to its
-  /// arena.
+  /// Returns all addresses to which `ref` can refer in calls of the action,
+  /// relative to its arena.
   std::set<int64_t> addressesOf(uint32_t action, const BufferRef &ref) const {
     std::set<int64_t> offsets = {0}, found;
     if (auto move = moves.find({action, ref.arena}); move != moves.end())
@@ -87,7 +88,8 @@ protected:
     return found;
   }
 
-  /// Calls `visit(kernel, argument, addresses, arena's bytes)`.
+  /// Calls `visit(kernel, argument, addresses, bytes of the arena)` for each
+  /// argument.
   template <class Visit> void forEachArgument(Visit visit) const {
     for (uint32_t number = 0; number < program.actions.size(); ++number)
       for (const Command &command : program.actions[number].commands)
@@ -134,7 +136,7 @@ TEST_F(Artifact, PtxTakesNoMoreForGrantedThanAddressesHave) {
     EXPECT_GE(kernel.block, 1) << kernel.symbol;
     EXPECT_LE(kernel.block, 1024) << kernel.symbol;
     ASSERT_TRUE(kernels.count(kernel.symbol)) << kernel.symbol;
-    // One more parameter for the axis indices.
+    // The kernel has one more parameter, for the axis indices.
     ASSERT_EQ(kernels[kernel.symbol].size(), kernel.args.size() + 1)
         << kernel.symbol;
   }

@@ -1,6 +1,7 @@
-// cleave-blank-strings FILE: a program without what describes it, to standard
-// output, for tools/same-programs. Sources, labels and names of lifetimes are
-// empty; the table of strings has the purposes of collectives alone.
+// cleave-blank-strings FILE: writes a program without its descriptive strings
+// to standard output, for tools/same-programs. Sources, labels and names of
+// lifetimes become empty; the string table keeps only the purposes of
+// collectives.
 
 #include "cleave/program_io.h"
 

@@ -1,5 +1,6 @@
-// The kernel records of CUDA programs, and checks that the kernels access no
-// more: they run in the interpreter, on memory of exactly the recorded sizes.
+// The kernel records of CUDA programs. The kernels run in the interpreter on
+// memory of exactly the recorded sizes, which shows that they access no more
+// than the records say.
 
 #include "GpuInterpreter.h"
 #include "cleave/Codegen/GPU/GPU.h"
@@ -70,8 +71,8 @@ protected:
   std::string said;
 };
 
-/// A program with planned memory; OFFSET is replaced by a view's element
-/// offset.
+/// A program with planned memory. OFFSET is replaced by the element offset of a
+/// view.
 std::string planned(int64_t offset) {
   std::string text = R"(
     module attributes {rt.arenas = array<i64: 192, 64>} {
@@ -136,7 +137,7 @@ TEST_F(EmitTest, WhatKernelsTakeForGrantedIsVerified) {
 }
 
 //===----------------------------------------------------------------------===//
-// Kernels within their bytes
+// Kernels run in memory of the recorded sizes
 //===----------------------------------------------------------------------===//
 
 /// Memory in which floats are finite and integers are valid indices.
@@ -154,7 +155,7 @@ std::vector<char> filled(Type type, int64_t bytes) {
   return memory;
 }
 
-/// Whether a kernel depends on the rank.
+/// Returns whether a kernel depends on the rank.
 bool isOfRanks(func::FuncOp kernel) {
   return kernel
       ->walk([](Operation *op) {
@@ -165,9 +166,9 @@ bool isOfRanks(func::FuncOp kernel) {
       .wasInterrupted();
 }
 
-/// Runs the kernels of a program that are not too large; those that depend on
-/// the rank run for all ranks. Returns errors; `count` is the number of
-/// kernels.
+/// Runs the kernels of a program that are not too large. Kernels that depend on
+/// the rank run for all ranks. Returns error messages; `count` is set to the
+/// number of kernels.
 std::string runWithinBytes(ModuleOp module, const program::Program &program,
                            int &count) {
   auto emitted = codegen::emitGpuKernels(module);
@@ -218,8 +219,8 @@ std::string runWithinBytes(ModuleOp module, const program::Program &program,
   return wrong;
 }
 
-// Three ranks take two rows each of a four-row array: the array has room for
-// the last rank's rows, which are padding.
+// Three ranks take two rows each of a four-row array. The array has room for
+// the rows of the last rank, which are padding.
 TEST_F(EmitTest, KernelsReadWithinWhatTheySay) {
   auto module = parse(R"(
     dist.mesh @m <["x"=3]>
@@ -238,7 +239,7 @@ TEST_F(EmitTest, KernelsReadWithinWhatTheySay) {
   int count = 0;
   EXPECT_EQ(runWithinBytes(*module, *program, count), "");
   EXPECT_EQ(count, 1);
-  // A kernel that does more than recorded is detected.
+  // A kernel that accesses more than its record says is detected.
   program::Kernel &kernel = program->kernels[0];
   kernel.args[2].written = false;
   EXPECT_NE(
@@ -252,7 +253,7 @@ TEST_F(EmitTest, KernelsReadWithinWhatTheySay) {
             std::string::npos);
 }
 
-// Programs from test_cuda_artifacts.py: for one rank, before kernel fusion.
+// Programs from test_cuda_artifacts.py, for one rank, before kernel fusion.
 TEST_F(EmitTest, OfAFile) {
   const char *path = std::getenv("CLEAVE_TEST_PROGRAM");
   if (!path)

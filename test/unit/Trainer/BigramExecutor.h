@@ -1,6 +1,6 @@
-// A minimal model in place of a compiled program: a table [V, V] of next-token
-// logits, trained with momentum SGD. Its ranks split the batch with padding, as
-// in data parallelism.
+// A minimal model that replaces a compiled program in tests: a table [V, V] of
+// next-token logits, trained with momentum SGD. Its ranks shard the batch with
+// padding, as in data parallelism.
 #ifndef CLEAVE_TEST_UNIT_TRAINER_BIGRAMEXECUTOR_H
 #define CLEAVE_TEST_UNIT_TRAINER_BIGRAMEXECUTOR_H
 
@@ -19,7 +19,8 @@ struct BigramOptions {
   bool pipelined = false;
 };
 
-/// The manifest of the bigram program; the table is initialized by `init`.
+/// The manifest of the bigram program. The table is initialized by the
+/// manifest's `init` rule.
 Manifest bigramManifest(const BigramOptions &options);
 
 class BigramExecutor : public StepExecutor {

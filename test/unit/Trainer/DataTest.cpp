@@ -1,4 +1,5 @@
-// Data: the order of samples, how text and arrays are cut, and rejected data.
+// Training data: the order of samples, how text and arrays are cut into
+// samples, and data that is rejected.
 #include "cleave/trainer/Data.h"
 #include "BigramExecutor.h"
 #include "TestFolder.h"
@@ -45,7 +46,8 @@ TEST(Sampling, EachEpochIsAPermutation) {
   }
 }
 
-// A change here changes every run: the order is part of the format.
+// The order of samples is part of the format: a change here changes every
+// training run.
 TEST(Sampling, OrderIsFixed) {
   std::vector<int64_t> order;
   for (int64_t i = 0; i < 10; ++i)
@@ -59,7 +61,7 @@ struct Text : ::testing::Test {
   Manifest manifest = bigramManifest(options);
   Settings settings = settingsOf(manifest);
 
-  /// `count` tokens 0, 1, 2, ... modulo `modulus`.
+  /// Returns the text of `count` tokens 0, 1, 2, ... modulo `modulus`.
   std::string cycle(int64_t count, int modulus = 11) {
     std::string text;
     for (int64_t i = 0; i < count; ++i)
@@ -101,8 +103,8 @@ TEST_F(Text, IsCutIntoSequencesAndTheirNextTokens) {
             (Row{2, 3, 4, 5}));
 }
 
-// A row of labels is filled from a sequence: a single label per sample has no
-// room for it.
+// Labels that are the next tokens fill a row per sample, so a single label per
+// sample is not enough.
 TEST_F(Text, NextTokensNeedALabelForEachToken) {
   folder.write("x.txt", cycle(40));
   for (ManifestInput &input : manifest.inputs)
@@ -197,7 +199,8 @@ TEST_F(Text, OtherMistakes) {
             std::string::npos);
 }
 
-// Every row is in exactly one part; the seed determines which.
+// Every row is in exactly one of the two parts (training or held out); the seed
+// determines in which.
 TEST_F(Text, SamplesAreHeldOutBySeed) {
   Array tokens = makeArray("i64", {40, 5});
   for (int64_t i = 0; i < 200; ++i)
@@ -286,7 +289,7 @@ TEST_F(Text, NamedArraysGiveASamplePerRow) {
             std::string::npos);
 }
 
-// Rows of a rank beyond the end of the batch must not count.
+// A rank's rows past the end of the batch are padding and must not count.
 TEST(Feeder, PaddingIsIgnored) {
   BigramOptions options;
   options.batch = 5;
@@ -300,7 +303,8 @@ TEST(Feeder, PaddingIsIgnored) {
   settings.dataPath = folder.path("x.txt");
   auto data = openDataset(manifest, settings);
   std::vector<FeedRow> rows = {{0, 0}, {1, 1}, {2, 2}, {3, 3}};
-  feeder.feed(*data, Split::training, rows, rows); // the fifth has no sample
+  feeder.feed(*data, Split::training, rows,
+              rows); // the fifth has no sample
   std::vector<int64_t> labels;
   for (int64_t rank = 0; rank < 3; ++rank)
     for (int64_t i = 0; i < 8; ++i)

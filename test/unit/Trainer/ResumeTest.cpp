@@ -27,7 +27,7 @@ TEST_F(Training, ResumesBitIdentical) {
   for (const char *file :
        {"model.safetensors", "optimizer.safetensors", "state.json"})
     EXPECT_EQ(checkpoint("a", file), checkpoint("b", file)) << file;
-  // Resumes on another mesh.
+  // Resumes the run on another mesh.
   model.ranks = 2;
   run("c");
   rest = losses("c");
@@ -37,7 +37,7 @@ TEST_F(Training, ResumesBitIdentical) {
 
 TEST_F(Training, ResumeLatestGoesOnInItsFolder) {
   run("whole");
-  // The run dies two steps after its checkpoint.
+  // The run is aborted two steps after its checkpoint.
   options.saveEvery = 5;
   before = [](BigramExecutor &, const std::string &action, int64_t step) {
     if (step == 7 && action == "update")
@@ -71,7 +71,7 @@ TEST_F(Training, BadCheckpointsAreRefused) {
   };
   EXPECT_NE(refused("nowhere").find("does not exist; give a checkpoint"),
             std::string::npos);
-  // Torn checkpoints: each file is cut in half.
+  // Damaged checkpoints: each file is truncated to half of its size.
   for (const char *file :
        {"model.safetensors", "optimizer.safetensors", "state.json"}) {
     std::string whole = folder.read(path + "/" + file);
@@ -114,7 +114,7 @@ TEST_F(Training, AStopForNaNSavesTheStateBeforeIt) {
             std::string::npos)
       << message;
   EXPECT_EQ(checkpoints("a"), std::vector<std::string>{"checkpoint-000003"});
-  // The saved state equals that of a run of three steps.
+  // The saved state equals the state of a run of three steps.
   before = nullptr;
   options.steps = 3;
   options.horizon = 8;
@@ -203,15 +203,17 @@ TEST_F(Training, TheLatestCheckpointIsNamed) {
   before = nullptr;
   EXPECT_EQ(folder.read("a/latest"), "checkpoint-000004\n");
   EXPECT_TRUE(goesOnFrom("4")) << printed;
-  // If it is missing or damaged, the checkpoint written last is used.
+  // If the checkpoint that was resumed is missing or damaged, the checkpoint
+  // that was written last is used.
   fs::remove_all(folder.path("a/checkpoint-000004"));
   EXPECT_TRUE(goesOnFrom("6")) << printed;
   folder.write("a/latest", "../a");
   EXPECT_TRUE(goesOnFrom("6")) << printed;
-  // A kill before the named checkpoint was complete.
+  // The process was killed before the checkpoint that `latest` names was
+  // complete.
   folder.write("a/latest", "checkpoint-000010\ncheckpoint-000008\n");
   EXPECT_TRUE(goesOnFrom("8")) << printed;
-  // A symbolic link or FIFO in its place is replaced.
+  // A symbolic link or FIFO in place of the file `latest` is replaced.
   for (bool isLink : {true, false}) {
     fs::remove(folder.path("a/latest"));
     if (isLink)
@@ -227,7 +229,8 @@ TEST_F(Training, TheLatestCheckpointIsNamed) {
   }
 }
 
-// `latest` means the run that saved last, whatever checkpoints older runs name.
+// `latest` names the run that saved a checkpoint last, whatever checkpoints
+// older runs name.
 TEST_F(Training, LatestIsOfTheRunThatSavedLast) {
   namespace fs = std::filesystem;
   const fs::path here = fs::current_path();
@@ -277,7 +280,7 @@ TEST_F(Training, AResumeIsTheSameRun) {
       << printed;
   EXPECT_DOUBLE_EQ(log("b")[0]["lr"].get<double>(), 0.25 * 4 / 8);
   options.accepted.clear();
-  // Other data, the same data at another path, missing data.
+  // Tries other data, the same data at another path, and missing data.
   std::string text = folder.read("x.txt");
   folder.write("y.txt", text + "\1");
   folder.write("z.txt", text);
@@ -295,7 +298,7 @@ TEST_F(Training, AResumeIsTheSameRun) {
       std::string::npos)
       << refused();
   folder.write("x.txt", text);
-  // Allowed changes in the run's own folder.
+  // Settings that may change when a run continues in its own folder.
   change("\"lr\":0.5", "\"on_nan\":\"skip\",\"lr\":0.5");
   change("\"lr\":0.5", "\"keep\":2,\"lr\":0.5");
   runManifest(other, "a");
@@ -349,7 +352,7 @@ TEST(Differences, WhatMicrobatchesChange) {
   EXPECT_TRUE(changes(R"("expert":{"z_loss":0.01,"aux_scope":"microbatch"})"));
   EXPECT_TRUE(
       changes(R"("expert":{"capacity":1.5,"capacity_scope":"microbatch"})"));
-  // With a zero weight no loss is computed.
+  // With a zero weight, the auxiliary loss is not computed.
   EXPECT_FALSE(
       changes(R"("expert":{"aux_loss":0.0,"aux_scope":"microbatch"})"));
   EXPECT_FALSE(changes(R"("expert":{"aux_loss":0.01,"aux_scope":"step"})"));

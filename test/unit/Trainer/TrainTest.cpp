@@ -1,5 +1,5 @@
-// The training loop: logs, meshes, signals, failures. Run on a small model
-// without the compiler, so that only the loop can be wrong.
+// The training loop: logs, meshes, signals, failures. The tests use a small
+// model without the compiler, so that a failure can only come from the loop.
 #include "cleave/trainer/Train.h"
 #include "TrainingFixture.h"
 #include "cleave/io/Error.h"
@@ -81,7 +81,8 @@ TEST_F(Training, MeshAndMicrobatchesChangeNothing) {
     }
 }
 
-// A program that loads all microbatches first, then runs them in one action.
+// A program that loads all microbatches first, and then runs them in one
+// action.
 TEST_F(Training, PipelinedStepsAreTheSame) {
   for (int64_t microbatches : {1, 3}) {
     model.microbatches = microbatches;
@@ -371,7 +372,7 @@ TEST(Ranks, TheLauncherSaysWhichTransport) {
   EXPECT_EQ(chooseTransport("auto", 1, "cuda"), "auto");
   EXPECT_EQ(chooseTransport("nccl", 1, "cuda"), "nccl");
   ::unsetenv("OMPI_COMM_WORLD_SIZE");
-  // The environment that torchrun sets.
+  // Sets the environment variables that torchrun sets.
   ::setenv("WORLD_SIZE", "4", 1);
   EXPECT_NE(refusalOfCuda("auto", 4).find("MASTER_ADDR and MASTER_PORT"),
             std::string::npos);
@@ -402,7 +403,7 @@ TEST(Infer, GathersOutputsOfAnyNumberOfSamples) {
   ::testing::internal::GetCapturedStdout();
   Array logits = readNpz(folder.path("out.npz"))[0].second;
   ASSERT_EQ(logits.shape, (std::vector<int64_t>{5, 4, 11}));
-  // Equal tokens have equal logits: 0 at (0, 0) and at (2, 3).
+  // Equal tokens have equal logits. Token 0 is at (0, 0) and at (2, 3).
   for (int64_t i = 0; i < 11; ++i) {
     EXPECT_EQ(logits.as<double>()[i], logits.as<double>()[11 * 11 + i]);
     EXPECT_NE(logits.as<double>()[i], logits.as<double>()[11 + i]);

@@ -1,4 +1,4 @@
-// Runs of the training loop in a test's folder.
+// A test fixture that runs the training loop in the test's folder.
 #ifndef CLEAVE_TEST_UNIT_TRAINER_TRAININGFIXTURE_H
 #define CLEAVE_TEST_UNIT_TRAINER_TRAININGFIXTURE_H
 

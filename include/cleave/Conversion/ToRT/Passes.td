@@ -6,18 +6,19 @@
 include "mlir/Pass/PassBase.td"
 
 def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
-  let summary = "Turn contractions and attention into library calls";
+  let summary = "Convert contractions and attention to library calls";
   let description = [{
     Runs on per-rank programs, before the other operations are fused into kernels. `nn.einsum`
-    becomes `rt.gemm`: each label is batch, m, n or k, adjacent labels merge if their strides allow
-    it, and the operands are ordered so that the result's innermost label is n. Transposes, slices
-    and reshapes of operands become strides; an operand is copied only if its contracted labels have
-    no common order. Products without a contraction become elementwise operations. A bias along the
-    last dimensions and a following gelu, relu or silu are fused into the product (which also stores
-    the pre-activation if the backward pass reads it), and so are sums of products and the addition
-    to a gradient accumulator. `nn.attention` and its derivative become library calls on strided
-    views, so that query, key and value may be slices of one projection, and their gradients slices
-    of one buffer. Convolutions and their derivatives become slices and products.
+    becomes `rt.gemm`: each label is a batch, m, n or k dimension, adjacent labels merge if their
+    strides allow this, and the operands are ordered so that the result's innermost label is an n
+    dimension. Transposes, slices and reshapes of operands become strides; an operand is copied only
+    if its contracted labels have no common order. Products without a contraction become elementwise
+    operations. A bias along the last dimensions and a following gelu, relu or silu are fused into
+    the product (which also stores the pre-activation if the backward pass reads it), and so are
+    sums of products and the addition to a gradient accumulator. `nn.attention` and its gradient
+    become library calls on strided views, so that query, key and value may be slices of one
+    projection, and their gradients slices of one buffer. Convolutions and their gradients become
+    slices and products.
 
     With `device=cuda`, additionally:
 
@@ -64,19 +65,20 @@ def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
 def PadClassesPass : Pass<"nn-pad-classes", "::mlir::ModuleOp"> {
   let summary = "Pad the classes of logits so that rows are aligned for device libraries";
   let description = [{
-    Runs on per-rank programs for CUDA devices, before library calls are selected. A vocabulary of
-    50257 gives logits in bf16 whose rows begin at any even address. Products that read or write
-    such rows are slow, and so are kernels, which then load one element at a time.
+    Runs on per-rank programs for CUDA devices, before library calls are selected. For example, with
+    a vocabulary of 50257, the rows of bf16 logits begin at arbitrary even addresses. Matrix
+    products that read or write unaligned rows are slow, and so are kernels, which load unaligned
+    rows one element at a time.
 
     The product that computes the logits gets zeros for additional classes, so that the bytes of a
-    row are a multiple of 16. `nn.cross_entropy` and its derivative read minus infinity there: the
-    probability of such a class is exactly 0, and so is its cotangent. Products that read the
-    cotangent read it padded: either their matrix gets zeros for the additional classes, or their
-    result has additional rows of zeros, which are sliced off. A label that is no class remains no
-    class.
+    row are a multiple of 16. `nn.cross_entropy` and its gradient read minus infinity for the
+    additional classes, so that the probability of these classes is exactly 0, and so is their
+    cotangent. Products that read the cotangent read the padded one: either the other operand gets
+    zeros for the additional classes, or the result has additional rows of zeros, which are sliced
+    off. A label that is not a class is still not a class after padding.
 
-    The pass pads only if losses alone read the logits, products alone read the cotangent, and there
-    are 128 classes or more.
+    The pass only pads if all readers of the logits are losses, all readers of the cotangent are
+    products, and there are 128 classes or more.
 
     Before:
     ```mlir
@@ -111,13 +113,14 @@ def PadClassesPass : Pass<"nn-pad-classes", "::mlir::ModuleOp"> {
 }
 
 def HostToRTPass : Pass<"nn-host-to-rt", "::mlir::ModuleOp"> {
-  let summary = "Turn host functions into command lists";
+  let summary = "Convert host functions to command lists";
   let description = [{
-    Runs after kernel fusion. A host function (any function but kernels) then holds kernel calls,
-    library calls, collectives, constants and data movement. Kernel calls become `rt.launch`,
-    collectives `rt.collective`, constants `rt.fill`; reshapes and contiguous slices become
-    `rt.alias`, other slices, transposes and `dist.slice` of an inner dimension `rt.copy`. `nn.save`
-    and `nn.rematerialize` are no longer needed and are removed. Anything else is an error.
+    Runs after kernel fusion. A host function (any function that is not a kernel) then consists of
+    kernel calls, library calls, collectives, constants and data movement. Kernel calls become
+    `rt.launch`, collectives `rt.collective`, constants `rt.fill`; reshapes and contiguous slices
+    become `rt.alias`, other slices, transposes and `dist.slice` of an inner dimension `rt.copy`.
+    `nn.save` and `nn.rematerialize` are no longer needed and are removed. All other operations are
+    errors.
 
     Before:
     ```mlir

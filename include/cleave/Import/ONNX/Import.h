@@ -4,7 +4,8 @@
 //     @forward(parameters..., constants..., inputs...) -> (outputs...)
 //
 // whose arguments carry `nn.name`, `nn.role` and, for tensors of the file,
-// `nn.data`: where their bytes are stored. Bytes of weights are not read.
+// `nn.data`, which states where their bytes are stored. Bytes of weights are
+// not read.
 
 #ifndef CLEAVE_IMPORT_ONNX_IMPORT_H
 #define CLEAVE_IMPORT_ONNX_IMPORT_H
@@ -25,19 +26,20 @@ class OpPassManager;
 
 namespace cleave {
 
-/// On the module, a list of names: inputs of the graph that no node reads, and
-/// that the function lacks.
+/// A module attribute with the names of graph inputs that no node reads. The
+/// function has no arguments for these inputs.
 inline constexpr llvm::StringLiteral kUnreadAttr = "nn.unread_inputs";
-/// On the module: a digest of what the graph computes, independent of its
-/// weights and sizes.
+/// A module attribute with a digest of what the graph computes, independent of
+/// its weights and sizes.
 inline constexpr llvm::StringLiteral kGraphDigestAttr = "nn.graph_digest";
-/// The prefix of such a digest; one with another prefix cannot be compared.
+/// The prefix of a graph digest. Digests with different prefixes cannot be
+/// compared.
 inline const std::string kGraphDigestVersion = "1:";
 
 /// The source of a graph input.
 enum class InputBinding { Data, Ones, Zeros, Arange };
 
-/// A value that an input is bound to, the same for each sample and step.
+/// A value that an input is bound to, for all samples and steps.
 struct BoundInput {
   std::string text; ///< as given: a number, or the name of a file
   bool isNumber = false;
@@ -48,72 +50,79 @@ struct BoundInput {
   std::string bytes; ///< little-endian, row-major
 };
 
-/// Two initializers that hold one parameter. With `transposed`, `copy` is the
-/// matrix transpose of `primary`.
+/// Two initializers that represent the same parameter. With `transposed`,
+/// `copy` is the matrix transpose of `primary`.
 struct Tie {
   std::string primary, copy;
   bool transposed = false;
 };
 
-/// Limits of the work that a file may cause: a few bytes can cause any amount.
-/// The configuration refuses zero or less.
+/// Limits of the work during import, because even a small file can cause any
+/// amount of work. The configuration only accepts positive limits.
 struct ImportLimits {
-  /// Elements of constants that evaluation during import stores, in total.
+  /// The maximum total number of elements of constants that are evaluated
+  /// during import.
   int64_t evaluatedElements = int64_t(1) << 27;
-  /// Nodes that calls of functions expand to.
+  /// The maximum number of nodes into which function calls expand.
   int64_t inlinedNodes = 200'000;
 };
 
 struct ImportOptions {
-  /// Sizes of symbolic dimensions. `batch` (the microbatch) and `sequence` also
-  /// name dimensions 0 and 1 of the tokens input.
+  /// Sizes of symbolic dimensions. The names `batch` (the microbatch) and
+  /// `sequence` also set dimensions 0 and 1 of the tokens input.
   std::map<std::string, int64_t> dims;
-  /// Inputs that are not data; names that the graph lacks are ignored.
+  /// Inputs that are generated instead of read from data. Names that are not
+  /// inputs of the graph are ignored.
   std::map<std::string, InputBinding> inputs;
   /// Inputs that are bound to constants; each must be an input of the graph.
   std::map<std::string, BoundInput> bound;
-  /// The number of calls that share a batch; `dims.batch` is the size of one.
+  /// The number of microbatches, that is, of calls per batch; `dims.batch` is
+  /// the size of one microbatch.
   int64_t microbatches = 1;
-  /// The tokens input; empty: the only integer [batch, sequence] input.
+  /// The name of the tokens input. If empty, it is the only integer input of
+  /// shape [batch, sequence].
   std::string tokens;
-  /// The graph input that is the labels, if there is one.
+  /// The name of the graph input that has the labels, or empty.
   std::string labels;
   /// Ties of initializers in addition to those in the file.
   std::vector<Tie> ties;
   /// Initializers that are parameters although their elements or uses look like
   /// those of constants; other names are ignored.
   std::set<std::string> trainable;
-  /// Patterns of initializers whose uses become separate parameters, tied to
-  /// nothing. One that matches none is an error.
+  /// Patterns of initializer names. Each use of a matching initializer becomes
+  /// a separate, untied parameter. A pattern without a match is an error.
   std::vector<std::string> untie;
-  /// Whether a parameter is frozen, so that it needs no messages.
+  /// Returns whether a parameter is frozen; frozen parameters cause no
+  /// messages.
   std::function<bool(llvm::StringRef)> isFrozen;
-  /// Vectors that no gradient reaches, such as a bias that affects only what
-  /// TopK chooses, are buffers instead of constants: training may change them.
+  /// If true, vectors without a gradient, such as a bias that only affects the
+  /// choices of TopK, become buffers instead of constants, so that training may
+  /// change them.
   bool keepBuffers = false;
   ImportLimits limits;
-  /// Outputs to keep; empty: all.
+  /// The outputs to keep; if empty, all.
   std::vector<std::string> outputs;
-  /// Whether missing bytes of weights are an error rather than a remark.
+  /// If true, missing bytes of weights are an error; otherwise, a remark.
   bool requireData = false;
 };
 
-/// Reads the model. On failure a diagnostic says why, one for the whole file,
-/// and the result is null.
+/// Imports the model. On failure, reports one diagnostic for the whole file and
+/// returns null.
 mlir::OwningOpRef<mlir::ModuleOp> importOnnx(llvm::StringRef path,
                                              const ImportOptions &options,
                                              mlir::MLIRContext &context);
 
 /// A tensor as the file declares it; sizes are numbers, expressions of symbols,
-/// or "?". `note`: why a constant is one, or what a parameter is tied to.
+/// or "?". `note` states why a constant is not a parameter, or what a parameter
+/// is tied to.
 struct TensorSummary {
   std::string name, type;
   std::vector<std::string> shape;
   std::string note;
 };
 
-/// A symbol of the inputs' shapes (empty: a dimension without name) and where
-/// it occurs first.
+/// A symbolic dimension of the inputs' shapes (an empty name means a dimension
+/// without name), and where it occurs first.
 struct DimSummary {
   std::string name, where;
 };
@@ -124,51 +133,52 @@ struct FileSummary {
   /// only if they are named like parameters.
   std::vector<TensorSummary> constants;
   std::vector<DimSummary> dims;
-  /// Operators that are not supported and the version of the operators, as
-  /// importOnnx reports them; "": all are supported.
+  /// The unsupported operators and the operator version, as text in the form of
+  /// importOnnx's message; empty if all operators are supported.
   std::string unsupported;
   int64_t nodes = 0;    ///< model-local functions inlined
   int64_t elements = 0; ///< of all parameters
 };
 
-/// Summarises the declarations of a file; no dimension or input need be bound.
-/// Emits errors for a file that is no model.
+/// Summarizes the declarations of a file, for which dimensions and inputs need
+/// not be bound. Emits errors if the file is not a model.
 mlir::FailureOr<FileSummary> summarizeOnnx(llvm::StringRef path,
                                            mlir::MLIRContext &context,
                                            const ImportOptions &options);
 
-/// Whether a dimension of a summary is a name, not a number, an expression of
-/// names, or "?".
+/// Returns whether a dimension of a summary is a plain name, and not a number,
+/// an expression of names, or "?".
 bool isDimensionName(llvm::StringRef text);
 
-/// The shapes of the initializers by name, including copies due to train.untie
-/// (options.untie). Emits errors for a file that is no model.
+/// Returns the shapes of the initializers by name, including copies due to
+/// train.untie (options.untie). Emits errors if the file is not a model.
 mlir::FailureOr<std::map<std::string, std::vector<int64_t>>>
 initializersOf(llvm::StringRef path, mlir::MLIRContext &context,
                const ImportOptions &options);
 
-/// The files beside the model that hold bytes of its initializers, relative to
-/// its folder, sorted. They need not exist. Emits errors for a file that is no
-/// model.
+/// Returns the files of external data of the model's initializers, as sorted
+/// paths relative to the model's folder. The files need not exist. Emits errors
+/// if the model file is not a model.
 mlir::FailureOr<std::vector<std::string>>
 externalFilesOf(llvm::StringRef path, mlir::MLIRContext &context,
                 const ImportOptions &options);
 
 /// Finds embedding tables that output heads store a second time, transposed or
-/// not: the only case in which equal elements are a tie. Reads bytes of
-/// weights. Emits an error if two tables match and no tie in `options` says
-/// which is meant; skips initializers that these ties name.
+/// not. This is the only case in which equal elements are treated as a tie.
+/// Reads bytes of weights. Emits an error if two tables match and no tie in
+/// `options` selects one of them; skips initializers that the ties in `options`
+/// name.
 mlir::FailureOr<std::vector<Tie>>
 findTiesByContent(llvm::StringRef path, mlir::MLIRContext &context,
                   const ImportOptions &options);
 
-/// The ties that `declared` (pairs of initializer names) stand for.
+/// Converts `declared` (pairs of initializer names) to ties.
 mlir::FailureOr<std::vector<Tie>>
 declaredTies(llvm::StringRef path,
              const std::vector<std::vector<std::string>> &declared,
              mlir::MLIRContext &context, const ImportOptions &options);
 
-/// The passes that follow the import, up to compact nn IR.
+/// Adds the passes that follow the import, up to compact nn IR.
 void buildImportPipeline(mlir::OpPassManager &manager);
 void registerImportPipeline();
 

@@ -1,4 +1,4 @@
-//===- DistAttrs.cpp - how meshes and shardings are written ---------------===//
+//===- DistAttrs.cpp - syntax and checks of meshes and shardings ----------===//
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "mlir/IR/Builders.h"
@@ -8,8 +8,8 @@
 using namespace mlir;
 using namespace cleave::dist;
 
-/// Ranks are numbered in 32 bits; products of sizes within this do not
-/// overflow.
+/// Ranks are numbered in 32 bits, so that products of sizes up to this bound do
+/// not overflow.
 static constexpr int64_t kMaxRanks = std::numeric_limits<int32_t>::max();
 
 //===----------------------------------------------------------------------===//
@@ -35,7 +35,8 @@ static FailureOr<AxisRefAttr> parseAxisRef(AsmParser &parser) {
     if (parser.parseLParen() || parser.parseInteger(pre) ||
         parser.parseRParen() || parser.parseInteger(size))
       return failure();
-    // In the attribute, 0 is the whole axis: nobody who writes a size means it.
+    // In the attribute, size 0 stands for the whole axis, so a size of 0 in the
+    // text is an error.
     if (size < 1)
       return badSubAxis([&] { return parser.emitError(loc); }, name, pre, size);
   }
@@ -53,8 +54,8 @@ static void printAxisRef(AsmPrinter &printer, AxisRefAttr axis) {
     printer << ":(" << axis.getPre() << ")" << axis.getSize();
 }
 
-/// Parses the inside of braces up to and with the closing one. `?` is allowed
-/// last where `isOpen` is given.
+/// Parses axes up to and including the closing brace. A trailing `?` is allowed
+/// if `isOpen` is given.
 static ParseResult parseAxesInBraces(AsmParser &parser,
                                      SmallVectorImpl<AxisRefAttr> &axes,
                                      bool *isOpen) {
@@ -132,7 +133,7 @@ void AxisListAttr::print(AsmPrinter &printer) const {
 }
 
 /// Reports an axis that the list uses twice. Parts of one axis are compared
-/// without the mesh: they overlap when one begins before the other ends.
+/// without the mesh: two parts overlap if one begins before the other ends.
 static LogicalResult
 verifyDistinct(function_ref<InFlightDiagnostic()> emitError,
                ArrayRef<AxisRefAttr> axes) {
@@ -352,7 +353,8 @@ void ShardingAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
-/// What needs the mesh or the tensor is checked where they are known.
+/// Constraints that involve the mesh or the tensor are checked where these are
+/// known.
 LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    FlatSymbolRefAttr, ArrayRef<DimShardingAttr>,
                                    ReduceKind, ArrayRef<AxisRefAttr>,

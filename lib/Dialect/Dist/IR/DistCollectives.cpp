@@ -306,14 +306,14 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 //===----------------------------------------------------------------------===//
-// Volumes: ring-optimal, bytes that the busiest rank sends
+// Volumes: bytes that the busiest rank sends with ring-optimal algorithms
 //===----------------------------------------------------------------------===//
 
 int64_t AllReduceOp::getPayloadBytes() {
   return bytesOf(getInputs().getTypes());
 }
-// Reduce-scatter and all-gather of chunks of ceil(elements / n): the first rank
-// has a full one.
+// A reduce-scatter and an all-gather of chunks of ceil(elements / n); the first
+// rank has a full chunk.
 int64_t AllReduceOp::getSentBytes(int64_t n) {
   int64_t elements = 0;
   for (Type type : getInputs().getTypes())
@@ -344,7 +344,8 @@ int64_t AllToAllOp::getSentBytes(int64_t n) {
   return (n - 1) * getPayloadBytes() / n;
 }
 
-// As many rows as are expected, of which one share stays.
+// The payload is the expected rows. One of n shares stays on the rank and is
+// not sent.
 int64_t AllToAllVOp::getPayloadBytes() {
   auto type = cast<RankedTensorType>(getInputs()[0].getType());
   int64_t rows = type.getDimSize(0) * type.getDimSize(1);
@@ -355,7 +356,7 @@ int64_t AllToAllVOp::getSentBytes(int64_t n) {
   return (n - 1) * getPayloadBytes() / n;
 }
 
-// One that is a source and not its own target.
+// The first rank that is a source and not its own target determines the volume.
 int64_t CollectivePermuteOp::getPayloadBytes() {
   return bytesOf(getInputs().getTypes());
 }
@@ -366,7 +367,7 @@ int64_t CollectivePermuteOp::getSentBytes(int64_t n) {
   return 0;
 }
 
-// What the busiest rank sends of its tile to others.
+// The volume is what the busiest rank sends of its tile to other ranks.
 int64_t WindowOp::getPayloadBytes() { return bytesOf(getResults().getTypes()); }
 int64_t WindowOp::getSentBytes(int64_t n) {
   int64_t most = 0;
@@ -402,7 +403,8 @@ SmallVector<WindowPiece> cleave::dist::windowPieces(WindowOp op, int64_t n) {
   return pieces;
 }
 
-// The larger of the two tiles; what the busiest rank sends.
+// The payload is the larger of the two tiles; the volume is what the busiest
+// rank sends.
 int64_t ExchangeOp::getPayloadBytes() {
   int64_t bytes = 0;
   for (auto [input, result] :

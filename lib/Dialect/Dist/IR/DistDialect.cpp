@@ -1,8 +1,9 @@
 //===- DistDialect.cpp - registration and discardable attributes ----------===//
 //
-// `dist.sharding` may stand on function arguments and results (one sharding)
-// and on operations (an array, one sharding for each result). The verifier of
-// the dialect checks them against types and mesh.
+// The attribute `dist.sharding` is allowed on function arguments and results
+// (one sharding) and on operations (an array with one sharding for each
+// result). The verifier of the dialect checks the shardings against types and
+// mesh.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +32,8 @@ void DistDialect::initialize() {
       >();
 }
 
-/// `loc`: of what has the sharding, which `op` holds.
+/// Checks a sharding attribute of `op`; `loc` is the location of the value that
+/// has the sharding.
 static LogicalResult verifyOn(Operation *op, Location loc, Attribute value,
                               Type type, const Twine &what) {
   auto emit = [&] { return emitError(loc) << what.str() << ": "; };
@@ -47,7 +49,8 @@ static LogicalResult verifyOn(Operation *op, Location loc, Attribute value,
   return verifySharding(emit, sharding, tensor, mesh.getMesh());
 }
 
-/// Checks `dist.global_type`: a tensor of the local type's rank and elements.
+/// Checks `dist.global_type`: a tensor type with the rank and element type of
+/// the local type.
 static LogicalResult verifyGlobalType(Operation *op, Attribute value,
                                       Type local) {
   auto type = dyn_cast<TypeAttr>(value);

@@ -1,4 +1,4 @@
-//===- DistOps.cpp - meshes, constraints and the place of a rank ----------===//
+//===- DistOps.cpp - meshes, constraints and coordinates of ranks ---------===//
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/Dist/IR/Sharding.h"
@@ -11,7 +11,8 @@ using namespace cleave::dist;
 // Checks against a mesh
 //===----------------------------------------------------------------------===//
 
-/// `place`: where the axis stands, if that is more than a list.
+/// Checks an axis against the mesh. `place` says in messages where the axis is,
+/// if it is not simply in a list.
 static LogicalResult verifyAxis(function_ref<InFlightDiagnostic()> emitError,
                                 AxisRefAttr axis, MeshAttr mesh,
                                 const Twine &place = "") {
@@ -80,7 +81,8 @@ cleave::dist::verifySharding(function_ref<InFlightDiagnostic()> emitError,
 //===----------------------------------------------------------------------===//
 
 static ParseResult parseAxisList(OpAsmParser &parser, AxisListAttr &axes) {
-  // The braces alone; the attribute's own syntax has angle brackets around.
+  // Operations print only the braces, without the angle brackets of the
+  // attribute's own syntax.
   SmallVector<AxisRefAttr> refs;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLBrace())
@@ -156,7 +158,7 @@ static void printDim(OpAsmPrinter &printer, Operation *, IntegerAttr dim) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult MeshOp::verify() {
-  // (M1) is checked by the attribute.
+  // The attribute itself checks (M1).
   if (std::optional<ArrayAttr> links = getLinks())
     if (links->size() != getMesh().getAxes().size()) // (M2)
       return emitOpError("has ")
@@ -180,7 +182,7 @@ StringRef MeshOp::linkOf(AxisRefAttr axis) {
   for (auto [index, known] : llvm::enumerate(getMesh().getAxes())) {
     if (known.getName() != axis.getName() || !getLinks())
       continue;
-    // Ranks of a block of the sub-axis, counted along the axis.
+    // The number of ranks in a block of the sub-axis, counted along the axis.
     int64_t block = known.getSize() / (axis.isWhole() ? 1 : axis.getPre());
     if (getWithin() && (*getWithin())[index] % block == 0)
       return "intra";
@@ -207,7 +209,8 @@ LogicalResult ConstrainOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // The place of a rank
 //===----------------------------------------------------------------------===//
 
-/// The mesh of an operation with `mesh` and `axes`, after checking the axes.
+/// Returns the mesh of an operation with `mesh` and `axes`, after checking the
+/// axes.
 template <typename OpTy>
 static FailureOr<MeshAttr> checkedMesh(OpTy op,
                                        SymbolTableCollection &symbols) {

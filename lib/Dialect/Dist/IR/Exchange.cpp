@@ -1,4 +1,4 @@
-//===- Exchange.cpp - what an exchange moves ------------------------------===//
+//===- Exchange.cpp - the boxes of an exchange ----------------------------===//
 
 #include "cleave/Dialect/Dist/IR/Exchange.h"
 
@@ -30,7 +30,8 @@ cleave::dist::describeExchange(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
     exchange.from.push_back(subAxes(mesh, dim.getAxes()));
   for (DimShardingAttr dim : to.getDims())
     exchange.to.push_back(subAxes(mesh, dim.getAxes()));
-  // What stays partial is alike on all members.
+  // Axes outside `axes` over which the value stays partial are left out, since
+  // all members have the same coordinates on them.
   SmallVector<AxisRefAttr> refs(axes);
   llvm::append_range(refs, from.getPartial());
   llvm::append_range(refs, to.getPartial());
@@ -80,7 +81,7 @@ ExchangeCount cleave::dist::countExchange(MeshAttr mesh,
   return count;
 }
 
-/// (EX1, EX2) Operand and result `i` are tiles of the global type.
+/// Checks (EX1) and (EX2): operand and result `i` are tiles of the global type.
 static LogicalResult verifyTiles(ExchangeOp op, unsigned i, MeshAttr mesh) {
   auto whole =
       dyn_cast<RankedTensorType>(cast<TypeAttr>(op.getGlobal()[i]).getValue());
@@ -112,7 +113,7 @@ static LogicalResult verifyTiles(ExchangeOp op, unsigned i, MeshAttr mesh) {
   return success();
 }
 
-/// (EX3) What is partial before and after fits together.
+/// Checks (EX3): the partial axes of `from` and `to` fit together.
 static LogicalResult verifyPartial(ExchangeOp op, unsigned i,
                                    const MeshAxes &axes, const Layout &source,
                                    const Layout &target, AxisSet over) {
@@ -140,7 +141,7 @@ static LogicalResult verifyPartial(ExchangeOp op, unsigned i,
   return success();
 }
 
-/// (EX3, EX4) The axes of the exchange suffice for operand `i`.
+/// Checks (EX3) and (EX4): the axes of the exchange suffice for operand `i`.
 static LogicalResult verifyLayouts(ExchangeOp op, unsigned i, MeshAttr mesh) {
   SmallVector<AxisRefAttr> refs(op.getAxes().getAxes());
   auto from = cast<ShardingAttr>(op.getFrom()[i]),

@@ -1,4 +1,4 @@
-//===- Layout.cpp - shardings as small values -----------------------------===//
+//===- Layout.cpp - compact representation of shardings -------------------===//
 
 #include "cleave/Dialect/Dist/IR/Layout.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -34,8 +34,8 @@ MeshAxes::MeshAxes(FlatSymbolRefAttr name, MeshAttr mesh,
                    ArrayRef<AxisRefAttr> refs)
     : symbol(name), meshAttr(mesh) {
   for (MeshAxisAttr axis : mesh.getAxes()) {
-    // A cut at p: p blocks before it. Each cut divides the next, or the parts
-    // could not be laid side by side.
+    // A cut at p has p blocks before it. Each cut must divide the next one,
+    // since otherwise the parts are not adjacent.
     std::set<int64_t> cuts = {1, axis.getSize()};
     for (AxisRefAttr ref : refs)
       if (ref.getName() == axis.getName() && !ref.isWhole()) {
@@ -78,8 +78,8 @@ FailureOr<MeshAxes> MeshAxes::of(Operation *module) {
            failure();
   auto name = FlatSymbolRefAttr::get(found.getSymNameAttr());
   MeshAxes axes(name, found.getMesh(), refs.getArrayRef());
-  // Sub-axes that cut one axis in ways that do not nest, such as 2 x 3 and
-  // 3 x 2, have no common atoms.
+  // Sub-axes that split one axis in ways that do not nest, such as 2 x 3 and 3
+  // x 2, have no common atoms.
   for (AxisRefAttr ref : refs)
     if (axes.size(axes.decompose(ref)) != axisSize(found.getMesh(), ref))
       return found->emitError("sub-axis ")

@@ -1,4 +1,4 @@
-// How much of a message is padding.
+// Computes how much of a message is padding.
 
 #include "cleave/Dialect/Dist/IR/Padding.h"
 
@@ -26,7 +26,7 @@ void dist::notePadding(Operation *collective, const MeshAxes &mesh,
   int64_t tiles = 1;
   for (const Axes &axes : layout.dims)
     tiles *= mesh.size(axes);
-  // All tiles together hold the tensor once.
+  // The tiles of all ranks together hold each element of the tensor once.
   int64_t elements = payload.getNumElements() * tiles - whole.getNumElements();
   int64_t width = (whole.getElementTypeBitWidth() + 7) / 8;
   setPadding(collective, elements * width / tiles);

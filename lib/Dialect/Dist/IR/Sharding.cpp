@@ -38,8 +38,8 @@ bool cleave::dist::crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
          !divide(endA, b.getPre()) || !divide(endA, endB);
 }
 
-/// A sub-axis of the size of `b` that does not cross `a`: after it, before it
-/// or within it; null if the axis has none.
+/// Returns a sub-axis of the size of `b` that does not cross `a`: after, before
+/// or within `a`; null if the axis has none.
 static AxisRefAttr besideOf(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
   int64_t whole = mesh.getAxisSize(a.getName()), size = axisSize(mesh, b);
   int64_t end = a.getPre() * axisSize(mesh, a);
@@ -135,8 +135,8 @@ SmallVector<int64_t> cleave::dist::rankCoordinates(MeshAttr mesh,
   return coordinates;
 }
 
-/// The place of an axis in the mesh: how many ranks apart neighbours on it
-/// are, and how often the pattern repeats within it.
+/// The stride of an axis in the mesh: the distance in ranks between neighbours
+/// on the axis, and the number of neighbours.
 namespace {
 struct Stride {
   int64_t stride; // ranks between neighbours
@@ -225,7 +225,7 @@ TileBounds cleave::dist::tileBounds(MeshAttr mesh, ShardingAttr sharding,
   return bounds;
 }
 
-/// True when `prefix`, taken apart as needed, begins `axes`.
+/// Returns true if `axes` begins with `prefix`, after splitting axes as needed.
 static bool isPrefix(MeshAttr mesh, ArrayRef<AxisRefAttr> prefix,
                      ArrayRef<AxisRefAttr> axes) {
   SmallVector<AxisRefAttr> p = canonicalAxes(mesh, prefix),
@@ -235,7 +235,7 @@ static bool isPrefix(MeshAttr mesh, ArrayRef<AxisRefAttr> prefix,
   for (size_t i = 0; i < p.size(); ++i) {
     if (p[i] == a[i])
       continue;
-    // The last one may be the major part of a larger one.
+    // The last entry of the prefix may be the major part of a larger sub-axis.
     if (i + 1 != p.size() || p[i].getName() != a[i].getName() ||
         p[i].getPre() != a[i].getPre())
       return false;

@@ -1,4 +1,4 @@
-// What arguments and their roles say about values.
+// Analysis of values by the roles of the arguments that they depend on.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 

@@ -37,7 +37,7 @@ bool cleave::nn::countsUp(Value positions) {
 }
 
 namespace {
-/// Everything that `attention` and `attention_grad` have in common.
+/// The operands and attributes that `attention` and `attention_grad` share.
 struct Operands {
   Value query, key, value, result, lse, qPositions, kPositions, qSegments,
       kSegments, keyMask, bias, dropoutKeys, qIndex, kIndex;

@@ -1,4 +1,4 @@
-// Spelling and checks of the dialect's attributes.
+// Parsing, printing and checks of the dialect's attributes.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
@@ -65,7 +65,8 @@ static LogicalResult verifyRole(Location loc, Attribute value) {
 // Verifiers of attributes
 //===----------------------------------------------------------------------===//
 
-/// The number of elements, or -1 where a size is below 0 or it is beyond i64.
+/// Returns the number of elements, or -1 if a size is negative or the number
+/// exceeds i64.
 static int64_t elementsOf(ArrayRef<int64_t> shape) {
   int64_t elements = 1;
   for (int64_t size : shape)
@@ -114,7 +115,8 @@ static bool isPartList(Attribute value) {
   return isListOf<PartAttr>(value) && !cast<ArrayAttr>(value).empty();
 }
 
-// Those that layers above add are documented in the dialect's description, too.
+// The table has attributes of higher layers as well. The description of the
+// dialect documents all of them.
 static constexpr KnownAttr kPortAttrs[] = {
     {kNameAttr, isAttr<StringAttr>, "a string"},
     {kRoleAttr, isAttr<RoleAttr>, "#nn.role<...>"},
@@ -142,8 +144,8 @@ static constexpr KnownAttr kPortAttrs[] = {
     {kCountAttr, isAttr<StringAttr>, "a string, the name of an argument"},
 };
 
-/// What an attribute says of a port's type. `whole` is the type of the whole
-/// tensor, where ranks hold tiles.
+/// Checks an attribute against a port's type. `whole` is the type of the
+/// unsharded tensor if ranks hold tiles.
 static LogicalResult verifyFits(Location loc, NamedAttribute attr, Type whole) {
   auto type = dyn_cast<RankedTensorType>(whole);
   if (!type)
@@ -172,7 +174,7 @@ static LogicalResult verifyPort(Location loc, NamedAttribute attr, Type type,
   if (failed(verifyKnown([&] { return emitError(loc); }, attr, kPortAttrs,
                          "an argument or result")))
     return failure();
-  // The sharding dialect notes the whole tensor's type so.
+  // The dist dialect stores the type of the unsharded tensor in this attribute.
   auto whole = attrs.getAs<TypeAttr>("dist.global_type");
   return verifyFits(loc, attr, whole ? whole.getValue() : type);
 }

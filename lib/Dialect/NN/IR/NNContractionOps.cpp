@@ -13,7 +13,7 @@ EinsumOp::Labels EinsumOp::parseLabels(StringRef equation) {
   return {lhs.str(), rhs.str(), result.str()};
 }
 
-/// (E1): letters, each at most once.
+/// Checks (E1): all characters are letters, each at most once.
 static bool isLabelString(StringRef labels) {
   return llvm::all_of(labels, llvm::isAlpha) &&
          llvm::all_of(labels, [&](char c) { return labels.count(c) == 1; });
@@ -115,7 +115,8 @@ LogicalResult ArgMaxOp::verify() {
   return success();
 }
 
-/// Shape of `table` with dimension `dim` replaced by the shape of `indices`.
+/// Returns the shape of `table` with dimension `dim` replaced by the shape of
+/// `indices`.
 static SmallVector<int64_t>
 gatheredShape(ArrayRef<int64_t> table, ArrayRef<int64_t> indices, int64_t dim) {
   SmallVector<int64_t> shape(table.take_front(dim));

@@ -9,11 +9,12 @@ using namespace cleave::nn;
 
 namespace {
 
-/// Products of two entries stay far from the limits of 64 bits.
+/// With this bound, products of two entries stay far below the limit of 64
+/// bits.
 constexpr int64_t kMostWindow = int64_t(1) << 24;
 
-/// Checks the attributes of a window and that `output` follows from `input`,
-/// per spatial dimension; `kernel` are the window's sizes.
+/// Checks the attributes of a window, and per spatial dimension that the size
+/// of `output` follows from `input`. `kernel` has the window's sizes.
 template <typename Op>
 LogicalResult checkWindow(Op op, ArrayRef<int64_t> input,
                           ArrayRef<int64_t> kernel, ArrayRef<int64_t> output) {
@@ -84,15 +85,16 @@ LogicalResult checkConv(Op op, RankedTensorType input, RankedTensorType filter,
                      result.getShape().drop_front(2));
 }
 
-/// The first of `windows` between whose positions all `size` elements fall.
-/// Such a window begins in the padding, which is shorter than it, and its
-/// positions are further apart than there are elements.
+/// Returns the first of `windows` that has all `size` elements in a gap between
+/// its positions. Such a window begins in the padding, which is shorter than
+/// the window, and its dilation is larger than the number of elements.
 std::optional<int64_t> windowWithoutElements(int64_t size, int64_t windows,
                                              int64_t low, int64_t stride,
                                              int64_t dilation) {
   if (dilation <= size)
     return std::nullopt;
-  // Windows come back to the same place after at most `dilation` of them.
+  // After at most `dilation` windows, the offsets of the windows repeat modulo
+  // `dilation`.
   int64_t count = std::min<int64_t>(
       {int64_t(llvm::divideCeil(low, stride)), dilation, windows});
   for (int64_t at = 0; at < count; ++at)

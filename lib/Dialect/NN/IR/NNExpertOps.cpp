@@ -1,4 +1,5 @@
-// Verifiers of products of rows with chosen matrices, and of their order.
+// Verifiers of products of rows with expert matrices, and of positions in
+// experts.
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Support/ValueUtils.h"
@@ -7,7 +8,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::nn;
 
-/// `rows` is `ids` with one more dimension, of `last` elements.
+/// Checks that `rows` has the shape of `ids` with one more dimension of `last`
+/// elements.
 static LogicalResult expectRows(Operation *op, StringRef name, Value rows,
                                 Value ids, int64_t last) {
   SmallVector<int64_t> want(shapeOf(ids));
@@ -26,7 +28,7 @@ static LogicalResult expectMatrices(Operation *op, StringRef name,
                            << ", expected 3: [matrices, rows, columns]";
 }
 
-/// (GD2) (GO2)
+/// Checks (GD2) and (GO2).
 static LogicalResult expectProductType(Operation *op) {
   Type operand = getElementTypeOrSelf(op->getOperand(0)),
        result = getElementTypeOrSelf(op->getResult(0));

@@ -1,5 +1,5 @@
-// Verifiers of operations that work on rows: norms, softmax, cross-entropy, and
-// of dropout.
+// Verifiers of dropout and of operations on rows: norms, softmax,
+// cross-entropy.
 
 #include "cleave/Dialect/NN/IR/NN.h"
 
@@ -20,7 +20,8 @@ static LogicalResult expectType(Operation *op, StringRef name, Type found,
                            << expected;
 }
 
-/// The input of a row operation has rows, and `values` have their types.
+/// Checks that the input of a row operation has a last dimension to work along,
+/// and that `features`, `statistics` and `whole` have types that fit the input.
 static LogicalResult
 verifyRows(Operation *op, Value input,
            ArrayRef<std::pair<StringRef, Value>> features,
@@ -70,7 +71,7 @@ LogicalResult RmsNormGradOp::verify() { // (R1)
                     {{"cotangent", getCotangent()}, {"result", getResult()}});
 }
 
-/// (X1): labels have the logits' shape without the classes.
+/// Checks (X1): labels have the shape of the logits without the classes.
 static LogicalResult verifyLabels(Operation *op, Value logits, Value labels) {
   auto type = cast<RankedTensorType>(labels.getType());
   ArrayRef<int64_t> want =

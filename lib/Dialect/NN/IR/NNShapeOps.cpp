@@ -1,5 +1,5 @@
-// Verifiers, type inference and folders of movement operations. The labels are
-// those of the constraints in NNShapeOps.td.
+// Verifiers, type inference and folders of shape operations. The labels refer
+// to the constraints in NNShapeOps.td.
 
 #include "cleave/Dialect/NN/IR/NN.h"
 
@@ -10,7 +10,8 @@ static RankedTensorType rankedType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-/// The permuted splat or null: folding a splat never grows the IR.
+/// Returns the splat `input` in the result's type, or null if `input` is no
+/// splat. Folding a splat never grows the IR.
 static OpFoldResult foldSplat(Attribute input, RankedTensorType type) {
   if (auto dense = dyn_cast_or_null<DenseElementsAttr>(input);
       dense && dense.isSplat())
@@ -125,7 +126,7 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *,
 }
 
 OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
-  // A box of the input's shape with steps of 1 is the input itself.
+  // A box of the input's shape with steps of 1 is the whole input.
   if (getInput().getType() == getType() &&
       llvm::all_of(getStrides(), [](int64_t stride) { return stride == 1; }))
     return getInput();

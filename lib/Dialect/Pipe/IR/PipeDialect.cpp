@@ -89,7 +89,8 @@ static bool isSchedule(Attribute value) {
          has("table") && schedule.getAs<IntegerAttr>("position");
 }
 
-/// A sharding, which this dialect does not know by its class.
+/// Returns whether the attribute is a sharding. The pipe dialect does not
+/// depend on the class of shardings.
 static bool isSharding(Attribute value) {
   return value.getAbstractAttribute().getName() == "dist.sharding";
 }

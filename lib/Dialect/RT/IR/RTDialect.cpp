@@ -61,7 +61,7 @@ AddressAttr rt::addressOf(Value value) {
              : AddressAttr();
 }
 
-/// Of results: a token has no address.
+/// Checks the addresses of results; a token has no address.
 static bool isAddresses(Attribute value) {
   auto list = dyn_cast<ArrayAttr>(value);
   return list && llvm::all_of(list, llvm::IsaPred<AddressAttr, UnitAttr>);

@@ -1,4 +1,5 @@
-// Verifiers and planning answers of library calls: products and attention.
+// Verifiers and command interface methods of library calls: products and
+// attention.
 
 #include "RTVerify.h"
 
@@ -22,7 +23,8 @@ LogicalResult cleave::rt::verifyView(Operation *op, StringRef name,
   return success();
 }
 
-/// Products of bf16 are summed in f32, and need not be rounded.
+/// Products of bf16 are accumulated in f32, and their result may be f32 as
+/// well.
 static bool isProductType(Type operand, Type result) {
   return result == operand || (operand.isBF16() && result.isF32());
 }
@@ -35,7 +37,8 @@ static Type elementType(Value value) {
 // rt.gemm
 //===----------------------------------------------------------------------===//
 
-/// What results are beyond `count`: nothing, or scratch memory.
+/// Checks the results after the first `count`: there is none, or one that is
+/// scratch memory.
 static LogicalResult verifyScratch(Operation *op, size_t count) {
   if (op->getNumResults() == count)
     return success();
@@ -174,7 +177,8 @@ Value GroupedGemmOp::getScratchResult() {
   return getNumResults() > 1 ? getResults().back() : Value();
 }
 
-// Every row chooses, as far as is known here.
+// The count assumes that every row chooses a matrix, since the ids are not
+// known here.
 int64_t GroupedGemmOp::getFlops() {
   int64_t flops = 2 * int64_t(getK()) * int64_t(getN());
   for (int64_t size : getRows())
@@ -260,7 +264,7 @@ Value ConvOp::getScratchResult() {
   return getNumResults() > 1 ? getResults().back() : Value();
 }
 
-// Zeros around the input count.
+// Positions in the zero padding count as well.
 int64_t ConvOp::getFlops() {
   auto filter = cast<RankedTensorType>(getFilter().getType());
   auto output = cast<RankedTensorType>(getOutput().getType());
@@ -288,7 +292,7 @@ LogicalResult PositionInExpertOp::verify() { // (PI1)
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One operand or result of attention and its view.
+/// An operand or result of attention and its view.
 struct Piece {
   StringRef name;
   Value value;
@@ -375,7 +379,8 @@ static LogicalResult verifyAttention(Op op, SmallVector<Piece> pieces) {
   return success();
 }
 
-/// Floating-point operations of the scores that masks by position leave.
+/// Returns the floating-point operations of the scores that masks by position
+/// do not exclude.
 template <class Op>
 static int64_t attentionFlops(Op op, int64_t perScore, int64_t perValue) {
   namespace program = cleave::program;
@@ -421,5 +426,6 @@ Value AttentionGradOp::getScratchResult() {
                                                   : Value();
 }
 
-// The scores again, dp = do v^T, dv = p^T do, dq = ds k, dk = ds^T q.
+// The products are the recomputed scores, dp = do v^T, dv = p^T do, dq = ds k,
+// dk = ds^T q.
 int64_t AttentionGradOp::getFlops() { return attentionFlops(*this, 6, 4); }

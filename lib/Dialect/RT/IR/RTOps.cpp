@@ -1,4 +1,4 @@
-// Verifiers and planning answers of launches, collectives and movement.
+// Verifiers and command interface methods of launches, collectives and copies.
 
 #include "RTVerify.h"
 
@@ -103,7 +103,8 @@ CollectiveOp::describeExchanges() {
     rest = rest.drop_front();
     return value;
   };
-  // Counts are checked first: a wrong one must not exhaust memory.
+  // A count is checked before its numbers are read, since a wrong count must
+  // not exhaust memory.
   auto count = [&](int64_t width) {
     int64_t value = next();
     good &= value >= 0 && value <= int64_t(rest.size()) / width;
@@ -250,7 +251,7 @@ std::optional<Alias> WaitOp::getAlias(unsigned result) {
 // rt.copy, rt.fill, rt.alias
 //===----------------------------------------------------------------------===//
 
-/// Terms come in fours: (axis, pre, size, elements).
+/// Checks that the terms are quadruples (axis, pre, size, elements).
 static LogicalResult verifyTerms(Operation *op, ArrayRef<int64_t> terms) {
   if (terms.size() % 4 != 0)
     return op->emitOpError("has ")

@@ -1,4 +1,4 @@
-// What the verifiers of commands share.
+// Checks that several verifiers of commands use.
 
 #ifndef CLEAVE_LIB_DIALECT_RT_IR_RTVERIFY_H
 #define CLEAVE_LIB_DIALECT_RT_IR_RTVERIFY_H
@@ -7,8 +7,8 @@
 
 namespace cleave::rt {
 
-/// The view `[offset, strides...]` has a stride for each of `sizes` and stays
-/// inside the tensor.
+/// Checks that the view `[offset, strides...]` has a stride for each of `sizes`
+/// and stays inside the tensor.
 mlir::LogicalResult verifyView(mlir::Operation *op, llvm::StringRef name,
                                llvm::ArrayRef<int64_t> view,
                                llvm::ArrayRef<int64_t> sizes,

@@ -1,4 +1,4 @@
-// The bits of one element as numbers.
+// Conversion between the bits of an element and numbers.
 
 #ifndef CLEAVE_TEST_UNIT_CODEGEN_GPUINTERPRETER_BITS_H
 #define CLEAVE_TEST_UNIT_CODEGEN_GPUINTERPRETER_BITS_H
@@ -27,7 +27,7 @@ inline int64_t signedOf(uint64_t bits, unsigned width) {
   return static_cast<int64_t>(bits << shift) >> shift;
 }
 
-/// Float types as C++ has them; what the device rounds, the host rounds.
+/// Conversion between bits and C++ floats. The host rounds as a device does.
 template <typename T> T floatOf(uint64_t bits) {
   T value;
   std::memcpy(&value, &bits, sizeof(T));
@@ -46,14 +46,14 @@ inline uint64_t roundToBFloat16(float value) {
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
-/// An element of any float type in double, exactly.
+/// Converts an element of any float type to double, which is exact.
 inline double wideOf(uint64_t bits, mlir::Type type) {
   if (type.isF64())
     return floatOf<double>(bits);
   return floatOf<float>(type.isBF16() ? bits << 16 : bits);
 }
 
-/// Rounded once; bf16 from what f32 holds.
+/// Rounds to the type once; bf16 is rounded from an f32 value.
 inline uint64_t narrowTo(double value, mlir::Type type) {
   if (type.isF64())
     return bitsOf(value);

@@ -42,8 +42,8 @@ bool compare(arith::CmpIPredicate predicate, uint64_t a, uint64_t b,
   llvm_unreachable("all predicates are covered");
 }
 
-/// Whether equal, greater, less or unordered numbers satisfy a predicate, as
-/// bits 0 to 3.
+/// Returns which outcomes of a comparison satisfy the predicate: bit 0 is
+/// equal, bit 1 greater, bit 2 less, bit 3 unordered.
 unsigned outcomesOf(arith::CmpFPredicate predicate) {
   unsigned number = static_cast<unsigned>(predicate);
   if (predicate == arith::CmpFPredicate::UNO)
@@ -108,7 +108,8 @@ Function floatConversion(Operation *op, Type from, Type to) {
           y[0] = narrowTo(static_cast<double>(x[0]), to);
         };
       })
-      // As devices do: what does not fit is the nearest number that does.
+      // As on devices, a value that does not fit is converted to the nearest
+      // integer that does.
       .Case<arith::FPToSIOp>([&](auto) -> Function {
         return [=](const uint64_t *x, uint64_t *y) {
           double value = wideOf(x[0], from), limit = std::ldexp(1.0, width - 1);

@@ -1,4 +1,5 @@
-// Elementwise operations from one element type to another.
+// Elementwise operations whose result has another element type than their
+// operands.
 
 #ifndef CLEAVE_TEST_UNIT_CODEGEN_GPUINTERPRETER_CONVERSIONS_H
 #define CLEAVE_TEST_UNIT_CODEGEN_GPUINTERPRETER_CONVERSIONS_H
@@ -10,8 +11,8 @@ namespace cleave::gpusim {
 /// Conversions between types; null for other operations.
 Function conversion(mlir::Operation *op, mlir::Type from, mlir::Type to);
 
-/// Comparisons, classes of floats, and the choice by a condition; null for
-/// other operations.
+/// Returns the function of a comparison, a classification of floats, or a
+/// select; null for other operations.
 Function predicate(mlir::Operation *op, mlir::Type from);
 
 } // namespace cleave::gpusim

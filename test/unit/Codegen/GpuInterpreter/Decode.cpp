@@ -1,4 +1,4 @@
-// From operations to instructions.
+// Decodes operations into instructions.
 
 #include "Program.h"
 
@@ -85,7 +85,8 @@ private:
     append(Kind::Compute, op).run = run;
   }
 
-  /// All at once, as one may be the other's source.
+  /// Copies values to other slots, reading all before writing any, because a
+  /// target may be the source of another copy.
   void move(Operation *op, ValueRange to, ValueRange from) {
     SmallVector<std::pair<Slot, Slot>> moves;
     for (auto [target, source] : llvm::zip_equal(to, from))
@@ -104,7 +105,7 @@ private:
     });
   }
 
-  /// Decodes what stands before the block's terminator.
+  /// Decodes the operations before the block's terminator.
   void decodeBlock(Block &block) {
     for (Operation &op : block)
       if (error.empty() &&
@@ -396,7 +397,8 @@ private:
     });
   }
 
-  /// Byte of workgroup memory at which an element is.
+  /// Returns a function that computes the byte offset of an element in
+  /// workgroup memory.
   std::function<int64_t(const Thread &)>
   workgroupAt(Operation *op, Value buffer, ValueRange indices) {
     auto found = workgroup.find(buffer);
@@ -410,7 +412,8 @@ private:
     Slot index = slot(indices[0]);
     return [=](const Thread &thread) {
       int64_t at = static_cast<int64_t>(thread.words[index.first]);
-      // Outside of its own buffer is outside of memory.
+      // An index outside of this buffer is an error, even if it is inside of
+      // the workgroup memory.
       return at < 0 || at >= count ? int64_t(-1) : base + at * size;
     };
   }

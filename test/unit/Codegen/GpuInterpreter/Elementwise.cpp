@@ -1,4 +1,4 @@
-// What elementwise operations do with the bits of one element.
+// Elementwise operations as functions on the bits of one element.
 
 #include "Bits.h"
 #include "Conversions.h"
@@ -18,7 +18,7 @@ using namespace cleave::gpusim;
 
 namespace {
 
-/// A function of floats of one type, computed in that type.
+/// Wraps a function of floats, which is computed in the given type.
 template <typename F> Function floats(Type type, F function) {
   if (type.isF64())
     return [=](const uint64_t *x, uint64_t *y) {
@@ -80,7 +80,7 @@ Function integerArithmetic(Operation *op, unsigned width) {
       .Default([](auto) { return nullptr; });
 }
 
-/// Division by 0 is undefined on devices, too; generated code avoids it.
+/// Division by 0 is undefined on devices, too, so generated code avoids it.
 Function integerDivision(Operation *op, unsigned width) {
   return llvm::TypeSwitch<Operation *, Function>(op)
       .Case<arith::DivUIOp>([&](auto) {
@@ -155,7 +155,8 @@ Function bitOperation(Operation *op, unsigned width) {
       .Default([](auto) { return nullptr; });
 }
 
-/// Operations with two results: the low and the high bits, or the carry.
+/// Operations with two results: the low and high bits of a product, or a sum
+/// and its carry.
 Function extendedArithmetic(Operation *op, unsigned width) {
   return llvm::TypeSwitch<Operation *, Function>(op)
       .Case<arith::MulUIExtendedOp>([&](auto) -> Function {
@@ -191,7 +192,7 @@ Function integerOperation(Operation *op, unsigned width) {
   return nullptr;
 }
 
-/// Finds the function of an operation among the listed ones.
+/// Chooses the function of an operation among the listed operation types.
 class FloatSwitch {
 public:
   FloatSwitch(Operation *op, Type type) : op(op), type(type) {}

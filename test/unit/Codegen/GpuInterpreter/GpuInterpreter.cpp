@@ -1,5 +1,5 @@
-// Runs the blocks of a grid one after the other, the threads of a block in
-// turns: each until it waits for others.
+// Runs the blocks of a grid one after the other. The threads of a block take
+// turns: each runs until it waits for other threads.
 
 #include "Program.h"
 
@@ -10,7 +10,7 @@ using namespace cleave::gpusim;
 namespace {
 
 constexpr int64_t kWarp = 32;
-/// Instructions of one thread without end.
+/// A thread that runs more instructions than this is taken to run forever.
 constexpr int64_t kPatience = int64_t(1) << 26;
 
 class BlockRunner {
@@ -26,7 +26,8 @@ public:
       thread.number = number;
       thread.at = 0;
       thread.finished = false;
-      // Values that are not set yet are never zeros by chance.
+      // Fills unset values with a pattern, so that they are never zero by
+      // chance.
       thread.words.assign(program.words, 0xA5A5A5A5A5A5A5A5);
       for (auto [slot, value] : llvm::zip_equal(program.arguments, arguments))
         thread.words[slot] = value;
@@ -88,7 +89,8 @@ private:
     return true;
   }
 
-  /// What a warp waits for happens once all its lanes are there.
+  /// Executes a shuffle or vote of a warp once all lanes of the warp have
+  /// reached it.
   bool meetWarp(int64_t first) {
     int64_t lanes = std::min(kWarp, program.block - first);
     auto warp = MutableArrayRef(threads).slice(first, lanes);
@@ -126,8 +128,8 @@ private:
     return true;
   }
 
-  /// Lets all threads pass a barrier; false, with an error, where they do not
-  /// all wait for the same one.
+  /// Lets all threads of the block pass a barrier. Returns false and sets the
+  /// error if they do not all wait for the same barrier.
   bool meetBlock() {
     const Thread *waiting = nullptr;
     for (const Thread &thread : threads) {

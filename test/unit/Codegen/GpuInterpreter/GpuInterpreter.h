@@ -1,11 +1,12 @@
 // Runs kernels of the gpu dialect on the CPU, thread by thread, and finds
 // errors that a device would not report.
 //
-// Errors: an access outside of the given buffers or less aligned than it says,
-// two threads that write the same byte of global memory, a race in workgroup
-// memory (two threads between two barriers, one of which writes), a read of
-// uninitialised workgroup memory, a barrier that not all threads of a block
-// reach, a shuffle or vote that not all lanes of a warp reach.
+// Detected errors: an access outside of the given buffers, an access that is
+// less aligned than it states, two threads that write the same byte of global
+// memory, a race in workgroup memory (two threads between two barriers, one of
+// which writes), a read of uninitialised workgroup memory, a barrier that not
+// all threads of a block reach, and a shuffle or vote that not all lanes of a
+// warp reach.
 
 #ifndef CLEAVE_INTERPRETER_GPUINTERPRETER_H
 #define CLEAVE_INTERPRETER_GPUINTERPRETER_H
@@ -16,7 +17,7 @@
 
 namespace cleave {
 
-/// Memory that a kernel gets the address of.
+/// A buffer whose address is passed to a kernel.
 struct GpuBuffer {
   void *data;
   int64_t bytes;
@@ -25,11 +26,11 @@ struct GpuBuffer {
 enum class ThreadOrder { Ascending, Descending };
 
 /// Runs all blocks of `kernel`, whose arguments are pointers, one for each
-/// buffer; two buffers may be the same memory. The kernel has static sizes of
-/// grid and block and consists of scf, arith, math, vector, memref, LLVM loads
-/// and stores and what the gpu dialect has for threads. Between barriers, the
-/// threads of a block run one after the other. Returns an empty string, or an
-/// error message.
+/// buffer; two buffers may share memory. The kernel has static grid and block
+/// sizes and consists of scf, arith, math, vector and memref operations, LLVM
+/// loads and stores, and the gpu dialect's thread operations. Between barriers,
+/// the threads of a block run one after the other. Returns an empty string, or
+/// an error message.
 std::string runGpuKernel(mlir::gpu::GPUFuncOp kernel,
                          llvm::ArrayRef<GpuBuffer> buffers,
                          ThreadOrder order = ThreadOrder::Ascending);

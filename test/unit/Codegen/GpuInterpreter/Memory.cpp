@@ -5,7 +5,7 @@
 using namespace cleave;
 using namespace cleave::gpusim;
 
-/// A number of its own for each thread of the grid.
+/// Returns a number that is unique to each thread of the grid.
 static int64_t numberOf(Accessor who) { return (who.block << 11) + who.thread; }
 
 size_t Memory::add(char *data, int64_t bytes, bool writable) {

@@ -1,4 +1,5 @@
-// The memory of a grid: buffers that cannot be left, and who wrote what when.
+// The memory of a grid: buffers with bounds checks, and records of which thread
+// wrote which byte, and when.
 
 #ifndef CLEAVE_LIB_INTERPRETER_GPU_MEMORY_H
 #define CLEAVE_LIB_INTERPRETER_GPU_MEMORY_H
@@ -17,23 +18,23 @@ struct Accessor {
 
 class Memory {
 public:
-  /// A pointer to byte `offset` of a buffer.
+  /// Returns the pointer to byte `offset` of a buffer.
   static uint64_t pointer(size_t buffer, int64_t offset = 0) {
     return ((buffer + 1) << kOffsetBits) + (uint64_t(1) << (kOffsetBits - 1)) +
            offset;
   }
 
   size_t add(char *data, int64_t bytes, bool writable);
-  /// Makes workgroup memory of a new block.
+  /// Begins a block, with new workgroup memory of this size.
   void beginBlock(int64_t bytes);
   void barrier() { ++epoch; }
 
-  /// Global memory. An access that must not be sets `error`.
+  /// Accesses to global memory. An access that is not allowed sets `error`.
   bool load(Accessor who, uint64_t pointer, void *to, int64_t bytes,
             int64_t alignment);
   bool store(Accessor who, uint64_t pointer, const void *from, int64_t bytes,
              int64_t alignment);
-  /// Workgroup memory, by the offset of a byte.
+  /// Accesses to workgroup memory, by byte offset.
   bool loadWorkgroup(Accessor who, int64_t offset, void *to, int64_t bytes);
   bool storeWorkgroup(Accessor who, int64_t offset, const void *from,
                       int64_t bytes);
@@ -47,7 +48,8 @@ private:
     char *data;
     int64_t bytes;
     bool writable;
-    /// Of each byte: who wrote it last, and between which barriers.
+    /// For each byte, the thread that wrote it last, and the number of the
+    /// barrier before that write.
     std::vector<int64_t> writer, writtenIn;
   };
   struct Cell {

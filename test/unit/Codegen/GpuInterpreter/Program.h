@@ -1,9 +1,9 @@
-// A GPU kernel as a list of instructions with jumps, decoded once and run by
-// every thread.
+// A GPU kernel as a list of instructions with jumps. The kernel is decoded
+// once, and every thread runs the list.
 //
-// A thread's values are in one array of words; a value has a word for each of
-// its lanes. Integers are zero-extended, floats are their bits, pointers are
-// offsets into buffers (Memory.h).
+// The values of a thread are stored in one array of words; a value has a word
+// for each of its lanes. Integers are zero-extended, floats are stored as their
+// bits, and pointers are offsets into buffers (Memory.h).
 
 #ifndef CLEAVE_LIB_INTERPRETER_GPU_PROGRAM_H
 #define CLEAVE_LIB_INTERPRETER_GPU_PROGRAM_H
@@ -18,7 +18,7 @@
 
 namespace cleave::gpusim {
 
-/// A thread between two instructions.
+/// The state of a thread between two instructions.
 struct Thread {
   int64_t block = 0, number = 0;
   size_t at = 0; ///< the next instruction
@@ -26,7 +26,7 @@ struct Thread {
   std::vector<uint64_t> words;
 };
 
-/// Where a value's words are.
+/// The words in which a value is stored.
 struct Slot {
   unsigned first = 0, lanes = 1;
 };
@@ -52,21 +52,21 @@ struct Instruction {
 struct Program {
   std::vector<Instruction> code;
   size_t words = 0;
-  /// First words of the kernel's arguments.
+  /// The first word of each kernel argument.
   std::vector<unsigned> arguments;
   int64_t grid = 1, block = 1;
-  /// Constant tensors, in memory after the kernel's buffers.
+  /// Constant tensors, which are placed in memory after the kernel's buffers.
   std::vector<std::vector<char>> tables;
   int64_t workgroupBytes = 0;
 };
 
-/// Decodes a kernel that is called with `buffers` pointers. An error message
-/// where an operation is not known.
+/// Decodes a kernel that is called with `buffers` pointers. Returns an error
+/// message if an operation is unknown.
 std::string decode(mlir::gpu::GPUFuncOp kernel, size_t buffers,
                    Program &program);
 
-/// What an elementwise operation does with words, one of each operand; the word
-/// of each result. Null where the operation is not known.
+/// An elementwise operation on words: takes one word of each operand and
+/// returns the word of each result. Null if the operation is unknown.
 using Function =
     std::function<void(const uint64_t *operands, uint64_t *results)>;
 Function elementwise(mlir::Operation *op);

@@ -1,6 +1,6 @@
-// The remaining operations of arith and math, each on operands for which it is
-// defined. Discontinuous operations (rounding, remainders, bits) take exact
-// values only.
+// Generates the remaining operations of arith and math, each on operands for
+// which it is defined. Discontinuous operations (rounding, remainders, bits)
+// get exact values only.
 
 #include "Generator.h"
 
@@ -33,8 +33,8 @@ Value inside1(Generator &g, Value x) {
 
 using Unary = Value (*)(Generator &, Value);
 
-/// A continuous function of values up to 6 in magnitude, with results up to
-/// 2^12.
+/// A continuous function of values whose magnitude is at most 6; its results
+/// are at most 2^12.
 bool unary(Generator &g) {
   static const Unary functions[] = {
       make<math::AtanOp, Value>,
@@ -80,7 +80,7 @@ bool unary(Generator &g) {
   return true;
 }
 
-/// A function that is continuous in both operands.
+/// Generates a function that is continuous in both operands.
 bool binary(Generator &g) {
   Entry x = g.any(), y = g.like(x.type());
   switch (g.random.below(6)) {
@@ -121,7 +121,7 @@ bool binary(Generator &g) {
   }
 }
 
-/// Discontinuous functions of exact values with exact results.
+/// Discontinuous functions of exact values, with exact results.
 bool rounding(Generator &g) {
   Entry x = g.anyExact(0, 4);
   Value half = nn::createSplat(g.b, g.loc, x.type(), 0.5);
@@ -154,7 +154,7 @@ bool rounding(Generator &g) {
     return true;
   }
   case 7: {
-    // Converts to an integer and back.
+    // Converts the value to an integer and back.
     Type wide = g.b.getI64Type();
     Value whole = g.random.chance(1, 2)
                       ? make<arith::FPToSIOp>(g, x.type().clone(wide), halves)
@@ -166,8 +166,8 @@ bool rounding(Generator &g) {
     return true;
   }
   default: {
-    // The bits themselves do not matter, only that they are preserved. nn has
-    // no operations on 16-bit integers.
+    // The bits are only passed through two bitcasts and must be preserved. nn
+    // has no operations on 16-bit integers.
     unsigned width = x.type().getElementTypeBitWidth();
     if (width == 16 || g.style.compiled) // nn-widen supports no other widths
       return false;
@@ -205,7 +205,7 @@ bool question(Generator &g) {
   return true;
 }
 
-/// Converts to another width and back.
+/// Converts the value to another width and back.
 bool width(Generator &g) {
   if (g.random.chance(1, 2)) {
     Entry x = g.any();
@@ -233,7 +233,8 @@ bool width(Generator &g) {
   return true;
 }
 
-/// Integer operations; only the last bits are kept, so that results stay small.
+/// Integer operations. Only the last bits of results are kept, so that values
+/// stay small.
 bool integers(Generator &g) {
   RankedTensorType type = g.ints(g.shape(0, 4));
   Value x = g.like(type).value, y = g.like(type).value;

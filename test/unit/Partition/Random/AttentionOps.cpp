@@ -1,5 +1,5 @@
-// Attention with positions, masks and biases, its gradient, and rotary
-// positions.
+// Generates attention with positions, masks and biases, its gradient, and
+// rotary embeddings.
 
 #include "Generator.h"
 
@@ -14,7 +14,7 @@ class RandomAttention {
 public:
   explicit RandomAttention(Generator &g) : g(g) {}
 
-  /// False where it would be too large.
+  /// Adds the attention to the program. Returns false if it would be too large.
   bool add() {
     if (!drawOperands())
       return false;
@@ -46,12 +46,13 @@ private:
       return false;
     key = g.tamed(g.like(g.floats({b, t, n, d})), 10);
     value = g.like(g.floats({b, t, n, e}), 1e4);
-    // Scores stay small, so that their exponentials do.
+    // Limits the scale so that the scores, and therefore their exponentials,
+    // stay small.
     scale = std::min(0.5, 10 / (d * query.bound * key.bound));
     return true;
   }
 
-  /// What hides keys or changes scores and weights.
+  /// Draws the options that hide keys or change scores and weights.
   void drawMasks() {
     causal = g.random.chance(1, 2);
     window = g.random.chance(1, 4) ? g.size() : 0;
@@ -84,7 +85,7 @@ private:
     return g.like(type).value;
   }
 
-  /// Documents of a few tokens.
+  /// Segment ids of documents of a few tokens each.
   Value segments(int64_t length) {
     RankedTensorType type = g.ints({length});
     Value index = nn::IotaOp::create(g.b, g.loc, type, 0);
@@ -150,7 +151,7 @@ bool rotary(Generator &g) {
     return false;
   SmallVector<int64_t> shape(x.shape());
   if (shape.back() % 2) {
-    // Rows of even length: the tensor twice.
+    // Makes the row length even by concatenating the tensor with itself.
     x.value = nn::ConcatOp::create(g.b, g.loc, ValueRange{x.value, x.value},
                                    shape.size() - 1);
     shape.back() *= 2;

@@ -1,6 +1,6 @@
-// The planted bugs. Each is systematic, as a mistake in the partitioner would
-// be: it is made wherever the program has a place for it. What comes out is
-// valid IR; only dist-verify-variance and the comparison can tell.
+// The injected bugs. Each bug is systematic, like a mistake in the partitioner:
+// it is made wherever the program has a place for it. The result is valid IR,
+// so only dist-verify-variance and the comparison of results can find the bug.
 
 #include "Bugs.h"
 #include "Shrink.h"
@@ -15,7 +15,8 @@ using namespace cleave::random;
 
 namespace {
 
-/// Applies `change` to every operation of the kind; true where one changed.
+/// Applies `change` to every operation of type Op. Returns true if it changed
+/// at least one of them.
 template <typename Op>
 bool forEach(ModuleOp module, llvm::function_ref<bool(Op)> change) {
   SmallVector<Op> ops;
@@ -26,7 +27,8 @@ bool forEach(ModuleOp module, llvm::function_ref<bool(Op)> change) {
   return any;
 }
 
-/// The list the other way round; false where that means the same ranks.
+/// Reverses the order of the axes of a collective. Returns false if that does
+/// not change the ranks.
 template <typename Op> bool reverseAxes(Op op) {
   SmallVector<AxisRefAttr> axes(op.getAxes().getAxes());
   if (axes.size() < 2)
@@ -43,7 +45,7 @@ template <typename Op> bool skip(Op op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Where a rank is
+// Offsets of ranks
 //===----------------------------------------------------------------------===//
 
 bool offsetAxisOrder(ModuleOp module) {
@@ -57,7 +59,8 @@ bool offsetByOne(ModuleOp module) {
   });
 }
 
-/// Every rank counts from the beginning of its own tile.
+/// Every rank counts positions from the beginning of its own tile, as if the
+/// tile's offset were 0.
 bool offsetForgotten(ModuleOp module) {
   return forEach<TileOffsetOp>(module, [](TileOffsetOp op) {
     OpBuilder builder(op);
@@ -112,7 +115,8 @@ bool maxForSum(ModuleOp module) {
   return forEach<ReduceScatterOp>(module, change) || any;
 }
 
-/// Each rank takes its tile first, and tiles of different places are summed.
+/// Each rank slices out its tile before the reduction, so that tiles at
+/// different offsets are summed.
 bool sliceBeforeReduce(ModuleOp module) {
   return forEach<ReduceScatterOp>(module, [](ReduceScatterOp op) {
     OpBuilder builder(op);
@@ -134,7 +138,7 @@ bool keepFirstDropped(ModuleOp module) {
   return forEach<KeepFirstOp>(module, skip<KeepFirstOp>);
 }
 
-/// f(sum of partial sums) becomes sum of f(partial sums).
+/// Computes the sum of f(partial sum) instead of f(sum of partial sums).
 bool reduceAfterNonLinear(ModuleOp module) {
   return forEach<AllReduceOp>(module, [](AllReduceOp op) {
     if (op.getKind() != ReduceKind::Sum || op->getNumOperands() != 1 ||
@@ -155,8 +159,8 @@ bool reduceAfterNonLinear(ModuleOp module) {
   });
 }
 
-/// The plan says of a result that it is partial sums, though its operand was
-/// summed.
+/// The plan marks a result as a partial sum although its operand was already
+/// reduced.
 bool partialTwice(ModuleOp module) {
   FailureOr<MeshAxes> mesh = MeshAxes::of(module);
   if (failed(mesh))
@@ -211,12 +215,13 @@ bool permutationInverted(ModuleOp module) {
   });
 }
 
-/// A reader takes the value as it lay before it was moved.
+/// An operation reads a value in its old layout, because the move to the new
+/// layout is dropped.
 bool staleLayout(ModuleOp module) {
   return forEach<CollectivePermuteOp>(module, skip<CollectivePermuteOp>);
 }
 
-/// A halo, or what a slice takes, begins one element too late.
+/// The halo or slice that a rank reads begins one element too late.
 bool windowShifted(ModuleOp module) {
   return forEach<WindowOp>(module, [](WindowOp op) {
     op.setBase(op.getBase() + 1);
@@ -243,7 +248,8 @@ bool padUnmasked(ModuleOp module) {
   });
 }
 
-/// One mask of many: where the others hide that the proof stopped looking.
+/// Drops one mask only, the last one, so that a proof that stops after the
+/// first masks would not find it.
 bool maskDropped(ModuleOp module) {
   arith::SelectOp last;
   module.walk([&](arith::SelectOp op) {
@@ -257,7 +263,7 @@ bool maskDropped(ModuleOp module) {
   return true;
 }
 
-/// Zero where the identity is something else, and one where it is zero.
+/// Replaces the identity of a mask by zero, or by one if the identity is zero.
 bool wrongIdentity(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     OpBuilder builder(op);
@@ -269,7 +275,7 @@ bool wrongIdentity(ModuleOp module) {
   });
 }
 
-/// The last element goes with the padding.
+/// The mask also hides the last element, as if it were padding.
 bool maskByOne(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     auto compare = op.getCondition().getDefiningOp<arith::CmpIOp>();
@@ -288,7 +294,7 @@ bool maskByOne(ModuleOp module) {
   });
 }
 
-/// Padding is looked for along the next dimension.
+/// The mask tests for padding along the next dimension instead of its own.
 bool maskDimension(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     auto compare = op.getCondition().getDefiningOp<arith::CmpIOp>();
@@ -301,7 +307,7 @@ bool maskDimension(ModuleOp module) {
   });
 }
 
-/// Indices beyond a table read the padding of its last tile.
+/// Indices beyond the end of a table read the padding of the table's last tile.
 bool indicesUnguarded(ModuleOp module) {
   return forEach<nn::GatherOp>(module, [](nn::GatherOp op) {
     auto guard = op.getIndices().getDefiningOp<arith::SelectOp>();
@@ -312,7 +318,7 @@ bool indicesUnguarded(ModuleOp module) {
   });
 }
 
-/// A dimension that an operation needs whole is left split.
+/// A dimension that an operation needs unsharded stays sharded.
 bool neededWhole(ModuleOp module) {
   FailureOr<MeshAxes> mesh = MeshAxes::of(module);
   if (failed(mesh))
@@ -327,7 +333,8 @@ bool neededWhole(ModuleOp module) {
     AxisSet used = setOf(mesh->decompose(plan.getCarry().getAxes()));
     for (Attribute axes : factors)
       used |= setOf(mesh->decompose(cast<AxisListAttr>(axes).getAxes()));
-    // Movements have shapes in their attributes, which would not fit.
+    // Operations that move elements have shapes in their attributes, which
+    // would no longer match, so they are left out.
     for (auto [factor, info] : llvm::enumerate(rule.factors))
       for (Axis axis = 0; axis < mesh->count() && !rule.movement; ++axis) {
         if (info.kind != FactorKind::NeedReplication ||

@@ -1,4 +1,4 @@
-// Mistakes that a partitioner can make, injected between its passes.
+// Mistakes that a partitioner could make, injected between its passes.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_BUGS_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_BUGS_H
@@ -9,8 +9,8 @@ namespace cleave::random {
 
 llvm::ArrayRef<Bug> plantedBugs();
 
-/// Runs random programs until one shows the bug. With a runner that proves,
-/// only what the proof refuses counts.
+/// Runs random programs until one of them reveals the bug. If the runner checks
+/// proofs, only a program that the proof rejects counts.
 struct Found {
   int64_t number = -1; // of the case
   Outcome outcome;

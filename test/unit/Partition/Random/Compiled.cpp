@@ -1,7 +1,8 @@
-// The second half of a case: code, ranks that are threads, the comparison. The
-// limits are those of `cleave check` (docs/check.md): four times the error of
-// the program of one device. These tensors are small, so that error is the
-// largest of several draws: a single number may happen to be exact.
+// The second half of a case: compiles the program, runs its ranks as threads,
+// and compares the results. The limits are those of `cleave check`
+// (docs/check.md): four times the error of the single-device program. Because
+// these tensors are small, that error is the largest one of several draws of
+// inputs; in one draw, a single number may happen to be exact.
 
 #include "Compiled.h"
 
@@ -36,7 +37,8 @@ template <typename Function> Function *ofRecorder(const char *name) {
   return library ? reinterpret_cast<Function *>(dlsym(library, name)) : nullptr;
 }
 
-/// What the recorder has found since the last call.
+/// Returns the errors that the simulated CUDA library has found since the last
+/// call.
 std::string recordedErrors() {
   static auto *take = ofRecorder<decltype(cleaveRecorderTakeErrors)>(
       "cleaveRecorderTakeErrors");
@@ -56,7 +58,8 @@ bool isAnyNumber(const Port &port) {
          nn::isOneOf(port.role, {nn::Role::Parameter, nn::Role::Input});
 }
 
-/// Every tensor has a name, and the function that of what a check runs.
+/// Gives every tensor a name, and the function the name that `cleave check`
+/// runs.
 void nameAll(ModuleOp module) {
   Builder builder(module.getContext());
   func::FuncOp func = functionOf(module);
@@ -79,7 +82,8 @@ void nameAll(ModuleOp module) {
   }
 }
 
-/// The same on one device: without shardings, on a mesh of one rank.
+/// Returns the program for one device: without shardings, on a mesh of one
+/// rank.
 OwningOpRef<ModuleOp> onOneDevice(ModuleOp global) {
   OwningOpRef<ModuleOp> one = global.clone();
   MLIRContext *context = global.getContext();
@@ -106,9 +110,9 @@ LogicalResult runPass(ModuleOp module, std::unique_ptr<Pass> pass) {
   return passes.run(module);
 }
 
-/// The program in f64, with every value that it has in bf16 rounded to that: a
-/// kernel may leave out what is within it, so one that is cut elsewhere
-/// rounds more.
+/// Returns the program in f64 in which every bf16 value is rounded to bf16. A
+/// compiled kernel may omit roundings of values inside of it, so the rounding
+/// of a program depends on where its kernels are cut; this program rounds most.
 OwningOpRef<ModuleOp> rounding(ModuleOp global) {
   OwningOpRef<ModuleOp> module = global.clone();
   SmallVector<Value> narrow;
@@ -124,7 +128,8 @@ OwningOpRef<ModuleOp> rounding(ModuleOp global) {
     b.setInsertionPointAfterValue(value);
     Location loc = value.getLoc();
     auto wide = cast<RankedTensorType>(value.getType()).clone(b.getF64Type());
-    // After Veltkamp: x (2^45 + 1) less what is lost of x leaves 8 bits.
+    // Veltkamp's splitting: x (2^45 + 1) minus the part of x that this product
+    // loses leaves 8 bits of x.
     Operation *start = arith::ExtFOp::create(b, loc, wide, value);
     Value x = start->getResult(0),
           factor = nn::createSplat(b, loc, wide, 0x1p45 + 1);
@@ -148,12 +153,14 @@ OwningOpRef<ModuleOp> widened(ModuleOp module) {
 
 constexpr check::Tolerances tolerances;
 
-/// A number that one device happens to compute without error may be off by so
-/// much of what it is made of: what `check` allows scalars.
+/// How far a scalar may be off, relative to the magnitudes from which it is
+/// computed, even if the single-device program happens to compute it without
+/// error. `cleave check` allows the same for scalars.
 constexpr double scalarShare = tolerances.scalarEpsilons * 0x1p-23;
 
-/// Of each result, the largest error against f64 so far: relative to what it
-/// holds or, where that is little, to a share of what all hold.
+/// The largest error of each result against f64 so far. The error is relative
+/// to the magnitude of the result or, if that is small, to a fraction of the
+/// largest magnitude of all results.
 struct Errors {
   std::vector<double> worst;
 
@@ -183,7 +190,7 @@ struct Errors {
 
 } // namespace
 
-/// One program, its values and its engines.
+/// A case: one program, its values and its engines.
 struct CompiledRunner::Case {
   Case(const CompileStyle &style, ModuleOp wide, uint64_t seed)
       : style(style), random(Random::mix(seed) + 1) {
@@ -222,7 +229,8 @@ struct CompiledRunner::Case {
     return failed(engine) ? nullptr : std::move(*engine);
   }
 
-  /// All results of one draw; the outcome says where copies differ.
+  /// Computes all results for one draw of inputs. The outcome says whether
+  /// replicas of a result differ between ranks.
   Outcome compute(Engine &engine, ArrayRef<Tensor> values,
                   std::vector<Tensor> &found) {
     for (auto [port, value] : llvm::zip_equal(arguments, values))
@@ -272,8 +280,9 @@ Outcome CompiledRunner::run(ModuleOp global, uint64_t seed, Coverage *coverage,
   return Runner::run(*program, seed, coverage, bug, planted);
 }
 
-/// In a process of its own, so that code which crashes is a failing case, too.
-/// Nothing is run in this one, so there are no threads to be lost.
+/// Compiles and runs the program in a child process, so that a crash of the
+/// compiled code is a failing case, too. The parent runs nothing, so the fork
+/// loses no threads.
 Outcome CompiledRunner::runLocal(ModuleOp global, ModuleOp local,
                                  uint64_t seed) {
   int ends[2];
@@ -390,7 +399,7 @@ Outcome CompiledRunner::runHere(ModuleOp global, ModuleOp local,
 }
 
 std::string cleave::random::prepareRecorder() {
-  // Read when the recorder is first used.
+  // The recorder reads this variable when it is first used.
   setenv("CLEAVE_RECORDER_KEEP_GOING", "1", 1);
   setenv("CLEAVE_RECORDER_DEVICES", "16", 1);
   setenv("CLEAVE_RECORDER_TIMEOUT", "20", 1);

@@ -1,5 +1,5 @@
-// Compiles and runs a random program: on the CPU, or for CUDA devices on the
-// recorder that stands in for the CUDA libraries.
+// Compiles and runs a random program on the CPU, or for CUDA devices on the
+// simulated CUDA library that records calls.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_COMPILED_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_COMPILED_H
@@ -19,16 +19,17 @@ struct CompileStyle {
   std::function<mlir::LogicalResult(program::Program &)> change = nullptr;
 };
 
-/// After everything that `Runner` does, runs the compiled per-rank program: in
-/// f64 against the interpreter, then in its own precision against the compiled
-/// single-device program.
+/// After all checks of `Runner`, compiles and runs the per-rank program: in f64
+/// it is compared with the interpreter, and in its own precision with the
+/// compiled single-device program.
 class CompiledRunner : public Runner {
 public:
-  /// Without `interpret`, the comparison of interpreted programs is left out.
+  /// If `interpret` is false, interpreted programs are not compared.
   CompiledRunner(mlir::MLIRContext *context, CompileStyle style,
                  bool interpret = true, bool prove = true);
 
-  /// `global`: a module with one function, before nn-mixed-precision.
+  /// Runs a case. `global` is a module with one function, before
+  /// nn-mixed-precision.
   Outcome run(mlir::ModuleOp global, uint64_t seed,
               Coverage *coverage = nullptr, const Bug *bug = nullptr,
               bool *planted = nullptr) override;
@@ -43,8 +44,9 @@ private:
   CompileStyle style;
 };
 
-/// Prepares the environment for CUDA programs. Must be called before anything
-/// else uses the environment. Returns what is missing, or an empty string.
+/// Sets the environment variables for CUDA programs. Must be called before
+/// anything else uses the environment. Returns a message that says what is
+/// missing, or an empty string.
 std::string prepareRecorder();
 
 } // namespace cleave::random

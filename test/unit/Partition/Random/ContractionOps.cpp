@@ -1,4 +1,4 @@
-// Products over letters, reductions, and reading and adding at indices.
+// Generates einsums, reductions, gathers and scatters.
 
 #include "Generator.h"
 
@@ -8,8 +8,9 @@ using namespace cleave::random;
 
 namespace {
 
-/// Random letters: batch (in all three), contracted (in both operands), free.
-/// The first operand gives the sizes of its letters.
+/// An einsum with random letters: batch letters (in both operands and the
+/// result), contracted letters (in both operands), and free letters. The sizes
+/// of letters come from the first operand.
 bool einsum(Generator &g) {
   Entry x = g.any(0, 4);
   std::string lhs, rhs, result;
@@ -91,13 +92,14 @@ template <nn::Combiner combiner> bool reduce(Generator &g) {
   return true;
 }
 
-/// Indices as data: arguments, from which some are outside every table.
+/// Indices that are data: arguments of the function, some of which are out of
+/// bounds for every table.
 Entry indices(Generator &g, ArrayRef<int64_t> shape) {
   return g.like(g.ints(shape));
 }
 
-/// Indices that are in a table of `rows`: positions, whose padding may not, or
-/// the data's, clamped.
+/// Indices that are within a table of `rows` rows: positions (in whose padding
+/// the indices may be out of bounds), or the given indices, clamped.
 Value checked(Generator &g, Value at, int64_t rows) {
   auto type = cast<RankedTensorType>(at.getType());
   if (type.getRank() > 0 && type.getDimSize(0) <= rows) {
@@ -131,7 +133,8 @@ bool gather(Generator &g) {
 
 bool scatterAdd(Generator &g) {
   Entry updates = g.any(1, 4);
-  // The dimensions of the updates from `dim` on that are indices.
+  // The dimensions of the updates that correspond to the indices: `count`
+  // dimensions, beginning with `dim`.
   int64_t dim = g.random.below(updates.rank());
   int64_t count =
       g.random.between(0, std::min<int64_t>(2, updates.rank() - dim));

@@ -1,4 +1,4 @@
-// Convolution, pooling and their gradients, and top-k.
+// Generates convolution, pooling and their gradients, and top-k.
 
 #include "Generator.h"
 
@@ -15,19 +15,19 @@ int64_t elements(ArrayRef<int64_t> shape) {
   return count;
 }
 
-/// Samples, channels and one or two spatial dimensions.
+/// An image: samples, channels, and one or two spatial dimensions.
 Entry image(Generator &g, bool exact) {
   Entry x = exact ? g.anyExact(2, 4) : g.any(2, 4);
   return x.rank() < 3 ? g.reshaped(x, 3) : x;
 }
 
-/// Windows of random sizes, steps and gaps; the padding may be longer than
-/// what a rank has.
+/// Windows of random sizes, strides and dilations. The padding may be longer
+/// than a rank's tile.
 struct Windows {
   SmallVector<int64_t> kernel, strides, dilations, low, high, output;
   bool fits = true;
 
-  /// Padding of a pool is shorter than its windows.
+  /// For pooling, the padding must be shorter than the windows.
   Windows(Generator &g, ArrayRef<int64_t> spatial, bool ofPool) {
     for (int64_t size : spatial) {
       int64_t k = g.random.between(1, 3),
@@ -43,7 +43,8 @@ struct Windows {
       int64_t room = size + low.back() + high.back() - reach;
       fits &= room >= 0;
       output.push_back(room / stride + 1);
-      // A window with gaps may be between the elements.
+      // A dilated window could contain padding only, between the elements; such
+      // a window is rejected for pooling.
       for (int64_t at = 0; ofPool && fits && at < output.back(); ++at) {
         int64_t first = at * stride - low.back();
         bool touches = false;
@@ -61,7 +62,7 @@ SmallVector<int64_t> joined(ArrayRef<int64_t> first, ArrayRef<int64_t> rest) {
   return all;
 }
 
-/// Forward, and one or both gradients.
+/// Generates a convolution, and one or both of its gradients.
 bool conv(Generator &g) {
   Entry x = image(g, false);
   ArrayRef<int64_t> shape = x.shape();
@@ -112,7 +113,8 @@ bool conv(Generator &g) {
   return true;
 }
 
-/// Which element is the largest must not depend on rounding.
+/// Max pooling takes exact values, because rounding must not decide which
+/// element is the largest.
 bool pool(Generator &g) {
   bool takesMax = g.random.chance(1, 2);
   Entry x = image(g, takesMax);

@@ -1,4 +1,4 @@
-// The table of coverage.
+// Counts and prints the coverage of sharding rules.
 
 #include "Coverage.h"
 
@@ -35,8 +35,8 @@ StringRef nameOf(Coverage::Column column) {
   return names[column];
 }
 
-/// Operations of arith and math share a few rules; each nn operation has its
-/// own.
+/// Operations of arith and math share a few sharding rules; each nn operation
+/// has its own rule.
 std::string ruleName(Operation *op, const ShardingRule &rule) {
   if (op->getName().getDialectNamespace() != "arith" &&
       op->getName().getDialectNamespace() != "math")
@@ -75,7 +75,7 @@ void Coverage::add(ModuleOp module) {
       if (auto given =
               func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName))
         layouts[argument] = mesh->layout(given);
-  // A case counts once per cell.
+  // A case counts once per combination.
   std::set<std::tuple<std::string, std::string, Column>> seen;
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
@@ -109,7 +109,7 @@ void Coverage::addOperation(
     look(operand);
   for (Value result : op->getResults())
     look(result);
-  // Values yielded by a branch are covered like operands.
+  // The values that a branch yields are covered like operands.
   for (Region &region : op->getRegions())
     for (Block &block : region)
       for (Value value : block.getTerminator()->getOperands())
@@ -121,7 +121,8 @@ void Coverage::addOperation(
     if (plan)
       splits.push_back(mesh.decompose(
           cast<AxisListAttr>(plan.getFactors()[number]).getAxes()));
-    // A factor that must be whole may have been split before or after it.
+    // A factor that an operation needs replicated may be sharded in the operand
+    // or in the result.
     auto addTensor = [&](Value value, const TensorFactors &dims) {
       auto it = layouts.find(value);
       if (it == layouts.end())

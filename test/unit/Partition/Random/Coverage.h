@@ -1,6 +1,7 @@
 // Counts which sharding rules the cases exercise. For each rule and kind of
-// factor, it counts the cases in which the factor is split with a remainder, is
-// split by a sub-axis, meets a partial value, or a value with several readers.
+// factor, it counts the cases in which the factor is sharded with a remainder,
+// is sharded over a sub-axis, meets a partial value, or belongs to a value with
+// several readers.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_COVERAGE_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_COVERAGE_H
@@ -18,19 +19,22 @@ class Coverage {
 public:
   enum Column { Uneven, SubAxis, Partial, MultiUser, Columns };
 
-  /// Counts a module after dist-plan-ops.
+  /// Counts the combinations in a module after dist-plan-ops.
   void add(mlir::ModuleOp module);
   /// Records which operations a module contains.
   void note(mlir::ModuleOp module);
 
   void print(llvm::raw_ostream &out) const;
-  /// Lists the cells with fewer cases than `least`, and unseen operations.
+  /// Lists the combinations with fewer than `least` cases, and the operations
+  /// that did not occur.
   std::string missing(mlir::MLIRContext *context, int64_t least) const;
-  /// The operations with a rule that never occurred; one line each.
+  /// Lists the operations with a sharding rule that never occurred, one per
+  /// line.
   std::string unseen(mlir::MLIRContext *context) const;
 
 private:
-  /// `isFirst`: whether the case has not yet counted in this cell.
+  /// `isFirst` is true if this case has not yet been counted for this
+  /// combination.
   void addOperation(
       mlir::Operation *op, const dist::MeshAxes &mesh,
       const llvm::DenseMap<mlir::Value, dist::Layout> &layouts,

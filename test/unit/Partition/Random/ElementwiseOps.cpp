@@ -1,4 +1,5 @@
-// Elementwise operations: sums, products, selects, and non-linear functions.
+// Generates elementwise operations: sums, products, selects, and non-linear
+// functions.
 
 #include "Generator.h"
 
@@ -45,7 +46,7 @@ bool absolute(Generator &g) {
   return true;
 }
 
-/// Division by 1 + y^2, so that nothing is divided by zero.
+/// Divides by 1 + y^2, so that no divisor is zero.
 bool division(Generator &g) {
   Entry x = g.any(), y = g.tamed(g.like(x.type()), 10);
   Value one = nn::createSplat(g.b, g.loc, x.type(), 1);
@@ -97,7 +98,8 @@ bool smooth(Generator &g) {
   }
 }
 
-/// Selects by a comparison of exact values, or of global indices as masks do.
+/// Selects by a comparison of exact values, or by a comparison of global
+/// indices as in masks.
 bool choice(Generator &g) {
   Entry x = g.any(), y = g.like(x.type());
   Value condition;

@@ -1,5 +1,5 @@
-// Grouped products, in which each row chooses a matrix, and the position of
-// each row among those that chose the same one.
+// Generates grouped products, in which each row chooses a matrix, and the
+// position of each row among the rows that chose the same expert.
 
 #include "Generator.h"
 
@@ -64,7 +64,8 @@ bool positionInExpert(Generator &g) {
   ArrayRef<int64_t> tokens = ArrayRef(shape).take_front(2);
   if (elements(shape) > g.kMaxElements)
     return false;
-  // Rows in order, or ordered by an argument, in which some entries are equal.
+  // The order of the rows: as they are, or given by an argument that has some
+  // equal entries.
   RankedTensorType type =
       g.ints(g.random.chance(1, 3) ? tokens : tokens.take_back(1));
   Value positions =

@@ -1,5 +1,5 @@
-// The growing of a program: which operands an operation gets, which values are
-// returned, and where shardings are asked for.
+// Generates a program: chooses the operands of operations, the values that are
+// returned, and the values that get shardings.
 
 #include "Generator.h"
 
@@ -68,7 +68,7 @@ Generator::Generator(MLIRContext *context, uint64_t seed, Style style)
 int64_t Generator::size() { return random.pick(sizes); }
 
 SmallVector<int64_t> Generator::shape(int64_t lowRank, int64_t highRank) {
-  // Two and three dimensions are the common case.
+  // The number of dimensions; two and three are the most frequent.
   static const int64_t ranks[] = {0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 5};
   int64_t rank = std::clamp(random.pick(ranks), lowRank, highRank);
   SmallVector<int64_t> shape;
@@ -101,8 +101,8 @@ Entry Generator::argument(RankedTensorType type, bool exact) {
   return entry;
 }
 
-/// Later values more often, so that programs grow deep; now and then an early
-/// one, which so gets a second reader.
+/// Draws a value, more often a later one, so that programs become deep.
+/// Sometimes it draws an early value, which then has a second reader.
 Entry Generator::draw(llvm::function_ref<bool(const Entry &)> fits,
                       llvm::function_ref<RankedTensorType()> other,
                       bool exact) {
@@ -153,7 +153,8 @@ Entry Generator::anyExact(int64_t lowRank, int64_t highRank) {
 }
 
 Entry Generator::like(RankedTensorType type, double bound, bool exact) {
-  // Now and then a constant, which the partitioner emits anew where needed.
+  // Sometimes draws a constant, which the partitioner emits again wherever it
+  // is needed.
   if (random.chance(1, 12) && isa<FloatType>(type.getElementType())) {
     SmallVector<Attribute> values;
     for (int64_t i = 0, end = random.chance(1, 2) ? 1 : type.getNumElements();
@@ -212,7 +213,7 @@ void Generator::give(Value value, double bound, bool exact) {
   pool.push_back({value, bound, exact && bound <= exactBelow});
 }
 
-/// Asks for a sharding of the value made last.
+/// Adds sharding constraints to the value that was made last.
 void Generator::constrainSome() {
   if (pool.empty() || !random.chance(1, 6))
     return;
@@ -284,7 +285,8 @@ OwningOpRef<ModuleOp> Generator::run() {
 }
 
 void Generator::addFunction(StringRef name) {
-  // A second function takes some of what the first one takes and gives.
+  // A second function shares some tensors with the first one: it takes some of
+  // the first function's arguments and results as arguments.
   SmallVector<RankedTensorType> shared;
   for (const partition::Port &port : partition::portsOf(*module))
     if (shared.size() < 3 && random.chance(1, 2))
@@ -301,7 +303,7 @@ void Generator::addFunction(StringRef name) {
 }
 
 void Generator::finishFunction() {
-  // What nobody reads is returned, and now and then something else.
+  // Returns all values that no operation reads, and sometimes other values.
   SmallVector<Value> results;
   for (Entry &entry : pool) {
     bool isArgument = isa<BlockArgument>(entry.value);
@@ -323,8 +325,9 @@ static void setAttr(partition::Port port, StringRef name, Attribute value) {
     port.func.setArgAttr(port.index, name, value);
 }
 
-/// Gives names and roles. Ports of one name are one tensor, so it is given in
-/// and out, or in several functions.
+/// Gives names and roles to arguments and results. Those with the same name are
+/// one tensor, which is an argument and a result, or belongs to several
+/// functions.
 void Generator::namePorts() {
   static const nn::Role roles[] = {nn::Role::Parameter, nn::Role::Parameter,
                                    nn::Role::Gradient,  nn::Role::State,
@@ -348,8 +351,8 @@ void Generator::namePorts() {
   }
 }
 
-/// Gives each tensor a name of its own; a result may be the new value of an
-/// argument.
+/// Gives each tensor a unique name. A result may have the name of an argument
+/// if it is the argument's new value.
 void Generator::nameTensors() {
   SmallVector<partition::Port> ports = partition::portsOf(*module);
   auto name = [&](const partition::Port &port, const Twine &text,
@@ -375,7 +378,7 @@ void Generator::nameTensors() {
 }
 
 void Generator::shardPorts() {
-  // Ports of one name say the same, or nothing.
+  // Arguments and results with the same name get the same sharding or none.
   llvm::StringMap<dist::ShardingAttr> byName;
   for (const partition::Port &port : partition::portsOf(*module)) {
     auto type = cast<RankedTensorType>(port.type());
@@ -384,8 +387,8 @@ void Generator::shardPorts() {
     bool asked = random.chance(port.isResult ? 2 : 3, 4);
     if (!port.name().empty())
       sharding = byName.insert({port.name(), sharding}).first->second;
-    // One tensor in memory is split in one way, also where partial sums are
-    // asked.
+    // A tensor in memory has one sharding, also if a function requests it as
+    // partial sums.
     if (asked || (style.compiled && port.role() == nn::Role::State))
       setAttr(port, dist::kShardingAttrName, sharding);
   }

@@ -1,13 +1,13 @@
-// Grows random programs: a directed acyclic graph of operations of all
-// families over a few arguments, loops and branches among them, with random
-// shardings on arguments, results and constraints in between; now and then a
-// second function that shares tensors with the first by name. The case follows
-// from its seed alone.
+// Generates random programs: a directed acyclic graph of operations of all
+// families on a few arguments, with loops and branches, and with random
+// shardings on arguments, results and constraints. Some cases have a second
+// function that shares tensors with the first one by name. A case depends only
+// on its seed.
 //
-// Values are drawn so that results can be compared sharply: arguments are small
-// integers, so what is computed from them by sums and products is exact in
-// f64. What is not exact (after an exponential, a norm, ...) goes only into
-// operations that are continuous in it, with a magnitude that is bounded.
+// The values are drawn such that results can be compared exactly or nearly so:
+// arguments are small integers, so sums and products of them are exact in f64.
+// Values that are not exact (after an exponential, a norm, ...) are used only
+// by operations that are continuous in them, and their magnitude is bounded.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_GENERATOR_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_GENERATOR_H
@@ -48,23 +48,24 @@ private:
   uint64_t state;
 };
 
-/// A mesh, and the parts into which shardings of this case cut its axes.
+/// A mesh, and the sub-axes into which the shardings of this case split its
+/// axes.
 struct Mesh {
   dist::MeshAttr attr;
   mlir::FlatSymbolRefAttr name;
-  /// For each axis, its parts, major first; one whole part where it is not cut.
+  /// The sub-axes of each axis, major first; the whole axis if it is not split.
   llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>> parts;
 };
 
 Mesh randomMesh(Random &random, mlir::MLIRContext *context);
 
-/// A sharding of a tensor; `mayBePartial` where the value may be given in
-/// partial sums or candidates.
+/// Returns a random sharding of a tensor. If `mayBePartial` is true, the value
+/// may consist of partial sums, or of candidates for a maximum or minimum.
 dist::ShardingAttr randomSharding(Random &random, const Mesh &mesh,
                                   mlir::RankedTensorType type,
                                   bool mayBePartial);
 
-/// A value of the program that grows, and what is known of its elements.
+/// A value of the generated program, and what is known about its elements.
 struct Entry {
   mlir::Value value;
   double bound = 0;  // no element is larger in magnitude
@@ -80,13 +81,13 @@ struct Entry {
   }
 };
 
-/// What programs are for.
+/// What a program is generated for.
 struct Style {
-  /// To be compiled: one function without loops and branches, whose tensors
-  /// have names of their own. Of the floats that come in, some are any numbers
-  /// and no integers: those of the roles `parameter` and `input`.
+  /// The program is to be compiled: it has one function without loops and
+  /// branches, and every tensor has a unique name. Floating-point arguments of
+  /// the roles `parameter` and `input` may be any numbers, not only integers.
   bool compiled = false;
-  /// Of f32, for nn-mixed-precision.
+  /// The program is in f32, to be narrowed by nn-mixed-precision.
   bool bf16 = false;
 };
 
@@ -94,7 +95,7 @@ class Generator {
 public:
   Generator(mlir::MLIRContext *context, uint64_t seed, Style style = {});
 
-  /// One program of the seed.
+  /// Generates the program of the seed.
   mlir::OwningOpRef<mlir::ModuleOp> run();
 
   const Style style;
@@ -103,7 +104,7 @@ public:
   mlir::Location loc;
 
   //===--------------------------------------------------------------------===//
-  // What the families of operations take
+  // Values for the families of operations
   //===--------------------------------------------------------------------===//
 
   mlir::RankedTensorType floats(llvm::ArrayRef<int64_t> shape) {
@@ -116,53 +117,58 @@ public:
     return mlir::RankedTensorType::get(shape, b.getI1Type());
   }
 
-  /// A size of this case: few different ones, so that tensors meet.
+  /// Returns one of the few sizes of this case, so that tensors with equal
+  /// sizes are frequent.
   int64_t size();
   llvm::SmallVector<int64_t> shape(int64_t lowRank, int64_t highRank);
 
-  /// A new argument of the function; where it need not be exact, it may be of
-  /// any numbers.
+  /// Adds an argument to the function. If it need not be exact, its elements
+  /// may be any numbers.
   Entry argument(mlir::RankedTensorType type, bool exact = true);
-  /// A value of floats, of the program so far where there is one.
+  /// Returns a floating-point value, from the program if it has one.
   Entry any(int64_t lowRank = 0, int64_t highRank = 5);
-  /// The same, or a value of integers or booleans: for what only moves it.
+  /// Returns a value of any element type (floats, integers or booleans), for
+  /// operations that only move elements.
   Entry anyKind(int64_t lowRank = 0, int64_t highRank = 5);
-  /// A value of floats, exact.
+  /// Returns an exact floating-point value.
   Entry anyExact(int64_t lowRank, int64_t highRank);
-  /// A value of just this type; `exact`: no other will do.
+  /// Returns a value of exactly this type. If `exact` is true, the value must
+  /// be exact.
   Entry like(mlir::RankedTensorType type, double bound = 1e6,
              bool exact = false);
-  /// The value under another shape of `rank` dimensions.
+  /// Reshapes the value to a random shape of `rank` dimensions.
   Entry reshaped(const Entry &entry, int64_t rank);
-  /// The value brought below `bound` in magnitude: itself, or its hyperbolic
-  /// tangent.
+  /// Returns a value whose magnitude is below `bound`: the entry itself, or its
+  /// hyperbolic tangent.
   Entry tamed(const Entry &entry, double bound);
 
   /// Adds a result to the program.
   void give(mlir::Value value, double bound, bool exact);
 
   static constexpr int64_t kMaxElements = 160;
-  /// No value of the program is larger; less in loops, where errors grow.
+  /// An upper bound of all values of the program. The bound is lower in loops,
+  /// where errors grow.
   double maxBound = 1e9;
 
   //===--------------------------------------------------------------------===//
-  // What loops and branches take
+  // Values for loops and branches
   //===--------------------------------------------------------------------===//
 
-  /// Makes operations at the end of `region`. What is made there cannot be read
-  /// outside.
+  /// Generates operations at the end of `region`. Operations outside of the
+  /// region cannot read their results.
   void inside(mlir::Block *region, double bound,
               llvm::function_ref<void()> body);
-  /// Operations of other families.
+  /// Generates `count` operations of any family.
   void steps(int64_t count);
-  /// The value that the region gives for `type`: the last one made in it where
-  /// one fits, no larger than `bound`.
+  /// Returns the value that the region yields for `type`, with a magnitude of
+  /// at most `bound`: the last value of that type that was made in the region,
+  /// if there is one.
   Entry given(mlir::RankedTensorType type, double bound);
   /// The entry of the last value made in the region, or null.
   const Entry *last() const {
     return pool.size() > outer ? &pool.back() : nullptr;
   }
-  /// How many regions are open, and the counters of the loops among them.
+  /// The number of open regions, and the counters of the loops among them.
   int64_t depth = 0;
   llvm::SmallVector<mlir::Value> counters;
 
@@ -190,8 +196,8 @@ private:
   size_t outer = 0; // entries of `pool` that are of no open region
 };
 
-/// Makes one operation, or a few that belong together; false where nothing
-/// fits.
+/// Generates one operation, or a few that belong together. Returns false if no
+/// value fits as an operand.
 struct Family {
   const char *name;
   int weight;

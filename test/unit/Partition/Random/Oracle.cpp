@@ -14,8 +14,8 @@ using namespace cleave::random;
 
 namespace {
 
-/// Whether an operation does not round, given operands that are free of
-/// rounding and below 2^53.
+/// Returns whether an operation does not round if its operands are exact and
+/// below 2^53.
 bool isExact(Operation *op) {
   if (auto pad = dyn_cast<nn::PadOp>(op))
     return pad.getValue().isInteger();
@@ -45,14 +45,15 @@ double magnitudeOf(const Tensor &tensor) {
   return largest;
 }
 
-/// Statistics of a value while a program ran on one device.
+/// Statistics of a value, collected while the program ran on one device.
 struct Measured {
   double magnitude = 0;
   int64_t size = 0;
   bool integers = true;
 };
 
-/// Derives tolerances from the measurements, operation by operation.
+/// Derives the tolerances of results from the measurements, one operation after
+/// the other.
 class Tolerances {
 public:
   explicit Tolerances(const llvm::DenseMap<Value, Measured> &measured)
@@ -85,7 +86,8 @@ private:
       product *= 16 + other.magnitude;
       product *= measured.lookup(operand).size + 1;
     }
-    // Sums of products stay far below the largest integers exact in a double.
+    // Sums of products are exact only if they stay well below 2^53, the limit
+    // of exact integers in a double.
     from.exact &= product < 0x1p52;
     for (Value result : op->getResults()) {
       known[result] = from;
@@ -113,7 +115,8 @@ private:
            llvm::zip_equal(loop.getRegionIterArgs(), yields))
         changed |= merge(known[argument], of(yielded));
     }
-    // An error grows in each iteration by as much as the values do.
+    // In each iteration of a loop, an error may grow by the same factor as the
+    // values.
     std::optional<APInt> trips = loop.getStaticTripCount();
     double more =
         trips && trips->sgt(2) ? double(trips->getSExtValue() - 1) : 1;
@@ -172,7 +175,8 @@ FailureOr<Oracle> Oracle::of(func::FuncOp func, ArrayRef<Tensor> arguments) {
   return oracle;
 }
 
-/// A description of the difference; empty if both agree.
+/// Returns a description of the difference, or an empty string if the tensors
+/// agree.
 std::string cleave::random::difference(const Tensor &want, const Tensor &got,
                                        Tolerance tolerance) {
   std::string text;

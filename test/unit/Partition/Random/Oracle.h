@@ -1,5 +1,5 @@
-// What a program computes on one device, and how far another run of it may be
-// away from that.
+// The results of a program on one device, and how far the results of another
+// run may differ from them.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_ORACLE_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_ORACLE_H
@@ -11,14 +11,15 @@
 
 namespace cleave::random {
 
-/// What the ranks may differ by: of each result, the largest magnitude of a
-/// value that it is computed from, and whether it must agree to the bit.
+/// How far the ranks' results may differ from those of one device: for each
+/// result, the largest magnitude of the values from which it is computed, and
+/// whether it must be equal bit by bit.
 struct Tolerance {
   double magnitude = 0;
   bool exact = true;
 };
 
-/// Small integers. Indices are beyond their tables now and then.
+/// Returns a tensor of small integers. Some indices are out of bounds.
 Tensor randomTensor(Random &random, mlir::RankedTensorType type);
 
 /// The results of the program on one device, and their tolerances.
@@ -30,7 +31,7 @@ struct Oracle {
                                     llvm::ArrayRef<Tensor> arguments);
 };
 
-/// Empty where both agree.
+/// Returns how the tensors differ, or an empty string if they agree.
 std::string difference(const Tensor &want, const Tensor &got,
                        Tolerance tolerance);
 

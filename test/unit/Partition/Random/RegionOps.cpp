@@ -18,8 +18,8 @@ Value index(Generator &g, int64_t value) {
   return arith::ConstantIndexOp::create(g.b, g.loc, value);
 }
 
-/// A loop of few iterations, possibly none. In each iteration rounding errors
-/// may grow by a factor of the bound of the values.
+/// A loop of few iterations, possibly none. In each iteration, rounding errors
+/// may grow by a factor that is the bound of the values.
 bool loop(Generator &g) {
   if (g.depth == kMaxDepth)
     return false;
@@ -35,7 +35,7 @@ bool loop(Generator &g) {
   static const int64_t choices[] = {0, 1, 2, 2, 3};
   int64_t trips = g.random.pick(choices), step = g.random.between(1, 2),
           from = g.random.below(3);
-  // The last step may overshoot the end.
+  // The last step of the loop may overshoot the end.
   int64_t to = from + trips * step - (trips ? g.random.below(step) : 0);
   Value low = index(g, from), high = index(g, to), by = index(g, step);
   auto loop = scf::ForOp::create(g.b, g.loc, low, high, by, inits);
@@ -60,7 +60,8 @@ bool loop(Generator &g) {
   return true;
 }
 
-/// A condition: data, or a comparison with the enclosing loop's counter.
+/// The condition of a branch: data, or a comparison with the counter of the
+/// enclosing loop.
 Value condition(Generator &g) {
   if (!g.counters.empty() && g.random.chance(1, 2))
     return arith::CmpIOp::create(g.b, g.loc, arith::CmpIPredicate::slt,
@@ -80,7 +81,7 @@ bool branch(Generator &g) {
   if (g.depth == kMaxDepth)
     return false;
   Value chosen = condition(g);
-  // The first side determines the result types.
+  // The first branch determines the result types of both.
   SmallVector<Entry> given;
   Block *sides[] = {new Block, new Block};
   for (auto [number, side] : llvm::enumerate(sides))

@@ -1,4 +1,4 @@
-// Softmax, norms and cross-entropy, forward and gradient.
+// Generates softmax, norms and cross-entropy, and their gradients.
 
 #include "Generator.h"
 
@@ -8,11 +8,13 @@ using namespace cleave::random;
 
 namespace {
 
-/// Large enough that a row of equal elements does not amplify rounding errors.
+/// The epsilon of norms is large enough that a row of equal elements does not
+/// amplify rounding errors.
 constexpr double kEpsilon = 0.125;
 
-/// Whether norms cancel: a row of one element minus its mean is zero, except in
-/// bf16, where the difference depends on how often the element was rounded.
+/// Returns whether a norm of this value could cancel: a row of one element
+/// minus its mean is zero, except in bf16, where the difference depends on how
+/// often the element was rounded.
 bool cancels(Generator &g, const Entry &x) {
   return g.style.bf16 && x.shape().back() == 1;
 }
@@ -66,7 +68,7 @@ bool rmsNorm(Generator &g) {
   return true;
 }
 
-/// The gradients alone, with arbitrary statistics.
+/// Generates the gradients only, with arbitrary row statistics.
 bool normGrad(Generator &g) {
   Entry x = g.tamed(g.any(1, 4), 10);
   Entry dy = g.tamed(g.like(x.type()), 10);
@@ -107,7 +109,7 @@ bool crossEntropy(Generator &g) {
   return true;
 }
 
-/// The gradient alone, with an arbitrary statistic.
+/// Generates the gradient only, with an arbitrary row statistic.
 bool crossEntropyGrad(Generator &g) {
   Entry x = g.tamed(g.any(1, 4), 4);
   RankedTensorType rows = rowsOf(g, x);

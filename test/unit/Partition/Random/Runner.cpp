@@ -1,4 +1,5 @@
-// One case: the oracle, the pipeline, the ranks, the comparison.
+// Runs one case: the results on one device, the partitioning pipeline, the
+// per-rank program, and the comparison.
 
 #include "Runner.h"
 
@@ -54,13 +55,14 @@ StringRef cleave::random::name(Outcome::Kind kind) {
 }
 
 //===----------------------------------------------------------------------===//
-// What goes on between the passes
+// Checks between the passes
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// Whether `have` is what `asked` asks for: closed dimensions as they are,
-/// open ones perhaps split further, nothing over replicated axes.
+/// Returns how the sharding `have` violates the requested sharding `asked`, or
+/// an empty string. Closed dimensions must be as requested, open dimensions may
+/// be sharded further, and replicated axes must not be used.
 std::string violation(MeshAttr mesh, ShardingAttr asked, ShardingAttr have) {
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -103,7 +105,8 @@ MeshAttr meshOf(ModuleOp module) {
   return (*module.getOps<MeshOp>().begin()).getMesh();
 }
 
-/// In program order, also those in loops and branches.
+/// Returns the sharding constraints in program order, including those in loops
+/// and branches.
 SmallVector<ConstrainOp> constraintsOf(ModuleOp module) {
   SmallVector<ConstrainOp> found;
   module.walk<WalkOrder::PreOrder>(
@@ -152,7 +155,7 @@ struct Runner::Watch : PassInstrumentation {
   }
 };
 
-/// The pipeline without its proofs.
+/// Builds the partitioning pipeline without dist-verify-variance.
 static void buildUnproven(OpPassManager &passes) {
   static bool registered = [] {
     registerPartitionPasses();
@@ -198,9 +201,9 @@ Runner::~Runner() = default;
 
 namespace {
 
-/// The tiles of `whole`. Unlike shardTensor, partial sums are spread over all
-/// ranks, and the rank that has the largest candidate differs from element to
-/// element.
+/// Returns the tiles of `whole`. Unlike in shardTensor, every rank has a
+/// non-trivial partial sum, and the rank with the largest candidate differs
+/// from element to element.
 RankTensors randomTiles(const Tensor &whole, MeshAttr mesh,
                         ShardingAttr sharding, uint64_t seed) {
   if (sharding.getPartial().empty())
@@ -259,13 +262,14 @@ RankTensors randomTiles(const Tensor &whole, MeshAttr mesh,
 
 namespace {
 
-/// The arguments of one function, and what it makes of them on one device.
+/// The arguments of one function, and its results on one device.
 struct Expected {
   std::vector<Tensor> arguments;
   Oracle oracle;
 };
 
-/// Runs the function on all ranks and compares.
+/// Runs the function on all ranks and compares the results with those of one
+/// device.
 Outcome compare(func::FuncOp part, MeshAttr mesh, const Expected &expected,
                 uint64_t seed) {
   std::string where = ("@" + part.getName() + ": ").str();

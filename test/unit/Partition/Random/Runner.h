@@ -36,32 +36,35 @@ struct Outcome {
 };
 llvm::StringRef name(Outcome::Kind kind);
 
-/// A mistake that is made in the partitioner's work after one of its passes.
+/// A mistake that is injected into the partitioner's output after one of its
+/// passes.
 struct Bug {
   const char *name;
   const char *description;
-  /// The argument of the pass after which it happens.
+  /// The command-line argument of the pass after which the bug is injected.
   const char *after;
-  /// True where the program has a place for it.
+  /// Injects the bug. Returns true if the program has a place for it.
   bool (*plant)(mlir::ModuleOp);
 };
 
 class Runner {
 public:
-  /// Without `prove`, dist-verify-variance is left out.
+  /// If `prove` is false, dist-verify-variance does not run.
   explicit Runner(mlir::MLIRContext *context, bool prove = true);
   virtual ~Runner();
   mlir::MLIRContext *context() const { return passes.getContext(); }
   bool proves() const { return prove; }
 
-  /// The values of arguments follow from `seed`. `coverage` and `bug` may be
-  /// null; `planted` says whether the bug found a place.
+  /// Runs a case. The values of the arguments depend only on `seed`. `coverage`
+  /// and `bug` may be null; `planted` is set to whether the bug could be
+  /// injected.
   virtual Outcome run(mlir::ModuleOp global, uint64_t seed,
                       Coverage *coverage = nullptr, const Bug *bug = nullptr,
                       bool *planted = nullptr);
 
 protected:
-  /// What else is to be seen of a program whose ranks agree, interpreted.
+  /// A hook for further checks of a program whose interpreted ranks agree with
+  /// one device.
   virtual Outcome runLocal(mlir::ModuleOp global, mlir::ModuleOp local,
                            uint64_t seed) {
     return {};

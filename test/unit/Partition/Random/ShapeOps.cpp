@@ -34,8 +34,8 @@ bool broadcast(Generator &g) {
   return true;
 }
 
-/// Merges or splits dimensions, or both: merges all into one dimension and
-/// splits that differently.
+/// A reshape that merges dimensions, splits dimensions, or merges all
+/// dimensions into one and splits that one differently.
 bool reshape(Generator &g) {
   Entry x = g.anyKind(0, 5);
   if (g.random.chance(1, 2)) {

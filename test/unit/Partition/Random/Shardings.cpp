@@ -1,6 +1,6 @@
-// Random meshes and shardings: uneven sizes, axes longer than the dimension,
+// Random meshes and shardings: uneven sizes, axes longer than a dimension,
 // several axes on one dimension in any order, sub-axes, partial values, open
-// and closed dimensions, priorities, explicit replication.
+// and closed dimensions, priorities, and explicitly replicated axes.
 
 #include "Generator.h"
 
@@ -15,7 +15,8 @@ Mesh cleave::random::randomMesh(Random &random, MLIRContext *context) {
       {2},       {3},       {4},       {6},    {8},    {2, 2},
       {2, 3},    {3, 2},    {2, 4},    {4, 2}, {2, 6}, {3, 3},
       {2, 2, 2}, {1, 2, 3}, {2, 3, 2}, {12},   {4, 4}, {2, 2, 2, 2}};
-  // Where an axis of a size may be divided; each divisor divides the next.
+  // The points at which an axis of a given size may be split into sub-axes.
+  // Each divisor divides the next one.
   static const std::vector<std::pair<int64_t, Sizes>> cuts = {
       {4, {2}},    {6, {2}},    {6, {3}},     {8, {2}},     {8, {4}},
       {8, {2, 4}}, {8, {2, 4}}, {12, {2, 6}}, {12, {3, 6}}, {12, {4}}};
@@ -66,7 +67,7 @@ ShardingAttr cleave::random::randomSharding(Random &random, const Mesh &mesh,
   for (AxisRefAttr unit : units) {
     int64_t place = random.below(100);
     if (place < 55 && rank > 0) {
-      // Dimensions of size 1 are split too, but rarely.
+      // Dimensions of size 1 are sharded, too, but rarely.
       int64_t dim = random.below(rank);
       if (type.getDimSize(dim) == 1 && !random.chance(1, 3))
         dim = random.below(rank);

@@ -1,4 +1,4 @@
-// Shrinks failing programs, writes them to files and replays such files.
+// Shrinks failing programs, writes them to files, and replays such files.
 
 #include "Shrink.h"
 

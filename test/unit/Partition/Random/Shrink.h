@@ -1,5 +1,5 @@
-// Reduces failing programs (cleave/Reduce/Reduce.h) as long as they fail in the
-// same way.
+// Reduces a failing program (cleave/Reduce/Reduce.h) as long as it still fails
+// in the same way.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_SHRINK_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_SHRINK_H
@@ -8,7 +8,7 @@
 
 namespace cleave::random {
 
-/// Seed of one case of a run.
+/// Returns the seed of case `number` of a run.
 inline uint64_t caseSeed(uint64_t run, int64_t number) {
   return Random::mix(Random::mix(run) + uint64_t(number));
 }

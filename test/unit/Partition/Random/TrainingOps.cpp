@@ -1,4 +1,4 @@
-// Dropout and the optimizers.
+// Generates dropout and optimizer operations.
 
 #include "Generator.h"
 
@@ -25,8 +25,9 @@ bool adamw(Generator &g) {
   Entry m = g.like(type, 1e4), root = g.like(type, 100),
         gradient = g.like(type, 1e4);
   Entry scale = g.like(g.floats({}), 10), rate = g.like(g.floats({}), 10);
-  // Second moments are not negative, steps count from 1, and epsilon is large
-  // enough that a gradient near zero does not amplify rounding errors.
+  // The operands of an optimizer: second moments are not negative, steps count
+  // from 1, and epsilon is large enough that a gradient near zero does not
+  // amplify rounding errors.
   Value v = arith::MulFOp::create(g.b, g.loc, root.value, root.value);
   Value step = nn::createSplat(g.b, g.loc, g.ints({}), 3);
   auto op = nn::AdamWOp::create(g.b, g.loc, TypeRange{type, type, type},

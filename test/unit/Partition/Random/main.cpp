@@ -1,5 +1,6 @@
-// cleave-random-programs: many random programs under random shardings against
-// the interpreter. A failing case is shrunk and written as a small .mlir file.
+// cleave-random-programs compares many random programs under random shardings
+// with the interpreter. A failing case is shrunk and written to a small .mlir
+// file.
 
 #include "../Context.h"
 #include "Bugs.h"
@@ -56,8 +57,8 @@ static llvm::cl::opt<bool>
     bugs("bugs",
          llvm::cl::desc("after how many cases is each planted bug found"));
 
-/// For each bug, finds the first case in which each of the two runners detects
-/// it.
+/// For each injected bug, finds the first case in which each of the two runners
+/// detects the bug.
 static int huntBugs(Runner &proving, Runner &comparing, Style style) {
   int64_t missed = 0;
   llvm::outs() << llvm::formatv("{0,-24} {1,10} {2,10}  {3}\n", "bug", "proof",
@@ -77,7 +78,8 @@ static int huntBugs(Runner &proving, Runner &comparing, Style style) {
   return missed != 0;
 }
 
-// dlopen uses the value of LD_LIBRARY_PATH from process start, so re-executes.
+// Starts this program again with LD_LIBRARY_PATH set, because dlopen uses the
+// value that the variable had when the process started.
 static void startWithRecorder(char **argv) {
   const std::string folder = CLEAVE_RECORDER_FOLDER;
   const char *found = std::getenv("LD_LIBRARY_PATH");

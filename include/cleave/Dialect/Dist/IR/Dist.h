@@ -1,7 +1,7 @@
 //===- Dist.h - the sharding dialect ----------------------------*- C++ -*-===//
 //
-// Meshes, shardings, constraints and collectives. See Sharding.h for the
-// algebra over them.
+// Meshes, shardings, constraints and collectives. See Sharding.h for arithmetic
+// on meshes and shardings.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,43 +31,47 @@
 
 namespace cleave::dist {
 
-/// On arguments and results of functions: the sharding. On operations: an
-/// array, one sharding for each result.
+/// On arguments and results of functions: the sharding. On operations: an array
+/// with one sharding for each result.
 inline constexpr llvm::StringLiteral kShardingAttrName = "dist.sharding";
-/// On arguments and results of local functions: the type of the whole tensor.
+/// On arguments and results of local functions: the type of the unsharded
+/// tensor.
 inline constexpr llvm::StringLiteral kGlobalTypeAttrName = "dist.global_type";
 /// On operations between dist-plan-ops and dist-partition: `factors`, the axes
-/// of each factor, and `carry`, the axes over which operands are taken partial.
+/// of each factor, and `carry`, the axes over which operands are read as
+/// partial values.
 inline constexpr llvm::StringLiteral kPlanAttrName = "dist.plan";
 
 /// On the `arith.select` that replaces padding by the identity of a reduction:
 /// unit.
 inline constexpr llvm::StringLiteral kPadMaskAttrName = "dist.pad_mask";
-/// On the `nn.pad` that makes a dimension as long as its tiles: unit. What it
-/// adds is padding; what other pads add are elements.
+/// On the `nn.pad` that makes a dimension as long as its tiles: unit. The
+/// elements that this pad adds are padding, while those of other pads are
+/// regular elements.
 inline constexpr llvm::StringLiteral kTilePaddingAttrName = "dist.tile_padding";
 
-/// Reports through `emitError` when the sharding does not fit the type or the
-/// mesh (constraints S2 to S4). `type` may be null.
+/// Reports an error through `emitError` if the sharding does not fit the type
+/// or the mesh (constraints S2 to S4). `type` may be null.
 mlir::LogicalResult
 verifySharding(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
                ShardingAttr sharding, mlir::RankedTensorType type,
                MeshAttr mesh);
 
-/// Reports through `emitError` when the axes do not fit the mesh (constraint
-/// C1).
+/// Reports an error through `emitError` if the axes do not fit the mesh
+/// (constraint C1).
 mlir::LogicalResult
 verifyAxes(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
            llvm::ArrayRef<AxisRefAttr> axes, MeshAttr mesh);
 
-/// A run of elements of a window that one member of the group holds: element
-/// `sourceBegin + i * stride` of the source's tile is element `targetBegin + i`
-/// of the target's window, for i below `count`.
+/// A run of elements of a window that one member of the group holds. For i
+/// below `count`, element `targetBegin + i` of the target's window is element
+/// `sourceBegin + i * stride` of the source's tile.
 struct WindowPiece {
   int64_t source, target;
   int64_t sourceBegin, targetBegin, count;
 };
-/// The pieces of all windows, by target, for a group of `groupSize`.
+/// Returns the pieces of all windows, by target, for a group of `groupSize`
+/// ranks.
 llvm::SmallVector<WindowPiece> windowPieces(WindowOp op, int64_t groupSize);
 
 } // namespace cleave::dist

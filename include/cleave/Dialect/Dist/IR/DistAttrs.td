@@ -13,9 +13,10 @@ def Dist_MeshAxisAttr : Dist_Attr<"MeshAxis", "mesh_axis"> {
 }
 
 def Dist_MeshAttr : Dist_Attr<"Mesh", "mesh"> {
-  let summary = "Named axes, slowest link first";
+  let summary = "The named axes of a mesh, the axis with the slowest links first";
   let description = [{
-    `#dist.mesh<["x"=4, "y"=2]>`. A rank is the row-major index over the axes.
+    `#dist.mesh<["x"=4, "y"=2]>` is a mesh of 8 ranks. The number of a rank is the
+    row-major index over the axes.
   }];
   let parameters = (ins ArrayRefParameter<"MeshAxisAttr">:$axes);
   let hasCustomAssemblyFormat = 1;
@@ -23,13 +24,13 @@ def Dist_MeshAttr : Dist_Attr<"Mesh", "mesh"> {
   let extraClassDeclaration = [{
     /// The number of ranks.
     int64_t getNumRanks() const;
-    /// The size of the axis, or 0 when there is none of that name.
+    /// Returns the size of the axis, or 0 if the mesh has no axis of that name.
     int64_t getAxisSize(::llvm::StringRef name) const;
   }];
 }
 
 def Dist_AxisRefAttr : Dist_Attr<"AxisRef", "axis"> {
-  let summary = "A whole axis, or a part of one";
+  let summary = "A mesh axis, or a sub-axis of it";
   let description = [{
     `"x"` is the whole axis. `"x":(2)4` is the sub-axis of x with 2 blocks
     before it (major to it) and size 4. A size of 0 stands for the whole axis.
@@ -49,7 +50,7 @@ def Dist_AxisRefAttr : Dist_Attr<"AxisRef", "axis"> {
 
 def Dist_AxisListAttr : Dist_Attr<"AxisList", "axes"> {
   let summary = "An ordered list of axes, the major one first";
-  let description = "`#dist.axes<{\"x\", \"y\":(1)2}>`; operations print the braces alone.";
+  let description = "An attribute `#dist.axes<{\"x\", \"y\":(1)2}>`, of which operations print only the braces and their content.";
   let parameters = (ins ArrayRefParameter<"AxisRefAttr">:$axes);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
@@ -58,8 +59,8 @@ def Dist_AxisListAttr : Dist_Attr<"AxisList", "axes"> {
 def Dist_DimShardingAttr : Dist_Attr<"DimSharding", "dim"> {
   let summary = "The axes that split one dimension";
   let description = [{
-    `{"x", "y"}` is split by x, then by y. A trailing `?` makes the dimension
-    open: propagation may append axes.
+    A dimension with `{"x", "y"}` is split by x, then by y. A trailing `?` makes the
+    dimension open: propagation may append axes.
   }];
   let parameters = (ins ArrayRefParameter<"AxisRefAttr">:$axes, "bool":$isOpen);
   let hasCustomAssemblyFormat = 1;
@@ -72,15 +73,16 @@ def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
     #dist.sharding<@m, [{"x", "y":(1)2, ?}, {} ], partial = sum{"z"},
                    replicated = {"w"}, priority = 1>
     ```
-    One entry for each dimension; then, each optional: the axes over which the
-    ranks hold partial sums (or candidates of a maximum or minimum) of the value; the
-    axes over which it must stay whole; the priority (0 first) of propagation.
-    An axis not named anywhere is one over which the value is replicated.
+    The list has one entry for each dimension. Three optional parts follow: `partial`,
+    the axes over which the ranks hold partial sums (or candidates of a maximum or
+    minimum) of the value; `replicated`, the axes over which the value must stay
+    replicated; `priority`, the priority of propagation (0 first). The value is also
+    replicated over every axis that the sharding does not name.
 
     Constraints:
-    - (S1) no axis, or overlapping parts of one axis, is used twice.
-    - (S2) one entry for each dimension of the tensor.
-    - (S3) every axis is one of the mesh.
+    - (S1) no axis is used twice, nor are overlapping parts of one axis.
+    - (S2) there is one entry for each dimension of the tensor.
+    - (S3) every axis is an axis of the mesh.
     - (S4) `pre` times `size` of a sub-axis divides the size of its axis.
   }];
   let parameters = (ins
@@ -109,9 +111,10 @@ def Dist_PlanAttr : Dist_Attr<"Plan", "plan"> {
   let summary = "How the ranks share the work of one operation";
   let description = [{
     `dist.plan = #dist.plan<carry = <{"t"}>, factors = [#dist.axes<{"d"}>,
-    #dist.axes<{}>]>` on an operation, from `dist-plan-ops` to `dist-partition`:
-    for each factor of its sharding rule the axes that split it, and the axes
-    over which it passes partial values on.
+    #dist.axes<{}>]>` is set on operations by `dist-plan-ops` and read by
+    `dist-partition`. `factors` has, for each factor of the operation's sharding rule,
+    the axes that split the factor. `carry` has the axes over which the operation passes
+    partial values from its operands to its results.
   }];
   let parameters = (ins "AxisListAttr":$carry, "::mlir::ArrayAttr":$factors);
   let assemblyFormat = "`<` struct(params) `>`";

@@ -16,18 +16,18 @@ def Dist_Dialect : Dialect {
   let cppNamespace = "::cleave::dist";
   let summary = "Meshes, shardings, constraints and collectives";
   let description = [{
-    Names where the parts of a tensor are on a mesh of ranks. It knows nothing
+    The dialect describes how tensors are sharded over a mesh of ranks. It knows nothing
     of models, layers or optimizers.
 
-    In the *global phase* values have their logical shapes; `dist.sharding`
-    attributes and `dist.constrain` say how they are to be split. In the *local
-    phase* values have the shape of one rank's tile and every movement of data
-    is an explicit collective.
+    In the *global phase* values have their logical shapes, and `dist.sharding`
+    attributes and `dist.constrain` say how the values are to be sharded. In the *local
+    phase* values have the shape of one rank's tile, and every movement of data is an
+    explicit collective.
 
     A dimension of N elements split n ways has tiles of ceil(N / n) elements on
-    every rank. Rank i of the group holds the elements from i * tile on; what
-    is past N is padding, and its content is undefined (it may be NaN). Every
-    reader that reduces over a padded dimension masks it.
+    every rank. Rank i of the group holds the elements from i * tile on. Elements after
+    the first N are padding with undefined content (possibly NaN). Every operation that
+    reduces over a padded dimension masks the padding.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;

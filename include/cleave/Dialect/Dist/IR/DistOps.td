@@ -13,10 +13,10 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
   let summary = "Declares a mesh of ranks";
   let description = [{
-    Axes are named, slowest link first; a rank is the row-major index over
-    them. `links` gives each axis its link class. Of an axis whose links leave a
-    node, `within` says how many ranks next to each other on it share one: a
-    sub-axis within them has links of class "intra".
+    Axes are named and listed with the slowest links first; the number of a rank is the
+    row-major index over the axes. `links` gives each axis its link class. For an axis
+    with links between nodes, `within` says how many consecutive ranks along the axis
+    share a node; a sub-axis within such ranks has links of class "intra".
 
     ```mlir
     dist.mesh @m <["data"=2, "tensor"=4]>
@@ -27,17 +27,17 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
     Constraints:
     - (M1) axis names are distinct and not empty; sizes are positive, and their
       product is below 2^31.
-    - (M2) there is one link class for each axis, where `links` is given.
-    - (M3) `within`, where given, has a divisor of the size of each axis.
+    - (M2) `links`, if given, has one link class for each axis.
+    - (M3) `within`, if given, has for each axis a divisor of the size of the axis.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Dist_MeshAttr:$mesh,
                        OptionalAttr<StrArrayAttr>:$links, OptionalAttr<DenseI64ArrayAttr>:$within);
   let assemblyFormat = "$sym_name $mesh (`links` $links^)? (`within` $within^)? attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// The link class of a sub-axis; "intra" where nothing is said.
+    /// Returns the link class of a sub-axis, "intra" if the mesh has no `links`.
     ::llvm::StringRef linkOf(AxisRefAttr axis);
-    /// The mesh that `name` refers to as seen from `from`, or null.
+    /// Returns the mesh that `name` refers to, looked up from `from`, or null.
     static MeshOp lookup(::mlir::Operation *from, ::mlir::FlatSymbolRefAttr name);
   }];
 }
@@ -46,10 +46,10 @@ def Dist_ConstrainOp : Dist_Op<"constrain", [Pure, SameOperandsAndResultType,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Requires a sharding of a value";
   let description = [{
-    The identity. In the global phase it says that the result has the sharding
-    given; propagation spreads it and partitioning turns it into a reshard
-    where the operand is placed otherwise. `purpose` says what that reshard is for;
-    without it the purpose is that of the value.
+    The operation is the identity. In the global phase it states that the result has the
+    given sharding. Propagation spreads the sharding, and partitioning turns the
+    operation into a reshard if the operand has another layout. `purpose` is the purpose
+    of the reshard; without `purpose`, the reshard has the purpose of the value.
 
     ```mlir
     %1 = dist.constrain %0 <@m, [{"x"}, {?} ]> : tensor<4x6xf32>
@@ -86,8 +86,8 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
   let summary = "Combines the values that the ranks of a group hold";
   let description = [{
     Every rank of a group receives the elementwise sum (or maximum, minimum)
-    over the group. Sums of integers wrap to the width of the element; that of i1
-    is the parity. Several operands are one message.
+    over the group. Sums of integers wrap to the width of the element, so the sum of i1
+    elements is their parity. Several operands are sent as one message.
 
     ```mlir
     %2:2 = dist.all_reduce sum %0, %1 over @m {"data"} purpose gradient
@@ -95,8 +95,9 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
     ```
 
     Constraints:
-    - (C1) every axis is one of the mesh, none is used twice, sub-axes divide.
-    - (C2) there is at least one operand, and as many results.
+    - (C1) every axis is an axis of the mesh, no axis is used twice, and sub-axes divide
+      their axis.
+    - (C2) there is at least one operand, and there are as many results as operands.
     - (AR1) results have the types of the operands.
   }];
   let arguments = (ins Dist_ReduceKindAttr:$kind, Variadic<AnyRankedTensor>:$inputs,
@@ -110,10 +111,11 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
 }
 
 def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
-  let summary = "Gives every rank of a group the tiles of all, end to end";
+  let summary = "Gives every rank of a group the concatenation of all tiles";
   let description = [{
-    Lays the tiles along a dimension, in group order. Where the dimension did
-    not divide, the last elements are padding and a `nn.slice` follows.
+    The tiles are concatenated along a dimension, in group order. If the size of the
+    group does not divide the whole dimension, the last elements are padding, and an
+    `nn.slice` follows.
 
     ```mlir
     %1 = dist.all_gather %0 dims [0] over @m {"x"} purpose activation
@@ -121,8 +123,8 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
     ```
 
     Constraints: (C1), (C2), and
-    - (AG1) `dims` has one entry for each operand, a dimension of it.
-    - (AG2) a result has the shape of its operand, with that dimension times
+    - (AG1) `dims` has, for each operand, one dimension of the operand.
+    - (AG2) a result has the shape of its operand, with that dimension multiplied by
       the size of the group.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, DenseI64ArrayAttr:$dims,
@@ -136,10 +138,11 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
 }
 
 def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
-  let summary = "Combines values and leaves each rank one tile of the outcome";
+  let summary = "Combines values and gives each rank one tile of the result";
   let description = [{
-    An all-reduce of which rank i of the group keeps tile i along a dimension.
-    The dimension divides; a `nn.pad` goes before where it does not.
+    The operation is an all-reduce after which rank i of the group keeps only tile i
+    along a dimension. The size of the group divides this dimension; if necessary, an
+    `nn.pad` precedes.
 
     ```mlir
     %1 = dist.reduce_scatter sum %0 dims [0] over @m {"x"} purpose gradient
@@ -147,7 +150,7 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
     ```
 
     Constraints: (C1), (C2), and
-    - (RS1) `dims` has one entry for each operand, a dimension of it.
+    - (RS1) `dims` has, for each operand, one dimension of the operand.
     - (RS2) a result has the shape of its operand, with that dimension divided
       by the size of the group, without remainder.
   }];
@@ -165,8 +168,8 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
   let summary = "Splits one dimension and gathers another";
   let description = [{
     Rank i of a group sends block j along the split dimension to rank j, and
-    lays what it receives along the concatenated dimension in group order. Both
-    dimensions may be padded: the split one must divide.
+    concatenates the received blocks along the concatenated dimension in group order.
+    Both dimensions may be padded. The size of the group must divide the split dimension.
 
     ```mlir
     %1 = dist.all_to_all %0 split [0] concat [1] over @m {"x"} purpose activation
@@ -174,11 +177,11 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
     ```
 
     Constraints: (C1), (C2), and
-    - (AA1) `split` and `concat` have one entry for each operand, two different
-      dimensions of it.
+    - (AA1) `split` and `concat` have, for each operand, two different dimensions of the
+      operand.
     - (AA2) a result has the shape of its operand, with the split dimension
       divided by the size of the group, without remainder, and the concatenated
-      one times that size.
+      dimension multiplied by it.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
                        DenseI64ArrayAttr:$split_dims, DenseI64ArrayAttr:$concat_dims,
@@ -195,14 +198,15 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
 def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent", "received"]>]> {
   let summary = "Sends each rank of a group the rows that are for it";
   let description = [{
-    The first dimension counts the ranks of the group, the second rows. Rank i
-    sends rank j the first sent[j] rows of its block j, which become the first
-    rows of block i there: received[i] of them, as rank j knows already. What the
-    result holds after those is undefined, and must not be read. `expect` is the
-    number of rows that a rank is reckoned to have for all, itself included, alike
-    for each; where ranks differ, one number for each position on the axes `by`.
-    With `home` those rows come back: a rank sends each other one the rows that it
-    has of it.
+    The first dimension of the operand is a block for each rank of the group, the second
+    dimension is the rows of a block. Rank i sends rank j the first sent[j] rows of its
+    block j. On rank j these rows become the first rows of block i of the result; rank j
+    already knows their number, received[i]. The remaining rows of a block are
+    undefined and must not be read. `expect` is the number of rows that the cost model
+    assumes a rank to send to the whole group, itself included, in equal parts to each
+    rank; if the number differs between ranks, `expect` has one number for each position
+    on the axes `by`. With `home` the rows are on their way back (combine): a rank
+    returns to each other rank the rows that it received from that rank.
 
     ```mlir
     %1 = dist.all_to_all_v %0 sent %s received %r expect [5] over @m {"x"} purpose expert
@@ -212,9 +216,9 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
     ```
 
     Constraints: (C1), and
-    - (AV1) there is one operand beside the counts; its first dimension has the
-      size of the group, and the result has its type.
-    - (AV2) counts are one integer of 64 bits for each rank of the group.
+    - (AV1) there is one operand besides the counts. The first dimension of the operand
+      has the size of the group, and the result has the type of the operand.
+    - (AV2) `sent` and `received` have one 64-bit integer for each rank of the group.
     - (AV3) `expect` has one number, or as many as there are positions on `by`;
       none is negative, or more than the number of rows of the operand.
   }];
@@ -233,15 +237,16 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
 }
 
 def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
-  let summary = "Where rows go that are sent to the ranks of what they choose";
+  let summary = "Assigns rows to places on the ranks that hold the experts of the rows";
   let description = [{
-    Row r, over all dimensions of `ids` in row-major order, goes to rank
-    ids[r] / tile, to the next free of its places, in order, those of the first round
-    first. A row whose id is outside [0, tile * ranks) goes nowhere. Of every place
-    of every rank in every round, `sources` is the row that goes there, and `sent` its
-    id less the first one of the rank's tile; both are -1 where none does. `places` is
-    the place of each row, counted over all rounds and ranks, or -1. `counts` is how
-    many go to each rank in each round.
+    Rows are numbered over all dimensions of `ids` in row-major order. Row r is sent to
+    rank ids[r] / tile. The rows of a rank take its places in order, and the places of
+    the first round are filled first. A row with an id outside [0, tile * ranks) is not
+    sent. For every place of every rank in every round, `sources` gives the row that
+    takes the place, and `sent` gives the id of this row minus the first id of the
+    rank's tile; both are -1 for an empty place. `places` gives the place of each row,
+    counted over all rounds and ranks, or -1. `counts` gives the number of rows that are
+    sent to each rank in each round.
 
     ```mlir
     %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
@@ -250,8 +255,9 @@ def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
 
     Constraints:
     - (PR1) `tile` is positive.
-    - (PR2) `sources` and `sent` are [rounds, ranks, places], and a rank has places
-      for all rows; `places` has one number for each row, `counts` is [ranks, rounds].
+    - (PR2) `sources` and `sent` are [rounds, ranks, places], and a rank has places for
+      all rows over all rounds. `places` has one number for each row, and `counts` is
+      [ranks, rounds].
   }];
   let arguments = (ins RankedTensorOf<[I64]>:$ids, ConfinedAttr<I64Attr, [IntPositive]>:$tile);
   let results = (outs RankedTensorOf<[I64]>:$sources, RankedTensorOf<[I64]>:$places,
@@ -264,12 +270,13 @@ def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
 }
 
 def Dist_SortRowsOp : Dist_Op<"sort_rows", [Pure]> {
-  let summary = "The order of rows by what they choose";
+  let summary = "Sorts rows by the ids of the groups that the rows choose";
   let description = [{
-    Rows, over all dimensions of `ids` in row-major order, are sorted by their ids,
-    those of one id in order; rows whose id is outside [0, groups) come last. `order`
-    is the row at each place, `places` the place of each row, and `sorted` the id of
-    the row at each place, or -1 where it is outside.
+    Rows are numbered over all dimensions of `ids` in row-major order. The rows are sorted
+    by their ids; rows of equal ids keep their order, and rows with an id outside
+    [0, groups) come last. `order` gives the row at each place of the sorted order,
+    `places` gives the place of each row, and `sorted` gives the id of the row at each
+    place, or -1 if the id is outside [0, groups).
 
     ```mlir
     %order, %places, %sorted = dist.sort_rows %ids groups 3
@@ -292,11 +299,11 @@ def Dist_SortRowsOp : Dist_Op<"sort_rows", [Pure]> {
 }
 
 def Dist_ConditionOp : Dist_Op<"condition"> {
-  let summary = "Says when operations of a number need to run";
+  let summary = "Gives the condition under which operations with a given number need to run";
   let description = [{
-    Where the flag is not set, nobody reads what operations with `nn.when` = `number`
-    in the same function give, and they need not run. All ranks that meet in
-    such a collective have the same flag.
+    If the flag is not set, the results of operations with `nn.when` = `number` in the
+    same function are not read, and these operations need not run. All ranks of the
+    group of a collective with this `nn.when` have the same flag.
 
     ```mlir
     dist.condition %0 number 3 : tensor<1xi1>
@@ -307,17 +314,17 @@ def Dist_ConditionOp : Dist_Op<"condition"> {
 }
 
 def Dist_WindowOp : Dist_CollectiveOp<"window"> {
-  let summary = "Gives every rank of a group a window of a split dimension";
+  let summary = "Gives every rank of a group a window of a sharded dimension";
   let description = [{
     Dimension `dim` has `size` elements, of which each rank holds a tile. Rank r of
     the group receives the elements `base + r * step + i * stride` for
     i = 0, 1, ... up to the size of the result; indices outside the dimension
     give zeros. Windows may overlap, run backwards (`stride` < 0), or be the same
-    on all ranks (`step` = 0). So slices, pads, concatenations and reversals
-    move what is on another rank and nothing else, and convolutions get their
-    neighbours' rows. `whole` is how many elements that dimension has of which
-    the ranks' tiles are computed from the windows: the result's own, or the one
-    of a convolution that reads it.
+    on all ranks (`step` = 0). So slices, pads, concatenations and reversals move only
+    elements that another rank needs, and convolutions exchange their halos. `whole` is
+    the unsharded size of the dimension that the ranks compute from their windows: the
+    dimension of the result itself, or the output dimension of a convolution that reads
+    the result.
 
     ```mlir
     // 10 elements on 4 ranks, moved by one to the right.
@@ -326,10 +333,10 @@ def Dist_WindowOp : Dist_CollectiveOp<"window"> {
     ```
 
     Constraints: (C1), (C2), and
-    - (W1) there is one operand, `dim` is a dimension of it, and its size there is
-      that of a tile of `size`.
+    - (W1) there is one operand, `dim` is a dimension of the operand, and the operand's
+      size in `dim` is that of a tile of `size` elements.
     - (W2) `stride` is not 0.
-    - (W3) the result has the shape of the operand but for dimension `dim`.
+    - (W3) the result has the shape of the operand except in dimension `dim`.
     - (W4) `whole` is not negative.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, I64Attr:$dim, I64Attr:$size,
@@ -350,8 +357,8 @@ def Dist_WindowOp : Dist_CollectiveOp<"window"> {
 def Dist_CollectivePermuteOp : Dist_CollectiveOp<"collective_permute"> {
   let summary = "Moves whole tiles between the ranks of a group";
   let description = [{
-    `pairs` lists source and target, alternating, as indices in the group. A
-    rank that is no target receives zeros.
+    `pairs` lists sources and targets alternately, as indices in the group. A rank that
+    is no target receives zeros.
 
     ```mlir
     %1 = dist.collective_permute %0 pairs [0, 1, 1, 0] over @m {"x"} purpose activation
@@ -374,24 +381,25 @@ def Dist_CollectivePermuteOp : Dist_CollectiveOp<"collective_permute"> {
 }
 
 def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
-  let summary = "Assembles every rank's tile from the tiles of others";
+  let summary = "Assembles every rank's tile from tiles of other ranks";
   let description = [{
-    Brings a tensor from one sharding to another at once: a rank receives each
-    box of its target tile from a rank that holds it, and sends what it holds to
-    those that need it; what several ranks hold they send in equal parts. Where
-    the ranks hold partial sums (`from` is partial over some of `axes`) the boxes are
-    reduced. Where `to` is partial over some of `axes`, every element (of every
-    partial sum, if the ranks hold some) goes to one partial sum, to that of which most ranks
-    hold it, and is zero in the others. Elements that a rank holds already are not
-    sent, and padding never is, so tiles need not nest, nor need axes divide
-    dimensions.
+    The operation reshards a tensor in one step. A rank receives each box of its target
+    tile from a rank that holds the box, and sends boxes of its own tile to the ranks
+    that need them. If several ranks hold a box, they send equal parts of it. If the
+    ranks hold partial sums (`from` is partial over some of `axes`), the boxes are
+    reduced. If `to` is partial over some of `axes`, every element (of every partial sum,
+    if `from` is partial) enters only one partial sum of the result, the one for which
+    most ranks already hold the element, and is zero in the other partial sums. Elements
+    that a rank already holds are not sent, and padding is never sent. Tiles need not
+    nest, and axes need not divide dimensions.
 
-    In two rounds, every element is assembled on one of the ranks that are to have
-    it, in equal parts, and goes from there to the others: what is reduced is then
-    reduced once, as by a reduce-scatter and an all-gather.
+    With two rounds, the first round assembles every element on one of the ranks that
+    need it, with equal parts on each of them, and the second round sends the element to
+    the other ranks. Partial sums are then reduced only once, as in a reduce-scatter
+    followed by an all-gather.
 
-    `global` has the types of the whole tensors; the boxes follow from them and
-    the shardings.
+    `global` has the types of the unsharded tensors; the boxes follow from these types
+    and the shardings.
 
     ```mlir
     %1 = dist.exchange %0 from [#dist.sharding<@m, [{"x"}, {} ]>] to [#dist.sharding<@m, [{}, {"x"} ]>]
@@ -402,14 +410,14 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
     Constraints: (C1), (C2), and
     - (EX1) `from`, `to` and `global` have one entry for each operand, and the
       shardings fit the mesh and the types.
-    - (EX2) an operand is a tile of the global type under `from`, a result one
-      under `to`, as wide as the operand.
-    - (EX3) over axes that are not in `axes`, `from` and `to` are partial alike and
-      with the same kind. `to` is partial over axes of `axes` as a sum only, and
-      in one round so is `from` then.
-    - (EX4) an axis that is not in `axes` splits no dimension, or splits the same
-      dimension in both, as a prefix of its axes whose tiles contain whole tiles
-      of all of them.
+    - (EX2) an operand is a tile of the global type under `from`, a result is a tile of
+      the global type under `to`, with elements of the operand's width.
+    - (EX3) `from` and `to` are partial over the same axes outside `axes`, with the same
+      kind. If `to` is partial over axes in `axes`, its kind is a sum, and with one round
+      the kind of `from` is a sum as well.
+    - (EX4) an axis outside `axes` splits no dimension, or splits the same dimension in
+      `from` and `to`. In the latter case such axes are a prefix of the dimension's axes,
+      and a tile of the prefix contains whole tiles of all axes of the dimension.
     - (EX5) `rounds` is 1 or 2.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,

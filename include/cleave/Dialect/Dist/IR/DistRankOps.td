@@ -1,4 +1,4 @@
-// Operations that ask where on the mesh a rank is.
+// Operations that depend on the coordinates of a rank on the mesh.
 
 #ifndef CLEAVE_DIALECT_DIST_IR_DISTRANKOPS
 #define CLEAVE_DIALECT_DIST_IR_DISTRANKOPS
@@ -14,11 +14,11 @@ class Dist_RankOp<string mnemonic, list<Trait> traits = []>
         [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>], traits)>;
 
 def Dist_SliceOp : Dist_RankOp<"slice"> {
-  let summary = "Takes this rank's tile of a dimension that is locally whole";
+  let summary = "Takes the rank's tile of a dimension that each rank holds completely";
   let description = [{
-    No communication. The tile has ceil(N / n) elements for a dimension of N
-    split n ways; where n does not divide N, the last ranks' tiles end in
-    padding, whose content is undefined.
+    The operation does not communicate. The tile of a dimension of N elements split n
+    ways has ceil(N / n) elements. If n does not divide N, the tiles of the last ranks
+    end in padding with undefined content.
 
     ```mlir
     %1 = dist.slice %0 dim 0 over @m {"x"} : tensor<10x6xf32> -> tensor<3x6xf32>
@@ -26,7 +26,7 @@ def Dist_SliceOp : Dist_RankOp<"slice"> {
 
     Constraints: (C1), and
     - (SL1) `dim` is a dimension of the operand.
-    - (SL2) the result has the shape of the operand, with that dimension the
+    - (SL2) the result has the shape of the operand, except that dimension `dim` has the
       size of a tile.
   }];
   let arguments = (ins AnyRankedTensor:$input, I64Attr:$dim,
@@ -39,10 +39,10 @@ def Dist_SliceOp : Dist_RankOp<"slice"> {
 }
 
 def Dist_KeepFirstOp : Dist_RankOp<"keep_first", [SameOperandsAndResultType]> {
-  let summary = "Turns a value that all ranks hold into partial sums of it";
+  let summary = "Turns a replicated value into partial sums of the value";
   let description = [{
-    The first rank of each group keeps the value, the others get zeros, so that
-    a later sum over the axes counts it once. No communication.
+    The first rank of each group keeps the value and the other ranks get zeros, so that
+    a later sum over the axes counts the value once. The operation does not communicate.
 
     ```mlir
     %1 = dist.keep_first %0 over @m {"x"} : tensor<f32>
@@ -61,7 +61,7 @@ def Dist_KeepFirstOp : Dist_RankOp<"keep_first", [SameOperandsAndResultType]> {
 def Dist_AxisIndexOp : Dist_RankOp<"axis_index"> {
   let summary = "The rank's index in its group";
   let description = [{
-    The row-major index over the axes in the order listed.
+    The result is the rank's row-major index over the axes in the order listed.
 
     ```mlir
     %0 = dist.axis_index over @m {"x", "y"} : tensor<i64>
@@ -75,9 +75,9 @@ def Dist_AxisIndexOp : Dist_RankOp<"axis_index"> {
 }
 
 def Dist_TileOffsetOp : Dist_RankOp<"tile_offset"> {
-  let summary = "Where this rank's tile begins in the whole dimension";
+  let summary = "The offset of the rank's tile in the whole dimension";
   let description = [{
-    The rank's index in its group times the size of a tile.
+    The result is the rank's index in its group times the size of a tile.
 
     ```mlir
     %0 = dist.tile_offset tile 3 over @m {"x"} : tensor<i64>

@@ -1,4 +1,4 @@
-//===- Exchange.h - what an exchange moves ----------------------*- C++ -*-===//
+//===- Exchange.h - the boxes of an exchange --------------------*- C++ -*-===//
 
 #ifndef CLEAVE_DIALECT_DIST_IR_EXCHANGE_H
 #define CLEAVE_DIALECT_DIST_IR_EXCHANGE_H
@@ -8,23 +8,24 @@
 
 namespace cleave::dist {
 
-/// The axes as the program spells them, with indices of the mesh's axes.
+/// Converts the axes to the form of the program, with indices of the mesh's
+/// axes.
 std::vector<program::SubAxis> subAxes(MeshAttr mesh,
                                       llvm::ArrayRef<AxisRefAttr> axes);
 
-/// An exchange over `axes` as the program spells it.
+/// Describes an exchange over `axes` in the form of the program.
 program::Exchange describeExchange(MeshAttr mesh,
                                    llvm::ArrayRef<AxisRefAttr> axes,
                                    ShardingAttr from, ShardingAttr to,
                                    llvm::ArrayRef<int64_t> shape,
                                    int64_t rounds);
 
-/// The boxes of one group of ranks, which are its members.
+/// Computes the boxes that the ranks of one group, its members, exchange.
 program::ExchangePlan planExchange(MeshAttr mesh,
                                    const program::Exchange &exchange,
                                    llvm::ArrayRef<int64_t> group);
 
-/// Elements that each rank of the mesh sends and receives.
+/// The numbers of elements that each rank of the mesh sends and receives.
 struct ExchangeCount {
   std::vector<int64_t> sent, received;
 };
@@ -32,7 +33,7 @@ ExchangeCount countExchange(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes,
                             ShardingAttr from, ShardingAttr to,
                             llvm::ArrayRef<int64_t> shape, int64_t rounds);
 
-/// Checks (EX1) to (EX4) of operand `i` of an exchange.
+/// Checks the constraints (EX1) to (EX4) for operand `i` of an exchange.
 mlir::LogicalResult verifyExchanged(ExchangeOp op, unsigned i, MeshAttr mesh);
 
 } // namespace cleave::dist

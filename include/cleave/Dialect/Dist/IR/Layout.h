@@ -1,10 +1,10 @@
-//===- Layout.h - shardings as small values ---------------------*- C++ -*-===//
+//===- Layout.h - compact representation of shardings -----------*- C++ -*-===//
 //
-// Propagation, planning and partitioning compute with shardings all day, so
-// they do it on small values rather than on attributes. The axes of the mesh
-// are cut into atoms such that every axis or sub-axis that the module mentions
-// is a run of atoms; an atom is a small integer, a set of them one word. Axes
-// of size 1 have no atoms: they split nothing.
+// Propagation, planning and partitioning compute with many shardings, so they
+// use small values rather than attributes. The axes of the mesh are split into
+// atoms such that every axis or sub-axis that the module mentions is a run of
+// atoms. An atom is a small integer, and a set of atoms is one machine word.
+// Axes of size 1 have no atoms, since they split nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,11 +15,11 @@
 
 namespace cleave::dist {
 
-/// An atom: a part of a mesh axis that is never cut further. Numbered in the
-/// order of the mesh, the slowest link first.
+/// An atom: a part of a mesh axis that is never split further. Atoms are
+/// numbered in the order of the mesh, the slowest link first.
 using Axis = uint8_t;
 using AxisSet = uint64_t;
-/// An ordered list, the major one first.
+/// An ordered list of atoms, the major one first.
 using Axes = llvm::SmallVector<Axis, 2>;
 
 inline AxisSet setOf(llvm::ArrayRef<Axis> axes) {
@@ -29,10 +29,11 @@ inline AxisSet setOf(llvm::ArrayRef<Axis> axes) {
   return set;
 }
 inline bool contains(AxisSet set, Axis axis) { return set >> axis & 1; }
-/// The members of a set in ascending order.
+/// Returns the atoms of a set in ascending order.
 Axes listOf(AxisSet set);
 
-/// Where the elements of one tensor are. Equality is equality of placement.
+/// Which elements of a tensor each rank holds. Two layouts are equal if every
+/// rank holds the same elements.
 struct Layout {
   llvm::SmallVector<Axes, 4> dims;
   /// The axes over which ranks hold partial sums (or candidates) of the value.
@@ -40,14 +41,15 @@ struct Layout {
   ReduceKind kind = ReduceKind::Sum;
 
   Layout() = default;
-  /// A tensor that is whole on every rank.
+  /// The layout of a tensor that is replicated on every rank.
   explicit Layout(int64_t rank) : dims(rank) {}
 
-  /// The axes that split some dimension.
+  /// Returns the axes that split some dimension.
   AxisSet split() const;
-  /// The axes that split or are partial.
+  /// Returns the axes that split a dimension or over which the value is
+  /// partial.
   AxisSet used() const { return split() | partial; }
-  /// The layout without its partial axes.
+  /// Returns the layout without its partial axes.
   Layout reduced() const;
 
   bool operator==(const Layout &other) const {
@@ -61,12 +63,13 @@ struct Layout {
 class MeshAxes {
 public:
   MeshAxes() = default;
-  /// Cuts the axes so that each of `refs` is a run of atoms.
+  /// Splits the axes into atoms so that each of `refs` is a run of atoms.
   MeshAxes(mlir::FlatSymbolRefAttr name, MeshAttr mesh,
            llvm::ArrayRef<AxisRefAttr> refs = {});
 
-  /// The one mesh of a module, cut by every axis that its attributes mention.
-  /// A module with no mesh, or with two, is an error.
+  /// Returns the only mesh of a module, with its axes split by every axis that
+  /// the module's attributes mention. It is an error if the module has no mesh
+  /// or more than one.
   static mlir::FailureOr<MeshAxes> of(mlir::Operation *module);
 
   MeshAttr mesh() const { return meshAttr; }
@@ -81,34 +84,38 @@ public:
   int64_t size(llvm::ArrayRef<Axis> axes) const;
   int64_t size(AxisSet set) const { return size(listOf(set)); }
 
-  /// The atoms of an axis or sub-axis, the major one first.
+  /// Returns the atoms of an axis or sub-axis, the major one first.
   Axes decompose(AxisRefAttr ref) const;
   Axes decompose(llvm::ArrayRef<AxisRefAttr> refs) const;
-  /// The atoms of the axis of that name; empty where it is not in the mesh.
+  /// Returns the atoms of the axis of that name, or an empty list if the mesh
+  /// has no such axis.
   Axes named(llvm::StringRef axis) const;
 
-  /// The canonical list, neighbours merged.
+  /// Returns the canonical list of axes, with adjacent parts of an axis merged.
   AxisListAttr list(llvm::ArrayRef<Axis> axes) const;
   AxisListAttr list(AxisSet set) const { return list(listOf(set)); }
 
   Layout layout(ShardingAttr sharding) const;
-  /// `open`: which dimensions propagation may still split.
+  /// Converts the layout to an attribute. `open` says which dimensions
+  /// propagation may still split.
   ShardingAttr sharding(const Layout &layout,
                         llvm::ArrayRef<bool> open = {}) const;
 
-  /// The shape of a tile of a tensor of `shape`.
+  /// Returns the shape of a tile of a tensor of `shape`.
   llvm::SmallVector<int64_t> tile(const Layout &layout,
                                   llvm::ArrayRef<int64_t> shape) const;
   mlir::RankedTensorType tile(const Layout &layout,
                               mlir::RankedTensorType type) const;
 
-  /// Whether tiles of `size` elements under `major` are runs of whole tiles
-  /// under `major` and then `minor`. The whole dimension always is one.
+  /// Returns whether a tile of a dimension of `size` elements split by `major`
+  /// is a run of whole tiles of the dimension split by `major` and then
+  /// `minor`. This is always true if `major` is empty.
   bool nests(int64_t size, llvm::ArrayRef<Axis> major,
              llvm::ArrayRef<Axis> minor) const;
 
-  /// The axes over which ranks must exchange elements, or choose among those
-  /// that they have, to bring a tensor of `shape` from one layout to the other.
+  /// Returns the axes over which ranks must exchange elements, or select among
+  /// the elements that they hold, to convert a tensor of `shape` from one
+  /// layout to the other.
   AxisSet exchangeAxes(llvm::ArrayRef<int64_t> shape, const Layout &from,
                        const Layout &to) const;
 

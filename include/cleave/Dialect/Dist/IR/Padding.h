@@ -7,12 +7,13 @@
 
 namespace cleave::dist {
 
-/// On collectives, also of the command list: bytes of the payload that are
-/// padding, the mean over all groups. Absent: none. For reports only.
+/// On collectives, also in command lists: the bytes of the payload that are
+/// padding, as the mean over all groups. Without the attribute there is no
+/// padding. The value is only used for reports.
 inline constexpr llvm::StringLiteral kPaddingAttrName = "padding";
 
-/// Notes the padding of a collective whose payload is the tile that `layout`
-/// gives of a tensor of type `whole`, with `payload` as its own shape.
+/// Sets the padding of a collective with a payload of shape `payload`, which is
+/// a tile of a tensor of type `whole` in `layout`.
 void notePadding(mlir::Operation *collective, const MeshAxes &mesh,
                  const Layout &layout, mlir::RankedTensorType whole,
                  mlir::RankedTensorType payload);

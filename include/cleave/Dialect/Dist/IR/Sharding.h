@@ -1,11 +1,11 @@
 //===- Sharding.h - arithmetic on meshes and shardings ----------*- C++ -*-===//
 //
-// What every phase must agree on: how axes multiply, what a tile is, which
-// elements a rank holds, which ranks form a group.
+// Definitions that all phases share: the product of axes, the shape of a tile,
+// the elements that a rank holds, the ranks that form a group.
 //
-// Rule of tiles: a dimension of N elements split n ways has tiles of
-// ceil(N / n); rank i of the group holds elements [i * tile, (i + 1) * tile),
-// cut off at N. The rest of the tile is padding with undefined content.
+// A dimension of N elements split n ways has tiles of ceil(N / n) elements.
+// Rank i of the group holds the elements [i * tile, (i + 1) * tile), truncated
+// at N. The rest of the tile is padding with undefined content.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,12 +20,14 @@ namespace cleave::dist {
 // Tiles
 //===----------------------------------------------------------------------===//
 
-/// The elements of a tile when `size` elements are split `ways` ways.
+/// Returns the number of elements of a tile if `size` elements are split `ways`
+/// ways.
 inline int64_t tileSize(int64_t size, int64_t ways) {
   return (size + ways - 1) / ways;
 }
 
-/// The elements of tile `index` that are no padding: [0, tile].
+/// Returns the number of elements of tile `index` that are not padding, in [0,
+/// tile].
 inline int64_t validExtent(int64_t size, int64_t ways, int64_t index) {
   int64_t tile = tileSize(size, ways);
   return std::clamp<int64_t>(size - index * tile, 0, tile);
@@ -35,29 +37,31 @@ inline int64_t validExtent(int64_t size, int64_t ways, int64_t index) {
 // Axes
 //===----------------------------------------------------------------------===//
 
-/// The number of ranks along the axis: of a whole axis, its size.
+/// Returns the number of ranks along the axis or sub-axis.
 int64_t axisSize(MeshAttr mesh, AxisRefAttr axis);
 
-/// The product of the sizes; 1 for no axes.
+/// Returns the product of the sizes of the axes, or 1 for no axes.
 int64_t axesSize(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes);
 
-/// True when some rank coordinate belongs to both.
+/// Returns true if the two sub-axes share some part of an axis.
 bool overlaps(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b);
 
-/// True when no factorization of the axis has both as parts, as of 2 x 3 and
-/// 3 x 2.
+/// Returns true if no factorization of the axis has both sub-axes as parts, for
+/// example a sub-axis of 2 from the factorization 2 x 3 and a sub-axis of 3
+/// from the factorization 3 x 2.
 bool crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b);
 
-/// For errors: how the tensors `whatA` and `whatB` are split over `a` and `b`,
-/// which cross, and what to write instead.
+/// For error messages: explains how the tensors `whatA` and `whatB` are split
+/// over the crossing sub-axes `a` and `b`, and what to write instead.
 std::string explainCrossing(MeshAttr mesh, AxisRefAttr a, llvm::StringRef whatA,
                             AxisRefAttr b, llvm::StringRef whatB);
 
-/// The axis in its one canonical form: a sub-axis of full size is the whole.
+/// Returns the axis in its canonical form: a sub-axis of full size becomes the
+/// whole axis.
 AxisRefAttr canonicalAxis(MeshAttr mesh, AxisRefAttr axis);
 
-/// Merges neighbours that together are one larger part of an axis:
-/// `"x":(1)2, "x":(2)2` is `"x"` when x has size 4.
+/// Merges adjacent sub-axes that together are one larger part of an axis:
+/// `"x":(1)2, "x":(2)2` is `"x"` if x has size 4.
 llvm::SmallVector<AxisRefAttr> canonicalAxes(MeshAttr mesh,
                                              llvm::ArrayRef<AxisRefAttr> axes);
 
@@ -65,19 +69,19 @@ llvm::SmallVector<AxisRefAttr> canonicalAxes(MeshAttr mesh,
 // Ranks
 //===----------------------------------------------------------------------===//
 
-/// The coordinates of a rank on the mesh's axes.
+/// Returns the coordinates of a rank on the mesh's axes.
 llvm::SmallVector<int64_t> rankCoordinates(MeshAttr mesh, int64_t rank);
 
-/// The row-major index of the rank over `axes` in the order listed.
+/// Returns the row-major index of the rank over `axes` in the order listed.
 int64_t groupIndex(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes,
                    int64_t rank);
 
-/// The ranks that differ from `rank` on `axes` only, ordered by their index
-/// over the axes.
+/// Returns the ranks that differ from `rank` only on `axes`, ordered by their
+/// index over the axes.
 llvm::SmallVector<int64_t>
 groupOf(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes, int64_t rank);
 
-/// All groups over `axes`, ordered by their smallest rank.
+/// Returns all groups over `axes`, ordered by their smallest rank.
 llvm::SmallVector<llvm::SmallVector<int64_t>>
 allGroups(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes);
 
@@ -91,8 +95,8 @@ llvm::SmallVector<int64_t> tileShape(MeshAttr mesh, ShardingAttr sharding,
 mlir::RankedTensorType tileType(MeshAttr mesh, ShardingAttr sharding,
                                 mlir::RankedTensorType type);
 
-/// Where the tile of `rank` begins in the whole tensor, and how many elements
-/// of it are no padding, per dimension.
+/// The offset of the tile of `rank` in the whole tensor, and the number of
+/// elements of the tile that are not padding, per dimension.
 struct TileBounds {
   llvm::SmallVector<int64_t> offsets;
   llvm::SmallVector<int64_t> extents;
@@ -100,11 +104,11 @@ struct TileBounds {
 TileBounds tileBounds(MeshAttr mesh, ShardingAttr sharding,
                       llvm::ArrayRef<int64_t> shape, int64_t rank);
 
-/// True when `fine` splits every dimension by the axes of `coarse` and perhaps
-/// further, so that going from coarse to fine is a local slice.
+/// Returns true if `fine` splits every dimension by the axes of `coarse` and
+/// possibly further, so that going from `coarse` to `fine` is a local slice.
 bool refines(MeshAttr mesh, ShardingAttr fine, ShardingAttr coarse);
 
-/// The sharding with canonical axes and closed dimensions.
+/// Returns the sharding with canonical axes and closed dimensions.
 ShardingAttr canonicalSharding(MeshAttr mesh, ShardingAttr sharding);
 
 } // namespace cleave::dist

@@ -1,6 +1,6 @@
-// What is said of arguments and results beside name and role: which dimension
-// counts the samples of a call, which parameters are frozen, what counts a
-// parameter's updates.
+// Attributes of arguments and results in addition to name and role: the
+// dimension that counts the samples of a call, parameters that are frozen, and
+// the argument that counts a parameter's updates.
 
 #ifndef CLEAVE_DIALECT_NN_IR_BATCH_H
 #define CLEAVE_DIALECT_NN_IR_BATCH_H
@@ -11,33 +11,35 @@
 
 namespace cleave::nn {
 
-/// The dimension; -1 says that there is none. See `nn-mark-batch`.
+/// The dimension that counts samples; -1 means that there is none. See
+/// `nn-mark-batch`.
 inline constexpr llvm::StringLiteral kBatchDimAttr = "nn.batch_dim";
-/// Of a result that is a function of all samples of a call together, so that
-/// neither calls nor padding may cut the samples differently.
+/// On a result that depends on all samples of a call together, so that the
+/// samples may neither be divided into calls differently nor be padded.
 inline constexpr llvm::StringLiteral kWholeCallAttr = "nn.whole_call";
 
-/// Of an input of a microbatch that holds the samples of the whole step: the
-/// name of the input that holds those of the microbatch. What a loss divides by
-/// is counted from it. See `nn-add-loss`.
+/// On an input of a microbatch that holds the samples of the whole step: the
+/// name of the input that holds the samples of the microbatch. The divisor of a
+/// loss is computed from the whole step. See `nn-add-loss`.
 inline constexpr llvm::StringLiteral kWholeStepAttr = "nn.whole_step";
-/// `@forward` of all samples of a step, of which `@forward` sees a microbatch,
-/// until `nn-add-loss` has read it.
+/// A version of `@forward` for all samples of a step, while `@forward` itself
+/// is for one microbatch. `nn-add-loss` reads and removes this version.
 inline constexpr llvm::StringLiteral kForwardStepFunc = "forward_step";
-/// The same of another number of samples, more than one; where a microbatch has
-/// more than one, `@forward` is that.
+/// A version of `@forward` for another number of samples, which is greater than
+/// one. If a microbatch has more than one sample, `@forward` itself is used
+/// instead of a separate version.
 inline constexpr llvm::StringLiteral kForwardOtherFunc = "forward_other";
 
-/// Of a constant that is a parameter of the model, but is not trained.
+/// On a constant that is a parameter of the model but is not trained.
 inline constexpr llvm::StringLiteral kFrozenAttr = "nn.frozen";
 
-/// Of a moment of AdamW: the name of the argument of @update that counts the
-/// updates of its parameter.
+/// On a moment of AdamW: the name of the argument of @update that counts the
+/// updates of the moment's parameter.
 inline constexpr llvm::StringLiteral kCountAttr = "nn.count";
 
-/// The batch dimension of an argument or result with these attributes. Where
-/// nothing is said, tokens, labels and sample_ids have it first, and no other
-/// role has one.
+/// Returns the batch dimension of an argument or result with these attributes.
+/// Without an attribute, tokens, labels and sample_ids have batch dimension 0,
+/// and other roles have none.
 inline std::optional<int64_t> batchDimOf(mlir::DictionaryAttr attrs,
                                          int64_t rank) {
   std::optional<int64_t> dim;
@@ -52,7 +54,7 @@ inline std::optional<int64_t> batchDimOf(mlir::DictionaryAttr attrs,
   return dim && *dim >= 0 && *dim < rank ? dim : std::nullopt;
 }
 
-/// Whether a parameter of the function is among what `value` is computed from.
+/// Returns whether `value` depends on a parameter of the function.
 bool dependsOnParameter(mlir::Value value);
 
 } // namespace cleave::nn

@@ -26,8 +26,9 @@
 
 namespace cleave::nn {
 
-/// Whether a product of `operand`s may have elements of type `result`: bf16 is
-/// accumulated in f32, which need not be rounded.
+/// Returns whether a product of operands of type `operand` may have a result of
+/// type `result`. Products of bf16 are accumulated in f32, so their result may
+/// be f32 as well.
 inline bool isProductType(mlir::Type operand, mlir::Type result) {
   return result == operand || (operand.isBF16() && result.isF32());
 }
@@ -36,11 +37,13 @@ inline bool isProductType(mlir::Type operand, mlir::Type result) {
 inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
 
-/// What follows a parameter's name in that of its f32 copy, a piece of state.
+/// The suffix that is added to a parameter's name to name its f32 copy, which
+/// is a piece of optimizer state.
 inline constexpr llvm::StringLiteral kMasterSuffix = ".master";
 
-/// On an arith.truncf: it rounds what is stored. A kernel that also widens the
-/// result may read the value as it was. Other roundings are the model's own.
+/// On an arith.truncf: the operation only rounds a value for storage. A kernel
+/// that also widens the result may read the value before rounding. Other
+/// roundings are part of the model.
 inline constexpr llvm::StringLiteral kStorageAttr = "nn.storage";
 
 /// Names of the functions of the logical program.
@@ -51,7 +54,8 @@ inline constexpr llvm::StringLiteral kUpdateFunc = "update";
 inline constexpr llvm::StringLiteral kInitStateFunc = "init_state";
 inline constexpr llvm::StringLiteral kForwardFunc = "forward";
 
-/// A splat constant of `type`; integers are rounded to nearest.
+/// Creates a splat constant of `type`; the value of an integer type is rounded
+/// to nearest.
 mlir::Value createSplat(mlir::OpBuilder &builder, mlir::Location loc,
                         mlir::RankedTensorType type, double value);
 

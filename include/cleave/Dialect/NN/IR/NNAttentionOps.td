@@ -9,19 +9,19 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def NN_RotaryOp : NN_Op<"rotary", [Pure, AllTypesMatch<["input", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
   let summary = "Rotates pairs of features by angles that depend on the position";
   let description = [{
-    The last dimension d of the input is d/2 pairs: (i, i + d/2), or (2i, 2i + 1)
-    with `interleaved`. A pair (a, b) becomes (a cos - b sin, b cos + a sin)
-    (Su et al., 2021). The input is [b, s, ..., d]; `cos` and `sin` are
-    [s, d/2] or [b, s, d/2]. With `inverse`, the angles are negated: this is the
-    transpose, and so the derivative.
+    The last dimension of the input, of size d, holds d/2 pairs of features:
+    (i, i + d/2), or (2i, 2i + 1) with `interleaved`. A pair (a, b) becomes
+    (a cos - b sin, b cos + a sin) (Su et al., 2021). The input is [b, s, ..., d],
+    and `cos` and `sin` are [s, d/2] or [b, s, d/2]. With `inverse`, the angles are
+    negated, which gives the transpose of the rotation and thus its derivative.
 
     ```mlir
     %1 = nn.rotary %x, %cos, %sin : tensor<2x5x3x4xf32>, tensor<5x2xf32>
     ```
 
     Constraints:
-    - (R1) The input has at least three dimensions, the last of even size.
-    - (R2) `cos` and `sin` have one type, [s, d/2] or [b, s, d/2].
+    - (R1) The input has at least three dimensions, and the last has an even size.
+    - (R2) `cos` and `sin` have the same type, [s, d/2] or [b, s, d/2].
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$cos, NN_FloatTensor:$sin,
                        UnitAttr:$interleaved, UnitAttr:$inverse);
@@ -37,29 +37,30 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
   let summary = "Scaled dot-product attention with grouped key and value heads";
   let description = [{
     For each sample b, KV head n and query head (n, g):
-    o = softmax(scale * q k^T + bias, masked) v, and lse = log-sum-exp of the masked
-    scores, which is what two partial results need to be merged.
+    o = softmax(scale * q k^T + bias, masked) v, and lse is the log-sum-exp of the
+    masked scores, with which two partial results can be merged.
 
         query      [b, s, n, g, d]      key [b, t, n, d]      value [b, t, n, e]
         result     [b, s, n, g, e]      lse [b, n, g, s]
 
-    With `causal`, key j is seen by query i where k_positions[j] <=
-    q_positions[i]; with `window` = w, only where |q_positions[i] - k_positions[j]|
-    < w. Positions ([s] or [b, s], and [t] or [b, t]) default to the index in the
-    tensor, and must be given where the sequence is split. With segments (of the
-    same shapes: the documents that are packed in a row), a query sees the keys of
-    its own segment alone. Keys with `key_mask` ([b, t]) false are never seen.
-    With `softcap` = c > 0 a scaled score x becomes c tanh(x / c). `bias`
-    ([b|1, n|1, g|1, s, t]) is added after that. A query that sees no key gives
-    zeros and lse = -inf. A size of 1 in `bias` repeats.
+    With `causal`, query i sees key j only if k_positions[j] <= q_positions[i]. With
+    `window` = w, query i sees key j only if |q_positions[i] - k_positions[j]| < w.
+    Positions ([s] or [b, s] for queries, [t] or [b, t] for keys) default to the index
+    in the tensor, and must be given if the sequence is sharded. Segments have the
+    shapes of positions and number the documents that are packed in a sequence; a
+    query sees only keys of its own segment. No query sees a key for which `key_mask`
+    ([b, t]) is false. With `softcap` = c > 0 a scaled score x becomes c tanh(x / c).
+    `bias` ([b|1, n|1, g|1, s, t]) is added after the softcap, and its dimensions of
+    size 1 are broadcast. A query that sees no key gives zeros and lse = -inf.
 
     With `dropout(keys, q_index, k_index) p = x`, weights of the softmax are dropped at
-    random: that of query i and key j is kept, and divided by 1 - p, where word
-    k_index[j] mod 4 of Philox-4x32-10 with key `dropout_keys[b, n, g]` (low word, high
-    word) and counter (k_index[j] / 4, q_index[i], 0, 0), divided by 2^32, is at least
-    p; else it is 0. Indices count modulo 2^32 (of queries) and 2^34 (of keys). They are those in the
-    whole sequence, whatever the positions are, so that what is dropped depends neither on
-    tiles nor on their order. lse does not depend on it.
+    random. The weight of query i and key j is kept, and divided by 1 - p, if
+    u / 2^32 is at least p, where u is word k_index[j] mod 4 of Philox-4x32-10 with key
+    `dropout_keys[b, n, g]` (low word, high word) and counter
+    (k_index[j] / 4, q_index[i], 0, 0); otherwise the weight is 0. `q_index` counts
+    modulo 2^32, `k_index` modulo 2^34. Both are indices in the whole sequence and do
+    not depend on the positions, so that the dropped weights depend neither on tiles
+    nor on their order. lse does not depend on dropout.
 
     ```mlir
     %o, %lse = nn.attention %q, %k, %v scale = 0.5 causal
@@ -68,11 +69,12 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
     ```
 
     Constraints:
-    - (A1) Ranks and sizes are as above.
-    - (A2) Positions and segments come in pairs.
+    - (A1) Ranks and sizes of operands and results are those listed above.
+    - (A2) Positions are given for both queries and keys or for neither, and so are
+      segments.
     - (A3) `window` and `softcap` are not negative; 0 means none.
-    - (A4) There are all operands of dropout ([b, n, g], [s], [t]) and 0 < p < 1, or none
-      and p = 0.
+    - (A4) Either all operands of dropout ([b, n, g], [s], [t]) are given and
+      0 < p < 1, or no operand of dropout is given and p = 0.
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value,
                        Optional<NN_IndexTensor>:$q_positions, Optional<NN_IndexTensor>:$k_positions,
@@ -96,10 +98,10 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
 def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure, AttrSizedOperandSegments]> {
   let summary = "Cotangents of query, key and value of `nn.attention`";
   let description = [{
-    Recomputes the probabilities from `lse`, blockwise, as in Dao et al., 2022.
-    The cotangent of lse is taken to be zero. `bias` has no cotangent here: a bias
-    that needs one is refused by differentiation. Dropout drops what it dropped in
-    `nn.attention`.
+    The operation recomputes the probabilities from `lse`, blockwise, as in Dao et al.,
+    2022. The cotangent of lse is assumed to be zero. The operation gives no cotangent
+    of `bias`, so differentiation reports an error for a bias that needs a cotangent.
+    Dropout drops the same weights as in `nn.attention`.
 
     ```mlir
     %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %o, %lse scale = 0.5 causal
@@ -109,10 +111,11 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure, AttrSizedOperandSegments
 
     Constraints:
     - (A1) Shapes are those of `nn.attention`; results have the types of query, key, value.
-    - (A2) Positions and segments come in pairs.
+    - (A2) Positions are given for both queries and keys or for neither, and so are
+      segments.
     - (A3) `window` and `softcap` are not negative; 0 means none.
-    - (A4) There are all operands of dropout ([b, n, g], [s], [t]) and 0 < p < 1, or none
-      and p = 0.
+    - (A4) Either all operands of dropout ([b, n, g], [s], [t]) are given and
+      0 < p < 1, or no operand of dropout is given and p = 0.
   }];
   let arguments = (ins NN_FloatTensor:$cotangent, NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value,
                        NN_FloatTensor:$output, NN_FloatTensor:$lse,

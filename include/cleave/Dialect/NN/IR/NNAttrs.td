@@ -1,4 +1,4 @@
-// Attributes of the nn dialect: what arguments and results of functions are.
+// Attributes of the nn dialect, mainly for arguments and results of functions.
 
 #ifndef CLEAVE_DIALECT_NN_IR_NNATTRS_TD
 #define CLEAVE_DIALECT_NN_IR_NNATTRS_TD
@@ -35,8 +35,8 @@ def NN_Role : I32EnumAttr<"Role", "what an argument or result of a function is",
   let cppNamespace = "::cleave::nn";
   let genSpecializedAttr = 0;
   let description = [{
-    `nn.role = #nn.role<parameter>` on an argument or result. The dialect's
-    description says what each role means.
+    `nn.role = #nn.role<parameter>` on an argument or result gives its role. The
+    description of the `nn` dialect says what each role means.
   }];
 }
 
@@ -50,17 +50,18 @@ class NN_Attr<string name, string attrMnemonic> : AttrDef<NN_Dialect, name> {
 }
 
 def NN_ViewAttr : NN_Attr<"View", "view"> {
-  let summary = "How the bytes of a tensor of the file are an argument";
+  let summary = "How an argument or result is a view of a tensor of the model file";
   let description = [{
-    `nn.view = #nn.view<shape = [6, 12], view = [6, 3, 4]>` on an argument or
-    result: the file has a tensor of `shape`; its bytes in row-major order are
-    one of `view`, and dimension i of the port is dimension `permutation[i]` of
-    that. Without `permutation` the dimensions keep their order. Where there is
-    no `nn.view`, the file has the port's shape.
+    With `nn.view = #nn.view<shape = [6, 12], view = [6, 3, 4]>` on an argument or
+    result, the model file has a tensor of shape `shape`. Its elements in row-major
+    order are read as a tensor of shape `view`, and dimension i of the argument or
+    result is dimension `permutation[i]` of the tensor of shape `view`. Without
+    `permutation` the dimensions keep their order. Without `nn.view`, the tensor in the
+    file has the shape of the argument or result.
 
     Constraints:
-    - (V1) `shape` and `view` have as many elements as the port's whole tensor.
-    - (V2) `permutation` has each dimension of `view` once.
+    - (V1) `shape` and `view` have as many elements as the unsharded argument or result.
+    - (V2) `permutation` lists each dimension of `view` once.
   }];
   let parameters = (ins
     "::mlir::DenseI64ArrayAttr":$shape,
@@ -71,11 +72,12 @@ def NN_ViewAttr : NN_Attr<"View", "view"> {
 }
 
 def NN_DataAttr : NN_Attr<"Data", "data"> {
-  let summary = "Where the bytes of a tensor are";
+  let summary = "File and byte range of a tensor";
   let description = [{
     `nn.data = #nn.data<file = "w.bin", offset = 0, length = 24, dtype = "f32">`
-    on an argument: `length` bytes from `offset` on, elements of type `dtype` as
-    the file has them. The file is relative to the model's folder.
+    on an argument says that `file` stores the tensor in `length` bytes from byte
+    `offset` on, with elements of type `dtype`. The path of the file is relative to the
+    model's folder.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$file, "int64_t":$offset, "int64_t":$length,
@@ -85,21 +87,22 @@ def NN_DataAttr : NN_Attr<"Data", "data"> {
 }
 
 def NN_TiedAttr : NN_Attr<"Tied", "tied"> {
-  let summary = "Another tensor of the file that is the same parameter";
+  let summary = "Another tensor of the model file that is the same parameter";
   let description = [{
-    `nn.tied = [#nn.tied<name = "head", transposed = true>]` on an argument.
+    `nn.tied = [#nn.tied<name = "head", transposed = true>]` on an argument lists the
+    other tensors of the model file that hold the same parameter, transposed or not.
   }];
   let parameters = (ins "::mlir::StringAttr":$name, "bool":$transposed);
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
 def NN_PartAttr : NN_Attr<"Part", "part"> {
-  let summary = "A tensor of the file that is one slice of an argument";
+  let summary = "A tensor of the model file that is one slice of an argument";
   let description = [{
-    `nn.parts = [#nn.part<name = "w">, #nn.part<name = "v">]` on an argument:
-    these tensors of the file follow each other along dimension 0, which each of
-    them lacks. The argument's own name is the first's; `data` says where the
-    bytes of each are, and the argument has no `nn.data`.
+    `nn.parts = [#nn.part<name = "w">, #nn.part<name = "v">]` on an argument lists
+    tensors of the model file that are stacked along a new dimension 0 to give the
+    argument. The argument has the name of the first part. `data` gives the byte range
+    of each part, and the argument itself has no `nn.data`.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$name, OptionalParameter<"DataAttr">:$data);
@@ -117,13 +120,14 @@ def NN_InitKind : I32EnumAttr<"InitKind", "how a parameter is initialized", [
 }
 
 def NN_InitAttr : NN_Attr<"Init", "init"> {
-  let summary = "What a parameter starts from where no file has it";
+  let summary = "The initial value of a parameter that no file stores";
   let description = [{
     `nn.init = #nn.init<normal, a = 0.0 : f64, b = 0.02 : f64>` on an argument
-    without `nn.data`: `zeros`; `constant` a; `normal` with mean a and standard
-    deviation b; `uniform` from a to b. `a` is 0 and `b` is 1 where they are left
-    out. A parameter with neither `nn.data` nor `nn.init` is normal with
-    deviation 0.02 if it has two dimensions or more, else zeros.
+    without `nn.data` gives its initial value: `zeros`, `constant` with value a,
+    `normal` with mean a and standard deviation b, or `uniform` from a to b. The
+    default of `a` is 0, the default of `b` is 1. A parameter with neither `nn.data`
+    nor `nn.init` is initialized from a normal distribution with standard deviation
+    0.02 if it has two dimensions or more, otherwise with zeros.
   }];
   let parameters = (ins
     EnumParameter<NN_InitKind>:$kind,
@@ -141,14 +145,15 @@ def NN_RouterCounts : I32EnumAttr<"RouterCounts", "which slots of experts are co
 }
 
 def NN_RouterAttr : NN_Attr<"Router", "router"> {
-  let summary = "The router whose choices an accumulator counts";
+  let summary = "The router of which an accumulator counts the choices";
   let description = [{
     `nn.router = #nn.router<name = "mlp.gate", counts = chosen, slots_per_token = 2,
-    product = "dot">` on an accumulator with one count for each expert: of the
-    slots that the router chose, or of those that the experts took. `product` is
-    the node that reads the choices first. Where an expert does not take all
-    slots, `capacity` is the most that it takes of `capacity_of`. `bias` is the
-    buffer that a step moves by what was chosen.
+    product = "dot">` is set on an accumulator with one count for each expert. With
+    `counts = chosen` an expert's count is the number of slots for which the router
+    chose the expert, with `counts = taken` the number of slots that the expert
+    accepted. `product` is the first node that reads the router's choices. If experts
+    have a limited capacity, an expert accepts at most `capacity` of `capacity_of`
+    slots. `bias` is the buffer that each step adjusts by the counted choices.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$name,
@@ -162,13 +167,14 @@ def NN_RouterAttr : NN_Attr<"Router", "router"> {
 }
 
 def NN_ShardAttr : NN_Attr<"Shard", "shard"> {
-  let summary = "The sharding of some parameters, by hand";
+  let summary = "A sharding that the user gives for parameters with matching names";
   let description = [{
     `nn.shard = [#nn.shard<match = ".*head", dims = [#dist.axes<{"x"}>,
-    #dist.axes<{}>]>]` on a module, until `strategy-shard` has read it: parameters
-    whose name `match` matches, a regular expression, are split by these axes,
-    a list for each dimension of the file's tensor, or of `view`, which cuts the
-    dimensions of the file's.
+    #dist.axes<{}>]>]` on a module lists the shardings that the user gives; the pass
+    `strategy-shard` reads and removes the list. An entry shards the parameters with a
+    name that matches the regular expression `match`. `dims` has a list of mesh axes
+    for each dimension of the tensor in the model file, or for each dimension of `view`,
+    a shape that splits the dimensions of the tensor in the file.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$match, "::mlir::ArrayAttr":$dims,
@@ -177,13 +183,13 @@ def NN_ShardAttr : NN_Attr<"Shard", "shard"> {
 }
 
 def NN_LookupAttr : NN_Attr<"Lookup", "lookup"> {
-  let summary = "A part of an input whose elements are indices of a table";
+  let summary = "A slice of an input that holds indices into a table";
   let description = [{
     `nn.lookups = [#nn.lookup<offsets = [0, 0], sizes = [2, 3], strides = [1, 1],
-    rows = 200, table = "wte">]` on an input: the elements of that part choose
-    among `rows` rows. `table` is the table's name in the model, empty where it
-    has none; `bits`: how many of an element's lowest bits are read, with their
-    sign, 0 for all.
+    rows = 200, table = "wte">]` on an input says that the elements of the slice
+    (`offsets`, `sizes`, `strides`) are indices into a table of `rows` rows. `table` is
+    the table's name in the model, empty if the table has no name. `bits` is the number
+    of low bits of an element that are read, as a signed integer, or 0 for all bits.
   }];
   let parameters = (ins
     "::mlir::DenseI64ArrayAttr":$offsets, "::mlir::DenseI64ArrayAttr":$sizes,

@@ -16,11 +16,12 @@ def NN_CombinerAttr : I32EnumAttr<"Combiner", "how partial results are combined"
 def NN_EinsumOp : NN_Op<"einsum", [Pure, InferTypeOpAdaptorWithIsCompatible]> {
   let summary = "Multiplies two tensors and sums over labels absent from the result";
   let description = [{
-    Each letter of the equation names one dimension. A letter in both operands
-    and in the result is a batch dimension; in both operands only, contracted;
-    in one operand and the result, free. So transposes and the splits and merges
-    of heads cost nothing: they are spelled in the letters. Accumulation is in
-    the element type, f32 for bf16, of which the result is bf16, rounded once, or f32.
+    Each letter of the equation names one dimension. A letter in both operands and in
+    the result is a batch dimension; a letter in both operands only is contracted; a
+    letter in one operand and the result is free. So the equation also expresses
+    transposes, and the splitting and merging of attention heads, at no cost. Products
+    are accumulated in the element type, or in f32 for bf16 operands. The result of
+    bf16 operands is f32, or bf16 after a single rounding.
 
     ```mlir
     %q = nn.einsum "bsh,hnd->bsnd" %x, %w : tensor<2x5x6xf32>, tensor<6x3x2xf32> -> tensor<2x5x3x2xf32>
@@ -30,9 +31,9 @@ def NN_EinsumOp : NN_Op<"einsum", [Pure, InferTypeOpAdaptorWithIsCompatible]> {
     - (E1) The equation reads `letters,letters->letters`, letters a-z and A-Z,
       each at most once per operand and result.
     - (E2) Letter counts are the operands' ranks, and equal letters have equal sizes.
-    - (E3) Each letter of the result stands in an operand; a letter of only one
-      operand stands in the result.
-    - (E4) The result has the operands' element type; that of a product of bf16 may be f32.
+    - (E3) Each letter of the result occurs in an operand; a letter that occurs in only
+      one operand occurs in the result.
+    - (E4) The result has the operands' element type; for bf16 operands it may also be f32.
   }];
   let arguments = (ins StrAttr:$equation, NN_FloatTensor:$lhs, NN_FloatTensor:$rhs);
   let results = (outs NN_FloatTensor:$result);
@@ -41,21 +42,21 @@ def NN_EinsumOp : NN_Op<"einsum", [Pure, InferTypeOpAdaptorWithIsCompatible]> {
     /// The three label strings of the equation.
     struct Labels { std::string lhs, rhs, result; };
     Labels getLabels() { return parseLabels(getEquation()); }
-    /// Splits "ab,bc->ac"; empty strings where it is malformed.
+    /// Splits an equation like "ab,bc->ac"; returns empty strings if the equation is malformed.
     static Labels parseLabels(::llvm::StringRef equation);
   }];
 }
 
 def NN_ReduceOp : NN_Op<"reduce", [Pure, InferTypeOpAdaptor]> {
-  let summary = "Combines the elements along dimensions, which disappear";
+  let summary = "Reduces a tensor along dimensions, which the result no longer has";
   let description = [{
     ```mlir
     %1 = nn.reduce sum %0 dims = [1] : tensor<4x6xf32> -> tensor<4xf32>
     ```
 
-    Sums of integers wrap to the width of the element, as `arith.addi` does: that
-    of i1 is the parity, whether an odd number of elements is true. To ask for
-    any, take the maximum; for all, the minimum.
+    Sums of integers wrap to the width of the element, as in `arith.addi`. So the sum
+    of i1 elements is their parity, true if an odd number of elements is true. The
+    maximum of i1 elements is their logical OR, the minimum their logical AND.
 
     Constraints:
     - (R1) `dims` are dimensions of the input, strictly increasing.
@@ -67,14 +68,14 @@ def NN_ReduceOp : NN_Op<"reduce", [Pure, InferTypeOpAdaptor]> {
 }
 
 def NN_ArgMaxOp : NN_Op<"argmax", [Pure]> {
-  let summary = "Index of the largest element along a dimension, the first of equals";
+  let summary = "Index of the largest element along a dimension, the lowest index if several are equal";
   let description = [{
     ```mlir
     %1 = nn.argmax %0 dim = 1 : tensor<4x6xf32> -> tensor<4xi64>
     ```
 
     Constraints:
-    - (A1) `dim` is a dimension of the input, and the result has the others.
+    - (A1) `dim` is a dimension of the input, and the result has the other dimensions.
   }];
   let arguments = (ins NN_Tensor:$input, ConfinedAttr<I64Attr, [IntNonNegative]>:$dim);
   let results = (outs NN_IndexTensor:$result);

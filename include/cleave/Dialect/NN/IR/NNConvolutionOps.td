@@ -6,8 +6,8 @@
 include "cleave/Dialect/NN/IR/NNDialect.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-// One entry per spatial dimension each. Zeros surround the input: `low` before
-// it, `high` after it.
+// Each attribute has one entry per spatial dimension. The input is padded with `low`
+// zeros before its first element and `high` zeros after its last one.
 defvar NN_WindowArguments = (ins DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations,
                                  DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high);
 
@@ -15,13 +15,13 @@ def NN_ConvOp : NN_Op<"conv", [Pure]> {
   let summary = "Convolution (cross-correlation) over the spatial dimensions";
   let description = [{
     y[n, m, o] = sum over c, k of x[n, c, o * stride + k * dilation - low] * w[m, c, k],
-    with o and k one index per spatial dimension, and zeros outside the input.
+    where o and k have one index per spatial dimension, and x is 0 outside the input.
 
         input  [n, c, spatial...]     filter [m, c / groups, kernel...]
         result [n, m, spatial...]
 
-    With `groups`, channels and features are cut into as many runs; a run of
-    features reads its run of channels.
+    The channels c and the features m are each divided into `groups` groups of
+    consecutive indices, and the features of group i read only the channels of group i.
 
     ```mlir
     %y = nn.conv %x, %w strides = [2] dilations = [1] low = [1] high = [1] groups = 1
@@ -29,9 +29,9 @@ def NN_ConvOp : NN_Op<"conv", [Pure]> {
     ```
 
     Constraints:
-    - (C1) input and filter have one rank, at least 3; strides, dilations, low and
-      high have one entry per spatial dimension, strides and dilations positive,
-      low and high not negative, none of them nor a size of the window above 2^24.
+    - (C1) input and filter have the same rank, at least 3. strides, dilations, low and
+      high have one entry per spatial dimension. strides and dilations are positive,
+      low and high are not negative. No such entry and no kernel size is above 2^24.
     - (C2) `groups` divides the channels c and the features m; the filter has
       c / groups channels.
     - (C3) a spatial size of the result is
@@ -60,8 +60,8 @@ def NN_ConvInputGradOp : NN_Op<"conv_input_grad", [Pure]> {
       : tensor<2x4x4xf32>, tensor<4x3x3xf32> -> tensor<2x3x8xf32>
     ```
 
-    Constraints: those of `nn.conv` whose input has the result's type and whose
-    result has the cotangent's.
+    Constraints: those of the `nn.conv` that has an input of the result's type and a
+    result of the cotangent's type.
   }];
   let arguments = !con((ins NN_FloatTensor:$cotangent, NN_FloatTensor:$filter),
                        NN_WindowArguments, (ins I64Attr:$groups));
@@ -84,8 +84,8 @@ def NN_ConvFilterGradOp : NN_Op<"conv_filter_grad", [Pure]> {
       : tensor<2x4x4xf32>, tensor<2x3x8xf32> -> tensor<4x3x3xf32>
     ```
 
-    Constraints: those of `nn.conv` whose filter has the result's type and whose
-    result has the cotangent's.
+    Constraints: those of the `nn.conv` that has a filter of the result's type and a
+    result of the cotangent's type.
   }];
   let arguments = !con((ins NN_FloatTensor:$cotangent, NN_FloatTensor:$input),
                        NN_WindowArguments, (ins I64Attr:$groups));
@@ -104,12 +104,12 @@ def NN_PoolKindAttr : I32EnumAttr<"PoolKind", "what a pool takes of its window",
 }
 
 def NN_PoolOp : NN_Op<"pool", [Pure]> {
-  let summary = "Largest element, or sum, of windows over the spatial dimensions";
+  let summary = "Maximum or sum over windows of the spatial dimensions";
   let description = [{
     y[n, c, o] = max or sum over k below `window` of
-    x[n, c, o * stride + k * dilation - low]; what is outside the input does not count.
-    An average is a sum divided by the number of elements, which is spelled as
-    such.
+    x[n, c, o * stride + k * dilation - low], where positions outside the input are
+    ignored. Average pooling is expressed as a sum pool followed by a division by the
+    number of elements.
 
     ```mlir
     %y = nn.pool max %x window = [2] strides = [2] dilations = [1] low = [0] high = [0]
@@ -118,12 +118,12 @@ def NN_PoolOp : NN_Op<"pool", [Pure]> {
 
     Constraints:
     - (P1) the input has rank 3 or more; window, strides, dilations, low and high have
-      one entry per spatial dimension; low and high are not negative, the others
-      positive, none above 2^24.
+      one entry per spatial dimension; low and high are not negative, window, strides
+      and dilations are positive, and no entry is above 2^24.
     - (P2) sizes of the result are those of `nn.conv` with `window` as the kernel.
     - (P3) each window holds at least one element of the input, along every spatial
-      dimension: low and high are at most (window - 1) * dilation, and no window with
-      gaps has all elements between its own.
+      dimension: low and high are at most (window - 1) * dilation, and no dilated
+      window has all elements of the input in its gaps.
   }];
   let arguments = !con((ins NN_PoolKindAttr:$kind, NN_FloatTensor:$input,
                             DenseI64ArrayAttr:$window), NN_WindowArguments);
@@ -138,8 +138,9 @@ def NN_PoolOp : NN_Op<"pool", [Pure]> {
 def NN_PoolGradOp : NN_Op<"pool_grad", [Pure]> {
   let summary = "Cotangent of the input of `nn.pool`";
   let description = [{
-    Of a sum, every element of a window receives its cotangent; of a maximum, the
-    first one in row-major order that is the largest.
+    For a sum pool, every element of a window receives the cotangent of the window. For
+    a maximum pool, only the largest element of the window receives the cotangent, the
+    first in row-major order if several elements are equal.
 
     ```mlir
     %dx = nn.pool_grad max %dy, %x window = [2] strides = [2] dilations = [1] low = [0] high = [0]
@@ -163,7 +164,8 @@ def NN_PoolGradOp : NN_Op<"pool_grad", [Pure]> {
 def NN_TopKOp : NN_Op<"top_k", [Pure]> {
   let summary = "The k largest elements along the last dimension, and their indices";
   let description = [{
-    In descending order; of equal elements, the one with the lower index first.
+    The values are in descending order. Among equal elements, the one with the lower
+    index comes first.
 
     ```mlir
     %values, %indices = nn.top_k %x k = 2 : tensor<4x6xf32> -> tensor<4x2xf32>, tensor<4x2xi64>
@@ -172,7 +174,7 @@ def NN_TopKOp : NN_Op<"top_k", [Pure]> {
     Constraints:
     - (T1) 1 <= k <= the size of the last dimension.
     - (T2) the results have the input's shape, with k as the last dimension; the
-      values have its element type.
+      values have the input's element type.
   }];
   let arguments = (ins NN_FloatTensor:$input, I64Attr:$k);
   let results = (outs NN_FloatTensor:$values, NN_IndexTensor:$indices);

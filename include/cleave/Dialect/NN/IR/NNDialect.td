@@ -12,68 +12,68 @@ def NN_Dialect : Dialect {
   let cppNamespace = "::cleave::nn";
   let summary = "Tensor programs of neural networks, on one logical device";
   let description = [{
-    Values are ranked tensors of static shape. Plain elementwise work is
-    upstream `arith` and `math` on tensors; broadcasts are explicit
-    (`nn.broadcast`). This dialect adds the structured operations, and, where a
-    derivative deserves it, a first-class gradient operation.
+    Values are ranked tensors of static shape. Elementwise operations are those of the
+    upstream `arith` and `math` dialects, on tensors; broadcasts are explicit
+    (`nn.broadcast`). This dialect adds structured operations, and gradient operations
+    for some of them.
 
-    Function arguments and results carry two discardable attributes:
-    `nn.name` (the name at the boundary: a parameter, a state, an input) and
-    `nn.role`, a `#nn.role<...>` with one of
+    Function arguments and results carry two discardable attributes: `nn.name`, the
+    name of the parameter, state, input or output, and `nn.role`, a `#nn.role<...>` with
+    one of the following values:
 
     | role | meaning |
     |---|---|
-    | `parameter`, `buffer` | a named tensor of the model; trained, or not (`@update` may give a new one) |
-    | `constant` | a tensor of the file that is never trained |
+    | `parameter`, `buffer` | a named tensor of the model that is trained (`parameter`) or not (`buffer`; `@update` may give it a new value) |
+    | `constant` | a tensor of the model file that is never trained |
     | `state` | optimizer state, named `PARAMETER.m`, `PARAMETER.v` |
-    | `count` | how often AdamW has updated the parameters that began to train together |
-    | `gradient` | gradient of the loss sum, named like its parameter |
-    | `tokens`, `labels`, `sample_ids`, `input` | data of one microbatch, dimension 0 is the batch |
-    | `activation`, `cotangent` | what crosses from a pipeline stage to the next, and back |
-    | `residual` | what one action of a stage saves for another, in a slot (`pipe.slot`) |
-    | `seed`, `step`, `microbatch`, `lr` | rank-0 scalars of the parameter block |
-    | `loss`, `weight` | the sum over counted labels, and their count |
-    | `accumulator` | another sum over the samples of a step; `nn.router` says which router it counts |
-    | `metric`, `output`, `tap` | results for people, for `infer`, for `check` |
+    | `count` | the number of AdamW updates so far of the parameters that began to train at the same step |
+    | `gradient` | gradient of the summed loss, with the name of its parameter |
+    | `tokens`, `labels`, `sample_ids`, `input` | data of one microbatch; dimension 0 is the batch |
+    | `activation`, `cotangent` | a value that one pipeline stage sends to the next, and its cotangent, which is sent back |
+    | `residual` | a value that one action of a stage saves for another action, in a slot (`pipe.slot`) |
+    | `seed`, `step`, `microbatch`, `lr` | scalars (tensors of rank 0) that the runtime provides |
+    | `loss`, `weight` | the loss summed over the counted labels, and the number of counted labels |
+    | `accumulator` | another sum over the samples of a step, such as the counts of a router's choices (`nn.router`) |
+    | `metric`, `output`, `tap` | a metric that is reported to the user, an output of `infer`, a value that `check` compares |
 
-    Further discardable attributes of arguments and results; those that have an
-    attribute of this dialect are described there:
+    Further discardable attributes of arguments and results are listed below. Attributes
+    with a class of their own (such as `#nn.view`) are described there.
 
     | attribute | meaning |
     |---|---|
-    | `nn.data`, `nn.view`, `nn.tied`, `nn.parts` | where the file has the tensor, and how |
-    | `nn.init` | what a parameter starts from where no file has it |
-    | `nn.router` | which router an accumulator counts |
-    | `nn.frozen` | unit, of a constant: a parameter of the model that is not trained |
-    | `nn.vector` | unit, of a parameter `[C, 1, ...]` that is only added or multiplied: a vector in the module that the file was made of |
-    | `nn.count` | of a moment of AdamW: the argument of `@update` that counts the updates of its parameter |
-    | `nn.batch_dim` | an `i64`, the dimension that counts samples, or -1 for none; where nothing is said, dimension 0 of `tokens`, `labels` and `sample_ids` |
+    | `nn.data`, `nn.view`, `nn.tied`, `nn.parts` | where the model file stores the tensor, and in which form |
+    | `nn.init` | the initial value of a parameter that no file stores |
+    | `nn.router` | the router of which an accumulator counts the choices |
+    | `nn.frozen` | unit, on a constant: the constant is a parameter of the model that is not trained |
+    | `nn.vector` | unit, on a parameter of shape `[C, 1, ...]` that is only added or multiplied: the parameter was a vector in the module that was exported to the file |
+    | `nn.count` | on a moment of AdamW: the name of the argument of `@update` that counts the updates of the moment's parameter |
+    | `nn.batch_dim` | an `i64`, the dimension that counts samples, or -1 for none; the default is dimension 0 of `tokens`, `labels` and `sample_ids` |
     | `nn.position_dim` | an `i64`, the dimension that counts positions of the sequence, or -1 for none |
-    | `nn.whole_call` | unit, of a result: computed from all samples of a call together, so that neither calls nor padding may cut them differently |
-    | `nn.whole_step` | of an input with the samples of the whole step: the name of the input that has those of the microbatch |
-    | `nn.vocabulary` | an `i64`, of integers: the rows of the smallest table that all of them index |
-    | `nn.lookups` | of integers: the tables that parts of them index |
+    | `nn.whole_call` | unit, on a result: the result depends on all samples of a call together, so that the samples may neither be divided into calls differently nor be padded |
+    | `nn.whole_step` | on an input that has the samples of the whole step: the name of the input that has the samples of the microbatch |
+    | `nn.vocabulary` | an `i64`, on integers: the number of rows of the smallest table that all elements index |
+    | `nn.lookups` | on integers: the tables that slices of the input index |
 
-    Of operations:
+    Discardable attributes of operations:
 
     | attribute | on | meaning |
     |---|---|---|
-    | `nn.shard` | a module | shardings of parameters by hand, until `strategy-shard` |
-    | `nn.unread_inputs` | a module | inputs of the graph that no node reads, and that the function lacks |
-    | `nn.graph_digest` | a module | what the graph computes, whatever its weights and sizes are |
-    | `nn.positions` | a module of a pipeline stage | unit: the function that was cut has positions, though this stage may have none |
-    | `nn.constants` | `@forward` | names of float tensors of the file that were taken for constants |
-    | `nn.storage` | `arith.truncf` | unit: it rounds what is stored, so that a kernel that widens it again may read the value as it was |
-    | `nn.reorder` | a gather along one dimension | unit: its indices are all of that dimension in another order |
-    | `nn.when` | operations and launches | an `i64`: it runs where the `dist.condition` of that number holds |
-    | `nn.row_share` | a local operation on rows of experts | an `i64`: its rows are such a share of the tensor's on average |
-    | `nn.grouped` | the convolution of a tile of groups | unit |
-    | `nn.candidates` | the top-k of a tile | unit: it gives candidates, not the result |
-    | `nn.kernel` | functions | unit: it becomes generated code |
-    | `nn.extent`, `nn.grain` | kernels | an `i64`: how many parallel iterations there are, and how few are not worth a thread |
-    | `nn.inplace` | kernels | an `array<i64>` of pairs (result, operand), of which the result may take the operand's memory |
-    | `nn.align` | kernels | an `array<i64>`: bytes of which the addresses of operands, then of results are multiples |
-    | `nn.ptx` | a GPU module | the version of PTX that it is compiled to |
+    | `nn.shard` | a module | shardings of parameters that the user gives; `strategy-shard` removes the list |
+    | `nn.unread_inputs` | a module | inputs of the graph that no node reads and for which the function has no argument |
+    | `nn.graph_digest` | a module | a digest of what the graph computes, independent of its weights and sizes |
+    | `nn.positions` | a module of a pipeline stage | unit: the function that was cut into stages has positions, even if this stage has none |
+    | `nn.constants` | `@forward` | names of float tensors of the model file that were imported as constants |
+    | `nn.storage` | `arith.truncf` | unit: the operation only rounds a value for storage, so a kernel that also widens the result may read the value before rounding |
+    | `nn.reorder` | a gather along one dimension | unit: the indices are a permutation of all indices of that dimension |
+    | `nn.when` | operations and launches | an `i64`: the operation needs to run only if the flag of the `dist.condition` with that number is set |
+    | `nn.row_share` | a local operation on rows of experts | an `i64` n: on average, one of n rows chooses an expert of the local tile |
+    | `nn.grouped` | the local convolution of a tile of groups | unit: the unsharded convolution has several groups, even if the tile has one |
+    | `nn.candidates` | the top-k of a tile | unit: the result has candidates for the top-k of the whole dimension |
+    | `nn.kernel` | functions | unit: code is generated for the function |
+    | `nn.extent`, `nn.grain` | kernels | an `i64`: the number of parallel iterations, and the smallest number of iterations that is worth a thread |
+    | `nn.inplace` | kernels | an `array<i64>` of pairs (result, operand): the result may take the operand's memory |
+    | `nn.align` | kernels | an `array<i64>`: the alignments in bytes of the addresses of operands, then of results |
+    | `nn.ptx` | a GPU module | the PTX version that the module is compiled to |
   }];
   let hasConstantMaterializer = 1;
   let useDefaultAttributePrinterParser = 1;

@@ -1,5 +1,5 @@
-// Products of rows with the matrices that the rows choose, and the order in which
-// they choose them.
+// Mixture of experts: products of rows with the matrices that the rows choose, and the
+// position of each slot among the slots of its expert.
 
 #ifndef CLEAVE_DIALECT_NN_IR_NNEXPERTOPS_TD
 #define CLEAVE_DIALECT_NN_IR_NNEXPERTOPS_TD
@@ -8,13 +8,13 @@ include "cleave/Dialect/NN/IR/NNDialect.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input", "matrices"]>]> {
-  let summary = "Multiplies every row by the matrix that it chooses";
+  let summary = "Multiplies every row by the expert matrix that the row chooses";
   let description = [{
     result[r, :] = input[r, :] x matrices[ids[r], :, :], where r runs over all
-    dimensions of `ids`: the slots of the tokens of a layer of experts, [b, s, k]
-    for k experts a token. A row whose id is outside [0, e) gives zeros, so
-    matrices that are sharded are used by shifted ids and one sum, and an id of -1 is a
-    slot that is dropped. Only chosen rows are multiplied.
+    dimensions of `ids`. In a layer of experts a row is a slot of a token, and `ids` is
+    [b, s, k] for k experts per token. A row with an id outside [0, e) gives zeros. So
+    sharded matrices are used with shifted ids and one sum over the ranks, and the id
+    of a dropped slot is -1. Rows that choose no matrix are not multiplied.
 
         input [r..., k]   matrices [e, k, n], with `transposed` [e, n, k]
         ids   [r...]      result   [r..., n]
@@ -24,8 +24,8 @@ def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input",
     ```
 
     Constraints:
-    - (GD1) Ranks and sizes are as above.
-    - (GD2) The result has the operands' element type; that of a product of bf16 may be f32.
+    - (GD1) Ranks and sizes of operands and result are those listed above.
+    - (GD2) The result has the operands' element type; for bf16 operands it may also be f32.
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$matrices, NN_IndexTensor:$ids, UnitAttr:$transposed);
   let results = (outs NN_FloatTensor:$result);
@@ -37,11 +37,11 @@ def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input",
 }
 
 def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["left", "right"]>]> {
-  let summary = "Adds up the outer products of the rows that chose each matrix";
+  let summary = "Sums, for each expert matrix, the outer products of the rows that choose it";
   let description = [{
-    result[m, i, j] = sum of left[r, i] * right[r, j] over the rows r with ids[r]
-    = m: the derivative of `nn.grouped_dot` by its matrices. Rows with an id outside
-    [0, e) count for nothing.
+    result[m, i, j] is the sum of left[r, i] * right[r, j] over the rows r with
+    ids[r] = m. The operation is the derivative of `nn.grouped_dot` with respect to its
+    matrices. Rows with an id outside [0, e) are ignored.
 
         left [r..., k]   right [r..., n]   ids [r...]   result [e, k, n]
 
@@ -50,8 +50,8 @@ def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["lef
     ```
 
     Constraints:
-    - (GO1) Ranks and sizes are as above.
-    - (GO2) The result has the operands' element type; that of a product of bf16 may be f32.
+    - (GO1) Ranks and sizes of operands and result are those listed above.
+    - (GO2) The result has the operands' element type; for bf16 operands it may also be f32.
   }];
   let arguments = (ins NN_FloatTensor:$left, NN_FloatTensor:$right, NN_IndexTensor:$ids);
   let results = (outs NN_FloatTensor:$result);
@@ -64,19 +64,20 @@ def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["lef
 def NN_PositionInExpertOp : NN_Op<"position_in_expert", [Pure, AttrSizedOperandSegments, AllTypesMatch<["ids", "result"]>]> {
   let summary = "Counts the earlier slots that have chosen the same expert";
   let description = [{
-    For each slot, how many slots of its sample that come before it have the same
-    id: its place among the slots of its expert, from 0 (Lepikhin et al., 2020).
-    Slots come in the order of their positions, those of one position in the order of
-    their index; slots (i, j) and (i', j) of equal positions are not before each other.
-    So the result does not depend on the order in which the tensors hold positions,
-    which may be permuted.
+    The result is, for each slot, the number of earlier slots of the same sample that
+    have the same id. This number is the slot's position, from 0, among the slots of its
+    expert (Lepikhin et al., 2020). Slots (i, j) of a sample are ordered by
+    positions[i], and slots of equal positions by j; of two slots (i, j) and (i', j) of
+    equal positions, neither is earlier. So the result does not depend on the order in
+    which the tensors hold the positions, which may be permuted.
 
         ids, result [b, s, k], or [b, s] of one slot each     positions [s] or [b, s]
 
-    With `after`, samples stand in a row, too: `loads` [n, e] says how many slots of
-    each of n samples have chosen each expert, `samples` [b] which of them these are,
-    and loads[m, id] is added for every m < samples[b]. An id outside [0, experts) is
-    that of a slot that chooses none: it gives 0 and counts for nothing.
+    With `after`, slots of earlier samples count as well. `loads` [n, e] says how many
+    slots of each of n samples have chosen each expert, `samples` [b] gives the index of
+    each sample of `ids` among the n samples, and loads[m, id] is added for every
+    m < samples[b]. A slot with an id outside [0, experts) chooses no expert; its result
+    is 0, and it is not counted.
 
     ```mlir
     %1 = nn.position_in_expert %ids, %positions experts = 4 : (tensor<2x5x3xi64>, tensor<5xi64>) -> tensor<2x5x3xi64>
@@ -85,8 +86,8 @@ def NN_PositionInExpertOp : NN_Op<"position_in_expert", [Pure, AttrSizedOperandS
     ```
 
     Constraints:
-    - (PE1) Ranks and sizes are as above.
-    - (PE2) `loads` and `samples` come together.
+    - (PE1) Ranks and sizes of operands and result are those listed above.
+    - (PE2) `loads` and `samples` are both given or both absent.
   }];
   let arguments = (ins NN_IndexTensor:$ids, NN_IndexTensor:$positions, Optional<NN_IndexTensor>:$loads,
                        Optional<NN_IndexTensor>:$samples, ConfinedAttr<I64Attr, [IntPositive]>:$experts);

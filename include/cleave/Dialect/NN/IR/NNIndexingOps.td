@@ -1,4 +1,4 @@
-// Reading and adding at indices that are data.
+// Gather and scatter: operations that read or add at indices given by a tensor.
 
 #ifndef CLEAVE_DIALECT_NN_IR_NNINDEXINGOPS_TD
 #define CLEAVE_DIALECT_NN_IR_NNINDEXINGOPS_TD
@@ -10,11 +10,11 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def NN_GatherOp : NN_Op<"gather", [Pure, InferTypeOpAdaptor]> {
   let summary = "Reads slices of a table at indices";
   let description = [{
-    The result replaces dimension `dim` of the table by the indices' dimensions:
-    `table[..., indices[...], ...]`. An index outside the table reads zeros,
-    so a split table is read by shifted indices and one sum. (Inputs with an
-    index beyond their table are refused before a step begins; indices that are
-    computed pass through `nn.check_index`.)
+    The result has the dimensions of `indices` in place of dimension `dim` of the table:
+    `table[..., indices[...], ...]`. An index outside the table reads zeros, so a
+    sharded table is read with shifted indices and one sum over the ranks. (Inputs with
+    an index outside their table are an error before a step begins; indices that the
+    program computes pass through `nn.check_index`.)
 
     ```mlir
     %1 = nn.gather %table, %ids dim = 0 : tensor<7x3xf32>, tensor<2x5xi64> -> tensor<2x5x3xf32>
@@ -29,13 +29,12 @@ def NN_GatherOp : NN_Op<"gather", [Pure, InferTypeOpAdaptor]> {
 }
 
 def NN_CheckIndexOp : NN_Op<"check_index", [Pure, SameOperandsAndResultType]> {
-  let summary = "Indices, which must be in a table";
+  let summary = "Checks that indices are inside a table";
   let description = [{
-    The result is the operand. A run in which an element is below 0, or not
-    below `rows`, fails and names the operation, the element and `rows`; of a
-    table that is split, `rows` are those of the whole. Nothing is checked of
-    elements that nothing reads, nor of padding. Kernels for CUDA devices do not
-    check.
+    The result is the operand. A run fails if an element is below 0 or not below `rows`;
+    the error names the operation, the element and `rows`. For a sharded table, `rows`
+    is the number of rows of the whole table. Padding, and elements that nothing reads,
+    are not checked. Kernels for CUDA devices do not check.
 
     ```mlir
     %1 = nn.check_index %0 below 7 : tensor<2x5xi64>
@@ -47,11 +46,11 @@ def NN_CheckIndexOp : NN_Op<"check_index", [Pure, SameOperandsAndResultType]> {
 }
 
 def NN_ScatterAddOp : NN_Op<"scatter_add", [Pure, AllElementTypesMatch<["updates", "result"]>]> {
-  let summary = "Adds slices into a table of zeros at indices";
+  let summary = "Adds slices at given indices to a table of zeros";
   let description = [{
-    The transpose of `nn.gather`: the result has the table's shape. Updates at
-    one index are added in row-major order of the indices; an update whose index
-    is outside the table is dropped.
+    The operation is the transpose of `nn.gather`, and the result has the table's shape.
+    Updates at the same index are added in row-major order of the indices; an update
+    with an index outside the table is dropped.
 
     ```mlir
     %1 = nn.scatter_add %ids, %rows dim = 0 : tensor<2x5xi64>, tensor<2x5x3xf32> -> tensor<7x3xf32>
@@ -59,7 +58,8 @@ def NN_ScatterAddOp : NN_Op<"scatter_add", [Pure, AllElementTypesMatch<["updates
 
     Constraints:
     - (S1) `dim` is a dimension of the result.
-    - (S2) The updates have the shape that `nn.gather` would give.
+    - (S2) The updates have the shape that `nn.gather` gives for a table of the result's
+      shape and the same `dim` and indices.
   }];
   let arguments = (ins NN_IndexTensor:$indices, NN_FloatTensor:$updates, ConfinedAttr<I64Attr, [IntNonNegative]>:$dim);
   let results = (outs NN_FloatTensor:$result);

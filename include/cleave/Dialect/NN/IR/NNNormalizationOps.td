@@ -14,8 +14,8 @@ def NN_GeluKindAttr : I32EnumAttr<"GeluKind", "formula of GELU", [
 def NN_GeluOp : NN_Op<"gelu", [Pure, SameOperandsAndResultType]> {
   let summary = "Gaussian error linear unit";
   let description = [{
-    `erf`: x/2 (1 + erf(x/sqrt 2)); `tanh`: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-    (Hendrycks and Gimpel, 2016).
+    With `erf` the result is x/2 (1 + erf(x/sqrt 2)), with `tanh` it is
+    x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel, 2016).
 
     ```mlir
     %1 = nn.gelu tanh %0 : tensor<4x6xf32>
@@ -69,9 +69,9 @@ def NN_SoftmaxOp : NN_Op<"softmax", [Pure, SameOperandsAndResultType]> {
 def NN_LayerNormOp : NN_Op<"layer_norm", [Pure]> {
   let summary = "Layer normalisation along the last dimension, with its statistics";
   let description = [{
-    y = (x - mean) * rstd * scale + shift, rstd = 1/sqrt(var + epsilon), the
-    variance over the last dimension being the biased one (Ba et al., 2016).
-    `mean` and `rstd` drop the last dimension: `[b, s, h] -> [b, s]`.
+    y = (x - mean) * rstd * scale + shift with rstd = 1/sqrt(var + epsilon), where var
+    is the biased variance over the last dimension (Ba et al., 2016). `mean` and `rstd`
+    lack the last dimension: `[b, s, h] -> [b, s]`.
 
     ```mlir
     %y, %mean, %rstd = nn.layer_norm %x, %scale, %shift epsilon = 1.0e-5
@@ -80,8 +80,8 @@ def NN_LayerNormOp : NN_Op<"layer_norm", [Pure]> {
     ```
 
     Constraints:
-    - (L1) `scale` and `shift` have one dimension, the input's last.
-    - (L2) `result` has the input's type; `mean` and `rstd` lack its last dimension.
+    - (L1) `scale` and `shift` have one dimension, of the size of the input's last one.
+    - (L2) `result` has the input's type; `mean` and `rstd` lack the input's last dimension.
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$scale, NN_FloatTensor:$shift, F64Attr:$epsilon);
   let results = (outs NN_FloatTensor:$result, NN_FloatTensor:$mean, NN_FloatTensor:$rstd);
@@ -95,9 +95,9 @@ def NN_LayerNormOp : NN_Op<"layer_norm", [Pure]> {
 def NN_LayerNormGradOp : NN_Op<"layer_norm_grad", [Pure]> {
   let summary = "Cotangent of the input of `nn.layer_norm`";
   let description = [{
-    With g = cotangent * scale and n = (x - mean) * rstd, per row:
+    With g = cotangent * scale and n = (x - mean) * rstd, a row of the result is
     rstd * (g - mean(g) - n * mean(g * n)). The cotangents of scale and shift are
-    plain reductions and are spelled as such.
+    expressed as plain reductions.
 
     ```mlir
     %dx = nn.layer_norm_grad %dy, %x, %scale, %mean, %rstd
@@ -118,7 +118,7 @@ def NN_LayerNormGradOp : NN_Op<"layer_norm_grad", [Pure]> {
 def NN_RmsNormOp : NN_Op<"rms_norm", [Pure]> {
   let summary = "Root-mean-square normalisation along the last dimension";
   let description = [{
-    y = x * rstd * scale, rstd = 1/sqrt(mean(x^2) + epsilon) (Zhang and Sennrich, 2019).
+    y = x * rstd * scale with rstd = 1/sqrt(mean(x^2) + epsilon) (Zhang and Sennrich, 2019).
 
     ```mlir
     %y, %rstd = nn.rms_norm %x, %scale epsilon = 1.0e-6
@@ -127,8 +127,8 @@ def NN_RmsNormOp : NN_Op<"rms_norm", [Pure]> {
     ```
 
     Constraints:
-    - (R1) `scale` has one dimension, the input's last.
-    - (R2) `result` has the input's type; `rstd` lacks its last dimension.
+    - (R1) `scale` has one dimension, of the size of the input's last one.
+    - (R2) `result` has the input's type; `rstd` lacks the input's last dimension.
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$scale, F64Attr:$epsilon);
   let results = (outs NN_FloatTensor:$result, NN_FloatTensor:$rstd);
@@ -141,7 +141,8 @@ def NN_RmsNormOp : NN_Op<"rms_norm", [Pure]> {
 def NN_RmsNormGradOp : NN_Op<"rms_norm_grad", [Pure]> {
   let summary = "Cotangent of the input of `nn.rms_norm`";
   let description = [{
-    With g = cotangent * scale and n = x * rstd, per row: rstd * (g - n * mean(g * n)).
+    With g = cotangent * scale and n = x * rstd, a row of the result is
+    rstd * (g - n * mean(g * n)).
 
     ```mlir
     %dx = nn.rms_norm_grad %dy, %x, %scale, %rstd

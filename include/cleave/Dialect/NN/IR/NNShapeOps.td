@@ -1,4 +1,4 @@
-// Movement and shape: operations that place elements and compute nothing.
+// Shape operations, which move or repeat elements and compute nothing.
 
 #ifndef CLEAVE_DIALECT_NN_IR_NNSHAPEOPS_TD
 #define CLEAVE_DIALECT_NN_IR_NNSHAPEOPS_TD
@@ -10,8 +10,9 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def NN_BroadcastOp : NN_Op<"broadcast", [Pure, AllElementTypesMatch<["input", "result"]>]> {
   let summary = "Repeats a tensor along new dimensions";
   let description = [{
-    `dims[i]` is the result dimension that input dimension `i` becomes; all
-    other result dimensions repeat the input. A view: kernels absorb it.
+    `dims[i]` is the result dimension that input dimension `i` becomes; all other
+    result dimensions repeat the input. Kernels that read the result absorb the
+    broadcast as a view.
 
     ```mlir
     %1 = nn.broadcast %bias dims = [1] : tensor<8xf32> -> tensor<4x8xf32>
@@ -69,11 +70,11 @@ def NN_SliceOp : NN_Op<"slice", [Pure, InferTypeOpAdaptor]> {
     ```mlir
     %1 = nn.slice %0 [0, 2] [4, 3] [1, 1] : tensor<4x6xf32> -> tensor<4x3xf32>
     ```
-    (offsets, sizes, strides)
+    The three lists are offsets, sizes and strides.
 
     Constraints:
     - (S1) One offset, size and stride per dimension; strides are not 0.
-    - (S2) The box is inside the input. A negative stride reverses.
+    - (S2) The box is inside the input. A negative stride reverses the dimension.
   }];
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$offsets,
                        DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides);
@@ -83,14 +84,14 @@ def NN_SliceOp : NN_Op<"slice", [Pure, InferTypeOpAdaptor]> {
 }
 
 def NN_ConcatOp : NN_Op<"concat", [Pure, InferTypeOpAdaptor]> {
-  let summary = "Lays tensors end to end along a dimension";
+  let summary = "Concatenates tensors along a dimension";
   let description = [{
     ```mlir
     %2 = nn.concat %0, %1 dim = 1 : tensor<4x2xf32>, tensor<4x3xf32> -> tensor<4x5xf32>
     ```
 
     Constraints:
-    - (C1) `dim` is a dimension of the inputs, of which there is at least one.
+    - (C1) There is at least one input, and `dim` is a dimension of the inputs.
     - (C2) The inputs agree in element type, rank and all other dimensions.
   }];
   let arguments = (ins Variadic<NN_Tensor>:$inputs, ConfinedAttr<I64Attr, [IntNonNegative]>:$dim);
@@ -100,12 +101,12 @@ def NN_ConcatOp : NN_Op<"concat", [Pure, InferTypeOpAdaptor]> {
 }
 
 def NN_PadOp : NN_Op<"pad", [Pure, AllElementTypesMatch<["input", "result"]>]> {
-  let summary = "Surrounds a tensor with a constant";
+  let summary = "Pads a tensor with a constant";
   let description = [{
     ```mlir
     %1 = nn.pad %0 low = [0, 0] high = [0, 1] value = 0.0 : tensor<4x5xf32> -> tensor<4x6xf32>
     ```
-    The value of an integer tensor is the nearest integer.
+    An integer tensor is padded with the integer nearest to `value`.
 
     Constraints:
     - (P1) `low` and `high` have one entry per dimension, none negative.
@@ -121,10 +122,10 @@ def NN_PadOp : NN_Op<"pad", [Pure, AllElementTypesMatch<["input", "result"]>]> {
 }
 
 def NN_IotaOp : NN_Op<"iota", [Pure]> {
-  let summary = "Counts along a dimension";
+  let summary = "The index of each element along a dimension";
   let description = [{
-    Every element is its index along `dim`. Kernels compute it; it is never
-    stored, so index grids and masks stay symbolic.
+    Every element is its own index along `dim`. Kernels compute the indices where they
+    read them, so index grids and masks are never stored.
 
     ```mlir
     %0 = nn.iota dim = 1 : tensor<4x6xi64>

@@ -9,9 +9,10 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def NN_CrossEntropyOp : NN_Op<"cross_entropy", [Pure]> {
   let summary = "Negative log-likelihood of labels under a softmax, per position";
   let description = [{
-    loss = lse - logits[label], lse = log-sum-exp over the last dimension (the
-    classes). A label equal to `ignore_index`, or outside the classes, gives
-    loss 0. Sums and counts are taken outside: nothing here averages.
+    loss = lse - logits[label], where lse is the log-sum-exp over the last dimension
+    (the classes). A label equal to `ignore_index`, or outside the classes, gives loss
+    0. The operation does not average: other operations sum the losses and count the
+    labels.
 
     ```mlir
     %loss, %lse = nn.cross_entropy %logits, %labels ignore_index = -100
@@ -33,7 +34,8 @@ def NN_CrossEntropyOp : NN_Op<"cross_entropy", [Pure]> {
 def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [Pure]> {
   let summary = "Cotangent of the logits of `nn.cross_entropy`";
   let description = [{
-    cotangent * (exp(logits - lse) - onehot(label)), and 0 where the label is not counted.
+    The result is cotangent * (exp(logits - lse) - onehot(label)), and 0 for a label
+    that is equal to `ignore_index` or outside the classes.
 
     ```mlir
     %d = nn.cross_entropy_grad %cotangent, %logits, %labels, %lse ignore_index = -100
@@ -57,16 +59,17 @@ def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [Pure]> {
 def NN_DropoutOp : NN_Op<"dropout", [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "Zeroes elements at random and scales the rest by 1/(1-p)";
   let description = [{
-    Element (i0, i1, ...) of the *global* tensor is kept where the first word of
-    Philox-4x32-10 (Salmon et al., 2011) with key = seed and counter =
-    (element index within the sample: low word, sample_ids[i0] low word,
-    step low word, op_id), divided by 2^32, is at least p. The element
-    index within the sample is row-major over dimensions 1.. of `global_shape`,
-    at index + offset. So the mask does not depend on the mesh, on microbatches
-    or on tiles. The derivative is the same operation on the cotangent.
+    Element (i0, i1, ...) of the *global* tensor is kept if u / 2^32 is at least p,
+    where u is the first word of Philox-4x32-10 (Salmon et al., 2011) with key = seed and
+    counter = (low word of the element index within the sample, low word of
+    sample_ids[i0], low word of the step, op_id). The element index within the sample is
+    the row-major index over dimensions 1.. of `global_shape`, at local index + offset.
+    So the mask does not depend on the mesh, on microbatches or on tiles. The derivative
+    is the same operation applied to the cotangent.
 
-    `offsets` are the tile's global offsets for dimensions 1.., one rank-0 tensor
-    each, or none where the tensor is whole.
+    `offsets` are the tile's global offsets for dimensions 1.., one rank-0 tensor for
+    each dimension. There are no offsets if the tensor is not split along these
+    dimensions.
 
     ```mlir
     %1 = nn.dropout %x, %seed, %step, %ids p = 0.1 op_id = 3 global_shape = [2, 5, 6]
@@ -74,8 +77,9 @@ def NN_DropoutOp : NN_Op<"dropout", [Pure, AllTypesMatch<["input", "result"]>]> 
     ```
 
     Constraints:
-    - (D1) 0 <= p < 1; `sample_ids` has one dimension, the input's first.
-    - (D2) `global_shape` has the input's rank; its size after dimension 0 is below 2^32.
+    - (D1) 0 <= p < 1; `sample_ids` has one dimension, of the size of the input's first.
+    - (D2) `global_shape` has the input's rank, and the product of its sizes after
+      dimension 0 is below 2^32.
     - (D3) There are no offsets, or one per dimension after the first.
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_IntScalar:$seed, NN_IntScalar:$step, NN_IndexTensor:$sample_ids,
@@ -91,10 +95,11 @@ def NN_DropoutOp : NN_Op<"dropout", [Pure, AllTypesMatch<["input", "result"]>]> 
 }
 
 def NN_SaveOp : NN_Op<"save", [Pure, SameOperandsAndResultType]> {
-  let summary = "Marks a value that crosses from the forward to the backward pass";
+  let summary = "Marks a value of the forward pass that the backward pass reads";
   let description = [{
-    The identity. Which residuals stay in memory, are recomputed, gathered
-    again or moved away is decided on these marks, when local sizes are known.
+    The operation is the identity. When local sizes are known, later passes decide at
+    these operations which residuals are saved, recomputed, gathered again or moved to
+    other memory.
 
     ```mlir
     %1 = nn.save %0 : tensor<4x6xf32>
@@ -108,9 +113,9 @@ def NN_SaveOp : NN_Op<"save", [Pure, SameOperandsAndResultType]> {
 def NN_RematerializeOp : NN_Op<"rematerialize", [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "A barrier that keeps a recomputation in the backward pass";
   let description = [{
-    The identity on `input`, available only once `cotangent` is. Without it,
-    common-subexpression elimination silently merges the recomputed value
-    with the first one.
+    The operation is the identity on `input`, and its result is available only once
+    `cotangent` is. Without this barrier, common-subexpression elimination silently
+    merges the recomputed value with the original one.
 
     ```mlir
     %1 = nn.rematerialize %0 after %dy : tensor<4x6xf32>, tensor<2xf32>
@@ -125,8 +130,8 @@ def NN_AdamWOp : NN_Op<"adamw", [Pure, AllTypesMatch<["parameter", "m", "v", "gr
                                 AllTypesMatch<["scale", "lr"]>]> {
   let summary = "One AdamW update of one tensor";
   let description = [{
-    As torch.optim.AdamW (Loshchilov and Hutter, 2019), with g = gradient * scale,
-    step t counted from 1, in this order:
+    The update is that of torch.optim.AdamW (Loshchilov and Hutter, 2019), with
+    g = gradient * scale and the step t counted from 1, in this order:
 
         p  = p * (1 - lr * weight_decay)
         m' = beta1 * m + (1 - beta1) * g
@@ -153,7 +158,7 @@ def NN_SgdOp : NN_Op<"sgd", [Pure, AllTypesMatch<["parameter", "velocity", "grad
                             AllTypesMatch<["scale", "lr"]>]> {
   let summary = "One update by stochastic gradient descent with momentum";
   let description = [{
-    As torch.optim.SGD: g = gradient * scale + weight_decay * p;
+    The update is that of torch.optim.SGD: g = gradient * scale + weight_decay * p;
     velocity' = momentum * velocity + g; p' = p - lr * velocity'.
 
     ```mlir

@@ -1,4 +1,4 @@
-// Arguments that several tensors of the file make together.
+// Arguments that consist of several tensors of the file.
 
 #ifndef CLEAVE_DIALECT_NN_IR_PARTS_H
 #define CLEAVE_DIALECT_NN_IR_PARTS_H
@@ -7,11 +7,12 @@
 
 namespace cleave::nn {
 
-/// Of @forward: the names of float tensors of the file that were taken for
-/// constants, so that no argument is called so.
+/// On @forward: the names of float tensors of the file that were imported as
+/// constants, so that no argument has these names.
 inline constexpr llvm::StringLiteral kConstantsAttr = "nn.constants";
 
-/// The tensors of the file that an argument with these attributes holds.
+/// Returns the names of the tensors of the file that an argument with these
+/// attributes holds.
 inline llvm::SmallVector<llvm::StringRef, 1>
 fileNamesOf(mlir::DictionaryAttr attrs) {
   llvm::SmallVector<llvm::StringRef, 1> names;
@@ -22,11 +23,13 @@ fileNamesOf(mlir::DictionaryAttr attrs) {
   return names;
 }
 
-/// Of a parameter [C, 1, ...] that is only added or multiplied: one number for
-/// each channel, which is a vector in the module that the file was made of.
+/// On a parameter [C, 1, ...] that is only added or multiplied and has one
+/// number for each channel: the parameter was a vector in the module that was
+/// exported to the file.
 inline constexpr llvm::StringLiteral kVectorAttr = "nn.vector";
 
-/// The rank of each of them, where the argument has `rank` in the file's shape.
+/// Returns the rank of each tensor of an argument in the file, if the argument
+/// as a whole has `rank` in the file's shape.
 inline int64_t fileRankOf(mlir::DictionaryAttr attrs, int64_t rank) {
   if (attrs && attrs.get(kVectorAttr))
     return 1;

@@ -1,4 +1,4 @@
-// What is known of positions of tokens.
+// Analysis of the positions of tokens.
 
 #ifndef CLEAVE_DIALECT_NN_IR_POSITIONS_H
 #define CLEAVE_DIALECT_NN_IR_POSITIONS_H
@@ -7,7 +7,8 @@
 
 namespace cleave::nn {
 
-/// Whether `positions`, [s] or [b, s], are the index along the last dimension.
+/// Returns whether each element of `positions`, [s] or [b, s], is its index
+/// along the last dimension.
 bool countsUp(mlir::Value positions);
 
 } // namespace cleave::nn

@@ -1,5 +1,5 @@
-// Which dimension of a value holds the samples of a call: followed from the
-// inputs through the sharding rules of the operations.
+// Finds the dimension of a value that holds the samples of a call, by
+// propagation from the inputs through the sharding rules of the operations.
 
 #ifndef CLEAVE_DIALECT_NN_TRANSFORMS_BATCHFLOW_H
 #define CLEAVE_DIALECT_NN_TRANSFORMS_BATCHFLOW_H
@@ -13,38 +13,42 @@
 
 namespace cleave::nn {
 
-/// Marks dimensions whose major part is the batch: of size `batch`, or a
-/// product that begins with it ([batch * sequence]).
+/// Marks the dimensions that have the batch as their major part: dimensions of
+/// size `batch`, or products that begin with it ([batch * sequence]).
 class BatchFlow {
 public:
   BatchFlow(mlir::func::FuncOp func, int64_t batch)
       : func(func), batch(batch) {}
 
-  /// From the dimensions that the arguments have by what is said of them (see
-  /// `batchDimOf`), run; nothing where no argument has one.
+  /// Runs the analysis from the batch dimensions that attributes of the
+  /// arguments give (see `batchDimOf`). Returns nullopt if no argument has a
+  /// batch dimension.
   static std::optional<BatchFlow> ofArguments(mlir::func::FuncOp func);
 
   void seed(mlir::BlockArgument argument, int64_t dim);
   void run();
 
-  /// The one dimension that is exactly the batch.
+  /// Returns the only dimension that is exactly the batch.
   std::optional<int64_t> dimOf(mlir::Value value) const;
-  /// The same; in a batch of one sample, whose dimension is no factor of a
-  /// reshape, also the first of size 1.
+  /// Like `dimOf`, but in a batch of one sample, which is no factor of a
+  /// reshape, also returns the first dimension of size 1.
   std::optional<int64_t> dimOrUnit(mlir::Value value) const;
-  /// The one dimension that begins with the batch: it alone, or a product.
+  /// Returns the only dimension that begins with the batch: the batch alone, or
+  /// a product.
   std::optional<int64_t> majorDimOf(mlir::Value value) const;
-  /// Whether some dimension of it begins with the batch.
+  /// Returns whether some dimension of the value begins with the batch.
   bool hasDim(mlir::Value value) const;
   /// The number of samples.
   int64_t size() const { return batch; }
-  /// Whether some value computed from `argument` is known to hold samples.
+  /// Returns whether some value computed from `argument` is known to hold
+  /// samples.
   bool meetsBatch(mlir::BlockArgument argument) const;
-  /// Computed from inputs that hold samples.
+  /// Returns whether the value is computed from inputs that hold samples.
   bool isBatched(mlir::Value value) const { return batched.count(value); }
-  /// One sample's part of it depends on other samples.
+  /// Returns whether the part of the value for one sample depends on other
+  /// samples.
   bool isMixed(mlir::Value value) const { return mixed.count(value); }
-  /// A function of all samples of a call together.
+  /// Returns whether the value depends on all samples of a call together.
   bool isOfWholeCall(mlir::Value value) const {
     return isBatched(value) && (!dimOrUnit(value) || isMixed(value));
   }

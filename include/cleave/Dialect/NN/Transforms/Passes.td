@@ -8,14 +8,13 @@ include "mlir/Pass/PassBase.td"
 def FoldShapesPass : Pass<"nn-fold-shapes", "::mlir::func::FuncOp"> {
   let summary = "Remove reshapes, transposes and broadcasts that only serve an exporter";
   let description = [{
-    Exporters flatten, unflatten, swap and repeat dimensions around every
-    product. The pass finds the dimensions that remain when each is cut wherever
-    some reshape cuts it, and rewrites all operations to these: reshapes that
-    split and merge vanish, and so do dimensions of size 1. Transposes and
-    broadcasts move down through elementwise operations and end in the letters
-    of `nn.einsum`. A reshape whose cuts contradict others stays. Shapes of
-    arguments and results stay: `nn-simplify` turns reshapes of parameters
-    into views.
+    Exporters flatten, unflatten, swap and repeat dimensions around every product. The
+    pass splits each dimension wherever a reshape splits it, and rewrites all operations
+    to the split dimensions. So reshapes that split or merge dimensions vanish, as do
+    dimensions of size 1. Transposes and broadcasts move down through elementwise
+    operations and end in the letters of `nn.einsum`. A reshape stays if its splits
+    contradict those of other reshapes. Shapes of arguments and results do not change;
+    `nn-simplify` turns reshapes of parameters into views.
 
     Before:
     ```mlir
@@ -42,13 +41,12 @@ def FoldShapesPass : Pass<"nn-fold-shapes", "::mlir::func::FuncOp"> {
 def RaiseCompositesPass : Pass<"nn-raise-composites", "::mlir::func::FuncOp"> {
   let summary = "Recognise attention, norms, rotary positions and GELU in their spelled-out forms";
   let description = [{
-    Matches meaning, not spelling: which dimensions are contracted, repeated or
-    reduced, whatever their order, and constants by value. Attention absorbs
-    scales on query, key or scores, soft-capping, repeated key heads, guards
-    against rows without keys, and masks: the causal one, windows, those of
-    packed documents and one over keys become attributes and operands, the
-    rest a bias. Expects the form that
-    `nn-fold-shapes` leaves. What does not match stays as it is.
+    The pass matches the dimensions that are contracted, repeated or reduced, in any
+    order, and constants by value. Attention absorbs scales on query, key or scores,
+    soft-capping, repeated key heads, guards against rows without keys, and masks. Causal
+    masks, windows, masks of packed documents and a mask over keys become attributes and
+    operands; other masks become a bias. The pass expects the form that `nn-fold-shapes`
+    gives. Operations that do not match do not change.
 
     Before:
     ```mlir
@@ -81,24 +79,23 @@ def RaiseCompositesPass : Pass<"nn-raise-composites", "::mlir::func::FuncOp"> {
 }
 
 def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
-  let summary = "Bring layers of experts, however a file spells them, to products of slots";
+  let summary = "Bring layers of experts, in any form that a file has, to products of slots";
   let description = [{
-    A file spells a layer of experts as one subgraph for each expert, whose
-    result counts where a comparison of the chosen ids says so; as products with
-    matrices [experts, ., .] of all tokens; or as products with the matrices that
-    each slot gathers. All compute, for each token, the sum over its slots of
-    weight times expert: that is what is left, as `nn.grouped_dot` on rows [tokens...,
-    slots, .] and one `nn.einsum` over the slots. Experts are told from their
-    comparisons and must otherwise be alike, with ids from `nn.top_k` or
-    `nn.argmax`; what does not match stays as it is. Tensors of the file that
-    belong to one expert each are stacked: `nn.parts` of the argument says which
-    tensors of the file it is made of, in order.
+    A model file has a layer of experts in one of three forms: one subgraph for each
+    expert, with a result that is masked by a comparison of the chosen ids; products of
+    all tokens with matrices [experts, ., .]; or products with the matrices that each slot
+    gathers. All forms compute, for each token, the sum over its slots of weight times
+    expert. The pass rewrites them to `nn.grouped_dot` on rows [tokens..., slots, .] and
+    one `nn.einsum` over the slots. The subgraphs of the experts must be equal except for
+    the comparison, with ids from `nn.top_k` or `nn.argmax`; layers that do not match do
+    not change. Tensors of the file that belong to one expert each are stacked into one
+    argument; `nn.parts` of the argument lists these tensors in order.
 
-    A layer that adds up fewer experts than its router chooses from is an error:
-    an export by tracing has kept only those that its sample chose. So is a router
-    (the largest scores of a product with a parameter) whose scores weigh other
-    data at places that the file fixes, while nothing reads which experts they
-    belong to.
+    It is an error if a layer sums fewer experts than its router chooses from, since an
+    export by tracing has then kept only the experts that its sample chose. It is also an
+    error if the scores of a router (the largest scores of a product with a parameter)
+    weight data at positions that the file fixes, while no operation reads the ids of the
+    chosen experts.
 
     Before:
     ```mlir
@@ -146,13 +143,13 @@ def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
 def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
   let summary = "Bring nn IR to the form that the partitioner relies on";
   let description = [{
-    Absorbs transposes and broadcasts into `nn.einsum`, moves broadcasts below
-    elementwise operations, composes movement, folds constants, and merges equal
-    operations. With `parameter-views`, used once after import, dimensions are
-    factored as in `nn-fold-shapes` and a parameter that is only ever read through a
-    reshape takes its result's shape; `nn.view` keeps the shape in the file. Then a
-    fused weight [h, 3h] is [h, 3, heads, d], and can be split by heads. So is a
-    dimension that is read in equal slices only: [h, 2f] of a gated MLP is
+    The pass absorbs transposes and broadcasts into `nn.einsum`, moves broadcasts below
+    elementwise operations, composes shape operations, folds constants, and merges equal
+    operations. With `parameter-views`, used once after import, dimensions are split as in
+    `nn-fold-shapes`, and a parameter that is read only through a reshape takes the shape
+    of the reshape's result; `nn.view` keeps the shape in the file. A fused weight [h, 3h]
+    then becomes [h, 3, heads, d] and can be sharded by heads. A dimension that is read
+    only in equal slices is split as well: the weight [h, 2f] of a gated MLP becomes
     [h, 2, f].
 
     Before (`parameter-views`):
@@ -186,21 +183,21 @@ def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
 def LimitChoicesPass : Pass<"nn-limit-choices", "::mlir::func::FuncOp"> {
   let summary = "Drop the slots that an expert has no room for";
   let description = [{
-    With `capacity` c, k slots a token and e experts, an expert takes at most
+    With `capacity` c, k slots per token and e experts, an expert takes at most
     ceil(c s k / e) slots of a sequence of s positions (Lepikhin et al., 2020), in the
-    order of positions, then of slots. With `scope` = microbatch, it takes ceil(c b s k / e)
-    of all b sequences, in the order of samples, positions, slots (Fedus et al., 2021).
-    What is beyond chooses no expert: its id becomes -1 for `nn.grouped_dot` and for what
-    reads biases of experts; weights, and losses of routers, stay as the router gave
-    them. A sequence is a sample, whichever rank it is on, so that what is dropped
-    depends on no mesh.
+    order of positions, then of slots. With `scope` = microbatch, an expert takes
+    ceil(c b s k / e) slots of all b sequences, in the order of samples, positions, slots
+    (Fedus et al., 2021). The remaining slots are dropped and choose no expert: their id
+    becomes -1 for `nn.grouped_dot` and for operations that read biases of experts. The
+    weights of the slots and the losses of routers do not change. A sequence is a sample,
+    on whichever rank it is, so that the dropped slots do not depend on the mesh.
 
-    Choices are [samples, positions, slots], or [samples, positions] of one expert for
-    each token. Those of one token for each sample, and those of samples joined with
-    positions, have a microbatch alone.
+    The ids of the chosen experts are [samples, positions, slots], or
+    [samples, positions] for one expert per token. If samples have one token each, or the
+    samples are merged with the positions, only `scope` = microbatch is possible.
 
-    Errors: a program without `nn.grouped_dot`; a capacity of sequences for choices that
-    have none.
+    The pass reports an error for a program without `nn.grouped_dot`, and for a capacity
+    per sequence if the ids have no dimension of positions.
 
     Before:
     ```mlir
@@ -225,15 +222,15 @@ def LimitChoicesPass : Pass<"nn-limit-choices", "::mlir::func::FuncOp"> {
 def MarkBatchPass : Pass<"nn-mark-batch", "::mlir::func::FuncOp"> {
   let summary = "Find the dimension of each input and output that counts samples";
   let description = [{
-    Not every input or output has the samples of a microbatch along dimension 0: a
-    mask is [sequence, sequence], an output may be [sequence, batch, classes], or a sum over
-    all. Inputs that carry `nn.batch_dim` (from the model's symbolic dimensions)
-    start; where none does, dimension 0 of the tokens, else of the first input.
-    The factors of the operations carry the batch on, forwards and backwards, also
-    as the major part of a product ([batch * sequence]). A dimension found so
-    is noted as `nn.batch_dim`. An output that depends on several samples at once, or has no one
-    dimension for them, is marked `nn.whole_call`: it is right only for
-    exactly the samples of one call.
+    Not every input or output has the samples of a microbatch along dimension 0: a mask is
+    [sequence, sequence], and an output may be [sequence, batch, classes], or a sum over
+    all samples. The analysis starts at inputs with `nn.batch_dim` (from the model's
+    symbolic dimensions); if no input has it, it starts at dimension 0 of the tokens, or
+    else of the first input. The batch is propagated through the factors of the
+    operations, forwards and backwards, also as the major part of a product
+    ([batch * sequence]). The dimensions that are found are set as `nn.batch_dim`. An output
+    that depends on several samples at once, or has no single dimension for samples, is
+    marked `nn.whole_call`: its value is correct only for exactly the samples of one call.
 
     Before:
     ```mlir
@@ -259,11 +256,11 @@ def MarkBatchPass : Pass<"nn-mark-batch", "::mlir::func::FuncOp"> {
 }
 
 def VerifyConstantsPass : Pass<"nn-verify-constants", "::mlir::func::FuncOp"> {
-  let summary = "Refuse constants above a size in the IR";
+  let summary = "Report constants above a size in the IR as errors";
   let description = [{
-    Weights are arguments and index grids are `nn.iota`, so that the IR of a
-    large model stays small. A constant above `max-bytes` that is not one
-    repeated element is an error at its location. The IR does not change.
+    Weights are arguments and index grids are `nn.iota`, so that the IR of a large model
+    stays small. A constant above `max-bytes` that is not a splat is an error at its
+    location. The pass does not change the IR.
 
     Before and After:
     ```mlir

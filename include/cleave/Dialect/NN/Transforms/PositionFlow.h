@@ -1,5 +1,5 @@
-// Which dimensions count the positions of the sequence: followed from the
-// inputs through the factors of the operations.
+// Finds the dimensions that count the positions of the sequence, by propagation
+// from the inputs through the factors of the operations.
 
 #ifndef CLEAVE_DIALECT_NN_TRANSFORMS_POSITIONFLOW_H
 #define CLEAVE_DIALECT_NN_TRANSFORMS_POSITIONFLOW_H
@@ -12,38 +12,42 @@
 
 namespace cleave::nn {
 
-/// Of an argument or result: the dimension that counts positions; -1: there is
-/// none.
+/// On an argument or result: the dimension that counts positions, or -1 if
+/// there is none.
 inline constexpr llvm::StringLiteral kPositionDimAttr = "nn.position_dim";
 
-/// Of a stage's module, a unit: the function that was cut has positions, though
-/// this stage may have none.
+/// On a stage's module, a unit: the function that was cut into stages has
+/// positions, even if this stage has none.
 inline constexpr llvm::StringLiteral kPositionsAttr = "nn.positions";
 
-/// On a gather along one dimension: its indices are all of that dimension in
-/// another order, so that its result counts what its table counts.
+/// On a gather along one dimension: the indices are a permutation of all
+/// indices of that dimension, so that the result's dimension counts the same as
+/// the table's.
 inline constexpr llvm::StringLiteral kReorderAttr = "nn.reorder";
 
-/// The dimension that a gather only puts into another order; none where it does
-/// something else.
+/// Returns the dimension that a gather only permutes, or nullopt if the gather
+/// does something else.
 std::optional<int64_t> reorderedDim(mlir::Operation *op);
 
-/// Which dimensions of an operation are the same thing: what its sharding rule
-/// says, and in a constraint those of operand and result.
+/// Returns which dimensions of an operation's operands and results are
+/// connected: by its sharding rule, or, for a constraint, each dimension of the
+/// operand with that of the result.
 ShardingRule connectionsOf(mlir::Operation *op);
 
 /// Marks the dimensions that are as long as the sequence and are connected with
-/// it by factors, whatever their kind: queries and keys of attention alike.
+/// it by factors of any kind. The positions of queries and of keys of attention
+/// are both marked.
 class PositionFlow {
 public:
-  /// Begins at the arguments that say it of themselves and at the tokens
-  /// [batch, sequence]; where there are none, at the first input of three or
-  /// more dimensions, at the one beside the batch.
+  /// The propagation starts at the arguments that have a position dimension as
+  /// an attribute, and at dimension 1 of the tokens [batch, sequence]. If there
+  /// are no such arguments, it starts at the first input of three or more
+  /// dimensions, at the dimension next to the batch.
   explicit PositionFlow(mlir::func::FuncOp func);
 
   /// Whether the function has positions at all.
   bool any() const { return length > 0; }
-  /// How many positions there are.
+  /// The number of positions.
   int64_t size() const { return length; }
   bool isPosition(mlir::Value value, int64_t dim) const;
   /// The first dimension of the value that counts positions.
@@ -57,7 +61,8 @@ private:
   llvm::DenseMap<mlir::Value, llvm::SmallVector<bool>> marks;
 };
 
-/// Where a `PositionFlow` of the function begins.
+/// The arguments and dimensions at which a `PositionFlow` of the function
+/// starts.
 llvm::SmallVector<std::pair<mlir::BlockArgument, int64_t>>
 positionSeeds(mlir::func::FuncOp func);
 

@@ -1,5 +1,6 @@
-// Makes the passes of this folder known by name, for tools and tests that run
-// pipelines from text. Apart from Passes.h, as it costs whoever includes it.
+// Registers the passes of this folder by name, for tools and tests that run
+// textual pipelines. This header is separate from Passes.h, since including it
+// is expensive.
 
 #ifndef CLEAVE_DIALECT_NN_TRANSFORMS_REGISTERPASSES_H
 #define CLEAVE_DIALECT_NN_TRANSFORMS_REGISTERPASSES_H

@@ -24,31 +24,32 @@
 
 namespace cleave::pipe {
 
-/// Of an operation before the cut, or of a stage's module: an i64.
+/// On an operation before the cut, or on a stage's module: the stage, an i64.
 inline constexpr llvm::StringLiteral kStageAttr = "pipe.stage";
-/// Of a stage's module: how many there are, an i64. Of a parameter that several
-/// stages have: these, an array<i64>, ascending.
+/// On a stage's module: the number of stages, an i64. On a parameter that
+/// several stages have: these stages, an ascending array<i64>.
 inline constexpr llvm::StringLiteral kStagesAttr = "pipe.stages";
-/// Of an activation at a cut, argument or result: a trained parameter is among
-/// what it is computed from, so that its cotangent is wanted. Unit.
+/// On an activation at a cut, argument or result, a unit: the activation
+/// depends on a trained parameter, so that its cotangent is needed.
 inline constexpr llvm::StringLiteral kDifferentiableAttr =
     "pipe.differentiable";
 
-/// Of a stage's module: the type of the loss and of all scalars that stages
-/// add.
+/// On a stage's module: the type of the loss and of all scalars that are summed
+/// over stages.
 inline constexpr llvm::StringLiteral kScalarAttr = "pipe.scalar";
 
-/// Of an argument or result: a SlotAttr.
+/// On an argument or result: a SlotAttr.
 inline constexpr llvm::StringLiteral kSlotAttr = "pipe.slot";
-/// Of a part of @update: what the stages add up after it, in order, a list of
-/// SumAttr.
+/// On a part of @update: the sums over stages after this part, in order, a list
+/// of SumAttr.
 inline constexpr llvm::StringLiteral kSumsAttr = "pipe.sums";
 
-/// The text of the slot of a port with these attributes, which may be null;
-/// empty where it has none.
+/// Returns the text of the slot of a port with these attributes (which may be
+/// null), or an empty string if the port has no slot.
 llvm::StringRef slotOf(mlir::DictionaryAttr attrs);
 
-/// Which stage a module is, of how many; nothing where it is none.
+/// Returns the stage that a module is and the number of stages, or nullopt if
+/// the module is no stage.
 struct StageOf {
   int64_t stage = 0, stages = 1;
 };

@@ -21,45 +21,46 @@
 
 namespace cleave::rt {
 
-/// Appends a description to `exchanges` of a collective.
+/// Appends the description of an exchange to the `exchanges` of a collective.
 void encodeExchange(const program::Exchange &exchange,
                     llvm::SmallVectorImpl<int64_t> &into);
 
-/// Result `result` may be where operand `operand` does; with `required` it
-/// must.
+/// The result `result` may take the memory of the operand `operand`; with
+/// `required` it must.
 struct Reuse {
   unsigned result = 0, operand = 0;
   bool required = false;
 };
 
-/// A result that is inside an operand: `offset` elements from its start plus
-/// the sum of its terms: quadruples (axis, pre, size, elements), so many
-/// elements times the rank's index on that part of a mesh axis. `reach`
-/// elements of the operand's buffer are touched at most.
+/// A result that is a part of an operand's memory. It begins `offset` elements
+/// after the operand's start, plus a sum of terms. A term is a quadruple (axis,
+/// pre, size, elements) and adds `elements` times the rank's index on that
+/// sub-axis. At most `reach` elements of the operand's buffer are accessed.
 struct Alias {
   unsigned operand = 0;
   int64_t offset = 0;
   llvm::ArrayRef<int64_t> axisTerms;
   int64_t reach = 0;
 
-  /// Elements from the operand's start on the rank where it begins last.
+  /// Returns the result's offset from the operand's start, in elements, on the
+  /// rank with the largest offset.
   int64_t lastOffset() const;
 };
 
-/// On a launch, what memory planning reads: of each operand, how many elements
-/// past its end are read, and masked.
+/// On a launch, for memory planning: for each operand, the number of elements
+/// after its end that the kernel reads and masks.
 inline constexpr llvm::StringLiteral kBeyondAttr = "rt.beyond";
 /// Discardable attributes that memory planning writes.
 inline constexpr llvm::StringLiteral kBufferAttr = "rt.buffer";
 inline constexpr llvm::StringLiteral kBuffersAttr = "rt.buffers";
 inline constexpr llvm::StringLiteral kArenasAttr = "rt.arenas";
 inline constexpr llvm::StringLiteral kLifetimesAttr = "rt.lifetimes";
-/// Of a function whose collectives rt-overlap has placed, modelled seconds: of
-/// what computes, of collectives, and of these what nothing hides.
+/// On a function with collectives placed by rt-overlap: the modelled seconds of
+/// computation, of collectives, and of exposed communication.
 inline constexpr llvm::StringLiteral kOverlapAttr = "rt.overlap";
-/// Of a module of pipeline stages, in place of rt.arenas: by stage, {arenas =
-/// sizes, slots = classes}. Arenas from kSlotArena on hold one slot of each
-/// class.
+/// On a module of pipeline stages, in place of rt.arenas: for each stage
+/// {arenas = sizes, slots = classes}. Each arena from kSlotArena on holds one
+/// slot of a class.
 inline constexpr llvm::StringLiteral kStagesAttr = "rt.stages";
 inline constexpr int64_t kStateArena = 0, kTransientArena = 1, kSlotArena = 2;
 
@@ -78,8 +79,8 @@ inline constexpr int64_t kStateArena = 0, kTransientArena = 1, kSlotArena = 2;
 
 namespace cleave::rt {
 
-/// The address that memory planning gave to an argument of a function or to a
-/// result of an operation; null where it gave none.
+/// Returns the address that memory planning gave to an argument of a function
+/// or to a result of an operation, or null if it gave none.
 AddressAttr addressOf(mlir::Value value);
 
 } // namespace cleave::rt

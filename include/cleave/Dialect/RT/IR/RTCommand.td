@@ -1,4 +1,4 @@
-// What all commands have.
+// The base class of all commands.
 
 #ifndef CLEAVE_DIALECT_RT_IR_RTCOMMAND_TD
 #define CLEAVE_DIALECT_RT_IR_RTCOMMAND_TD

@@ -12,18 +12,18 @@ def RT_Dialect : Dialect {
   let cppNamespace = "::cleave::rt";
   let summary = "Command lists that the runtime executes";
   let description = [{
-    One operation for each command of the runtime (`cleave/program.h`), on tensor
-    values: each result is a new buffer, so that order and liveness are plain
-    SSA until memory is planned. A function of this dialect is one action. It
-    knows nothing of shardings.
+    The dialect has one operation for each command of the runtime (`cleave/program.h`).
+    Operations work on tensor values and each result is a new buffer, so that order and
+    liveness are plain SSA until memory is planned. Each function is one action, such as
+    the forward pass of a microbatch or an update. The dialect knows nothing of shardings.
 
-    A *view* is a list `[offset, stride...]`, in elements, relative to the
-    operand's or result's buffer; what the strides stand for is said by each
-    operation. Transposes and slices that feed a library call live in its views.
+    A *view* is a list `[offset, stride...]`, in elements, relative to the operand's or
+    result's buffer; each operation defines the dimensions that the strides belong to.
+    Views also express the transposes and slices of the operands of a library call.
 
-    Memory planning adds `rt.buffer`, an address, to arguments and results of
-    functions, and `rt.buffers`, addresses of all results, to operations. Arena 0
-    is "state", which outlives actions, arena 1 "transient".
+    Memory planning adds `rt.buffer`, an address, to arguments and results of functions,
+    and `rt.buffers`, the addresses of all results, to operations. Arena 0 is "state",
+    which persists between actions. Arena 1 is "transient", for values within an action.
 
     Discardable attributes:
 
@@ -31,11 +31,11 @@ def RT_Dialect : Dialect {
     |---|---|---|
     | `rt.buffer` | arguments and results | the address, `#rt.address<arena, offset>` |
     | `rt.buffers` | operations | a list with the address of each result; `unit` for a token |
-    | `rt.beyond` | launches | of each operand, how many elements past its end are read, and masked |
-    | `rt.arenas` | a module | bytes of each arena |
-    | `rt.stages` | a module of pipeline stages, in place of `rt.arenas` | by stage, `{arenas, slots}`: sizes, and the slot class of each arena from 2 on |
-    | `rt.lifetimes` | functions | of each value in the transient arena, `{first, kind, last, name, offset, size}`, by commands |
-    | `rt.overlap` | functions | modelled seconds: of what computes, of collectives, and of these what is exposed |
+    | `rt.beyond` | launches | for each operand, the number of elements after its end that the kernel reads and masks |
+    | `rt.arenas` | a module | the size of each arena in bytes |
+    | `rt.stages` | a module of pipeline stages, in place of `rt.arenas` | for each stage `{arenas, slots}`: the sizes of its arenas, and the slot class of each arena from arena 2 on |
+    | `rt.lifetimes` | functions | for each value in the transient arena `{first, kind, last, name, offset, size}`, where `first` and `last` are indices of commands |
+    | `rt.overlap` | functions | modelled seconds of computation, of collectives, and of exposed communication |
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
@@ -48,15 +48,15 @@ class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic,
 
 def RT_TokenType : TypeDef<RT_Dialect, "Token"> {
   let mnemonic = "token";
-  let summary = "A collective that has started and not ended";
+  let summary = "An asynchronous collective that has started and has not ended";
 }
 
 def RT_AddressAttr : AttrDef<RT_Dialect, "Address"> {
   let mnemonic = "address";
   let summary = "Where a buffer is stored";
   let description = [{
-    `#rt.address<1, 64>`: 64 bytes from the beginning of arena 1. What depends on
-    the rank is added by `rt.alias`.
+    `#rt.address<1, 64>` is the address 64 bytes after the beginning of arena 1. An
+    address is the same on all ranks; `rt.alias` adds offsets that depend on the rank.
   }];
   let parameters = (ins "int64_t":$arena, "int64_t":$offset);
   let assemblyFormat = "`<` $arena `,` $offset `>`";

@@ -8,20 +8,20 @@ include "cleave/Dialect/RT/IR/RTProductOps.td"
 def RT_LaunchOp : RT_Command<"launch", ["getReuse"], [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Runs a kernel on all its rows";
   let description = [{
-    Calls `kernel` on pieces of the rows [0, extent), none smaller than `grain`
-    but the last, perhaps from several threads. The kernel's arguments are the
-    operands, then the results. `inplace` lists pairs (result, operand): the
-    result may be where the operand does.
+    The command divides the rows [0, extent) into ranges of at least `grain` rows (the
+    last range may be smaller) and calls `kernel` on each range, possibly from several
+    threads. The kernel's arguments are the operands, then the results. `inplace` lists
+    pairs (result, operand) for which the result may take the operand's memory.
 
     ```mlir
     %1 = rt.launch @kernel_0(%0) extent = 4 grain = 1 inplace = [0, 0] : (tensor<4x6xf32>) -> tensor<4x6xf32>
     ```
 
     Constraints:
-    - (L1) `kernel` is a function whose type is that of operands and results.
+    - (L1) `kernel` is a function with the types of the operands and results.
     - (L2) `extent` is not negative and `grain` is positive.
-    - (L3) `inplace` has an even number of entries, each pair an index of a result
-      and of an operand that is no smaller.
+    - (L3) `inplace` has an even number of entries; each pair is the index of a result
+      and the index of an operand that is at least as large as the result.
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyRankedTensor>:$inputs,
                        I64Attr:$extent, I64Attr:$grain,
@@ -37,20 +37,26 @@ def RT_LaunchOp : RT_Command<"launch", ["getReuse"], [DeclareOpInterfaceMethods<
 def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSegments]> {
   let summary = "Communication among the ranks of a group";
   let description = [{
-    `group` lists (axis, pre, size) of the mesh's axes; members are ordered
-    row-major over them. Operand i becomes result i, one message in all; `layout`
-    has four numbers for each, (outer, inner, outer of the result, inner of the
-    result): an all-gather takes [outer, inner] to [outer, N, inner], a
-    reduce-scatter back, an all-to-all [outer, N, inner] to [outer', N, inner'].
-    An exchange has the elements of its two tiles as `inner` and `inner'`, and
-    `exchanges` says for each operand how the whole tensor is placed: its rank and
-    shape; before, for each dimension, a count and so many triples (axis, pre,
-    size); after, the same; a count and triples of the axes that are reduced; the
-    same of those over which the result has partial sums; the number of rounds.
-    An all_to_all_v takes [N, outer, inner] to the same, `outer` rows for each member,
-    of which `counts` say how many go to each and come from each. `expected`, `by` (triples
-    as in `group`) and `home` say how many are reckoned to, as in `dist.all_to_all_v`.
-    With a token as last result the command only starts; `rt.wait` ends it.
+    `group` lists triples (axis, pre, size), the sub-axes of the mesh that a group spans;
+    the N members of a group are ordered row-major over these sub-axes. Operand i becomes
+    result i, and all operands are sent as one message. `layout` has four numbers for
+    each operand: (outer, inner, outer' of the result, inner' of the result). An
+    all-gather takes [outer, inner] to [outer, N, inner], a reduce-scatter takes
+    [outer, N, inner] to [outer, inner], and an all-to-all takes [outer, N, inner] to
+    [outer', N, inner'].
+
+    An exchange has the numbers of elements of its two tiles as `inner` and `inner'`. For
+    each operand of an exchange, `exchanges` describes how the whole tensor is sharded by
+    a list of numbers: the rank and the shape of the tensor; for each dimension of the
+    source sharding a count and that many triples (axis, pre, size); the same for the
+    target sharding; a count and triples of the axes that are reduced; a count and
+    triples of the axes over which the result has partial sums; the number of rounds.
+
+    An all_to_all_v takes [N, outer, inner] to [N, outer, inner], with up to `outer` rows
+    for each member; `counts` say how many rows are sent to each member and received from
+    each member. `expected`, `by` (triples as in `group`) and `home` describe the
+    expected numbers of rows, as in `dist.all_to_all_v`. With a token as last result the
+    command only starts the collective, and `rt.wait` ends it.
 
     ```mlir
     %1 = rt.collective all_gather(%0) group = [1, 1, 2] layout = [4, 3, 1, 0] purpose = "activation"
@@ -58,16 +64,18 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
     ```
 
     Constraints:
-    - (C1) there are as many results as operands, at least one, all of one element
-      type, and perhaps a token.
-    - (C2) `group` has triples of a non-negative and two positive numbers.
-    - (C3) `layout` has four numbers for each operand, and outer times inner is
-      its number of elements (times or divided by the group for gather and scatter).
-    - (C4) a permutation has a source for each member (-1: zeros); others have none.
-    - (C5) an exchange has a description of each operand in `exchanges`; others
-      have none.
-    - (C6) an all_to_all_v has two `counts`, of one number for each member; others
-      have none.
+    - (C1) there is at least one operand, and there are as many results as operands,
+      optionally followed by a token. All operands and results have one element type.
+    - (C2) `group` consists of triples of one non-negative and two positive numbers.
+    - (C3) `layout` has four numbers for each operand, and outer times inner is the
+      operand's number of elements (multiplied or divided by the size of the group for
+      gather and scatter).
+    - (C4) a permute has a source for each member (-1 for zeros); other kinds have no
+      sources.
+    - (C5) an exchange has a description of each operand in `exchanges`; other kinds
+      have no `exchanges`.
+    - (C6) an all_to_all_v has two `counts` with one number for each member; other kinds
+      have no `counts`.
   }];
   let arguments = (ins RT_CollectiveKindAttr:$kind, Variadic<AnyRankedTensor>:$inputs,
                        Variadic<RT_IndexTensor>:$counts,
@@ -86,20 +94,20 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
   }];
   let extraClassDeclaration = [{
     int64_t getGroupSize();
-    /// `exchanges` as the program has them; null where they are malformed.
+    /// Returns `exchanges` in the form of the program, or nullopt if they are malformed.
     std::optional<std::vector<::cleave::program::Exchange>> describeExchanges();
-    /// What the members receive.
+    /// The received tensors, without the token.
     ::mlir::ResultRange getValues() { return getResults().take_front(getInputs().size()); }
-    /// Null where the command also ends here.
+    /// The token, or null if the command also ends the collective.
     ::mlir::Value getToken() { return getNumResults() > getInputs().size() ? getResults().back() : ::mlir::Value(); }
   }];
   let hasVerifier = 1;
 }
 
 def RT_PlanRowsOp : RT_Command<"plan_rows", []> {
-  let summary = "Where rows go that are sent to the ranks of what they choose";
+  let summary = "Assigns rows to places on the ranks that hold the experts of the rows";
   let description = [{
-    As `dist.plan_rows`.
+    The command computes the same results as `dist.plan_rows`.
 
     ```mlir
     %sources, %places, %sent, %counts = rt.plan_rows %ids tile = 3
@@ -116,9 +124,9 @@ def RT_PlanRowsOp : RT_Command<"plan_rows", []> {
 }
 
 def RT_SortRowsOp : RT_Command<"sort_rows", []> {
-  let summary = "The order of rows by what they choose";
+  let summary = "Sorts rows by the ids of the groups that the rows choose";
   let description = [{
-    As `dist.sort_rows`.
+    The command computes the same results as `dist.sort_rows`.
 
     ```mlir
     %order, %places, %sorted = rt.sort_rows %ids groups = 3
@@ -136,8 +144,8 @@ def RT_SortRowsOp : RT_Command<"sort_rows", []> {
 def RT_PositionInExpertOp : RT_Command<"position_in_expert", [], [AttrSizedOperandSegments]> {
   let summary = "Counts the earlier slots that have chosen the same expert";
   let description = [{
-    As `nn.position_in_expert`; `scratch` has room for what is counted and for an
-    order of positions.
+    The command computes the result of `nn.position_in_expert`; `scratch` has room for
+    the counts and for an order of the positions.
 
     ```mlir
     %place, %scratch = rt.position_in_expert %ids, %positions experts = 4
@@ -158,9 +166,10 @@ def RT_PositionInExpertOp : RT_Command<"position_in_expert", [], [AttrSizedOpera
 }
 
 def RT_ConditionOp : RT_Command<"condition", []> {
-  let summary = "Says when commands of a number need to run";
+  let summary = "Gives the condition under which commands with a given number run";
   let description = [{
-    No command: those after it with `nn.when` = `number` run only if the flag is set.
+    The operation is not a command of its own: later commands with `nn.when` = `number`
+    run only if the flag is set.
 
     ```mlir
     rt.condition %0 number = 3 : tensor<1xi1>
@@ -171,10 +180,11 @@ def RT_ConditionOp : RT_Command<"condition", []> {
 }
 
 def RT_WaitOp : RT_Command<"wait", ["getAlias"], [AttrSizedOperandSegments]> {
-  let summary = "Ends a collective that has started";
+  let summary = "Waits for the end of an asynchronous collective";
   let description = [{
-    The results are the collective's, now to be read. `sources` are its operands,
-    named here because their memory must stay untouched until now.
+    The results are those of the collective, which can be read after the wait. `sources`
+    are the operands of the collective, listed here because their memory must not be
+    reused before the wait.
 
     ```mlir
     %1:2 = rt.collective all_reduce(%0) group = [0, 1, 2] layout = [1, 6, 1, 0] purpose = "gradient"
@@ -183,8 +193,8 @@ def RT_WaitOp : RT_Command<"wait", ["getAlias"], [AttrSizedOperandSegments]> {
     ```
 
     Constraints:
-    - (W1) the token comes from a collective whose results and operands are
-      `values` and `sources`.
+    - (W1) the token comes from a collective that has the results `values` and the
+      operands `sources`.
     - (W2) the results have the types of `values`.
   }];
   let arguments = (ins RT_TokenType:$token, Variadic<AnyRankedTensor>:$values, Variadic<AnyRankedTensor>:$sources);
@@ -198,18 +208,20 @@ def RT_WaitOp : RT_Command<"wait", ["getAlias"], [AttrSizedOperandSegments]> {
 def RT_CopyOp : RT_Command<"copy", ["getReuse"]> {
   let summary = "Moves a box of elements";
   let description = [{
-    result[i...] = source[i...] over `shape`. A view is `[offset, strides...]`.
-    With a destination, the result takes its memory, and elements outside the box
-    keep their values; else the box covers the result. `axis_terms` are quadruples
-    (axis, pre, size, elements): so many elements times the rank's index on that
-    part of a mesh axis are added to the source's offset.
+    result[i...] = source[i...] for all indices of a box of `shape`, where source and
+    result are addressed by views `[offset, strides...]`. With a destination, the result
+    takes the destination's memory, and elements outside the box keep their values.
+    Without a destination, the box covers the result. `axis_terms` are quadruples
+    (axis, pre, size, elements); each adds `elements` times the rank's index on that
+    sub-axis to the source's offset.
 
     ```mlir
     %1 = rt.copy %0 [0, 1, 6] to [0, 4, 1] shape = [6, 4] : (tensor<4x6xf32>) -> tensor<6x4xf32>
     ```
 
     Constraints:
-    - (Y1) source and result have one element type; the destination has the result's type.
+    - (Y1) source and result have the same element type; the destination has the result's
+      type.
     - (Y2) views have an offset and one stride for each entry of `shape`, and stay inside their tensors.
     - (Y3) `axis_terms` has four numbers for each term.
   }];
@@ -225,7 +237,7 @@ def RT_CopyOp : RT_Command<"copy", ["getReuse"]> {
 }
 
 def RT_FillOp : RT_Command<"fill", []> {
-  let summary = "Writes one value everywhere";
+  let summary = "Sets all elements to one value";
   let description = [{
     ```mlir
     %0 = rt.fill 0.0 : f32 : tensor<4x6xf32>
@@ -243,18 +255,19 @@ def RT_FillOp : RT_Command<"fill", []> {
 def RT_AliasOp : RT_Command<"alias", ["getAlias"]> {
   let summary = "Contiguous elements of a buffer under another shape";
   let description = [{
-    No command: the result is inside the source's memory, `offset` elements
-    from its start, plus those of `axis_terms` (see rt.copy). `reach` is where the
-    last rank's part ends, in elements; the source's buffer is made that large
-    (tiles of a padded dimension end past it).
+    The operation is not a command of its own. The result is a part of the source's
+    memory that begins `offset` elements after the start of the source, plus the elements
+    of `axis_terms` (see `rt.copy`). `reach` is the end of the last rank's part, in
+    elements from the start of the source; the source's buffer is made that large, since
+    the last tile of a padded dimension ends after the source.
 
     ```mlir
     %1 = rt.alias %0 offset = 6 : (tensor<4x6xf32>) -> tensor<2x3xf32>
     ```
 
     Constraints:
-    - (V1) source and result have one element type.
-    - (V2) the offset is not negative, nor are the numbers in `axis_terms`.
+    - (V1) source and result have the same element type.
+    - (V2) the offset and the numbers in `axis_terms` are not negative.
     - (V3) without `reach`, the result ends inside the source on every rank.
     - (V4) `axis_terms` has four numbers for each term.
   }];

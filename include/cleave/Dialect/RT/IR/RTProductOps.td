@@ -12,14 +12,14 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
     `batch`; A is [m, k], B [k, n], C [m, n]. A view is `[offset, batch strides...,
     row stride, column stride]`; batch strides may be 0 in operands. `bias` has n
     contiguous elements from `bias_offset` on. C takes the accumulator's memory.
-    Results are C; with `keep_pre_activation`, the activation's operand, in C's
-    view; and perhaps scratch memory.
+    The results are C, with `keep_pre_activation` the operand of the activation in C's
+    view, and optionally scratch memory.
 
-    Only programs for CUDA devices have these: with `derivative_at`, in C's view,
-    C = alpha * A B * activation'(derivative_at), the cotangent of what gelu was
-    taken of. `sums_of` says of which operand the sums along k are a result after
-    C, in C's element type: of each row of A, or column of B. Where that operand is a
-    cotangent and C the gradient of weights, they are the gradient of a bias.
+    Two features exist only in programs for CUDA devices. With `derivative_at`, a tensor
+    in C's view, C = alpha * A B * activation'(derivative_at), which is the cotangent
+    of the operand of a GELU. With `sums_of`, a result after C has the sums along k of
+    each row of A or of each column of B, in C's element type. If that operand is a
+    cotangent and C the gradient of a weight, the sums are the gradient of a bias.
 
     ```mlir
     %c = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5
@@ -27,16 +27,18 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
     ```
 
     Constraints:
-    - (G1) A, B, C and the bias have one element type; C of a product of bf16 may be f32.
+    - (G1) A, B, C and the bias have the same element type; if A and B are bf16, C may
+      also be f32.
     - (G2) `batch`, m, n, k are positive.
     - (G3) a view has an offset and a stride for each batch dimension, row and
       column, and stays inside its tensor.
-    - (G4) bias holds n elements from `bias_offset` on.
+    - (G4) the bias has n elements from `bias_offset` on.
     - (G5) the accumulator and the pre-activation have C's type; scratch memory is a tensor of i8.
-    - (G6) `derivative_at` has C's element type, which is A's, and holds C's view. The activation is
-      gelu_tanh, and there is no bias, accumulator, pre-activation or sum.
-    - (G7) sums are as many as rows of A or columns of B. There is no batch, bias, activation
-      or pre-activation.
+    - (G6) `derivative_at` and A have C's element type, and C's view is inside
+      `derivative_at`. The activation is gelu_tanh, and there is no bias, accumulator,
+      pre-activation or sum.
+    - (G7) there are as many sums as rows of A or columns of B. A product with sums has
+      no batch, bias, activation or pre-activation.
   }];
   let arguments = (ins RT_FloatTensor:$a, RT_FloatTensor:$b, Optional<RT_FloatTensor>:$bias,
                        Optional<RT_FloatTensor>:$accumulator, Optional<RT_FloatTensor>:$derivative_at,
@@ -55,13 +57,13 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
   }];
   let extraClassDeclaration = [{
     ::mlir::Value getC() { return getResults()[0]; }
-    /// Null where it is not kept.
+    /// Null if the pre-activation is not kept.
     ::mlir::Value getPreActivation() { return getKeepPreActivation() ? getResults()[1] : ::mlir::Value(); }
-    /// Null where there are none.
+    /// Null if the product has no sums.
     ::mlir::Value getSums() {
       return getSumsOf() == SumsOf::None ? ::mlir::Value() : getResults()[getKeepPreActivation() ? 2 : 1];
     }
-    /// All but scratch memory.
+    /// The number of results without scratch memory.
     unsigned getNumOwnResults() {
       return 1 + (getKeepPreActivation() ? 1 : 0) + (getSumsOf() == SumsOf::None ? 0 : 1);
     }
@@ -70,15 +72,16 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
 }
 
 def RT_GroupedGemmOp : RT_Command<"grouped_gemm", ["getScratchResult", "getFlops"]> {
-  let summary = "Products of rows with the matrices that they choose";
+  let summary = "Products of rows with the expert matrices that the rows choose";
   let description = [{
-    Row r, over the dimensions `rows`, chooses matrix ids[r] of `e`, or none
-    where that is outside [0, e). Without `outer`, `other` has the matrices W of
-    [k, n], and the result is left[r] W[ids[r]] for each row, zeros where none is
-    chosen. With it, `other` has rows as well, and the result is for each matrix
-    the sum of left[r]^T other[r] over the rows that choose it. Views of rows are
-    `[offset, a stride for each of rows, stride in a row]`, of ids without the last,
-    of matrices `[offset, matrix, row, column]`; strides of rows may be 0 in operands.
+    Row r, an index over the dimensions `rows`, chooses matrix ids[r] of `e` matrices, or
+    no matrix if ids[r] is outside [0, e). Without `outer`, `other` has the matrices W of
+    [k, n], and the result for each row is left[r] W[ids[r]], or zeros if the row chooses
+    no matrix. With `outer`, `other` has rows as well, and the result for each matrix is
+    the sum of left[r]^T other[r] over the rows that choose the matrix. Views of rows are
+    `[offset, one stride for each entry of rows, stride in a row]`, views of ids lack the
+    last stride, and views of matrices are `[offset, matrix stride, row stride, column
+    stride]`. In operands, strides of rows may be 0.
 
     ```mlir
     %y = rt.grouped_gemm %x [0, 6, 0, 1] %w [0, 48, 8, 1] ids %ids [0, 2, 1] into [0, 16, 8, 1]
@@ -86,10 +89,11 @@ def RT_GroupedGemmOp : RT_Command<"grouped_gemm", ["getScratchResult", "getFlops
     ```
 
     Constraints:
-    - (H1) operands and result have one element type; the result of bf16 may be f32.
+    - (H1) operands and result have the same element type; the result of bf16 operands
+      may also be f32.
     - (H2) `rows`, e, k and n are positive.
-    - (H3) views have the entries that they need and stay inside their tensors.
-    - (H4) there is one result, and perhaps scratch memory of i8.
+    - (H3) views have the entries described above and stay inside their tensors.
+    - (H4) there is one result, optionally followed by scratch memory of i8.
   }];
   let arguments = (ins RT_FloatTensor:$left, RT_FloatTensor:$other, RT_IndexTensor:$ids,
                        DenseI64ArrayAttr:$left_view, DenseI64ArrayAttr:$other_view,
@@ -101,7 +105,7 @@ def RT_GroupedGemmOp : RT_Command<"grouped_gemm", ["getScratchResult", "getFlops
     `rows` `=` $rows `e` `=` $e `k` `=` $k `n` `=` $n attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{
-    /// Rows, or matrices with `outer`.
+    /// The result rows, or with `outer` the result matrices.
     ::mlir::Value getResult() { return getResults()[0]; }
   }];
   let hasVerifier = 1;
@@ -110,11 +114,11 @@ def RT_GroupedGemmOp : RT_Command<"grouped_gemm", ["getScratchResult", "getFlops
 def RT_ConvOp : RT_Command<"conv", ["getScratchResult", "getFlops"]> {
   let summary = "A convolution, or a derivative of it";
   let description = [{
-    What `nn.conv`, `nn.conv_input_grad` and `nn.conv_filter_grad` say: `forward`
-    takes the input and the filter, `input_grad` the cotangent and the filter,
-    `filter_grad` the cotangent and the input. Only programs for CUDA devices have it.
-    Scratch memory may follow. With `narrow` the operands are values of bf16, in f32,
-    as is the result.
+    The command computes `nn.conv`, `nn.conv_input_grad` or `nn.conv_filter_grad`:
+    `forward` takes the input and the filter, `input_grad` the cotangent and the filter,
+    `filter_grad` the cotangent and the input. Only programs for CUDA devices have this
+    command. Scratch memory may follow the result. With `narrow`, the operands and the
+    result are f32 tensors that hold bf16 values.
 
     ```mlir
     %y = rt.conv forward %x, %w strides = [2] dilations = [1] low = [1] high = [1] groups = 1
@@ -122,8 +126,8 @@ def RT_ConvOp : RT_Command<"conv", ["getScratchResult", "getFlops"]> {
     ```
 
     Constraints:
-    - (K1) input, filter and output have one rank, 3 to 5, and one element type; there
-      is one result, and perhaps scratch memory of i8.
+    - (K1) input, filter and output have the same rank, 3 to 5, and the same element
+      type; there is one result, optionally followed by scratch memory of i8.
     - (K2) strides, dilations, low and high have one entry per spatial dimension,
       strides and dilations positive, low and high not negative.
     - (K3) `groups` divides channels and features; the filter has the channels of
@@ -131,7 +135,7 @@ def RT_ConvOp : RT_Command<"conv", ["getScratchResult", "getFlops"]> {
     - (K4) a spatial size of the output is
       (size + low + high - (kernel - 1) * dilation - 1) / stride + 1, rounded down, at
       least 1.
-    - (K5) `narrow` is of f32.
+    - (K5) with `narrow`, the element type is f32.
   }];
   let arguments = (ins RT_ConvKindAttr:$kind, RT_FloatTensor:$lhs, RT_FloatTensor:$rhs,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations,
@@ -142,7 +146,7 @@ def RT_ConvOp : RT_Command<"conv", ["getScratchResult", "getFlops"]> {
     `high` `=` $high `groups` `=` $groups attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{
-    /// One of which is the first result.
+    /// The input, filter and output of the convolution; one of them is the first result.
     ::mlir::Value getInput();
     ::mlir::Value getFilter();
     ::mlir::Value getOutput();
@@ -153,10 +157,10 @@ def RT_ConvOp : RT_Command<"conv", ["getScratchResult", "getFlops"]> {
 class RT_AttentionBase<string mnemonic> : RT_Command<mnemonic, ["getScratchResult", "getFlops"],
                                                      [AttrSizedOperandSegments]> {
   code declarations = [{
-    /// Sizes by name.
+    /// Returns the entry of `sizes` with the given index.
     int64_t size(unsigned index) { return getSizes()[index]; }
   }];
-  // What both directions may have beside their tensors.
+  // Optional operands and attributes of both the forward and the gradient command.
   dag extraOperands = (ins Optional<RT_IndexTensor>:$q_positions, Optional<RT_IndexTensor>:$k_positions,
                            Optional<RT_IndexTensor>:$q_segments, Optional<RT_IndexTensor>:$k_segments,
                            Optional<RankedTensorOf<[I1]>>:$key_mask, Optional<RT_FloatTensor>:$bias,
@@ -178,14 +182,15 @@ class RT_AttentionBase<string mnemonic> : RT_Command<mnemonic, ["getScratchResul
 def RT_AttentionOp : RT_AttentionBase<"attention"> {
   let summary = "Scaled dot-product attention";
   let description = [{
-    o = softmax(scale * q k^T + bias, masked) v, and lse, the log-sum-exp of the
-    scores. `sizes` is [batch, queries, keys, KV heads, groups, d of q and k, d of v].
-    A view is `[offset, batch, position, KV head, group, feature]`; the group of k
-    and v, and the feature of lse, are ignored. The bias' view is
-    `[offset, batch, query, KV head, group, key]`, that of positions, segments and
-    key mask `[offset, batch, position]`, as that of the indices of dropout, whose keys
-    have `[offset, batch, (query), KV head, group, (feature)]`. Masks, `window`,
-    `softcap` and dropout are those of `nn.attention`.
+    The results are o = softmax(scale * q k^T + bias, masked) v and lse, the log-sum-exp
+    of the scores. `sizes` is [batch, queries, keys, KV heads, groups, d of q and k, d of
+    v]. A view is an offset followed by strides: `[offset, batch, position, KV head,
+    group, feature]`; the group stride of k and v, and the feature stride of lse, are
+    ignored. The view of the bias is `[offset, batch, query, KV head, group, key]`. The
+    views of positions, segments, key mask and the indices of dropout are
+    `[offset, batch, position]`. The view of the keys of dropout is
+    `[offset, batch, (query), KV head, group, (feature)]`. Masks, `window`, `softcap` and
+    dropout are those of `nn.attention`.
 
     ```mlir
     %o, %lse = rt.attention q(%q) k(%k) v(%v) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
@@ -197,9 +202,11 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
     Constraints:
     - (A1) `sizes` has 7 positive entries.
     - (A2) views have six entries (positions, segments, key mask: three) and stay inside their tensors.
-    - (A3) positions and segments come in pairs, what dropout reads in threes, with 0 < p < 1;
-      `window` and `softcap` are not negative.
-    - (A5) floats have one element type; where that is bf16, lse and bias are f32.
+    - (A3) positions are given for both queries and keys or for neither, and so are
+      segments. The three operands of dropout are all given, with 0 < p < 1, or all
+      absent. `window` and `softcap` are not negative.
+    - (A5) all tensors of floats have the same element type, except that lse and the bias
+      are f32 if it is bf16.
   }];
   let arguments = !con((ins RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v), extraOperands,
                        (ins DenseI64ArrayAttr:$sizes, F64Attr:$scale, UnitAttr:$causal,
@@ -219,9 +226,9 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
 def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
   let summary = "Cotangents of query, key and value of `rt.attention`";
   let description = [{
-    `into` says in which of the results dq, dk and dv are: one each ([0, 1, 2]),
-    or pieces of one buffer ([0, 0, 0]), as their views say. The pieces cover the
-    buffer. Scratch memory may follow.
+    `into` gives the indices of the results that hold dq, dk and dv: each in a result of
+    its own ([0, 1, 2]), or all as parts of one buffer ([0, 0, 0]), placed by their
+    views. The parts cover the buffer. Scratch memory may follow the results.
 
     ```mlir
     %d = rt.attention_grad do(%do) q(%q) k(%q) v(%q) o(%o) lse(%lse) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5 into [0, 0, 0]
