@@ -1,4 +1,5 @@
-// What code generation includes beside our dialects: those that it lowers to.
+// Precompiled header of the kernel code generators: cleave's dialects, and the
+// MLIR dialects into which kernels are lowered.
 
 #include "operations.h"
 

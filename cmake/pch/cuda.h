@@ -1,4 +1,5 @@
-// What the CUDA backend includes, and the recorder that stands in for a device.
+// Precompiled header of the CUDA backend, and of the recorder that stands in
+// for a CUDA device.
 
 #include "runtime.h"
 

@@ -1,5 +1,6 @@
-// What the driver includes. Its commands throw, so it has exceptions, and
-// shares no header with the libraries.
+// Precompiled header of the driver. The driver's commands throw, so it is
+// compiled with exceptions and cannot share a precompiled header with the
+// libraries.
 
 #include "operations.h"
 

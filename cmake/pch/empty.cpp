@@ -1,1 +1,1 @@
-// An object file to hang the precompiled header on.
+// An empty source file, for targets that have no other source file.

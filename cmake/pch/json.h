@@ -1,4 +1,4 @@
-// What files that read and write JSON include.
+// Precompiled header of files that read or write JSON.
 
 #include "runtime.h"
 

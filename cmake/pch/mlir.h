@@ -1,6 +1,6 @@
-// What nearly every file of the compiler includes. Only headers of LLVM and
-// MLIR stand here: they are two thirds of a file's compile time and change with
-// the toolchain only.
+// Precompiled header with what nearly every file of the compiler includes. It
+// only has headers of LLVM, MLIR and the standard library: LLVM and MLIR are
+// two thirds of a file's compile time, and they change with the toolchain only.
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

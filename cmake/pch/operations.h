@@ -1,6 +1,6 @@
-// What the phases include beside MLIR: our dialects and the interfaces that
-// their operations answer. A change of one of these compiles all that is above
-// them, as it would without this header.
+// Precompiled header of the compiler's phases: cleave's dialects, and the
+// interfaces of their operations. A change of one of these headers recompiles
+// all phases, as it would without precompiled headers.
 
 #include "mlir.h"
 

@@ -1,4 +1,5 @@
-// What nearly every file of the runtime includes: the standard library.
+// Precompiled header with what nearly every file of the runtime includes:
+// headers of the standard library.
 
 #include <algorithm>
 #include <atomic>

@@ -143,7 +143,8 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
       ops.push_back(&op);
   llvm::SetVector<Value> inputs, free;
   collectInputs(part, ops, returned, inputs, free);
-  // The arguments keep the order of the function.
+  // The function's arguments are in the order of `kept`, which is program
+  // order.
   SmallVector<Value> arguments;
   SmallVector<DictionaryAttr> argumentAttrs;
   for (auto &[value, entry] : kept)

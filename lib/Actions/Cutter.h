@@ -14,7 +14,8 @@
 
 namespace cleave::actions {
 
-/// A result of a part, besides the values that later parts read.
+/// A result that a part's function must return, besides the values that later
+/// parts read.
 struct ResultPort {
   mlir::Value value;
   mlir::DictionaryAttr attrs;
@@ -40,8 +41,8 @@ public:
          const llvm::DenseMap<mlir::Operation *, unsigned> &partOf,
          unsigned parts);
 
-  /// The results of each part; the caller assigns the function's results to
-  /// parts.
+  /// For each part, the results of the original function that it returns. The
+  /// caller fills this in.
   std::vector<std::vector<ResultPort>> results;
   /// Every argument and every value that several parts use, in program order.
   llvm::MapVector<mlir::Value, Kept> kept;
@@ -51,9 +52,9 @@ public:
   /// and the last parts that read them.
   void analyze(llvm::StringRef prefix);
 
-  /// Builds the parts with these names and erases the function. Parts without
-  /// operations and results are omitted, unless `isKept` returns true for them.
-  /// Returns one function per part, null for an omitted part.
+  /// Builds one function per part, with these names, and erases the original
+  /// function. A part without operations and results is omitted, unless
+  /// `isKept` returns true for it. Returns null for an omitted part.
   std::vector<mlir::func::FuncOp> build(
       llvm::ArrayRef<std::string> names,
       llvm::function_ref<bool(unsigned)> isKept = [](unsigned) {

@@ -1,4 +1,5 @@
-// pipe-mark-actions: marks every collective of a stage with its action.
+// pipe-mark-actions: marks every collective of a stage with the action (F, I, W
+// or B) that it will belong to.
 
 #include "Ports.h"
 #include "cleave/Actions/Passes.h"

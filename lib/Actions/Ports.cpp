@@ -50,8 +50,8 @@ DenseMap<Operation *, unsigned> actions::partsOf(func::FuncOp func,
   DenseMap<Attribute, Operation *> flags;
   for (auto condition : block.getOps<dist::ConditionOp>())
     flags[condition.getNumberAttr()] = condition.getFlag().getDefiningOp();
-  // Assigns to `part` all operations on which the worklist depends and that no
-  // earlier part has.
+  // Assigns to `part` the operations of the worklist and all operations that
+  // they depend on, except those that an earlier part has.
   auto claim = [&](unsigned part, SmallVector<Operation *> worklist) {
     while (!worklist.empty()) {
       Operation *op = worklist.pop_back_val();

@@ -103,7 +103,8 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   static void placeConditions(func::FuncOp func,
                               DenseMap<Operation *, unsigned> &parts) {
     Block &block = func.getBody().front();
-    // The copies that are inserted below are not visited.
+    // Iterates over a copy of the list, because the body inserts copies of
+    // conditions.
     for (auto condition : llvm::to_vector(block.getOps<dist::ConditionOp>())) {
       std::map<unsigned, Operation *> first;
       for (Operation &op : block)

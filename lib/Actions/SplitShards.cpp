@@ -74,7 +74,8 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
       return Cutter::isFree(value) || alone.contains(value.getDefiningOp());
     };
     for (Operation &op : block.without_terminator())
-      // A sum over stages also depends on other stages.
+      // A sum over pipeline stages also depends on values of other stages, so
+      // it never qualifies.
       if (!isa<pipe::SumStagesOp>(op) && !readsOf(&op).empty() &&
           llvm::all_of(readsOf(&op), depends))
         alone.insert(&op);

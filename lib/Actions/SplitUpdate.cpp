@@ -30,16 +30,18 @@ private:
   void findLevels();
   void assignParts();
   void replaceSums();
-  /// Returns the attributes of a sum over stages, for operand number `place` of
-  /// `sum`; the runtime computes this sum. Also makes the operand a result of
-  /// the part that `sum` ends, unless the operand already has a slot.
+  /// Returns the attributes with which the runtime computes the sum over stages
+  /// of operand number `place` of `sum`. Also makes this operand a result of
+  /// the part after which `sum` is computed, unless the operand already has a
+  /// slot.
   pipe::SumAttr sumOperand(pipe::SumStagesOp sum, unsigned place,
                            std::string name);
   Value addEarlierStages(pipe::SumStagesOp sum, Value operand, StringRef name);
   void distributeResults(Cutter &cutter);
   void cut();
 
-  /// Adds an argument that is in a slot of the update.
+  /// Adds an argument to @update, for a value that is stored in a slot while
+  /// the parts of the update run.
   BlockArgument addArgument(Type type, const Twine &name, Location loc) {
     unsigned number = func.getNumArguments();
     (void)func.insertArgument(number, type, port(name), loc);
@@ -58,8 +60,8 @@ private:
   DenseMap<Operation *, unsigned> parts;
   unsigned deepest = 0; // the last part
   SmallVector<pipe::SumStagesOp> sums;
-  // For each part, the operands of sums over stages that it returns, and the
-  // attributes of these sums.
+  // For each part, the values that it returns as operands of sums over stages,
+  // and the attributes of these sums.
   std::vector<std::vector<ResultPort>> operands;
   std::vector<SmallVector<Attribute>> sumAttrs;
 };
@@ -143,8 +145,8 @@ pipe::SumAttr UpdateSplitter::sumOperand(pipe::SumStagesOp sum, unsigned place,
                             sum.getStagesAttr());
 }
 
-/// Adds to the operand the sum of the rank's earlier stages, which is passed as
-/// an argument.
+/// Adds to the operand of a sum the contributions of the earlier stages on this
+/// rank. They are passed as a new argument.
 Value UpdateSplitter::addEarlierStages(pipe::SumStagesOp sum, Value operand,
                                        StringRef name) {
   BlockArgument before =

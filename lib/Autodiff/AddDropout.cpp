@@ -18,8 +18,8 @@ using namespace cleave::autodiff;
 
 namespace {
 
-/// Hashes integers with ordinary arithmetic, so that every rank, microbatch and
-/// stage computes the keys that it reads.
+/// Hashes integers with arithmetic operations of the program. Every rank,
+/// microbatch and pipeline stage can so compute the dropout keys that it needs.
 struct Hash {
   TensorExpr &e;
 
@@ -56,7 +56,8 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     if (p == 0)
       return;
     func::FuncOp func = cloneAs(loss, nn::kLossTrainFunc);
-    // Without an input that has samples there is no candidate.
+    // Dropout is applied to values that depend on samples. If no input has
+    // samples, there are none.
     std::optional<int64_t> batch = batchOf(func);
     SmallVector<DropoutPlace> places;
     SmallVector<nn::AttentionOp> attentions;
@@ -237,8 +238,8 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
       auto iota = [&](RankedTensorType type, int64_t dim) -> Value {
         return nn::IotaOp::create(b, op.getLoc(), type, dim);
       };
-      // The number of the attention and that of the head, in the upper and
-      // lower word.
+      // The upper 32 bits of the key count attentions, the lower ones count the
+      // heads of one attention.
       Value head = e.make<arith::AddIOp>(
           e.make<arith::MulIOp>(iota(keys, 1), e.splatInt(keys, group)),
           iota(keys, 2));

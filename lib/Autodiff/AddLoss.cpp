@@ -60,7 +60,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   /// Turns parameters that are not trained into constants of the program;
   /// `nn.frozen` says that they are parameters of the model.
   LogicalResult freeze(func::FuncOp forward) {
-    // A misspelt name would silently change which parameters are trained.
+    // Patterns that match no parameter are refused: a misspelt name would
+    // silently change which parameters are trained.
     if (failed(checkTied(forward, trainable, "train.trainable")) ||
         failed(checkTied(forward, frozen, "train.frozen")) ||
         failed(reportIdle(forward, trainable, "train.trainable", true)) ||
@@ -83,8 +84,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return success();
   }
 
-  /// Freezes the parameters that the loss does not reach through floats: they
-  /// have no gradient, but weight decay would change them.
+  /// Freezes the parameters that the loss does not depend on through
+  /// floating-point values. They have no gradient, but weight decay would still
+  /// change them.
   void freezeUnreached(func::FuncOp func, func::FuncOp forward) {
     SmallVector<Value> values = {
         func.getBody().front().getTerminator()->getOperand(0)};
@@ -168,7 +170,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
            << " would change it; set train.microbatches = 1";
   }
 
-  /// The index of the result that the loss reads.
+  /// Returns the index of the function result from which the loss is computed.
   FailureOr<unsigned> chooseOutput(func::FuncOp func) {
     std::string wanted = logits;
     StringRef kind(loss);
@@ -343,8 +345,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return {left, right};
   }
 
-  /// Removes signs, constant factors and one count from the end of the loss. A
-  /// weight is positive, so signs go to the factor.
+  /// Takes the loss apart from its end: removes signs, constant factors and one
+  /// count that divides. Signs go to the factor, so that the weight is
+  /// positive.
   Mean meanOf(Value whole, Value part, LossSplitter &splitter) {
     Mean mean;
     bool hasStep = splitter.hasStep();
@@ -371,8 +374,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         double ofAll = divides ? 1 / *all : *all;
         double ofOwn = divides ? 1 / *own : *own;
         bool isCount = hasStep && *all != *own;
-        // A divisor counts as a number of samples if it is proportional to it:
-        // 1 / n for the n values of the microbatch.
+        // A constant divisor that differs between the whole step and the
+        // microbatch is taken as a number of samples if it is proportional to
+        // the number of samples of the call.
         if (!std::isfinite(ofAll) || ofAll == 0 ||
             (isCount && (mean.isMean ||
                          std::abs(ofAll * microbatches / ofOwn - 1) > 1e-6)))
@@ -403,8 +407,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return mean;
   }
 
-  /// Removes a divisor that is counted from the inputs and is additive over
-  /// microbatches.
+  /// Takes off a divisor that counts something in the inputs, such as labels,
+  /// and that adds up over microbatches.
   bool takeCount(Value whole, Value part, Mean &mean, LossSplitter &splitter) {
     double sign = 1;
     while (isa_and_present<arith::NegFOp>(whole.getDefiningOp()) &&

@@ -31,7 +31,8 @@ struct Trained {
   int64_t began;     // its set in train.began
   unsigned firstArg; // of @update: the parameter, then its states
 
-  /// The stages that share this parameter; null if only one has it.
+  /// The pipeline stages that share this parameter; null if only one stage has
+  /// it.
   DenseI64ArrayAttr stages() const {
     auto all = attrs.getAs<DenseI64ArrayAttr>(pipe::kStagesAttr);
     return all && all.size() > 1 ? all : DenseI64ArrayAttr();
@@ -83,9 +84,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   FailureOr<SmallVector<Trained>> collect(func::FuncOp grad) {
     SmallVector<Trained> parameters;
     FailureOr<llvm::StringMap<int64_t>> sets = readSets(grad);
-    // Patterns of parameters without decay may be shared by many models, and
-    // with stages a match may be in another stage, so a pattern without match
-    // is no error.
+    // A pattern of parameters without weight decay that matches nothing is an
+    // error only for a whole model. In a pipeline stage, the match may be in
+    // another stage.
     if (failed(sets) || (!stage && failed(checkNoDecay(grad, noDecay))))
       return failure();
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg) {
@@ -93,7 +94,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
         continue;
       StringRef name = nameOf(grad, arg);
       auto type = cast<RankedTensorType>(grad.getArgumentTypes()[arg]);
-      // Norm, rate and loss are scalars of one type.
+      // The gradient norm, the learning rate and the loss are scalars of one
+      // type, so all parameters must have this type.
       if (type.getElementType() != real.getElementType())
         return grad.emitError("parameter '")
                << name << "' is " << type.getElementType() << ", but the loss "
@@ -132,8 +134,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return NameLoc::get(StringAttr::get(&getContext(), name));
   }
 
-  /// The set of each parameter that `began` names; all other parameters are in
-  /// set 0.
+  /// Returns the set of each parameter that `began` (train.began) names; all
+  /// other parameters are in set 0. The parameters of a set began to train
+  /// together.
   FailureOr<llvm::StringMap<int64_t>> readSets(func::FuncOp grad) {
     llvm::StringSet<> names;
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg)
@@ -150,7 +153,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
                    "option began: expected SET:NAME with a set of at "
                    "least 1, found '")
                << entry << "'";
-      // In a stage, the parameter may be in another stage.
+      // A name without a match is no error in a pipeline stage, since the
+      // parameter may be in another stage.
       if (!stage && !names.contains(name))
         return grad.emitError("train.began names '")
                << name << "', which is no parameter of the model";
@@ -159,7 +163,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return sets;
   }
 
-  /// Returns the set of a parameter. All its parts must be in the same set.
+  /// Returns the set (see readSets) of a parameter. If the parameter stacks
+  /// several tensors of the file, all of them must be in the same set.
   FailureOr<int64_t> setOf(func::FuncOp grad,
                            const llvm::StringMap<int64_t> &sets,
                            DictionaryAttr attrs) {
@@ -190,8 +195,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return "count." + std::to_string(set);
   }
 
-  /// The attributes of a state tensor. Moments name the count that corrects
-  /// their bias.
+  /// Returns the attributes of a state tensor. On a moment of AdamW they
+  /// include the name of the step count that corrects its bias.
   DictionaryAttr stateAttrs(const Trained &parameter, StringRef slot) {
     NamedAttrList list(
         attrs((parameter.name + "." + slot).str(), nn::Role::State));
@@ -305,7 +310,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     update.func.setAllArgAttrs(argAttrs);
     b.setInsertionPointToStart(update.func.addEntryBlock());
     func::ReturnOp::create(b, loc);
-    // Transfers of a parameter or gradient carry its name.
+    // Arguments get locations with their names, so that collectives on a
+    // parameter or gradient are reported under its name.
     for (auto [argument, attrs] :
          llvm::zip(update.func.getArguments(), argAttrs))
       argument.setLoc(NameLoc::get(attrs.getAs<StringAttr>(nn::kNameAttr)));
@@ -341,7 +347,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
       addResult(named(countName(set)), count.next, count.arg);
   }
 
-  /// The sum of the squares of all elements; null without gradients.
+  /// Returns the sum of the squares of all elements of the gradients; null if
+  /// there are no gradients.
   Value squaresOf(OpBuilder &b, Location loc, ValueRange gradients) {
     Value squares;
     for (Value gradient : gradients) {
@@ -355,9 +362,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return squares;
   }
 
-  /// Replaces the gradients of tied parameters, and the scalars, by their sums
-  /// over the stages. Only the first stage of a tied parameter counts its
-  /// squares.
+  /// Replaces the gradients of parameters that several pipeline stages share,
+  /// and the scalars, by their sums over the stages. In the norm, only the
+  /// first of these stages counts the squares of a shared parameter's gradient.
   void sumOverStages(OpBuilder &b, ArrayRef<Trained> parameters,
                      MutableArrayRef<Value> gradients, Sums &sums) {
     SmallVector<Value> counted;
@@ -399,8 +406,9 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return {norm, arith::MulFOp::create(b, loc, inverse, factor)};
   }
 
-  /// Whether loss and gradients are finite: a NaN or an infinity in any
-  /// gradient makes the norm non-finite, too.
+  /// Returns whether the loss and all gradients are finite. It suffices to test
+  /// the norm for the gradients, since a NaN or an infinity in any of them
+  /// makes the norm non-finite.
   Value isFinite(OpBuilder &b, Location loc, Value norm, Value loss) {
     auto element = cast<FloatType>(real.getElementType());
     double largest =

@@ -33,7 +33,8 @@ public:
   Value squares(const Router &router);
 
 private:
-  /// Sums over tokens: per sample, [samples, rest...], or over all, [rest...].
+  /// Sums a value over tokens. If `perSample` is set, the result is a sum per
+  /// sample, [samples, rest...], otherwise a sum over all tokens, [rest...].
   Value overTokens(Value value, int64_t tokenDims) {
     return b.createOrFold<nn::ReduceOp>(loc, nn::Combiner::Sum, value,
                                         dimsFrom(perSample ? 1 : 0, tokenDims));
@@ -48,14 +49,16 @@ private:
   Value sum(Value value, ArrayRef<int64_t> dims) {
     return b.createOrFold<nn::ReduceOp>(loc, nn::Combiner::Sum, value, dims);
   }
-  /// The number of counted labels, per sample or in total.
+  /// Returns the number of labels that count in the loss: per sample if
+  /// `perSample` is set, otherwise in total.
   Value weights() {
     return sum(counted, dimsFrom(perSample ? 1 : 0, typeOf(counted).getRank()));
   }
   int64_t countOf(const Router &router) const {
     return llvm::product_of(router.tokens().drop_front(perSample ? 1 : 0));
   }
-  /// Sum over samples of weight * value; `value` is [samples] or [].
+  /// Returns the sum over samples of weights() * value. `value` has one element
+  /// per sample, or one in total.
   Value weighted(Value value) {
     Value all = product(value, weights());
     return perSample ? sum(all, {0}) : all;

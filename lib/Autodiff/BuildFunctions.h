@@ -36,8 +36,9 @@ mlir::LogicalResult checkTied(mlir::func::FuncOp func,
                               llvm::ArrayRef<std::string> patterns,
                               llvm::StringRef key);
 
-/// Refuses (if `refuse`), or warns of, patterns that match no parameter's name:
-/// they are probably misspelt. `key` is the configuration's name of the list.
+/// Reports patterns that match no parameter's name and are probably misspelt:
+/// as errors if `refuse` is set, otherwise as warnings. `key` is the
+/// configuration key that holds the list of patterns.
 mlir::LogicalResult reportIdle(mlir::func::FuncOp func,
                                llvm::ArrayRef<std::string> patterns,
                                llvm::StringRef key, bool refuse);

@@ -19,8 +19,9 @@ int64_t sizeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
-/// The ids before slots were dropped: the nearest value with as many slots from
-/// which `taken` is computed.
+/// Returns the expert ids before slots were dropped: the nearest result of a
+/// top-k or argmax from which `taken` is computed and that has as many slots as
+/// `taken`.
 Value chosenOf(Value taken) {
   llvm::SetVector<Value> reached;
   reached.insert(taken);
@@ -37,8 +38,9 @@ Value chosenOf(Value taken) {
   return taken;
 }
 
-/// Reads the capacity of an expert if slots beyond it are dropped. It holds for
-/// each sample or, if positions continue across samples, for all of them.
+/// Reads how many slots an expert accepts, if the program drops the slots
+/// beyond this capacity. The capacity applies to each sample or, if positions
+/// are counted across samples, to all samples together.
 void noteCapacity(Choice &choice) {
   Value taken = choice.taken;
   while (auto reshape = taken.getDefiningOp<nn::ReshapeOp>())
@@ -57,7 +59,8 @@ void noteCapacity(Choice &choice) {
     choice.capacityOf /= most.getType().getDimSize(0);
 }
 
-/// The first name of a location; null if it has none.
+/// Returns the first name in a location, which is that of the graph node; null
+/// if there is none.
 NameLoc nodeOf(Location loc) {
   NameLoc node;
   loc->walk([&](Location part) {
@@ -68,8 +71,8 @@ NameLoc nodeOf(Location loc) {
   return node;
 }
 
-/// The function argument whose elements `value` has, possibly moved or
-/// reshaped.
+/// Returns the function argument whose elements `value` holds, possibly moved
+/// or reshaped; null if `value` is anything else.
 BlockArgument tensorOf(Value value) {
   while (Operation *def = value.getDefiningOp()) {
     if (def->getNumOperands() != 1)
@@ -79,7 +82,8 @@ BlockArgument tensorOf(Value value) {
   return cast<BlockArgument>(value);
 }
 
-/// The name of the nearest weight matrix from which a choice is computed.
+/// Returns the name of the nearest weight matrix on the path to a choice of
+/// experts, which is the router's matrix.
 std::string matrixOf(func::FuncOp func, Value chosen) {
   llvm::SetVector<Operation *> reached;
   if (Operation *def = chosen.getDefiningOp())
@@ -123,8 +127,8 @@ bool reachesResult(Value value) {
   return false;
 }
 
-/// The argument with one number per expert that `value` broadcasts; null if
-/// `value` is anything else.
+/// Returns the function argument that `value` broadcasts along the last
+/// dimension, if it has one number per expert; null otherwise.
 BlockArgument perExpert(Value value, int64_t experts) {
   auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
   int64_t last = cast<RankedTensorType>(value.getType()).getRank() - 1;

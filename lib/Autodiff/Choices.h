@@ -13,7 +13,8 @@ namespace cleave::autodiff {
 
 /// One choice of experts; several grouped products may read it.
 struct Choice {
-  /// The ids that products read: -1 where a slot was dropped.
+  /// The expert ids that the products read. The id is -1 in a slot that was
+  /// dropped.
   mlir::Value taken;
   /// The ids as the router chose them; equal to `taken` if no slot can be
   /// dropped.
@@ -23,7 +24,8 @@ struct Choice {
   /// The capacity of an expert: it accepts at most `capacity` of every
   /// `capacityOf` slots. 0 means no limit.
   int64_t capacity = 0, capacityOf = 0;
-  /// The name of the first product, by which commands name their origin.
+  /// The name of the first product that reads the choice. Tools name the
+  /// choice's origin by it.
   std::string product;
   /// The router's name: the name of its matrix without ".weight", or else the
   /// node that chooses.

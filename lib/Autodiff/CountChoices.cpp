@@ -20,7 +20,8 @@ using namespace cleave::autodiff;
 
 namespace {
 
-/// Counts the true elements of `hits` over all dimensions but the last `kept`.
+/// Counts the true elements of `hits` over all dimensions except the last
+/// `kept` dimensions.
 Value count(OpBuilder &b, Location loc, Value hits, int64_t kept) {
   RankedTensorType type = typeOf(hits);
   Value ones = arith::ExtUIOp::create(b, loc, type.clone(b.getI64Type()), hits);
@@ -29,8 +30,9 @@ Value count(OpBuilder &b, Location loc, Value hits, int64_t kept) {
       llvm::to_vector(llvm::seq<int64_t>(type.getRank() - kept)));
 }
 
-/// The number of slots of each expert, [experts]. It is elementwise with a sum,
-/// so that the fused kernel stores no [slots, experts] tensor.
+/// Returns the number of slots that chose each expert, [experts]. The count is
+/// an elementwise comparison followed by a sum, so that the fused kernel stores
+/// no tensor [slots, experts].
 Value slotsOfExperts(OpBuilder &b, Value ids, int64_t experts) {
   Location loc = ids.getLoc();
   RankedTensorType type = typeOf(ids);
@@ -48,7 +50,8 @@ Value slotsOfExperts(OpBuilder &b, Value ids, int64_t experts) {
   return count(b, loc, hits, /*kept=*/1);
 }
 
-/// The number of slots that were not dropped.
+/// Returns the number of slots that were not dropped, which are those with an
+/// id of at least 0.
 Value slotsTaken(OpBuilder &b, Value ids) {
   Location loc = ids.getLoc();
   Value none = nn::createSplat(b, loc, typeOf(ids), 0);
@@ -100,7 +103,8 @@ struct CountChoicesPass : cleave::impl::CountChoicesPassBase<CountChoicesPass> {
           slotsOfExperts(b, choice.chosen, choice.experts));
       if (choice.taken != choice.chosen)
         add(choice, nn::RouterCounts::Taken, slotsTaken(b, choice.taken));
-      // In a program cut into stages, counts belong to the stage of the choice.
+      // In a program that will be cut into pipeline stages, the counts belong
+      // to the stage in which the experts are chosen.
       Operation *def = choice.taken.getDefiningOp();
       if (Attribute stage = def ? def->getAttr(pipe::kStageAttr) : nullptr)
         while ((before = before->getNextNode()) != terminator)

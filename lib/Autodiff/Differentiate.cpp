@@ -84,7 +84,9 @@ public:
   }
 
 private:
-  /// Recreates a layout operation from its (saved) input, which costs nothing.
+  /// Clones a layout operation (such as a reshape) of the forward pass in the
+  /// backward pass, on its saved input. This costs nothing, and so its result
+  /// need not be saved.
   Value remake(Operation *def, OpResult result) {
     IRMapping mapping;
     for (Value operand : def->getOperands())
@@ -164,7 +166,8 @@ struct DifferentiatePass
     return finish(func, backward, parameters);
   }
 
-  /// Activations from the previous stage that need a cotangent.
+  /// Returns the arguments that are activations of the previous pipeline stage
+  /// and need a cotangent.
   static SmallVector<BlockArgument> incoming(func::FuncOp func) {
     SmallVector<BlockArgument> found;
     for (BlockArgument argument : func.getArguments())
@@ -199,8 +202,9 @@ struct DifferentiatePass
     return attrs.getDictionary(&getContext());
   }
 
-  /// Seeds the cotangents: that of the loss and, in a stage, those of the sent
-  /// activations, which become arguments.
+  /// Sets the cotangents with which the backward pass begins: that of the loss
+  /// and, in a pipeline stage, those of the activations that the stage sends.
+  /// The latter become arguments.
   LogicalResult start(func::FuncOp func, Backward &backward) {
     Operation *terminator = func.getBody().front().getTerminator();
     for (unsigned result = 0; result < func.getNumResults(); ++result) {
@@ -226,7 +230,8 @@ struct DifferentiatePass
     return success();
   }
 
-  /// The loss's cotangent: 1, or the factor that makes its sum a mean.
+  /// Returns the cotangent of the loss: 1, or the factor that turns the loss
+  /// from a sum into a mean.
   Value seed(func::FuncOp func, Backward &backward, Value loss) {
     OpBuilder &b = backward.builder();
     Location loc = loss.getLoc();
@@ -247,8 +252,9 @@ struct DifferentiatePass
     return arith::SelectOp::create(b, loc, counts, inverse, splat(0.0));
   }
 
-  /// Appends cotangents and gradients to the results, and adds accumulators if
-  /// asked to.
+  /// Appends the cotangents of received activations and the gradients to the
+  /// function's results. With `accumulate`, also adds arguments to which
+  /// gradients are added.
   LogicalResult finish(func::FuncOp func, Backward &backward,
                        ArrayRef<unsigned> parameters) {
     OpBuilder &b = backward.builder();
@@ -257,7 +263,8 @@ struct DifferentiatePass
     SmallVector<DictionaryAttr> attrs;
     for (unsigned result = 0; result < func.getNumResults(); ++result)
       attrs.push_back(func.getResultAttrDict(result));
-    // With `accumulate`: adds an argument of the same name and role.
+    // With `accumulate`: adds an argument with the name and role of a result,
+    // and adds its value to the result.
     auto addAccumulator = [&](Value &value, DictionaryAttr boundary) {
       unsigned index = func.getNumArguments();
       if (failed(func.insertArgument(index, value.getType(), boundary,

@@ -20,10 +20,11 @@ using namespace cleave;
 
 namespace {
 
-/// One flag per dimension: whether it is summed over.
+/// For each dimension of a value: whether a later sum runs over it.
 using Dims = SmallVector<bool>;
 
-/// The dimensions of a reshape's input all of whose factors are summed over.
+/// Given the dimensions of a reshape's result that are summed over, returns
+/// those of its input: the dimensions of which all factors are summed over.
 /// Dimensions of size 1 have no factors.
 Dims beforeReshape(nn::ReshapeOp op, const Dims &dims) {
   ShardingRule rule = ShardingRule::of(op);
@@ -45,8 +46,8 @@ Value originOf(Value value) {
   return value;
 }
 
-/// Whether both are the same value, up to saves and recreated layout
-/// operations.
+/// Whether both are the same value. Saves (nn.save) and clones of layout
+/// operations in the backward pass count as their originals.
 bool isSame(Value left, Value right) {
   left = originOf(left);
   right = originOf(right);
@@ -62,7 +63,8 @@ bool isSame(Value left, Value right) {
       /*markEquivalent=*/nullptr, OperationEquivalence::IgnoreLocations);
 }
 
-/// The constant that all elements are equal to, if known.
+/// Returns the number that all elements of a value are equal to, if this number
+/// is known.
 std::optional<APFloat> splatOf(Value value) {
   value = originOf(value);
   if (auto spread = value.getDefiningOp<nn::BroadcastOp>())
@@ -87,7 +89,8 @@ Dims varyingOf(Value value) {
   return varying;
 }
 
-/// An operand and the dimensions over which it is summed.
+/// An operand of an operation, and the dimensions of this operand over which it
+/// is summed.
 struct Summed {
   unsigned operand;
   Dims dims;
@@ -107,7 +110,8 @@ void throughFactor(Operation *op, unsigned operand, const Dims &dims,
   found.push_back({operand, rest});
 }
 
-/// A label that only one operand has is summed over in that operand.
+/// In an einsum, a label that only one operand and not the result has is a
+/// dimension over which this operand is summed.
 void throughProduct(nn::EinsumOp op, const Dims &dims,
                     SmallVectorImpl<Summed> &found) {
   nn::EinsumOp::Labels labels = op.getLabels();
@@ -166,8 +170,9 @@ SmallVector<Summed> through(Operation *op, const Dims &dims) {
   return found;
 }
 
-/// The softmax y whose input gradient this value is: y * (g - sum(g * y)), the
-/// row sum broadcast. Null if it is anything else.
+/// Returns the softmax y if `value` is the gradient of its input, y * (g -
+/// sum(g * y)), where g is the cotangent of y and the row sum is broadcast.
+/// Returns null if `value` is anything else.
 nn::SoftmaxOp softmaxOfGrad(Value value) {
   auto product = value.getDefiningOp<arith::MulFOp>();
   if (!product)
@@ -195,8 +200,9 @@ nn::SoftmaxOp softmaxOfGrad(Value value) {
   return {};
 }
 
-/// Whether scores are a scaled and moved product of queries and keys, so that
-/// no score is the lowest finite number.
+/// Whether scores are a product of queries and keys, possibly scaled and moved.
+/// Such scores are never as low as the lowest finite number, which a mask may
+/// write.
 bool isProduct(Value value) {
   Operation *def = originOf(value).getDefiningOp();
   if (isa_and_present<nn::EinsumOp>(def))
@@ -208,11 +214,10 @@ bool isProduct(Value value) {
          splatOf(def->getOperand(1)) && isProduct(def->getOperand(0));
 }
 
-/// Returns whether the sum stays zero in spite of the mask. If the mask
-/// replaces a score by -inf, its probability and its cotangent are zero. The
-/// same holds for the lowest finite number unless the whole row is masked, and
-/// a row that is masked entirely has no unmasked score whose cotangent could be
-/// summed.
+/// Returns whether the cotangents of the scores still sum to zero if a mask
+/// replaces some scores. A replaced score of -inf has probability and cotangent
+/// zero. This also holds for the lowest finite number unless the whole row is
+/// masked, and such a row has no unmasked scores.
 bool isMasked(nn::SoftmaxOp softmax, Value condition, unsigned kept) {
   Value scores = originOf(softmax.getInput());
   while (
@@ -228,8 +233,8 @@ bool isMasked(nn::SoftmaxOp softmax, Value condition, unsigned kept) {
          (fill->isLargest() && isProduct(mask->getOperand(kept)));
 }
 
-/// The cotangents of scores before the derivative of their mask; the value
-/// itself if there is no mask.
+/// Looks through the derivative of a mask: returns the cotangents of the scores
+/// that it masks, or the value itself if there is no mask.
 Value beforeMask(Value value) {
   auto select = value.getDefiningOp<arith::SelectOp>();
   if (!select)
@@ -293,8 +298,7 @@ private:
                 int products) {
     if (llvm::none_of(dims, [](bool isSummed) { return isSummed; }))
       return value;
-    // In nested sums the same terms may be visited many times, so results are
-    // cached.
+    // Nested sums may visit the same terms many times, so results are cached.
     auto found = seen.find(value);
     if (found != seen.end() && found->second.dims == dims &&
         found->second.products == products)
@@ -321,8 +325,8 @@ private:
         return value;
       return arith::AddFOp::create(builder, op->getLoc(), left, right);
     }
-    // A second product would contract with a layer's input, which has other
-    // readers.
+    // Only one product may separate the terms from the sum: a second one would
+    // multiply them with a layer's input.
     bool isProduct = isa<nn::EinsumOp>(op);
     if (isProduct && products > 0)
       return value;

@@ -114,8 +114,9 @@ private:
     return false;
   }
 
-  /// The value, the values that it is a moved form of or a multiple of by a
-  /// scalar (as in DeepNorm), and the terms of these sums.
+  /// Returns the values that make up `value`: the value itself, what it is a
+  /// moved form or a scalar multiple of (as in DeepNorm), and the terms of such
+  /// values that are sums.
   llvm::SetVector<Value> sidesOf(Value value) const {
     llvm::SetVector<Value> sides;
     SmallVector<Value> work = {value};
@@ -157,16 +158,17 @@ private:
     return false;
   }
 
-  /// Whether the operand of a sum is computed by a contraction from the other
-  /// operand or one of its terms. Records the value of the stream that the
-  /// branch begins at.
+  /// Whether operand `side` of an addition is a branch: it is computed by a
+  /// contraction from the other operand, the residual stream, or from a term of
+  /// that operand. Records the value of the stream at which the branch begins.
   bool isBranch(arith::AddFOp add, unsigned side) {
     Value term = add->getOperand(side), other = add->getOperand(1 - side);
     if (!flow.isBatched(term) || !flow.isBatched(other) ||
         !readByContractions.contains(add.getResult()) || isStream(term))
       return false;
     llvm::SetVector<Value> streams = sidesOf(other);
-    // Pairs of a value and whether a contraction separates it from the branch.
+    // The values to visit, walking from the end of the branch to its begin. The
+    // flag says whether a contraction is between the value and the end.
     llvm::DenseSet<Value> seen[2];
     SmallVector<std::pair<Value, bool>> work = {{term, false}};
     bool found = false;
@@ -180,7 +182,8 @@ private:
         continue;
       }
       Operation *op = value.getDefiningOp();
-      // Values before another sum with a branch belong to that branch.
+      // The walk does not continue through another sum with a branch, since the
+      // values before that sum belong to its branch.
       if (!op || joins.contains(op))
         continue;
       bool passed = contracted || contracts(op);

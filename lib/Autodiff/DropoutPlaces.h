@@ -8,27 +8,28 @@
 
 namespace cleave::autodiff {
 
-/// A value to apply dropout to, as read by `uses`. Its other users read the
-/// original.
+/// A value to which dropout is applied. Only the readers `uses` get the result;
+/// other readers of the value get it without dropout.
 struct DropoutPlace {
   mlir::Value value;
   llvm::SmallVector<mlir::OpOperand *> uses;
   bool isEmbedding = false; ///< else a branch
 };
 
-/// The places of a function, in program order. All values depend on samples.
+/// Returns the values of a function to which dropout is applied, in program
+/// order: branches and embeddings. All of them depend on samples.
 ///
-/// A branch is an operand of a sum that is computed from the other operand, or
-/// from a term of it, through a contraction with a tensor that does not depend
-/// on samples (a weight, trained or frozen), but not through the sum of another
-/// branch. So the terms of a rotation, gates, scores, masks and biases are no
-/// branches, whatever their shapes are, and neither are residual streams that
-/// are added. Sums that no later such contraction reads are predictions or
-/// parts of the loss.
+/// A branch is an operand of an addition that is computed from the other
+/// operand (the residual stream), or from a term of that operand. On the way
+/// there is a contraction with a weight, a tensor that does not depend on
+/// samples, but no addition with another branch. So terms of a rotation, gates,
+/// scores, masks and biases are no branches, and neither are residual streams
+/// that are added. An addition is ignored if no later contraction with a weight
+/// reads it: it is then a prediction or a part of the loss.
 ///
-/// An embedding consists of rows that integers choose, and of sums of these and
-/// weights. It is a place if a stream begins with it, moved, scaled, normalized
-/// or projected.
+/// An embedding consists of table rows that integers choose, and of sums of
+/// these rows and weights. It gets dropout if a residual stream begins with it,
+/// where it may be moved, scaled, normalized or projected before.
 llvm::SmallVector<DropoutPlace> findDropoutPlaces(mlir::func::FuncOp func,
                                                   const nn::BatchFlow &flow);
 

@@ -30,8 +30,8 @@ PrecisionRule ruleOf(Operation *op) {
   return {};
 }
 
-/// Whether a type may be rounded. Scalars are counts, losses and factors, and
-/// stay f32.
+/// Whether values of a type may be rounded to bf16. Scalars are counts, losses
+/// and factors, and stay f32.
 bool isRoundable(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && tensor.getRank() > 0 && tensor.getElementType().isF32();
@@ -47,7 +47,8 @@ Type narrowed(Type type) {
       BFloat16Type::get(type.getContext()));
 }
 
-/// The value in bf16, marked as rounded for storage.
+/// Returns the value in bf16; the conversion is marked as rounding for storage
+/// only.
 Value roundedForStorage(OpBuilder &builder, Location loc, Value value) {
   auto trunc =
       arith::TruncFOp::create(builder, loc, narrowed(value.getType()), value);
@@ -61,16 +62,17 @@ bool crossesStages(std::optional<nn::Role> role) {
   return isOneOf(role, {nn::Role::Activation, nn::Role::Cotangent});
 }
 
-/// Whether a result is a sum over samples. `loss` is set if the terms must be
-/// f32, too.
+/// Whether a result of this role is a sum over samples, which stays f32. Sets
+/// `loss` if its terms must be f32, too.
 bool isSum(std::optional<nn::Role> role, bool &loss) {
   loss = isOneOf(role, {nn::Role::Loss, nn::Role::Weight});
   return loss || isOneOf(role, {nn::Role::Gradient, nn::Role::Accumulator,
                                 nn::Role::Buffer});
 }
 
-/// The values that must be f32 because of their readers, found backwards up to
-/// the products (and statistics) that compute them.
+/// Finds the values that must be f32 because of how they are read. The search
+/// goes backwards from the readers, and ends at the products and statistics
+/// that compute these values.
 class Demand {
 public:
   explicit Demand(func::FuncOp func) {
@@ -87,7 +89,9 @@ public:
   bool contains(Value value) const { return wide.contains(value); }
 
 private:
-  /// `beyond`: whether the demand also passes through sums and row operations.
+  /// Requires that a value is f32. If `beyond` is true, the requirement also
+  /// applies to the operands of sums and of operations on rows that compute the
+  /// value.
   void add(Value value, bool beyond) {
     wide.insert(value);
     if (beyond)
@@ -98,8 +102,8 @@ private:
     PrecisionRule rule = ruleOf(op);
     for (unsigned operand : rule.exact)
       add(op->getOperand(operand), /*beyond=*/true);
-    // Demands end at products and at operations with statistics as a further
-    // result.
+    // The requirement does not extend to the operands of products, or of
+    // operations that also return statistics.
     if (rule.kind == Kind::Multiplies ||
         (op->getNumResults() > 1 && !rule.wideResults.empty()))
       return;
@@ -115,7 +119,8 @@ private:
         add(operand, beyond);
   }
 
-  /// Whether the operation is elementwise or a layout operation, without sums.
+  /// Whether the operation is elementwise or only moves elements, and adds none
+  /// up.
   static bool isPlain(Operation *op) {
     auto lowering = dyn_cast<LoweringInterface>(op);
     if (!lowering)
@@ -167,7 +172,7 @@ private:
     }
   }
 
-  /// Whether the value has a bf16 form that readers should use.
+  /// Whether readers of the value should read a bf16 form of it.
   bool isNarrow(Value value) const {
     return rounded.contains(value) || frozen.contains(value);
   }
@@ -184,7 +189,8 @@ private:
     return known = roundedForStorage(builder, value.getLoc(), value);
   }
 
-  /// The value in f32. Each reader gets its own extension, next to it.
+  /// Returns the value in f32. If it exists in bf16, each reader gets its own
+  /// conversion back to f32, inserted at the reader.
   Value wide(Value value) {
     if (!isNarrow(value))
       return value;
@@ -220,7 +226,8 @@ private:
       return !isRoundable(result.getType()) || demand.contains(result) ||
              llvm::is_contained(rule.wideResults, result.getResultNumber());
     };
-    // Scalars stay f32, so the operands that must have the same type do, too.
+    // Scalars stay f32, and so do the other operands that must have the same
+    // type as a scalar operand.
     bool hasScalar = llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
       return isPlaced(operand.getOperandNumber()) &&
              isWideScalar(operand.get().getType());
@@ -282,9 +289,9 @@ private:
   DenseMap<Value, Value> rounded; // by value of the f32 program
 };
 
-/// Turns the parameters of @update into f32 master weights, which are state
-/// with the attributes of the parameter's other state; the new parameters are
-/// rounded.
+/// Turns the parameters of @update into f32 master weights, which become
+/// optimizer state like the other state of the parameter. The new parameters
+/// are the rounded master weights.
 void keepMasterWeights(func::FuncOp update) {
   Block &body = update.getBody().front();
   Operation *end = body.getTerminator();

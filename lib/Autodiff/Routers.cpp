@@ -14,15 +14,17 @@ bool isConstant(Value value) {
   return value.getDefiningOp<arith::ConstantOp>() != nullptr;
 }
 
-/// A tensor with one number per expert, broadcast over tokens.
+/// Whether the value is a tensor with one number per expert that is broadcast
+/// over tokens.
 bool isPerExpert(Value value) {
   auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
   int64_t last = cast<RankedTensorType>(value.getType()).getRank() - 1;
   return broadcast && broadcast.getDims() == ArrayRef<int64_t>{last};
 }
 
-/// Undoes one masking or bias addition between the scores and the values that
-/// are compared; null for other operations.
+/// Takes back one step between the router's scores and the values that are
+/// compared to choose experts: a mask, or the addition of a bias. Returns null
+/// for other operations.
 Value stepBack(Value value) {
   if (auto select = value.getDefiningOp<arith::SelectOp>()) {
     if (isConstant(select.getFalseValue()))

@@ -12,8 +12,8 @@ namespace cleave::autodiff {
 struct Router {
   /// The chosen experts: [tokens..., slots], or [tokens...] with one slot each.
   mlir::Value ids;
-  /// The router's logits, [tokens..., experts]: before softmax or sigmoid, and
-  /// without a bias that only affects the choice.
+  /// The router's logits, [tokens..., experts], before softmax or sigmoid. A
+  /// bias that only affects the choice of experts is not included.
   mlir::Value logits;
   /// The model's softmax or sigmoid of the logits, [tokens..., experts]; null
   /// if experts are chosen by logits.

@@ -37,7 +37,7 @@ static Attribute splatOf(Value value) {
   return {};
 }
 
-/// Whether both are the same value or equal constants.
+/// Whether a and b are the same value or equal constants.
 static bool isSame(Value a, Value b) {
   DenseElementsAttr x, y;
   return a == b || (matchPattern(a, m_Constant(&x)) &&
@@ -45,7 +45,8 @@ static bool isSame(Value a, Value b) {
 }
 
 bool autodiff::areTwins(Operation *op, Operation *other) {
-  // Named locations are nodes of the graph; others are positions in a text.
+  // In a graph with node names, equal operations also have equal names. Other
+  // locations are positions in a text and say nothing.
   bool isNamed = isa<NameLoc>(op->getLoc());
   return op->getName() == other->getName() &&
          op->getNumOperands() == other->getNumOperands() &&
@@ -72,7 +73,8 @@ FailureOr<LossSplitter::Part> LossSplitter::split(Value whole, Value part) {
 }
 
 bool LossSplitter::addsUp(Value whole, Value part) {
-  // Counts may be added up as integers and then converted to floats.
+  // A count may be an integer sum that is then converted to a float, so
+  // conversions and reshapes are skipped.
   while (isa_and_present<arith::SIToFPOp, arith::UIToFPOp, nn::ReshapeOp>(
              whole.getDefiningOp()) &&
          part.getDefiningOp() &&
@@ -87,7 +89,8 @@ bool LossSplitter::addsUp(Value whole, Value part) {
   FailureOr<Part> found = visit(whole, part);
   std::swap(parts, countParts);
   countsOnly = false;
-  // The count must be the microbatch's own value; nothing new may be built.
+  // The function of the microbatch must compute this count itself; the split
+  // may not have built a new value.
   return succeeded(found) && found->kind == Kind::Sum &&
          beforeReshapes(found->value) == beforeReshapes(part);
 }
@@ -114,7 +117,7 @@ bool LossSplitter::isBatched(Value value) const {
   return flow && flow->isBatched(value);
 }
 
-/// Whether some dimension of the value holds the samples.
+/// Whether some dimension of the value enumerates samples.
 bool LossSplitter::hasSamples(Value value) const {
   return flow && flow->hasDim(value);
 }
@@ -152,8 +155,9 @@ FailureOr<LossSplitter::Part> LossSplitter::visit(Value whole, Value part) {
   return result;
 }
 
-/// Whether the operation sums only over the samples. If a microbatch has one
-/// sample, its graph lacks the dimension and this sum.
+/// Whether the operation only sums over the dimension of samples. If a
+/// microbatch has one sample, its graph has neither this dimension nor this
+/// sum.
 bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
   auto reduce = dyn_cast<nn::ReduceOp>(op);
   if (!oneSample || !reduce || reduce.getCombiner() != nn::Combiner::Sum ||
@@ -164,14 +168,16 @@ bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
 
 FailureOr<LossSplitter::Part>
 LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
-  // Without the different layout the value would be a tile. If an operand has a
-  // different layout already, that operand is reported instead.
+  // The value would be split by samples if the operation had the same layout
+  // for every number of samples. If this already holds for an operand, the
+  // error is reported on the operand.
   if (unlike.contains(op) && flow->majorDimOf(whole) && !flow->isMixed(whole) &&
       llvm::none_of(op->getOperands(), [&](Value operand) {
         return unlike.contains(operand.getDefiningOp());
       }))
     return failLayout(whole);
-  // The same operation in the microbatch's graph; null if it has none.
+  // The operation of the microbatch's graph that corresponds to this one of the
+  // whole step; null if there is none.
   Operation *twin = nullptr;
   if (!isSumOverSamplesAlone(op)) {
     Value at = isa<nn::ReshapeOp>(op) ? part : beforeReshapes(part);
@@ -209,9 +215,9 @@ LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
   return ofWhole(op, whole, twin, part, operands);
 }
 
-/// An operation that is linear in a group of operands maps partial sums to a
-/// partial sum. Other operands of the group, which are added once, are divided
-/// by the number of microbatches.
+/// Handles an operation with operands that are partial sums. If it is linear in
+/// them, its result is a partial sum. Whole operands that it adds are divided
+/// by the number of microbatches, since each microbatch adds them.
 FailureOr<LossSplitter::Part>
 LossSplitter::ofSums(Operation *op, OpResult whole, ArrayRef<Part> operands) {
   auto isLinearIn = [&](ArrayRef<unsigned> group) {
@@ -221,7 +227,8 @@ LossSplitter::ofSums(Operation *op, OpResult whole, ArrayRef<Part> operands) {
         return false;
     return true;
   };
-  // A cast rounds each partial sum instead of the total, which is as accurate.
+  // A cast to a narrower type rounds the partial sum of each microbatch instead
+  // of the total, which is as accurate.
   if (isa<arith::TruncFOp>(op))
     return Part{Kind::Sum, cloneWith(op, whole.getResultNumber(), operands)};
   ShardingRule rule = ShardingRule::of(op);
@@ -282,8 +289,8 @@ FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
   const Factor &factor = rule.factors[*samples];
   bool isSum = factor.kind == FactorKind::Reduction &&
                factor.combiner == FactorCombiner::Sum;
-  // A gather over samples adds nothing up, although the masked gathers of ranks
-  // do add up.
+  // A gather along the dimension of samples adds no samples up. Its sharding
+  // rule has a sum only because ranks add up the masked gathers of their tiles.
   if ((!isSum && factor.kind != FactorKind::PassThrough) || factor.indexed)
     return fail(whole,
                 spell(whole) + " depends on several samples, and adds none up");
@@ -312,8 +319,9 @@ FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
   return Part{Kind::Sum, *sum};
 }
 
-/// Handles an operation whose operands are the same in all microbatches. A
-/// broadcast may repeat them for each sample.
+/// Handles an operation whose operands are the same in all microbatches. Its
+/// result is then the same as well, unless it is a broadcast that repeats a
+/// value for each sample.
 FailureOr<LossSplitter::Part> LossSplitter::ofWhole(Operation *op,
                                                     OpResult whole,
                                                     Operation *twin, Value part,
@@ -340,8 +348,8 @@ FailureOr<LossSplitter::Part> LossSplitter::ofWhole(Operation *op,
   return Part{Kind::Tile, *value};
 }
 
-/// A value that is the same for every sample along `dim`, with the size of
-/// `twin`.
+/// Returns a value that is the same for every sample along `dim`, with as many
+/// samples as `twin` has.
 FailureOr<Value> LossSplitter::repeat(Value whole, Value twin, unsigned dim) {
   if (!twin)
     return failure();
@@ -383,8 +391,8 @@ FailureOr<Value> LossSplitter::withType(Value value, Type type, Value whole) {
   return Value(nn::ReshapeOp::create(builder, whole.getLoc(), wanted, value));
 }
 
-/// Whether `part` has the shape of one microbatch of `whole`: the samples of
-/// one microbatch in the same dimension. Dimensions of size 1 may be dropped.
+/// Whether `part` has the shape of `whole` for the samples of one microbatch;
+/// dimensions of size 1 may be missing.
 bool LossSplitter::isTileOf(Value part, Value whole) const {
   SmallVector<int64_t> wanted(typeOf(whole).getShape());
   if (std::optional<int64_t> dim = flow->majorDimOf(whole)) {
@@ -440,8 +448,9 @@ FailureOr<Value> LossSplitter::copyWhole(Value whole) {
   return wholes.lookup(whole);
 }
 
-/// Finds or adds the argument of `func` for an argument of `step`: the same one
-/// or, if it holds samples, an argument with the samples of the whole step.
+/// Returns the argument of `func` that corresponds to an argument of `step`. An
+/// argument that holds the samples of the whole step is added to `func` if it
+/// is missing.
 FailureOr<Value> LossSplitter::copyArgument(BlockArgument argument) {
   StringRef name = nameOf(step, argument.getArgNumber());
   Builder attributes(func.getContext());

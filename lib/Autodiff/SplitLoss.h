@@ -13,8 +13,9 @@
 
 namespace cleave::autodiff {
 
-/// Whether two operations of two imports of one graph can be the same: they
-/// have the same name, operand count and graph node.
+/// Whether two operations, from two imports of one graph with different sizes,
+/// can be the same operation: they have the same name, number of operands and
+/// graph node.
 bool areTwins(mlir::Operation *op, mlir::Operation *other);
 
 /// Follows a loss from its end to the samples in two functions that compute the
@@ -48,10 +49,12 @@ public:
   LossSplitter(mlir::func::FuncOp func, mlir::func::FuncOp step,
                mlir::func::FuncOp other, int64_t microbatches);
 
-  /// Splits the value that is `whole` in `step` and `part` in `func`.
+  /// Splits a value over microbatches, given as `whole` in the function `step`
+  /// and as `part` in the function `func`.
   mlir::FailureOr<Part> split(mlir::Value whole, mlir::Value part);
 
-  /// Whether a count, which depends on no parameter, adds up over microbatches.
+  /// Whether a count that depends on no parameter, such as the number of
+  /// labels, adds up over microbatches to the count of the whole step.
   bool addsUp(mlir::Value whole, mlir::Value part);
 
   bool hasStep() const { return step != func; }

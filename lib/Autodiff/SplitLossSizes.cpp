@@ -17,9 +17,10 @@ using namespace cleave::autodiff;
 using TwinMap =
     llvm::DenseMap<Operation *, llvm::SmallSetVector<Operation *, 2>>;
 
-/// The only dimension in which two values, for `from` and `to` samples, differ,
-/// if samples are its major part. -1 if no dimension differs; nullopt if they
-/// differ in any other way.
+/// Compares the shapes of a value for `from` samples and for `to` samples.
+/// Returns the only dimension that differs, if samples are its major part, or
+/// -1 if no dimension differs. Returns nullopt if the shapes differ in any
+/// other way.
 static std::optional<int64_t> differingDim(Value value, Value twin,
                                            int64_t from, int64_t to) {
   ArrayRef<int64_t> a = typeOf(value).getShape(), b = typeOf(twin).getShape();
@@ -37,7 +38,8 @@ static std::optional<int64_t> differingDim(Value value, Value twin,
   return found;
 }
 
-/// Whether attributes are equal, except those that repeat the result's shape.
+/// Whether two operations have equal attributes. Attributes that repeat the
+/// result's shape may differ.
 static bool haveLikeAttributes(Operation *op, Operation *twin) {
   auto isShape = [](Attribute value, Operation *of) {
     auto sizes = dyn_cast_if_present<DenseI64ArrayAttr>(value);
@@ -98,13 +100,15 @@ bool LossSplitter::isLike(Operation *op, Operation *twin,
   return true;
 }
 
-/// Maps each operation of `block` that its results depend on to the operations
-/// of `other` that compute the same. There are several if `block` merges what
-/// `other` does not, such as two constants that happen to be equal in `block`.
+/// For each operation of `block` that its results depend on, finds the
+/// operations of `other` that compute the same. There are several if `block`
+/// has merged operations that `other` has not, such as two constants that
+/// happen to be equal in `block`.
 static FailureOr<TwinMap> findTwins(Block &block, Block &other) {
   TwinMap twins;
   twins[block.getTerminator()].insert(other.getTerminator());
-  // Users are visited before the values that they use.
+  // The walk is backwards, so that users are visited before the values that
+  // they use.
   for (Operation &op : llvm::reverse(block)) {
     auto found = twins.find(&op);
     if (found == twins.end())
@@ -131,8 +135,8 @@ static FailureOr<TwinMap> findTwins(Block &block, Block &other) {
   return twins;
 }
 
-/// Returns whether both are constants with different elements, or iotas with
-/// different sizes.
+/// Returns whether both operations are constants with different elements, or
+/// both are iotas of different sizes.
 static bool hasOtherNumbers(Operation *op, Operation *twin) {
   DenseElementsAttr a, b;
   if (matchPattern(op, m_Constant(&a)) && matchPattern(twin, m_Constant(&b)))
@@ -144,7 +148,8 @@ static bool hasOtherNumbers(Operation *op, Operation *twin) {
                      typeOf(twin->getResult(0)).getDimSize(iota.getDim());
 }
 
-/// Finds the values that depend on constants or iotas that differ in `other`.
+/// Finds the values that depend on the number of samples through a constant or
+/// iota: one that differs between `step` and `other`.
 LogicalResult LossSplitter::findVarying(func::FuncOp other) {
   if (!other)
     return failure();

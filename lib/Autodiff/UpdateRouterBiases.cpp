@@ -37,8 +37,9 @@ struct UpdateRouterBiasesPass
   }
 
 private:
-  /// Adds the bias and the counts of `result` to the arguments of @update, and
-  /// the new bias to its results.
+  /// Makes @update move a router's bias: adds the bias and the slot counts of
+  /// its experts (result `result` of @loss_grad) as arguments, and the new bias
+  /// as a result.
   LogicalResult move(func::FuncOp grad, func::FuncOp update, unsigned result,
                      StringAttr name) {
     unsigned from = 0;
@@ -76,8 +77,8 @@ private:
     return success();
   }
 
-  /// rate * sign(mean load - load). The sign is computed exactly from integers,
-  /// as that of slots - experts * load.
+  /// Returns the change of the bias: rate * sign(mean load - load). The sign is
+  /// computed exactly from integers, as that of slots - experts * load.
   Value step(OpBuilder &b, Location loc, Value counts, RankedTensorType type) {
     RankedTensorType integers = typeOf(counts);
     Value slots = nn::BroadcastOp::create(

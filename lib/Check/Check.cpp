@@ -64,7 +64,8 @@ private:
     }
   }
 
-  /// Adds the results of a function to the outcome.
+  /// Reads all results of the function that are compared from the engine, and
+  /// adds them to the outcome of the run.
   LogicalResult collect(func::FuncOp func) {
     for (const Port &port : resultsOf(func)) {
       std::optional<TensorKind> kind = kindOf(port);
@@ -93,8 +94,8 @@ private:
     func::FuncOp func = find(nn::kLossGradFunc);
     if (!func)
       return module.emitError("has no function @loss_grad to check");
-    // True if the program itself sums these values over microbatches, so that
-    // they must start from zero.
+    // True if @loss_grad itself sums gradients, loss or loss weight over
+    // microbatches. Such sums must be zero before the first microbatch.
     bool addsGradients = false, addsLoss = false, addsWeight = false;
     for (const Port &port : argumentsOf(func)) {
       bool isGradient = port.role == nn::Role::Gradient;

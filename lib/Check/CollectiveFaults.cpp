@@ -30,7 +30,8 @@ dist::AxisListAttr axisList(ArrayRef<dist::AxisRefAttr> axes) {
   return dist::AxisListAttr::get(axes.front().getContext(), axes);
 }
 
-/// Replaces every result by the rank's own operand.
+/// Replaces every result of the collective by the rank's own operand, as if the
+/// collective had not run.
 void leaveOut(Operation *op) {
   OpBuilder builder(op);
   for (auto [index, result] : llvm::enumerate(op->getResults())) {
@@ -112,7 +113,8 @@ Places check::wrongGroup(ModuleOp module) {
     int64_t size = dist::axesSize(mesh, collective.getAxes().getAxes());
     if (size < 2)
       return;
-    // The shapes of an all-reduce do not depend on the size of its group.
+    // The shapes of an all-reduce do not depend on the size of its group, so
+    // its new group may have another size.
     bool anySize = isa<dist::AllReduceOp>(op);
     SmallVector<dist::AxisRefAttr> others =
         otherAxes(mesh, collective.getAxes(), anySize ? 0 : size);

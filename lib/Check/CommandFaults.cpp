@@ -97,7 +97,7 @@ CommandPlaces check::missingWait(Program &program) {
       std::vector<Range> ranges = receivedBy(*collective);
       for (size_t reader = end + 1; reader < action.commands.size(); ++reader) {
         const Command &command = action.commands[reader];
-        // The command cannot be moved, because the other ranks of the pipeline
+        // A collective of a pipeline is not moved, because the other ranks
         // would then start their collectives in a different order.
         if (hasClasses(program) && !action.isOnlyCalled() &&
             std::holds_alternative<Collective>(command.op))

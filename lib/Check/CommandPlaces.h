@@ -47,8 +47,9 @@ std::vector<Range> receivedBy(const program::Collective &collective);
 /// Returns all addresses that a command reads or writes; none for a call.
 std::vector<program::BufferRef *> addressesOf(program::Command &command);
 
-/// Returns whether ranks run different lists. If they do, a single list cannot
-/// be reordered, because other ranks would wait for its rank.
+/// Returns whether ranks run different command lists. If they do, a fault
+/// cannot reorder the commands of one list alone, because other ranks would
+/// wait for the rank that runs it.
 inline bool hasClasses(const program::Program &program) {
   return !program.rankClass.empty();
 }

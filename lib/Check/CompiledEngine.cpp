@@ -38,9 +38,9 @@ public:
   }
 
   LogicalResult load(const CompiledOptions &options) {
-    // A check does not run these functions, in which the loss that the host
-    // reads has a different layout from the loss that is summed over
-    // microbatches.
+    // Erases @loss and @init_state, which a check does not run. Their loss,
+    // which the host reads, has a different layout from the loss that
+    // @loss_grad sums over microbatches.
     for (auto func :
          llvm::make_early_inc_range(module->getOps<func::FuncOp>())) {
       StringRef name = func.getName();
@@ -283,9 +283,9 @@ private:
     });
   }
 
-  /// Returns a function from elements to the first rank that holds the element,
-  /// by the sharding of the program's view. If copies differ, the function
-  /// always returns the rank that differs, `other`.
+  /// Returns a function that maps an element of the unsharded tensor to the
+  /// first rank that holds it. If ranks have different copies, the function
+  /// always returns `other`, a rank with a copy that differs.
   std::function<int64_t(int64_t)> rankOf(const Port &port, int64_t other) {
     if (other)
       return [other](int64_t) { return other; };

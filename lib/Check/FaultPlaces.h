@@ -36,8 +36,8 @@ Places randomOffset(mlir::ModuleOp module);
 Places staleBuffer(mlir::ModuleOp module);
 Places gradientOff(mlir::ModuleOp module);
 Places missingWaits(mlir::ModuleOp module);
-/// Returns no places, because only the command lists of a pipeline can have
-/// these faults.
+/// For the kinds of faults that only the command lists of a pipeline can have.
+/// Always returns no places, because a module has no such place.
 Places ofPipelines(mlir::ModuleOp module);
 
 /// Describes an operation for messages: its name, its function and the node

@@ -117,7 +117,8 @@ std::string check::describe(Operation *op) {
     out << " in @" << func.getName();
   if (auto name = dyn_cast<NameLoc>(op->getLoc())) {
     std::string place = describeLocation(name);
-    // Without a module, the description is the name of the node.
+    // If no module of the model is known for the node, its description begins
+    // with the node's own name.
     bool isNode = StringRef(place).starts_with(name.getName().getValue());
     out << ", " << (isNode ? "node " : "") << place;
   } else if (auto file = dyn_cast<FileLineColLoc>(op->getLoc()))

@@ -43,7 +43,8 @@ Value noIdentity(Operation *op, Value old) {
     number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
                    &losesInfo);
     identity = number.convertToDouble();
-    // For a maximum or minimum, the value is one that dominates all others.
+    // If the reduction is a maximum or minimum, the value is one that dominates
+    // all others.
     if (identity < -1)
       value = 1000;
     else if (identity > 1)
@@ -68,7 +69,8 @@ Value noIdentity(Operation *op, Value old) {
 Places check::swappedAxes(ModuleOp module) {
   Places places;
   walkChecked(module, [&](Operation *op) {
-    // The shapes of slices and gathers depend on the number of ranks.
+    // A slice or gather only keeps its shapes if the wrong axes have the same
+    // number of ranks.
     bool sameSize = isa<dist::SliceOp, dist::AllGatherOp>(op);
     if (!sameSize && !isa<dist::TileOffsetOp, dist::AxisIndexOp>(op))
       return;
@@ -115,7 +117,8 @@ Places check::randomOffset(ModuleOp module) {
   walkChecked(module, [&](Operation *op) {
     OpOperand *moved = nullptr;
     if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
-      // Changes the tile's offset or, if the tile has none, the sample index.
+      // The fault changes the offset of the dropout's tile or, if dropout is
+      // not tiled, its sample index.
       moved = dropout.getOffsets().empty() ? &dropout.getSampleIdsMutable()
                                            : &dropout.getOffsetsMutable()[0];
     } else if (auto attention = dyn_cast<nn::AttentionOp>(op);

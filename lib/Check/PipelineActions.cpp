@@ -14,7 +14,8 @@ using namespace cleave;
 using namespace cleave::check;
 using namespace cleave::pipeline;
 
-/// Does nothing if the stage has no such action.
+/// Runs the function `name` of the stage for one microbatch. Does nothing if
+/// the stage has no such function.
 LogicalResult PipelineEngine::call(StageInstance &instance, StringRef name,
                                    int64_t microbatch) {
   auto found = instance.functions.find(name.str());
@@ -41,8 +42,9 @@ LogicalResult PipelineEngine::call(StageInstance &instance, StringRef name,
   return success();
 }
 
-/// Returns the keys of the values that `from` sends to `to`, which are results
-/// of one of the functions `makers` that `to` reads.
+/// Returns the keys of the values that stage `from` sends to stage `to`:
+/// results of one of the functions `makers` in `from` that a function of `to`
+/// reads.
 std::vector<std::string> PipelineEngine::handedOver(const StageInstance &from,
                                                     const StageInstance &to,
                                                     ArrayRef<StringRef> makers,
@@ -118,7 +120,8 @@ LogicalResult PipelineEngine::compute(const Action &action, int rank) {
   return success();
 }
 
-/// Starts or ends a transfer; returns false if it must wait.
+/// Starts or ends a transfer of the rank's list. Returns false if the rank must
+/// wait for its peer.
 FailureOr<bool> PipelineEngine::transfer(const LoweredAction &entry, int rank) {
   const Action &action = entry.action;
   bool sends = isSend(action.kind);

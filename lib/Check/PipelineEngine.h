@@ -74,7 +74,8 @@ private:
   struct Cursor {
     size_t next = 0;
     bool isStarted = false; ///< the transfer there, which blocks
-    /// The number of each of the rank's transfers in its channel.
+    /// For each send and receive of the rank, its number among the messages of
+    /// its channel.
     std::map<pipeline::Action, size_t> number;
   };
 

@@ -99,7 +99,8 @@ public:
     });
   }
 
-  /// Returns whether the call reads or writes memory that the message receives.
+  /// Returns whether the called action reads or writes the memory into which
+  /// the message is received.
   bool touches(const Call &call, const Collective &message) {
     return llvm::any_of(receivedBy(message), [&](const Range &range) {
       return touches(call, range);

@@ -71,8 +71,9 @@ private:
           parts = std::max(parts, part + 1);
   }
 
-  /// Returns whether all operands of the instance's next part are computed.
-  /// Also copies sums over the rank's earlier stages to the instance.
+  /// An instance is a stage on one rank. Returns whether all operands of the
+  /// next part of its @update are computed. Also passes it the sums over
+  /// earlier stages of the rank.
   bool isReady(StageInstance &instance) {
     int part = done.at({instance.rank, instance.stage});
     for (Sum &sum : sums) {
@@ -104,15 +105,17 @@ private:
     return true;
   }
 
-  /// Returns whether the instance contributes to the sum. For a tied gradient,
-  /// each instance contributes the gradient of its own microbatches; for other
-  /// sums, only the owner of the stage contributes.
+  /// Returns whether a stage on one rank (an instance) contributes to the sum.
+  /// To a tied gradient, each rank of a stage contributes the gradient of its
+  /// own microbatches. To other sums, only the rank that owns the stage
+  /// contributes.
   static bool counts(const Sum &sum, const StageInstance &instance) {
     return sum.members.count(instance.stage) &&
            (sum.isTied || instance.isOwner());
   }
 
-  /// Returns the rank's last stage before this one that contributes to the sum.
+  /// Returns the last of the rank's stages before `instance` that contribute to
+  /// the sum; null if there is none.
   StageInstance *previousIn(const Sum &sum, const StageInstance &instance) {
     StageInstance *previous = nullptr;
     if (counts(sum, instance))
@@ -140,8 +143,9 @@ private:
       if (!counts(sum, instance))
         continue;
       const std::string &operand = sum.members.at(instance.stage).operand;
-      // If contributions are chained on a rank, the rank's last stage has the
-      // sum of the contributions of all its stages.
+      // If the stages of a rank add their contributions one after another, the
+      // rank's last stage has the rank's total. So the contributions of earlier
+      // stages are skipped.
       bool isChained = instance.buffers.count(keyOf(operand + ".before"));
       auto isLater = [&](const auto &other) {
         return other.first.first == instance.rank &&

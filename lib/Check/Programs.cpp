@@ -97,9 +97,10 @@ FailureOr<Engine *> Programs::interpret(ModuleOp module) {
   return engines.back().get();
 }
 
-// Returns the index of the requested place. A program with taps may have
-// different places; there, it is the place with the same name or, if none has
-// this name, the same index.
+// Returns the index of the place at which to inject the fault. A program with
+// taps may have different places than the same program without them. There, the
+// place with the same name is chosen or, if none has this name, the one with
+// the same index.
 int64_t Programs::faultIndex(ModuleOp local) {
   std::vector<std::string> names = faultPlaces(local, programs.inject);
   int64_t count = names.size(), index = programs.injectIndex;

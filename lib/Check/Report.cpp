@@ -12,8 +12,8 @@ using namespace cleave;
 using namespace cleave::check;
 
 bool CheckReport::pass() const {
-  // The comparison with zero is also false for NaN, which counts as a
-  // difference.
+  // Also fails if the difference between replicas is NaN, because then the
+  // comparison with zero is false.
   return !stopped && replicas.largest == 0 &&
          llvm::all_of(tensors, [](const TensorReport &t) { return t.pass(); });
 }

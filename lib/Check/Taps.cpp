@@ -43,7 +43,8 @@ void check::tapAllValues(ModuleOp module) {
       attrs.push_back(func.getResultAttrDict(i));
     int64_t number = 0;
     for (Operation &op : body.without_terminator()) {
-      // Constants and index grids are equal on all ranks.
+      // Operations without operands (constants, index grids) are not tapped,
+      // because their results are equal on all ranks.
       if (op.getNumOperands() == 0)
         continue;
       for (OpResult value : op.getResults()) {
@@ -158,7 +159,8 @@ private:
     return success();
   }
 
-  /// Sets values that the program sums over microbatches to zero.
+  /// Sets the arguments in which the function sums gradients and losses over
+  /// microbatches to zero.
   LogicalResult clearSums(func::FuncOp func) {
     if (functionName(func) == nn::kUpdateFunc)
       return success();

@@ -224,7 +224,8 @@ LogicalResult Values::setInitial(Engine &engine, bool stirred) {
               : found->second;
     if (failed(engine.set(port, value)))
       return failure();
-    // In mixed precision the optimizer reads the same parameter in f32.
+    // In mixed precision, the optimizer reads an f32 copy of the parameter (the
+    // master weight), which gets the same values.
     if (port.role == nn::Role::Parameter) {
       Port master = port;
       master.role = nn::Role::State;

@@ -9,8 +9,9 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// Returns the element width in bits that determines the number of vector
-/// lanes.
+/// Returns the width in bits of the plan's widest floats (of its widest
+/// integers if it has no floats), at least 32. The number of vector lanes
+/// follows from it.
 static unsigned widthOf(const KernelPlan &plan) {
   unsigned width = 0, integers = 0;
   auto see = [&](Type type) {
@@ -94,8 +95,8 @@ void Emitter::emitFlat() {
     emitColumnLoop(loop, {begin, end});
 }
 
-/// Unrolls to several vectors to hide the latency of sums, at the cost of code
-/// size.
+/// Chooses how many vectors one iteration of the loop computes. Several vectors
+/// hide the latency of sums, at the cost of code size.
 int Emitter::chooseCopies(const ColumnLoop &loop) {
   int work = 0;
   bool reduces = !loop.reductions.empty();

@@ -23,7 +23,8 @@ void NodeEmitter::moveTo(const Scope &scope) {
   size_t at = 0;
   while (scopes[at].get() != &scope)
     ++at;
-  // Insert before the first operation that contains a nested scope.
+  // New operations precede the first operation in the scope's block that
+  // contains a nested scope.
   for (size_t i = at + 1; i < scopes.size(); ++i)
     if (scopes[i]->op) {
       b.setInsertionPoint(scopes[i]->op);
@@ -311,7 +312,8 @@ bool NodeEmitter::isContiguous(const IndexExpr &index) const {
 }
 
 Value NodeEmitter::emitLaneBase(const IndexExpr &index, int copy) {
-  // In scalar code, the lane variable has the value for the first lane.
+  // The lane variable in scalar code is the index of the first lane of copy 0,
+  // so the offset of copy `copy` is added.
   Value base = emitIndex(index, copy);
   int64_t offset = laneOffset(copy);
   if (offset == 0)

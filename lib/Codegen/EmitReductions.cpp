@@ -57,7 +57,8 @@ Value NodeEmitter::combine(nn::Combiner combiner, Value x, Value y) {
   llvm_unreachable("all combiners are covered");
 }
 
-/// Combines the lanes pairwise, always in the same order.
+/// Combines all lanes of a vector into one value. The lanes are combined
+/// pairwise, always in the same order.
 Value NodeEmitter::horizontal(nn::Combiner combiner, Value vector) {
   for (int64_t half = lanes / 2; half >= 1; half /= 2) {
     SmallVector<int64_t> low, high;
@@ -131,8 +132,8 @@ NodeEmitter::InnermostScope::InnermostScope(NodeEmitter &emitter, Scope &scope)
     scopes.pop_back();
   }
   emitter.moveTo(scope);
-  // The reduction's loop must precede the operations that contain the inner
-  // scopes.
+  // The loop of the reduction must come before the operations that contain
+  // nested scopes, so these are set aside.
   for (auto &inner : hidden)
     if (inner->op) {
       rest = std::make_unique<Block>();
@@ -180,8 +181,8 @@ NodeEmitter::SequenceGroup NodeEmitter::groupOf(const Reduction *wanted) {
   return group;
 }
 
-/// For each reduction and copy of a group, combines the value in `into` with
-/// that from `valueOf`.
+/// For each reduction of the group and each copy (vector that unrolling emits),
+/// combines the value in `into` with the value that `valueOf` returns.
 SmallVector<Value> NodeEmitter::combineAll(
     const SequenceGroup &group, ArrayRef<Value> into,
     llvm::function_ref<Value(size_t number, int copy)> valueOf) {
@@ -222,8 +223,9 @@ SmallVector<Value> NodeEmitter::emitSequence(const SequenceGroup &group) {
   return totals;
 }
 
-/// Emits one loop for all sequential reductions of the same extent that can
-/// share it, and for all copies of the current vectors.
+/// Emits one loop that computes `wanted` and all other sequential reductions of
+/// the same extent that can share the loop, for all vectors that unrolling
+/// emits.
 void NodeEmitter::emitSequential(const Reduction *wanted) {
   // Reductions that the inputs depend on are emitted first.
   for (const Reduction *other : missingInputs(wanted))

@@ -68,8 +68,8 @@ static FailureOr<std::string> keyOf(const std::string &path,
     others.push_back(value);
   std::error_code error;
   for (const std::string &file : others) {
-    // The configuration names no file here, or a later check reports that the
-    // file does not exist.
+    // The name is empty if the configuration does not name this file. A later
+    // check reports a file that does not exist.
     if (file.empty() || !fs::exists(file, error))
       continue;
     FailureOr<std::string> text = readFile(context, file);

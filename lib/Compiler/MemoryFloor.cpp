@@ -42,9 +42,9 @@ LogicalResult checkMemoryFloor(ModuleOp model, const Config &config,
       size *= double(mesh.size(name));
     return size;
   };
-  // An upper bound of the number of shards of a parameter on axes other than
-  // those of data parallelism. It includes the axis of experts, which have most
-  // of the parameters.
+  // An upper bound of the number of shards into which axes other than data
+  // parallelism's divide a parameter. The axis of expert parallelism counts as
+  // well, because experts have most of the parameters.
   double modelRanks = double(mesh.ranks()) / product(axes.all()) *
                       double(mesh.size(config.parallel.expert.axis));
   double zero = product(axes.sharded());

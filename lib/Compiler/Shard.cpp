@@ -328,7 +328,8 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
     addDataPass(passes, config, boundary, partition);
     if (stage)
       noteStage(*stage, config, partition);
-    // 3D parallelism saves the tensors that it gathered for products.
+    // 3D tensor parallelism keeps parameters that it gathered over its first
+    // axis for the backward pass.
     if (splitsTensor(config, mesh) && config.parallel.tensor.layout == "3d")
       partition.keepParameters.push_back(config.parallel.tensor.axes[0]);
     // Rounds parameters before they are gathered. It runs after the strategies,

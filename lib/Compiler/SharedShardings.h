@@ -21,9 +21,9 @@ public:
   /// Constrains the stage to the shardings of earlier stages.
   void pin(mlir::ModuleOp stage);
 
-  /// Returns overrides with the shardings of earlier stages, for the values
-  /// that this stage shards differently. The overrides omit the axes `sharded`,
-  /// because ZeRO adds these later.
+  /// Returns sharding overrides for the values that this stage shards
+  /// differently than earlier stages: the shardings that earlier stages chose.
+  /// The overrides omit the axes `sharded`, because ZeRO adds these later.
   std::vector<ShardConfig> conflicts(mlir::ModuleOp stage,
                                      const std::vector<std::string> &sharded);
 
@@ -35,8 +35,8 @@ private:
   struct Entry {
     mlir::Type type;
     dist::ShardingAttr sharding;
-    /// The sharding inside the stages, for a value that is sent between stages
-    /// in tiles.
+    /// For a value that stages send to each other in tiles: its sharding in the
+    /// programs of the stages.
     dist::ShardingAttr inside;
   };
   dist::ShardingAttr known(mlir::DictionaryAttr attrs);

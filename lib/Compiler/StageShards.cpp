@@ -1,4 +1,5 @@
-// Adds UNSHARD, RESHARD and REDUCE_GRAD to the schedule of a pipeline.
+// Adds the collectives of data parallelism to the schedule of a pipeline, as
+// actions: UNSHARD, RESHARD and REDUCE_GRAD.
 
 #include "cleave/Compiler/StageShards.h"
 
@@ -31,7 +32,8 @@ StageShards::StageShards(const pipeline::Table &table, const Config &config,
   const TensorParallelConfig &tensor = config.parallel.tensor;
   if (data.enabled && data.zero == 3)
     axes = boundaryAxes(config, mesh).sharded();
-  // 3D parallelism saves the tensors that it gathered for products.
+  // 3D tensor parallelism keeps parameters that it gathered over its first axis
+  // for the backward pass, so UNSHARD also gathers over this axis.
   if (tensor.enabled && tensor.layout == "3d" && mesh.size(tensor.axes[0]) > 1)
     axes.push_back(tensor.axes[0]);
   isFixed = config.parallel.pipeline.schedule == "custom";
@@ -39,9 +41,10 @@ StageShards::StageShards(const pipeline::Table &table, const Config &config,
   options.gathered = data.reshardAfterForward ? 1 : 0;
   for (int stage = 0; stage < table.stages; ++stage) {
     pipeline::ShardActions::Stage &own = wanted.emplace_back();
-    // No UNSHARD in an asynchronous schedule, because it changes parameters in
-    // the middle of a step. No REDUCE_GRAD if several ranks share the stage,
-    // because they sum its gradients before these are reduced.
+    // There is no UNSHARD in an asynchronous schedule, which changes parameters
+    // in the middle of a step. There is no REDUCE_GRAD if several ranks share
+    // the stage, because they sum its gradients before these are reduced over
+    // data-parallel ranks.
     own.unshard = !axes.empty() && !table.asynchronous;
     own.reduce = !table.asynchronous && table.ranksOfStage(stage).size() == 1;
     if (isFixed) {

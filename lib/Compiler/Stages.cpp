@@ -18,8 +18,9 @@ namespace cleave::compiler {
 LogicalResult cutIntoStages(ModuleOp module, const Config &config,
                             int64_t stages, bool tapGradients,
                             bool updatesApart) {
-  // This check needs the whole model, because a single stage does not have all
-  // parameters. A model without a loss is only used for inference.
+  // The patterns for weight decay and shardings are checked on the whole model,
+  // because a single stage does not have all parameters. A model without @loss
+  // is only used for inference, so it has no weight decay.
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
   auto matches = llvm::map_to_vector(
       config.shard, [](const ShardConfig &entry) { return entry.match; });

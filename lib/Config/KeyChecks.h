@@ -18,7 +18,7 @@ extern const Check aboveZero;
 extern const Check share;
 extern const Check twoShares;
 
-// Checks of texts and of lists of texts.
+// Checks of keys whose values are strings or lists of strings.
 extern const Check notEmpty;
 extern const Check names;
 extern const Check architectures;

@@ -60,7 +60,8 @@ public:
   }
 
 private:
-  // A quote after a part of a number or name begins no string.
+  // A quote directly after a character of a number or name does not begin a
+  // string.
   bool mayBeginString() const {
     return at == 0 || std::string_view(" \t\r\n=[,{.\xbf").find(toml[at - 1]) !=
                           std::string_view::npos;

@@ -219,8 +219,8 @@ const std::vector<Key> table = {
     {"parallel.expert.z_loss", FIELD(parallel.expert.zLoss),
      "weight of the router's z-loss", steps, "", "", now, &atLeastZero},
     {"parallel.expert.aux_scope", FIELD(parallel.expert.auxScope),
-     "whose loads the balance loss evens: of each sequence, or of the "
-     "microbatch of all ranks",
+     "over what the balance loss and the z-loss are computed: each sequence, "
+     "or the microbatch of all ranks",
      steps, "sequence|microbatch"},
     {"parallel.expert.bias_update", FIELD(parallel.expert.biasUpdate),
      "how far a step moves the bias by which a router chooses, towards even "
@@ -316,8 +316,8 @@ bool has(const std::vector<std::string> &values, const std::string &value) {
   return false;
 }
 
-// Returns the text that is compared with `values` and `served`: strings without
-// quotes.
+// Returns the value as the text that is compared with the lists of allowed
+// values (`values`) and supported values (`served`): strings have no quotes.
 std::string bareValue(Field field) {
   if (auto *text = std::get_if<std::string *>(&field))
     return **text;
@@ -343,7 +343,8 @@ std::optional<ConfigError> config::checkKey(const Key &key, Config &config,
   if (*key.values) {
     std::vector<std::string> values = split(key.values);
     if (!has(values, value)) {
-      // The message does not suggest values that are not supported yet.
+      // The error message names only the values that are supported, not those
+      // that are planned.
       std::vector<std::string> served =
           *key.served ? split(key.served) : values;
       std::string message = where + ": found " + formatValue(field) +

@@ -88,7 +88,8 @@ const Key *findMap(const Path &path) {
   return findKey(dotted(Path(path.begin(), path.end() - 1)) + ".*");
 }
 
-// Returns whether there are keys below `path`, so that `path` may be a table.
+// Returns whether the key table has keys below `path`, so that the file may
+// have a table at `path`.
 bool isSection(const std::string &path) {
   for (const Key &key : keys())
     if (path.empty() || std::string(key.path).starts_with(path + "."))
@@ -104,8 +105,8 @@ bool namesFile(std::string_view key) {
          key == "parallel.pipeline.table";
 }
 
-/// Escapes the other names, since they are compared with names from models and
-/// archives, which are escaped on reading.
+/// Escapes the names in a value. They are compared with names from models and
+/// archives, which are escaped on reading. Names of files are not escaped.
 void escapeNames(Field field) {
   auto each = [](StringList &names) {
     for (std::string &name : names)
@@ -146,9 +147,8 @@ Loader::apply(const Path &path, const toml::node &node, const Source &source) {
 std::optional<ConfigError> Loader::applyTable(const Path &path,
                                               const toml::table &table,
                                               const Source &source) {
-  // Entries are processed in file order, so that the first mistake is reported.
-  // `enabled` is last, because setting any other key of a strategy enables the
-  // strategy.
+  // The entries of a table, in file order, so that the first mistake of the
+  // file is the one reported.
   struct Entry {
     std::string name;
     const toml::node *node;
@@ -181,7 +181,8 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
   bool good = readNode(node, field, entry, source.raw);
   if (good && !namesFile(key.path))
     escapeNames(field);
-  // The values auto, true and false: a boolean needs no quotes.
+  // Some keys accept the values auto, true and false. For these, true and false
+  // may be written as booleans, without quotes.
   if (auto *text = std::get_if<std::string *>(&field);
       text && !good && node.is_boolean() &&
       std::string_view(key.values).ends_with("|true|false")) {
@@ -203,7 +204,8 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
   }
   loaded.origins[name] = where(node, source);
 
-  // Setting a key of a strategy enables the strategy again.
+  // Setting any key of a strategy enables the strategy, unless the key is
+  // `enabled` itself.
   size_t dot = name.rfind('.');
   if (dot == std::string::npos || name.ends_with(".enabled"))
     return std::nullopt;
@@ -223,7 +225,8 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
   std::string last = path.back();
   std::string message = name + " (" + where(node, source) + "): unknown key";
 
-  // A name may contain dots that do not separate tables.
+  // The user may have written a name with dots, such as "a.b", without quotes;
+  // TOML then reads it as nested tables.
   for (size_t size = 1; size + 1 < path.size(); ++size) {
     std::string map = dotted(Path(path.begin(), path.begin() + size));
     if (map != "mesh" && findKey(map + ".*"))
@@ -248,7 +251,7 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
       known.push_back(candidate); // sections can be misspelt too
     }
   }
-  // The entries that are set most often in maps.
+  // Suggestions also include the names that users set most often in maps.
   for (const char *entry :
        {"dims.batch", "dims.sequence", "mesh.pipeline", "mesh.data",
         "mesh.expert", "mesh.sequence", "mesh.tensor"}) {
@@ -339,7 +342,8 @@ void Loader::settleMesh(const std::string &baseName) {
   for (auto &[name, size] : mesh.sizes)
     if (isOfBase(name))
       size = 1;
-  // An order that lacks an axis is dropped.
+  // If the base's order of axes lacks an axis of the mesh, the order is
+  // removed.
   auto isListed = [&](const auto &axis) {
     return std::find(mesh.axes.begin(), mesh.axes.end(), axis.first) !=
            mesh.axes.end();

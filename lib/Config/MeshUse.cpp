@@ -291,7 +291,8 @@ MaybeError MeshUse::checkExchange() const {
   return std::nullopt;
 }
 
-// The experts' axis shards samples, as the data axis does.
+// The mesh axis of expert parallelism also shards samples, as the data axis
+// does, so it cannot be an axis of positions.
 MaybeError MeshUse::checkExpertAxis() const {
   for (const SequenceParallelConfig &sequence : parallel.sequence)
     if (parallel.expert.enabled && sequence.axis == parallel.expert.axis)

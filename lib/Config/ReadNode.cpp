@@ -28,7 +28,8 @@ std::string config::describeNode(const toml::node &node) {
 
 namespace {
 
-// Returns false if the node has another type.
+// Each of these functions reads a TOML node into a field. It returns false if
+// the node has another type than the field.
 bool read(const toml::node &node, bool &out) {
   auto value = node.as_boolean();
   if (value)

@@ -11,9 +11,10 @@ namespace cleave::config {
 // Returns a description for messages, such as "the string \"a\"" or "a table".
 std::string describeNode(const toml::node &node);
 
-// Returns false and leaves the field unchanged if the node has another type.
-// `entry` is the name of a map's entry. `raw` is the text of an override, which
-// is used for keys that are strings, or null.
+// Reads a TOML node into a field. Returns false and leaves the field unchanged
+// if the node has another type. `entry` is the name of the entry if the field
+// is a map. `raw`, which may be null, is the text of a --set override; keys
+// that are strings take this text.
 bool readNode(const toml::node &node, Field field, const std::string &entry,
               const std::string *raw);
 

@@ -45,8 +45,9 @@ std::string defaultCell(const Key &key, Field field) {
   return code(value);
 }
 
-// Returns "a|b|c" with a note on values that are not supported yet, or else the
-// requirement of the key's check.
+// Returns the cell with the allowed values of a key: "a|b|c", with a note on
+// values that are not supported yet. If the key has no list of values, the cell
+// has the requirement of its check.
 std::string allowedCell(const Key &key) {
   std::string text, values = key.values, served = "|";
   served += std::string(*key.served ? key.served : key.values) + "|";

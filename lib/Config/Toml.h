@@ -9,7 +9,8 @@
 
 namespace cleave::config {
 
-// Thrown in addition to toml::parse_error; it has no line.
+// The exception of a failed assertion in toml++. Unlike toml::parse_error, it
+// has no line.
 struct BrokenAssumption : std::runtime_error {
   BrokenAssumption() : std::runtime_error("") {}
 };

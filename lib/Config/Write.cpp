@@ -27,8 +27,8 @@ std::vector<Row> rows(Config &config,
     auto origin = origins.find(path);
     Row row{"", "", value, origin == origins.end() ? "default" : origin->second,
             key.help};
-    // Path segments from the table of keys need no quotes, but an entry's name
-    // may need them.
+    // The names of keys need no quotes in TOML, but the name of a map's entry,
+    // which the user chose, may need them.
     std::string written = path;
     if (!lastPart.empty())
       written =

@@ -163,8 +163,10 @@ double LinkModel::messages(AxisSet group, double bytes, double peers) const {
   int64_t ranks = 1;
   for (const Level &level : all)
     ranks *= level.ranks;
-  // The number of peers with equal coordinates on the slower levels and a
-  // different one on this level.
+  // `within` is the number of ranks in a group of ranks that share their
+  // coordinates on this and all slower levels. `share` is the share of the
+  // peers that a rank reaches across this level: those with equal coordinates
+  // on the slower levels and a different one on this level.
   int64_t within = ranks;
   for (const Level &level : all) {
     within /= level.ranks;

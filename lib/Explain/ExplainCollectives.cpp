@@ -50,7 +50,8 @@ std::vector<CollectiveCost> cleave::collectivesOf(
     const Step &step, const Cluster &cluster, int64_t rank,
     Exchanges &exchanges) {
   std::vector<CollectiveCost> costs;
-  // Two sub-axes of one axis can have different link classes.
+  // Equal collectives are found by this key. It contains the link class,
+  // because two sub-axes of one axis can have different link classes.
   std::map<std::tuple<std::string, std::vector<std::string>, std::string,
                       std::string, std::string, std::string>,
            size_t>

@@ -39,8 +39,9 @@ commandsOf(const program::Program &program, Test &&test) {
   return commands;
 }
 
-/// Returns the command that belongs to the router at this position. It is found
-/// by the name of the router's node or, if nodes have no names, by order.
+/// Returns the command that belongs to the router at position `place`. The
+/// command is found by the name of the router's product or, if nodes have no
+/// names, by order.
 template <typename Command>
 static const Command *
 commandOf(llvm::ArrayRef<std::pair<llvm::StringRef, const Command *>> commands,
@@ -84,8 +85,8 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
                                              : llvm::StringRef());
       loads.push_back(std::move(load));
     }
-  // The dispatch plan of the router's tokens or, if tokens are not dispatched,
-  // the product on the rank itself.
+  // Each router has a command with the dispatch plan of its tokens. If tokens
+  // are not dispatched, it has a grouped product that runs on the rank itself.
   auto plans = commandsOf<program::PlanRows>(
       program, [](const program::PlanRows &) { return true; });
   auto gemms = commandsOf<program::GroupedGemm>(

@@ -8,12 +8,13 @@
 
 namespace cleave {
 
-/// How often each action, including called ones, runs in one step of a class of
-/// ranks.
+/// The actions that a class of ranks runs in one step, including called ones,
+/// and how often it runs each.
 using Step = std::vector<std::pair<const program::Action *, int64_t>>;
 
-/// Returns the overlap of each class of ranks, given their steps. Empty if
-/// rt-overlap has not recorded the times of actions.
+/// Returns the modelled times with overlap for each class of ranks. `steps` has
+/// the step of each class. The result is empty if rt-overlap has not recorded
+/// the times of actions.
 mlir::FailureOr<std::vector<Explanation::Overlap>>
 overlapsOf(mlir::ModuleOp module, const program::Program &program,
            const std::vector<Step> &steps,

@@ -153,8 +153,8 @@ std::string cleave::linkOf(const program::Program &program,
   std::string link = "intra";
   for (const program::SubAxis &part : collective.group) {
     const program::MeshAxis &axis = program.mesh[part.axis];
-    // The axis spans nodes; but the group stays within a node if each block of
-    // the sub-axis does.
+    // A group over a sub-axis can stay within a node although the whole axis
+    // spans nodes: if each block of the sub-axis is within a node.
     if (axis.link == "inter" && axis.within % (axis.size / part.pre) != 0)
       link = axis.link;
   }

@@ -20,8 +20,9 @@ using namespace cleave::kernels;
 /// The length of the longest chain of operations on index grids that kernels
 /// recompute.
 static constexpr int kMostGenerated = 24;
-/// If an operation was lowered to a chain of at least this many links, the
-/// chain starts as one unit.
+/// An operation such as a convolution is lowered to a chain of operations, one
+/// link per element of its window. A chain of at least this many links starts
+/// as one unit.
 static constexpr size_t kLongChain = 8;
 /// The cost of a unit that has no plan, so high that any fusion that has a plan
 /// is cheaper.
@@ -189,9 +190,9 @@ void Grouping::materialize(Value value) {
   places[op] = Place::Kernel;
 }
 
-/// Besides inline operations, this looks through views and constants on the
-/// host, because kernels read through them. Results of kernels and of other
-/// host operations are sources.
+/// Finds the values in memory from which `value` is computed (see the header).
+/// Looks through inline operations, and through views and constants on the
+/// host, because kernels read through them.
 void Grouping::sources(Value value, SetVector<Value> &found) const {
   Operation *op = value.getDefiningOp();
   bool through = op && (placeOf(op) == Place::Inline ||
@@ -241,8 +242,8 @@ void Grouping::joinChains() {
     if (chain.ops.size() < kLongChain)
       continue;
     seen.insert(chain.ops.begin(), chain.ops.end());
-    // The chain must use each of its few inputs several times; a sum of many
-    // different inputs does not qualify.
+    // A chain is only one unit if it uses few inputs, each several times. A sum
+    // of many different inputs is not.
     if (inputs.size() * 2 > chain.ops.size() ||
         inputs.size() >= kMostArguments || !plan(chain, {last.getResult(0)}))
       continue;

@@ -12,7 +12,8 @@ using namespace cleave::kernels;
 
 namespace {
 
-/// The inputs that all candidate plans have in common.
+/// The part of a planning request that is the same for all candidate plans: the
+/// outputs to compute and the operations to use.
 struct Request {
   ArrayRef<Value> outputs, firstArguments;
   llvm::function_ref<bool(Operation *)> inside;
@@ -80,7 +81,8 @@ struct Survey {
 
 } // namespace
 
-/// Splits the columns of a plan so that its accesses become linear.
+/// Tries to split the columns of the best plan into two loops, so that the
+/// indices of its accesses become linear.
 static void refineColumns(const Request &request, const Survey &survey,
                           PlanChoice &choice,
                           std::unique_ptr<KernelPlan> &best) {

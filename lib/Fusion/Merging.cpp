@@ -15,17 +15,18 @@ using namespace cleave::kernels;
 /// The maximum number of units that a path search visits. Kernels that are far
 /// apart in the program hardly profit from fusion.
 static constexpr size_t kMostBetween = 1000;
-/// The maximum number of failed attempts to fuse a kernel with other readers of
-/// the same unit, in total and for each kind of reader.
+/// Limits on the attempts to fuse a kernel with other kernels that read the
+/// same unit's results: all attempts, and failed attempts with kernels of one
+/// kind.
 static constexpr int kMostAttempts = 64, kMostOfKind = 4;
 
 /// The maximum number of scalar sums in a kernel, which run one after the
 /// other. With this limit, deep models have the same kernels as shallow ones.
 static constexpr int kMostScalarSums = 8;
 
-/// Returns the units that are reachable from `from` and ranked before `to`.
-/// Returns nullopt if `to` is reachable through one of them, or if there are
-/// too many.
+/// Returns the units that depend on `from` and are ranked before `to`. Returns
+/// nullopt if `to` depends on one of them (then fusing both would create a
+/// cycle), or if there are more than kMostBetween.
 std::optional<SmallVector<int>> Grouping::following(int from, int to) {
   int limit = units[to].rank;
   seenIn.resize(units.size());

@@ -13,8 +13,9 @@ namespace cleave::kernels {
 struct PlanChoice {
   /// The number of rows; 0 for a flat plan.
   int64_t rows = 0;
-  /// The size of the innermost loop for each number of columns; the default is
-  /// all columns.
+  /// Splits of columns into two loops: maps the number of columns to the size
+  /// of the innermost loop. Without an entry, the innermost loop runs over all
+  /// columns.
   std::map<int64_t, int64_t> lanes;
 };
 
@@ -36,7 +37,8 @@ public:
               const PlanChoice &choice)
       : plan(plan), inside(in), choice(choice) {}
 
-  /// Fills in the plan. Returns false, with an error, if the choice is invalid.
+  /// Builds the plan for `choice`. Returns false and sets `error` if the kernel
+  /// has no such plan.
   bool build();
   bool buildScatter(nn::ScatterAddOp op);
   std::string error;

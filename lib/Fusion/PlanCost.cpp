@@ -70,7 +70,8 @@ public:
     for (const Reduction &reduction : plan.reductions)
       sequential |= !reduction.perRow();
     if (plan.shape == KernelPlan::Shape::Flat) {
-      // If each vector has a sequential loop, elements are expensive.
+      // If each vector has a sequential loop, elements are expensive, so a
+      // parallel iteration gets few elements.
       plan.block = sequential ? 32 : 1024;
       int64_t elements = plan.columnSpaces.front().count;
       plan.extent = (elements + plan.block - 1) / plan.block;
@@ -92,8 +93,8 @@ private:
                  kLanes * kStore;
     plan.extent = scatter.rows;
     finish();
-    // In a scatter, each piece of work reads all indices, so there should be
-    // few pieces.
+    // In a scatter, each parallel task reads all indices, so there should be
+    // few tasks: at most 32.
     plan.grain = std::max<int64_t>(plan.grain, (plan.extent + 31) / 32);
   }
 

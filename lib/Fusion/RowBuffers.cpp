@@ -9,8 +9,9 @@ using namespace cleave::kernels;
 /// The maximum bytes of all row buffers of one kernel, which are on the stack
 /// and should fit into the L1 cache.
 static constexpr int64_t kMostBytes = 32 << 10;
-/// Cycles per vector: a value that costs less to recompute than to store (or,
-/// if it is a result that is stored anyway, to reload) is recomputed.
+/// In cycles per vector: a value is only buffered if it costs more than
+/// kWorthStoring to recompute or, if it is a result of the kernel and so is
+/// stored anyway, more than kWorthReloading.
 static constexpr double kWorthStoring = 6, kWorthReloading = 2;
 
 namespace {

@@ -152,9 +152,9 @@ Value LocalPlan::filled(Value value, const TensorFactors &dims, int64_t factor,
   for (auto [dim, made] : llvm::enumerate(dims)) {
     if (!llvm::is_contained(made, factor))
       continue;
-    // A padded factor is the only one of its dimension (isExpressible), so the
-    // dimension's index is the factor's. Elements with index < N - offset are
-    // valid.
+    // Only a factor that is alone in its dimension is padded (isExpressible),
+    // so the index along the dimension is the index along the factor. Elements
+    // whose index in the tile is less than N - offset are valid.
     auto i64 = rewriter.getI64Type();
     auto scalar = RankedTensorType::get({}, i64);
     Value count = arith::SubIOp::create(
@@ -181,7 +181,8 @@ Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor,
       rewriter, loc(), TypeRange{value.getType()},
       ReduceKindAttr::get(context, kind), ValueRange{value}, axes.name(),
       axes.list(factorAxes[factor]), PurposeAttr::get(context, purpose));
-  // The reduced value has the shape of a result or an operand.
+  // The global shape of the reduced value is not known here; it is that of the
+  // result or operand whose local shape equals the shape of the value.
   auto type = cast<RankedTensorType>(value.getType());
   auto note = [&](Type whole, const TensorFactors &dims) {
     auto tensor = cast<RankedTensorType>(whole);
@@ -222,7 +223,8 @@ Value LocalPlan::window(Value value, int64_t dim, int64_t factor, int64_t size,
 }
 
 Operation *LocalPlan::cloneLocal() {
-  // Operands are set by index: one value may be read twice, in two layouts.
+  // The operands are set by index, and not by mapping values: the operation may
+  // read one value twice, in two layouts.
   Operation *local = rewriter.clone(*global);
   local->setOperands(operands);
   for (unsigned i = 0; i < local->getNumResults(); ++i)

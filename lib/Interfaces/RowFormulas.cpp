@@ -81,11 +81,13 @@ static Value isLabel(TensorExpr &e, Value labels, RankedTensorType type) {
                    e.alongRows(labels, indexType));
 }
 
-/// Whether each row's label counts: it is a class and is not ignored.
+/// Returns for each row whether its label counts in the loss: the label is the
+/// number of a class and is not the ignored label.
 static Value isCounted(TensorExpr &e, Value labels, int64_t classes,
                        int64_t ignore) {
   RankedTensorType type = e.typeOf(labels);
-  // The comparison is unsigned: a negative label is a large number.
+  // As an unsigned number, a negative label is large, so one unsigned
+  // comparison excludes it, too.
   Value inside =
       e.compare(arith::CmpIPredicate::ult, labels, e.splatInt(type, classes));
   if (ignore < 0 || ignore >= classes)

@@ -15,8 +15,8 @@ using namespace cleave;
 void cleave::poison(Tensor &tensor) {
   std::fill(tensor.floats.begin(), tensor.floats.end(),
             std::numeric_limits<double>::quiet_NaN());
-  // Large and small values alternate, so that neither a maximum nor a minimum
-  // ignores them.
+  // Integer padding alternates between large and small values, so that reading
+  // it changes a maximum as well as a minimum.
   for (auto [i, x] : llvm::enumerate(tensor.ints))
     x = i % 2 == 0 ? int64_t(1) << 40 : -(int64_t(1) << 40);
 }
@@ -44,7 +44,8 @@ namespace {
 /// The values of one function on all ranks.
 class Machine {
 public:
-  /// `outer` has the values that a region reads from outside.
+  /// `outer` is the machine of the surrounding code, in which a region finds
+  /// the values that it reads from outside.
   Machine(dist::MeshAttr mesh, int64_t ranks, Observer observe = nullptr,
           Machine *outer = nullptr)
       : mesh(mesh), ranks(ranks), observe(observe), outer(outer) {}
@@ -138,7 +139,7 @@ private:
     return success();
   }
 
-  /// All ranks run the same number of iterations.
+  /// Executes a loop. All ranks run the same number of iterations.
   LogicalResult executeLoop(scf::ForOp loop,
                             ArrayRef<const RankTensors *> operands,
                             MutableArrayRef<RankTensors> results) {

@@ -47,8 +47,8 @@ void copySlices(Tensor &target, int64_t to, const Tensor &source, int64_t from,
       }
 }
 
-/// Sets a box of the tensor to the same box of `source`, or to zeros if
-/// `source` is null.
+/// Copies a box of elements, given by `low` and `sizes`, from `source` to the
+/// tensor. If `source` is null, sets the box to zeros.
 void setBox(Tensor &tensor, const Tensor *source,
             const std::vector<int64_t> &low,
             const std::vector<int64_t> &sizes) {
@@ -195,8 +195,10 @@ struct RankOp {
     return success();
   }
 
-  /// Assembles the whole tensor of each group and splits it again. The boxes
-  /// determine only which of several partial sums receives an element.
+  /// Executes an exchange: assembles the whole tensor of each group from tiles,
+  /// and splits it again. The boxes of the exchange only matter where the
+  /// result is partial: they determine which rank's partial sum gets an
+  /// element.
   LogicalResult run(dist::ExchangeOp op) {
     for (size_t i = 0; i < in.size(); ++i) {
       auto from = cast<dist::ShardingAttr>(op.getFrom()[i]);
@@ -207,8 +209,8 @@ struct RankOp {
           dist::describeExchange(mesh, op.getAxes().getAxes(), from, to,
                                  type.getShape(), op.getRounds());
       for (ArrayRef<int64_t> group : groupsOf(op)) {
-        // The whole tensor of each partial sum; several ranks may hold the same
-        // tile of it.
+        // The whole tensor for each index over the partial axes, assembled from
+        // tiles. Several ranks may hold the same tile.
         std::map<int64_t, Tensor> wholes;
         for (int64_t rank : group) {
           int64_t term = dist::groupIndex(mesh, from.getPartial(), rank);
@@ -217,7 +219,7 @@ struct RankOp {
             poison(at->second);
           pasteTile(at->second, (*in[i])[rank], mesh, from, rank);
         }
-        // The sums of subsets of the partial sums.
+        // Caches the sum of each set of partial tensors that a box asks for.
         std::map<std::set<int64_t>, Tensor> sums;
         auto sumOf = [&](const std::set<int64_t> &terms) -> const Tensor & {
           auto [at, isNew] = sums.try_emplace(terms, wholes.at(*terms.begin()));

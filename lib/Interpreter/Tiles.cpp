@@ -70,7 +70,8 @@ Assembled cleave::assembleTensor(const RankTensors &tiles,
                                  dist::ShardingAttr sharding) {
   Assembled result;
   result.whole = Tensor(wholeType);
-  // Partial values are combined first, in the order of the ranks.
+  // If the value is partial, the partial values of each group are combined
+  // first, in the order of ranks.
   RankTensors reduced = tiles;
   if (!sharding.getPartial().empty())
     for (ArrayRef<int64_t> group :

@@ -119,8 +119,9 @@ void ActionPlan::addArguments(const BoundaryTable &table) {
   }
 }
 
-/// An operation reads its operands, and the flag of its condition. `flags` has
-/// the flags of the preceding conditions, by condition number.
+/// Records that the operation reads its operands, and the flag of its condition
+/// if it is conditional. `flags` maps condition numbers to the flags of earlier
+/// conditions.
 void ActionPlan::addReads(Operation &op,
                           llvm::DenseMap<Attribute, Value> &flags) {
   int64_t position = positions[&op];
@@ -138,8 +139,8 @@ void ActionPlan::addReads(Operation &op,
     read(flags[when]);
 }
 
-/// Enlarges storages that a kernel reads (under a mask) beyond the end of an
-/// operand.
+/// Enlarges the storage of each operand beyond whose end a kernel reads (under
+/// a mask).
 void ActionPlan::addReadsBeyond(Operation &op) {
   auto beyond = op.getAttrOfType<DenseI64ArrayAttr>(rt::kBeyondAttr);
   if (!beyond)
@@ -359,8 +360,8 @@ void ActionPlan::reuseOperands() {
           storages[from].boundary >= 0)
         continue;
       if (int64_t target = storages[to].boundary; target >= 0) {
-        // The operand's storage becomes the boundary buffer if this buffer's
-        // old content is dead before the operand is written.
+        // If the operand's storage becomes the boundary buffer, the operand is
+        // written there. So the old content of the buffer must be dead by then.
         auto old = argumentOf.find(target);
         if (old != argumentOf.end() &&
             storages[old->second].last >= storages[from].first)

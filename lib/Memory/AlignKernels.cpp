@@ -34,7 +34,8 @@ static int64_t alignmentOf(Value value) {
        alias = value.getDefiningOp<rt::AliasOp>()) {
     int64_t width = widthOf(value);
     offset += int64_t(alias.getOffset()) * width;
-    // Each term is (axis, blocks before, positions, elements).
+    // An axis term has four numbers: axis, blocks before the sub-axis,
+    // positions, and elements per position.
     ArrayRef<int64_t> terms = alias.getAxisTerms();
     for (; !terms.empty(); terms = terms.drop_front(4))
       divisor = std::gcd(divisor, terms[3] * width);
@@ -45,8 +46,8 @@ static int64_t alignmentOf(Value value) {
 }
 
 namespace {
-/// The launches of one kernel, and for each operand and result the alignment
-/// that all these launches have.
+/// Launches of one kernel. For each operand and result, `alignments` has the
+/// smallest alignment of its address in these launches.
 struct Launches {
   SmallVector<rt::LaunchOp> ops;
   SmallVector<int64_t> alignments;
@@ -71,7 +72,8 @@ struct AlignKernelsPass : cleave::impl::AlignKernelsPassBase<AlignKernelsPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
-    // The launches with full alignment, and all other launches.
+    // For each kernel, two groups of launches: those with addresses aligned for
+    // the widest access, and all other launches.
     llvm::MapVector<StringAttr, std::array<Launches, 2>> kernels;
     WalkResult walked = module.walk([&](rt::LaunchOp op) -> WalkResult {
       SmallVector<int64_t> alignments;

@@ -129,7 +129,8 @@ int64_t BoundaryTable::find(StringRef name, nn::Role role) const {
   return found == byKey.end() ? -1 : found->second;
 }
 
-/// Returns the entry for a port with these attributes, or -1.
+/// Returns the index of the buffer of an argument or result with these
+/// attributes (name and role), or -1.
 static int64_t findPort(const BoundaryTable &table, DictionaryAttr attrs) {
   std::optional<nn::Role> role = nn::roleOf(attrs);
   return role ? table.find(nn::nameOf(attrs), *role) : -1;

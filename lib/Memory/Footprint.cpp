@@ -64,7 +64,8 @@ maximum(ArrayRef<Lifetime> lifetimes,
   return {most, at};
 }
 
-/// The bytes of a buffer if its elements had the sizes that `booking` states.
+/// Returns the bytes that a buffer of f32 takes if its elements have the size
+/// that `booking` states for parameters, gradients or master weights.
 static int64_t bookedBytes(const BoundaryBuffer &buffer,
                            const Booking &booking) {
   if (!buffer.type.getElementType().isF32())
@@ -207,7 +208,8 @@ std::string cleave::largestGroups(const Footprint &footprint) {
 
 std::string cleave::whatWouldFit(const Footprint &footprint, int64_t limit,
                                  int64_t batch) {
-  // The bytes that do not depend on the batch size.
+  // Parameters, gradients and optimizer state, whose bytes do not depend on the
+  // batch size.
   int64_t fixed =
       footprint.parameters + footprint.gradients + footprint.optimizer;
   int64_t samples = 0;

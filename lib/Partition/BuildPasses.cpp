@@ -11,8 +11,9 @@ void cleave::buildPartitionPipeline(OpPassManager &passes,
                                     const PartitionOptions &options) {
   DistPropagatePassOptions propagate;
   propagate.remarks = options.remarks;
-  // No rewriting pass may run between these three, because it would drop their
-  // attributes.
+  // The passes from dist-propagate to dist-partition exchange discardable
+  // attributes, so no other rewriting pass may run between them: it would drop
+  // the attributes.
   passes.addPass(createDistPropagatePass(propagate));
   if (options.afterPropagation)
     options.afterPropagation(passes);
@@ -35,7 +36,8 @@ void cleave::buildPartitionPipeline(OpPassManager &passes,
   buckets.cluster = options.cluster;
   passes.addPass(createDistBucketPass(buckets));
   passes.addPass(createDistVerifyVariancePass());
-  // The passes after the verification replace one verified program by another.
+  // The passes after dist-verify-variance only rewrite verified programs, each
+  // in a way that keeps them correct.
   if (options.chunks) {
     DistChunkProductsPassOptions chunks;
     chunks.cluster = options.cluster;

@@ -64,7 +64,8 @@ private:
       bool gradient = entry->kind == ActionKind::B;
       if (pick != waiting[rank].end() && !gradient)
         continue; // a forward pass of a later microbatch
-      // Microbatches that are this far ahead cannot have begun.
+      // Passes of microbatches that are numbered this far beyond the last
+      // microbatch that has begun cannot be ready.
       if (entry->microbatch > lastBegun + 2 * p)
         break;
       if (!ready(*entry, time) || (!gradient && held[rank] >= p))

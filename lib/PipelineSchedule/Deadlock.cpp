@@ -2,9 +2,11 @@
 //
 // Every item of a rank's list has two events: reached and done. An item is
 // reached when the previous one is done. A transfer or collective has the
-// events "all members have started" and "may complete". A rank's wait is done
-// after both: a transport may need all members to be at their waits before it
-// makes progress, except that a receive completes without the sender's wait.
+// events "all members have started" and "may complete", and a rank's wait for
+// it is done after both events. It may complete when all members have reached
+// their waits, because a transport may make no progress before that. Transfers
+// are an exception: they do not need the sender's wait, and the wait of the
+// receiver is done as soon as both ranks have started.
 
 #include "Deadlock.h"
 
@@ -124,7 +126,8 @@ private:
     }
   }
 
-  // A communicator or stream runs its operations in the order of their starts.
+  // Adds the order in which a communicator or stream runs its operations, which
+  // is that of their starts.
   void addOrders(const std::vector<Joint> &joints) {
     std::map<int, size_t> lastOf; // by communicator
     std::map<std::pair<int, int>, std::vector<std::pair<size_t, size_t>>>

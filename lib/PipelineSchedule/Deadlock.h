@@ -9,14 +9,15 @@
 
 namespace cleave::pipeline {
 
-// The indices of the start and the wait with which a rank takes part in a
-// joint; they are equal if the operation blocks.
+// One rank's share in a transfer or collective: the indices of the start and of
+// the wait in the rank's list. They are equal if the operation blocks.
 struct Part {
   int rank = 0;
   size_t start = 0, wait = 0;
 };
 
-// A transfer (sender, receiver) or one instance of a collective.
+// An operation that several ranks perform together: a transfer from a sender to
+// a receiver, or one instance of a collective.
 struct Joint {
   std::vector<Part> parts;
   int communicator = -1; // -1 for a transfer
@@ -24,7 +25,8 @@ struct Joint {
 };
 
 // Returns a cycle of items that wait for each other, if there is one. The
-// `joints` of one communicator are in the order in which it runs them.
+// operations of one communicator are in `joints` in the order in which the
+// communicator runs them.
 std::optional<Finding> findDeadlock(const Program &program,
                                     const std::vector<Joint> &joints);
 

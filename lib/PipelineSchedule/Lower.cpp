@@ -1,12 +1,13 @@
 // Adds transfers to a table of compute actions.
 //
-// The result has no deadlock, for the following reason. Take the times of the
-// simulated table as a potential. Between two compute actions, a list has the
-// order: starts of receives, waits for receives, waits for sends, compute,
-// starts of sends. The wait for a send is no earlier than the simulated time at
-// which its receiver starts to compute with the message. So each edge of the
-// dependence graph increases (time, position in this order). Later waits only
-// remove edges.
+// The result has no deadlock, for the following reason. Before each compute
+// action, a rank's list has starts of receives, waits for receives and waits
+// for sends, in this order; after it, starts of sends. Every entry gets a pair:
+// the time at which its compute action starts in a simulation of the table, and
+// its place in this order. The wait for a send is no earlier than the time at
+// which the receiver starts to compute with the message. So an entry only waits
+// for entries with smaller pairs, and there is no cycle. Waits that are even
+// later only remove dependences.
 
 #include "cleave/PipelineSchedule/Lower.h"
 
@@ -25,7 +26,7 @@ struct Message {
   size_t producer, reader; // places in their lists
 };
 
-// The transfers before and after an action of a table.
+// The transfers that are inserted before and after an action of a table.
 struct Around {
   std::vector<const Message *> startReceives, waitReceives, waitSends,
       startSends;
@@ -127,8 +128,8 @@ private:
       }
   }
 
-  // Returns the position in the list that is `lookahead` compute actions before
-  // `place`.
+  // Returns the position in the rank's list from which there are `lookahead`
+  // compute actions up to `place`.
   size_t ahead(int rank, size_t place) const {
     for (int left = options.lookahead; left > 0 && place > 0;
          left -= isCompute(table.actions[rank][place].kind))

@@ -46,11 +46,13 @@ private:
   size_t most;
 };
 
-// Checks reductions, gathered parameters and the peaks of ranks.
+// Checks the rules of StageRules.cpp: that gradients are reduced once, that
+// passes find parameters gathered, and that no rank exceeds its peak of
+// activations.
 void checkStages(const Program &program, Report &report);
 
-// Adds a joint for each collective, in the order in which its communicator runs
-// them.
+// Matches the collectives of all ranks, and adds each one to `joints`, in the
+// order in which its communicator runs them.
 void matchCollectives(const Program &program, std::vector<Joint> &joints,
                       Report &report);
 

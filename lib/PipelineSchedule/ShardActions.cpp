@@ -63,8 +63,8 @@ private:
     result.push_back({stage, ActionKind::Reshard, -1});
   }
 
-  // Returns the gathered stage, other than `kept`, that is read again the
-  // latest.
+  // Returns, of the stages with gathered parameters other than `kept`, the one
+  // that is read again the latest.
   int farthest(int kept, size_t now) const {
     int found = -1;
     size_t latest = 0;

@@ -12,7 +12,8 @@ namespace cleave::pipeline {
 
 namespace {
 
-// Properties that are collected from the lists of all ranks.
+// The first REDUCE_GRAD in the lists of all ranks, and the stages with
+// parameters that UNSHARD gathers.
 struct Sharding {
   explicit Sharding(const Program &program) {
     for (size_t rank = 0; rank < program.ranks.size(); ++rank)
@@ -65,8 +66,8 @@ public:
   }
 
 private:
-  // Indices in the list by stage and microbatch; microbatch -1 means all
-  // microbatches.
+  // Indices in the rank's list, by stage and microbatch. Microbatch -1 stands
+  // for an action for all microbatches.
   using Places = std::map<std::pair<int, int>, size_t>;
 
   static bool isPass(const Item &item) {

@@ -46,7 +46,8 @@ private:
 
   std::vector<Action> &list;
   const std::vector<int> &stages;
-  // The number of F, and the number of I or B, so far, by chunk.
+  // For each chunk, the numbers of forward passes (F) and of backward passes (I
+  // or B) in the list so far.
   std::array<std::array<int, 2>, 2> count = {};
   std::deque<Action> weights;
 };

@@ -216,8 +216,9 @@ private:
     mustPrecede(places[Input], places[Weight], "reads its result");
   }
 
-  // Checks that the first pass precedes the second. Both are passes of one
-  // stage on the same rank; a B may be both of them.
+  // Checks that pass `first` is before pass `second` on the same rank. Both are
+  // passes of one stage and microbatch. They may be the same action, a complete
+  // backward pass (B).
   void mustPrecede(const PassAt &first, const PassAt &second,
                    const std::string &why) {
     if (first.rank < 0 || second.rank < 0)
@@ -370,8 +371,8 @@ private:
     }
   }
 
-  // The sends and receives of a channel, as pairs of the index of the start and
-  // the number of the message.
+  // The sends and receives of a channel. Each is a pair: the index of the
+  // transfer's start in its rank's list, and the number of its message.
   struct Channel {
     std::vector<std::pair<size_t, size_t>> sends, receives;
   };

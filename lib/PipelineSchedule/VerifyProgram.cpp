@@ -90,8 +90,8 @@ private:
     return true;
   }
 
-  // Returns the communicator of the classes of the members, in the order of the
-  // group.
+  // Returns the communicator of a group, with each member represented by its
+  // class of ranks. The classes are in the order of the group.
   int communicator(const std::string &name, const std::vector<int64_t> &members,
                    bool channel) {
     std::vector<int> ranks;

@@ -151,8 +151,10 @@ private:
     }
   }
 
-  // Returns the list that is expected by the table. A stage may have no input
-  // gradient or no weight gradients, and an empty message is not sent.
+  // Returns the list of passes and transfers that the table requires. A pass is
+  // omitted if the stage has no such action, for example no input gradient. A
+  // transfer is omitted if it is not in `found`, because an empty message is
+  // not sent.
   std::vector<Entry> expected(const std::vector<Entry> &found) const {
     std::set<Action> moved;
     for (const Entry &entry : found)

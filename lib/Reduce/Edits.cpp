@@ -151,8 +151,9 @@ bool reduce::dropOps(ModuleOp module, size_t begin, size_t end) {
 bool reduce::cutOps(ModuleOp module, size_t begin, size_t end) {
   Ops ops = opsOf(module);
   SmallVector<Operation *> cut;
-  // Constants are not cut, since an argument is no smaller than a constant:
-  // otherwise an edit and its reverse could alternate forever.
+  // Operations without operands, such as constants, are not replaced by
+  // arguments: an argument is no smaller than a constant, and an edit and its
+  // reverse could alternate forever.
   for (size_t i = begin; i < std::min(end, ops.size()); ++i)
     if (ops[i]->getNumOperands() != 0 &&
         llvm::all_of(ops[i]->getResultTypes(), llvm::IsaPred<RankedTensorType>))
@@ -206,8 +207,8 @@ bool reduce::returnOperand(ModuleOp module, size_t result, unsigned operand) {
       !isa<RankedTensorType>(op->getOperand(operand).getType()))
     return false;
   Value given = op->getOperand(operand);
-  // The result's sharding and other attributes described a tensor of another
-  // type, so they are removed.
+  // If the type of the function's result changes, its sharding and other
+  // attributes no longer fit and are removed.
   if (given.getType() != terminator->getOperand(index).getType())
     func.setResultAttrs(index, ArrayRef<NamedAttribute>());
   terminator->setOperand(index, given);
@@ -233,8 +234,8 @@ bool reduce::inlineRegion(ModuleOp module, size_t number, unsigned side) {
   for (auto [result, given] :
        llvm::zip_equal(op->getResults(), body.getTerminator()->getOperands()))
     result.replaceAllUsesWith(map.lookupOrDefault(given));
-  // The operation is erased here, since an operation without results would
-  // never be erased as unused.
+  // The loop or branch is erased here: if it has no results, no later edit
+  // would find it unused.
   op->erase();
   return true;
 }

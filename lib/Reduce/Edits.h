@@ -32,8 +32,9 @@ void tidy(mlir::ModuleOp module);
 bool dropFunction(mlir::ModuleOp module, size_t number);
 /// Drops names and roles of ports.
 bool dropNames(mlir::ModuleOp module, size_t begin, size_t end);
-/// These edits drop what ports and operations carry besides names, roles and
-/// shardings: types of unsharded tensors, views of tensors in files, ...
+/// These edits remove the attributes of ports and of operations other than
+/// names, roles and shardings: types of unsharded tensors, views of tensors in
+/// files, and so on.
 bool dropPortNotes(mlir::ModuleOp module, size_t begin, size_t end);
 bool dropOpNotes(mlir::ModuleOp module, size_t begin, size_t end);
 /// Drops results of functions, except the last result of each function.

@@ -16,9 +16,11 @@ using namespace cleave::reduce;
 
 namespace {
 
-/// The number of operands of an operation that are tried as its result.
+/// For each operation, the number of its operands that the search tries as a
+/// replacement for its result.
 constexpr unsigned kOperandsTried = 4;
-/// The number of axes of one sharding that are dropped one by one.
+/// For each sharding, the number of axes that the search tries to remove, one
+/// at a time.
 constexpr size_t kReferencesTried = 8;
 
 bool verifies(ModuleOp module) {
@@ -57,7 +59,8 @@ public:
   }
 
 private:
-  /// Keeps the edit if it applies and the copy still fails.
+  /// Applies an edit to a copy of the program. Keeps the copy if the edit
+  /// changed something and the copy still fails.
   bool attempt(llvm::function_ref<bool(ModuleOp)> edit) {
     OwningOpRef<ModuleOp> copy = current->clone();
     if (!edit(*copy))

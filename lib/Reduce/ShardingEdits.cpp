@@ -24,8 +24,9 @@ size_t reduce::countSlots(ModuleOp module) {
   return partition::portsOf(module).size() + constraintsOf(module).size();
 }
 
-/// Returns the sharding of a slot, or null if the slot has none; with `set`,
-/// changes it.
+/// Returns the sharding of slot `number` (a port or constraint that can have a
+/// sharding); null if it has none. If `set` is given, makes it the slot's
+/// sharding.
 static ShardingAttr slot(ModuleOp module, size_t number,
                          std::optional<ShardingAttr> set = {}) {
   SmallVector<partition::Port> ports = partition::portsOf(module);

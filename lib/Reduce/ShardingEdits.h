@@ -15,7 +15,8 @@ size_t countSlots(mlir::ModuleOp module);
 /// Removes the shardings of the ports with these numbers. Constraints are
 /// removed like other operations.
 bool dropShardings(mlir::ModuleOp module, size_t begin, size_t end);
-/// Closes all dimensions and sets the priority to 0.
+/// Simplifies a sharding: closes all of its dimensions, and sets its priority
+/// to 0.
 bool simplifySharding(mlir::ModuleOp module, size_t number);
 /// Drops one of the axes that the sharding names.
 bool dropReference(mlir::ModuleOp module, size_t number, size_t reference);

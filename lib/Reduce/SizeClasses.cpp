@@ -53,8 +53,8 @@ void SizeClasses::addOp(Operation *op) {
   auto isTensor = [](Value value) {
     return isa<RankedTensorType>(value.getType());
   };
-  // Sharding rules cover only tensors. An operation with other results, such as
-  // loop bounds, gets no rule.
+  // Sharding rules cover only tensors, so an operation with results that are
+  // not tensors (such as loop bounds) connects no dimensions.
   if (llvm::all_of(op->getResults(), isTensor)) {
     ShardingRule rule = partition::ruleOf(op);
     if (rule.operands.size() == op->getNumOperands() &&
@@ -82,7 +82,8 @@ void SizeClasses::addFactors(ValueRange range, ArrayRef<TensorFactors> factors,
         fixed.insert(here);
         continue;
       }
-      // Dimensions of one factor have different sizes in windows.
+      // In operations on windows, two dimensions with the same factor can have
+      // different sizes. Such dimensions are fixed and not united.
       if (first[made[0]] && size(*first[made[0]]) != size(here))
         fixed.insert({here, *first[made[0]]});
       else if (first[made[0]])

@@ -160,8 +160,8 @@ bool Action::isEmpty() const {
                       [](const Transfer &transfer) { return transfer.pinned; });
 }
 
-/// Returns a number for the value's memory. An argument and the result that
-/// replaces it have the same number.
+/// Returns a number that identifies the value's memory. An argument and the
+/// result that is written to the argument's buffer have the same number.
 static int64_t placeOf(Value value, const ActionPlan &memory) {
   int64_t storage = memory.placeOf(value).storage;
   int64_t boundary = memory.storages[storage].boundary;

@@ -112,8 +112,8 @@ private:
       chosen[order[at]] = false;
   }
 
-  /// Moves the chosen commands of [begin, end) to its end (`toEnd`) or its
-  /// beginning.
+  /// Moves the chosen commands of the range [begin, end) of positions to the
+  /// end of the range if `toEnd` is true, and otherwise to its beginning.
   void gather(size_t begin, size_t end, bool toEnd) {
     for (size_t at = begin; at < end; ++at)
       if (chosen[order[at]])

@@ -25,15 +25,15 @@ struct Placed {
   /// commands that depend on it, or that it depends on.
   double seconds = 0;
   bool moves = false;
-  /// True if the command already overlaps another collective at its present
-  /// position.
+  /// True if the command already runs during another collective.
   bool fills = false;
   /// The commands that this command must come after, and those that it must
   /// come before.
   llvm::SmallVector<size_t, 4> after, before;
 };
 
-/// An exposed collective, the reader that waits for it, and how long.
+/// An exposed collective, the command that reads its result, and the seconds
+/// for which this command waits.
 struct Wait {
   size_t collective = 0, reader = 0;
   double seconds = 0;

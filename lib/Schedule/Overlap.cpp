@@ -60,7 +60,8 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       largest = std::max(largest, planned.back());
       plain.push_back(std::move(*memory));
     }
-    // The memory that remains next to named buffers. Slots of pipelines are
+    // The memory that the limit leaves after all named buffers (parameters,
+    // optimizer state, ...). In pipelines, slots take further memory and are
     // subtracted later.
     int64_t room = std::numeric_limits<int64_t>::max();
     if (limit > 0 && stage < 0) {
@@ -75,9 +76,10 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
     return success();
   }
 
-  /// `memory` and `bytes` are planned for the function's current order;
-  /// `largest` is the maximum of `bytes` over the functions that share the
-  /// memory; `room` is the memory limit.
+  /// Overlaps the collectives of one function with compute. `memory` and
+  /// `bytes` are the memory plan of the function's current order. `largest` is
+  /// the largest `bytes` of the functions that share the memory, `room` the
+  /// limit for all of them.
   LogicalResult overlap(func::FuncOp func, const BoundaryTable &table,
                         ActionPlan memory, int64_t bytes, int64_t largest,
                         int64_t room, const CommandTimes &times) {
@@ -121,7 +123,9 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
   fillWaits(func::FuncOp func, const BoundaryTable &table, ActionPlan &memory,
             int64_t budget, const CommandTimes &times) {
     constexpr int kRounds = 4;
-    /// Fractions of the modelled time of the function.
+    /// Moves are tried only if at least the fraction kWorthwhile of the
+    /// function's time is exposed, and kept only if they save the fraction
+    /// kFaster of it.
     constexpr double kWorthwhile = 0.02, kFaster = 0.005;
     OwningOpRef<func::FuncOp> plain;
     for (int round = 0; round < kRounds; ++round) {
@@ -157,8 +161,9 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
                                ActionPlan &memory, int64_t bytes,
                                int64_t allowed, const CommandTimes &times) {
     int64_t missing = 0;
-    // Because of gaps, planned memory may exceed the live bytes. If it exceeds
-    // `allowed`, the next attempt has a smaller budget of live bytes.
+    // Because of gaps between buffers, planned memory may exceed the live
+    // bytes. If it exceeds `allowed`, the next attempt has a smaller budget of
+    // live bytes.
     for (int attempt = 0; attempt < 3; ++attempt) {
       Action action(func, memory, times);
       int64_t budget = allowed - (bytes - action.most()) - missing;

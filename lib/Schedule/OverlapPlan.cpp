@@ -11,11 +11,13 @@ using namespace cleave::schedule;
 
 namespace {
 
-/// Safety factors, because times are estimates. A collective may start when at
-/// most kEarly times the backlog's duration is left before its first reader. It
-/// may end before its reader only kLate times its own duration after its start.
+/// Safety factors, because times are estimates. A collective may start if the
+/// time to its first reader is at most kEarly times the backlog of the link,
+/// including this collective. It may end before its reader once kLate times its
+/// own duration has passed since its start.
 constexpr double kEarly = 2, kLate = 1.25;
-/// The number of collectives that are considered for a start before each step.
+/// Before each command, this many collectives at most are considered for a
+/// start.
 constexpr size_t kWindow = 64;
 
 class Replay {
@@ -241,9 +243,10 @@ private:
   std::vector<double> begins{0}; ///< start times without any waits
   llvm::SmallVector<size_t> read, unread;
   size_t firstRead = 0, firstUnread = 0;
-  /// Collectives that keep their operands alive, or that other collectives
-  /// depend on. `byPlace` has those with an original place after the current
-  /// step, `holding` the others.
+  /// Collectives that should end before their readers if possible, because they
+  /// keep their operands alive or other collectives depend on them. `byPlace`
+  /// has those with an original place after the current command, `holding` has
+  /// the others.
   std::deque<size_t> byPlace;
   llvm::SmallVector<size_t> holding;
   double now = 0, link = 0;

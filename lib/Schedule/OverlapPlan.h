@@ -3,11 +3,11 @@
 // The list of commands is simulated with two resources: compute, which runs
 // commands in order, and a link, which runs one collective after the other.
 // Before each command, collectives with available operands start as long as the
-// link has time for them: first collectives that are read soonest, not earlier
-// than the backlog of the link requires, and only if memory allows; then
-// collectives that no command waits for, such as all-reduces of gradients. A
-// collective ends before its first reader or, to free the memory of its
-// operands, when it is done.
+// link has time for them. Collectives with the earliest readers come first;
+// they start no earlier than the backlog of the link requires, and only if
+// memory allows. Then come collectives that no command waits for, such as
+// all-reduces of gradients. A collective ends before its first reader or, to
+// free the memory of its operands, when it is done.
 
 #ifndef CLEAVE_LIB_SCHEDULE_OVERLAPPLAN_H
 #define CLEAVE_LIB_SCHEDULE_OVERLAPPLAN_H
@@ -38,8 +38,9 @@ struct Transfer {
   /// The places of the collective itself, of its earliest start, and of its
   /// first reader.
   size_t place = 0, ready = 0, need = 0;
-  /// True if another pass placed the start of the collective, at the step with
-  /// this transfer in `starts`. No events are planned for it.
+  /// True if another pass has already placed the start of the collective, so
+  /// that this plan has no start or end for it. The field `starts` of the step
+  /// at that place has the number of this transfer.
   bool pinned = false;
   /// The collectives that must have ended before this one starts.
   llvm::SmallVector<size_t, 1> after;

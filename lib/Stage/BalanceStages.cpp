@@ -257,8 +257,8 @@ Cuts cleave::stage::follow(const Line &line,
                                          SmallVector<int64_t>(count + 1, -1));
   for (int64_t stage = 0; stage < stages; ++stage) {
     SmallVector<std::optional<Cost>> next(count + 1);
-    // The cost of the best start of the stage so far, including the items since
-    // then for which patterns require another stage.
+    // The cheapest way found so far to begin this stage. Its cost includes the
+    // items up to here that patterns require in another stage.
     std::optional<Cost> best;
     int64_t start = -1;
     for (int64_t to = 1; to <= count; ++to) {

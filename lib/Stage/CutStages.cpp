@@ -187,9 +187,9 @@ private:
                     attributes.getDenseI64ArrayAttr(
                         SmallVector<int64_t>(owner.set_bits())));
       }
-      // The attribute -1 marks an input that does not count sequence positions.
-      // Without it, the only input of a stage would be taken for the input that
-      // defines the positions.
+      // The attribute -1 marks an input without a dimension of sequence
+      // positions. A stage may have no other input, and an unmarked only input
+      // would be taken for the input that defines the positions.
       if (positions->any() && nn::roleOf(argument) == nn::Role::Input &&
           !positions->dimOf(argument))
         attrs.set(nn::kPositionDimAttr, attributes.getI64IntegerAttr(-1));

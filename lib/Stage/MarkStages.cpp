@@ -74,7 +74,8 @@ Line lineOf(func::FuncOp func, const StageGraph &graph,
     for (unsigned argument : graph.parametersOf(op)) {
       int64_t bytes = bytesOf(func.getArgumentTypes()[argument]);
       memory += bytes;
-      // A gradient is written, read, and accumulated over microbatches.
+      // The time to write a parameter's gradient, read it, and add it to the
+      // sum over microbatches.
       if (isTrained(func.getArgument(argument)))
         seconds += 3 * bytes / cluster.memoryBytesPerSecond;
     }
@@ -89,7 +90,8 @@ Line lineOf(func::FuncOp func, const StageGraph &graph,
       }
       if (last == static_cast<int64_t>(at))
         continue;
-      // The entries are differences first; the prefix sum below turns them into
+      // Adds the bytes where the value begins to cross, and subtracts them
+      // where it ends. The prefix sum below turns these differences into
       // crossings.
       int64_t bytes = bytesOf(result.getType());
       Crossing &first = line.crossings[at + 1];
@@ -280,8 +282,9 @@ private:
     return success();
   }
 
-  /// An operation joins the stage of its operands, or the next stage that has
-  /// its parameters. An operation without a stage joins the stage of its
+  /// Assigns the operations of a function other than the balanced one. An
+  /// operation joins the latest stage of its operands, or the next stage that
+  /// has its parameters. An operation without a stage joins the stage of its
   /// reader.
   void markOther(func::FuncOp func) {
     StageGraph graph(func);

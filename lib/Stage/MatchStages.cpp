@@ -64,8 +64,8 @@ SmallVector<StringRef, 2> namesOf(func::FuncOp func, unsigned argument) {
 SmallVector<StringRef, 2> namesOf(Location loc) {
   SmallVector<StringRef, 2> names;
   loc->walk([&](Location part) {
-    // Only the inner one of two nested names is used; the outer one is a
-    // description of the node for messages.
+    // If a name encloses another name, only the inner name is used. The outer
+    // name only describes the node in messages.
     if (auto named = dyn_cast<NameLoc>(part);
         named && !isa<NameLoc>(named.getChildLoc()))
       names.push_back(named.getName());

@@ -24,14 +24,15 @@ struct Attention {
   Operation *op;
   ShardingRule rule;
   Value query, key;
-  /// Factors: query positions, key positions, KV heads, query heads per KV
-  /// head.
+  /// The factors of the sharding rule for query positions (s), key positions
+  /// (t), KV heads (n), and query heads per KV head (g).
   int64_t s = -1, t = -1, n = -1, g = -1;
-  /// Operands in the layout outside of attention. In the backward pass, the
-  /// other operands are saved values.
+  /// `arriving` has the operands that come in the layout outside of attention.
+  /// `saved` has the other operands of the backward pass, which are saved
+  /// values.
   SmallVector<unsigned> arriving = {}, saved = {};
-  /// The results that return to the layout outside of attention. In the forward
-  /// pass this is the first result, which is also saved.
+  /// The results that must be returned to the layout outside of attention. In
+  /// the forward pass this is the first result only, which is also saved.
   SmallVector<unsigned> leaving = {};
   bool isForward = false;
 };
@@ -72,8 +73,9 @@ public:
         ulysses(axes.ulysses), features(axes.features), unsplit(unsplit) {}
 
   LogicalResult run() {
-    // Positions are derived before constraints are inserted, which would hide
-    // them.
+    // Attention gets explicit positions first, since they are derived from the
+    // program, and constraints, inserted later, would hide where they come
+    // from.
     std::vector<Attention> attentions;
     for (Operation &op : func.getBody().front().without_terminator()) {
       if (auto forward = dyn_cast<nn::AttentionOp>(op)) {
@@ -84,8 +86,8 @@ public:
         attentions.push_back(describe(backward));
       }
     }
-    // Only self-attention over unsplit positions gets a warning. Attention of
-    // queries to keys of other positions is split without constraints.
+    // A warning is only given for self-attention over positions that are not
+    // split. Cross-attention is split without constraints.
     llvm::erase_if(attentions, [&](const Attention &attention) {
       bool isSplit = flow.isPosition(attention.query, 1) &&
                      flow.isPosition(attention.key, 1);
@@ -157,9 +159,9 @@ private:
         {size(attention.g), dist::axesSize(mesh.getMesh(), g)}, ways);
     if (failed(check(attention, size(attention.n), size(attention.g), n, g)))
       return failure();
-    // KV heads get the minor part of the axis. The remaining part of the
-    // positions of keys and values is then contiguous when the copies are
-    // gathered.
+    // The KV heads are split by the minor part of the axis, the query heads of
+    // a group by the major part. The positions that remain for the major part
+    // are then contiguous when copies of keys and values are gathered.
     auto part = [&](int64_t pre, int64_t size) {
       return size == ways
                  ? ulysses
@@ -204,8 +206,8 @@ private:
     return success();
   }
 
-  /// The tensor-parallel axes that split a dimension of heads: those that split
-  /// the parameters with this dimension.
+  /// Returns the axes of tensor parallelism that split a dimension of heads,
+  /// which are those that split the parameters with this dimension.
   List featuresOf(Value value, int64_t dim) {
     List list;
     std::optional<unsigned> index = classes.indexOf(value, dim);
@@ -224,7 +226,8 @@ private:
   }
 
   void pin(const Attention &attention, ArrayRef<List> factors) {
-    // Each rank sees the keys and values of all positions.
+    // In the layout `meeting`, positions of keys and values are not split, so
+    // that each rank has all of them.
     SmallVector<List> meeting(factors);
     meeting[attention.t].clear();
     OpBuilder builder(attention.op);
@@ -250,7 +253,8 @@ private:
                        inside =
                            meetsOwn ? whole : inner(attention, dims, factors);
     if (SetVector<Operation *> chain = chainOfIndices(value); !chain.empty()) {
-      // Indices need no communication: each rank computes those that it reads.
+      // A value that is computed from indices alone is not communicated: each
+      // rank computes the elements that it reads.
       IRMapping copies;
       for (Operation *op : chain)
         builder.clone(*op, copies);
@@ -308,8 +312,9 @@ private:
     return sharding(dims.size(), dimOf, partial);
   }
 
-  /// The sharding outside of attention: positions are split as in the rest of
-  /// the model. Ring attention keeps this layout inside, too.
+  /// Returns a value in the sharding outside of attention, where positions are
+  /// split as in the rest of the model. Ring attention keeps this sharding
+  /// inside attention, too.
   Value outer(OpBuilder &builder, Value value) {
     if (!ulysses)
       return value;
@@ -329,8 +334,9 @@ private:
     return llvm::is_contained(dims, DimFactors{factor});
   }
 
-  /// The operations that compute the value from indices alone, so that any rank
-  /// can compute any part of it; empty if the value depends on anything else.
+  /// Returns the operations that compute the value if it depends on indices
+  /// alone, so that each rank can compute any part of it; otherwise an empty
+  /// set.
   static SetVector<Operation *> chainOfIndices(Value value) {
     SetVector<Operation *> chain;
     BackwardSliceOptions options;
@@ -345,8 +351,8 @@ private:
     return chain;
   }
 
-  /// A saved value in layout `inside`. If the forward pass has the value in
-  /// this layout, that copy is saved in place of the original.
+  /// Returns a saved value in the layout `inside`. If the forward pass has a
+  /// copy of the value in this layout, that copy is saved instead of the value.
   Value restored(OpBuilder &builder, Value value, dist::ShardingAttr inside) {
     Value source = savedFrom(value);
     auto forward = source ? pinned.find({source, inside}) : pinned.end();
@@ -368,8 +374,8 @@ private:
                                      value, sharding);
   }
 
-  /// `dimOf(dim)` returns the axes of a dimension, and whether the dimension is
-  /// closed.
+  /// Builds a sharding. `dimOf(dim)` returns the axes that split a dimension,
+  /// and whether the dimension is closed to further axes.
   dist::ShardingAttr sharding(
       int64_t rank,
       llvm::function_ref<std::pair<ArrayRef<dist::AxisRefAttr>, bool>(int64_t)>
@@ -394,7 +400,8 @@ private:
   List features;
   llvm::SmallDenseSet<int64_t> &unsplit; // lengths that a warning was given for
   DenseMap<int64_t, Value> iotas;
-  /// The constrained values, by original value and layout.
+  /// The values that constraints return, by the constrained value and the
+  /// layout.
   DenseMap<std::pair<Value, Attribute>, Value> pinned;
   DenseMap<Value, Value> saves;
   SetVector<Operation *> replaced;

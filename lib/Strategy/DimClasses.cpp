@@ -20,7 +20,8 @@ static void forEachDim(Operation *op, const ShardingRule &rule, Visit visit) {
       visit(value, static_cast<int64_t>(dim), factors);
 }
 
-/// Constants are rematerialized for each use, so they connect no dimensions.
+/// Whether the operation is a constant. Constants are cloned for each use, so
+/// they do not connect dimensions of their uses.
 static bool isConstant(Operation *op) {
   return op->hasTrait<OpTrait::ConstantLike>();
 }
@@ -94,8 +95,8 @@ void DimClasses::collect(func::FuncOp func) {
       found.emplace_back();
       found.back().size = sizes[number];
     }
-    // A dimension of size 1 is broadcast to a larger one of its class; the
-    // class has the larger size.
+    // If a class also has dimensions of size 1, which are broadcast, its size
+    // is that of the larger dimensions.
     DimClass &dims = found[it->second];
     dims.size = std::max(dims.size, sizes[number]);
   }
@@ -180,8 +181,8 @@ static bool isRowOf(const ShardingRule &rule, int64_t factor) {
 }
 
 void DimClasses::collectOperation(Operation *op, const ShardingRule &rule) {
-  // The class of each factor, taken from a dimension that the factor alone
-  // makes up.
+  // The class of each factor, which is that of any dimension that consists of
+  // this factor alone.
   SmallVector<DimClass *> classes(rule.factors.size(), nullptr);
   forEachDim(
       op, rule, [&](Value value, int64_t dim, const DimFactors &factors) {

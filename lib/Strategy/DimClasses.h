@@ -26,11 +26,11 @@ struct DimClass {
   bool splittable = true;
   /// (argument, dimension) of the function's parameters.
   llvm::SmallVector<std::pair<unsigned, int64_t>> parameterDims;
-  /// The contractions with a parameter that sharding this class divides, as
-  /// indices into DimClasses::contractionFlops.
+  /// The contractions with a parameter whose work sharding this class divides
+  /// among ranks, as indices into DimClasses::contractionFlops.
   llvm::SmallVector<unsigned> divides;
-  /// Bytes of the results that become partial sums if the class is sharded.
-  /// Partial sums that are added to one another are reduced once.
+  /// The number of bytes of results that become partial sums if the class is
+  /// sharded. Terms of one sum count once, since only the sum is reduced.
   int64_t partialBytes = 0;
   llvm::SmallPtrSet<void *, 8> partialRoots;
 };
@@ -40,8 +40,8 @@ bool isParameter(mlir::Value value);
 /// The operands that the operation adds up, according to its sharding rule;
 /// empty if it is not an addition.
 llvm::ArrayRef<unsigned> termsOf(const ShardingRule &rule);
-/// The last addition in the chain of additions that `value` flows into without
-/// other readers.
+/// Returns the last addition of a chain of additions to which `value` is added,
+/// if no value of the chain has other readers.
 mlir::Value sumThatReceives(mlir::Value value);
 
 class DimClasses {

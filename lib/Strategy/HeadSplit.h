@@ -7,7 +7,8 @@
 
 namespace cleave::strategy {
 
-/// A dimension of heads, and the number of ranks that already split it.
+/// A dimension of heads: its size, and the number of ways in which other axes
+/// already split it.
 struct Heads {
   int64_t size = 1, ways = 1;
 };

@@ -7,8 +7,9 @@
 
 namespace cleave::strategy {
 
-/// The value of the forward pass that `value` was saved from, looking through
-/// operations that only move elements; null if it was not saved.
+/// Returns the value of the forward pass that `value`, a value of the backward
+/// pass, was saved from. Looks through operations that only move elements. Null
+/// if `value` was not saved.
 mlir::Value savedFrom(mlir::Value value);
 
 } // namespace cleave::strategy

@@ -90,7 +90,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     scattersGradients =
         zero == 3 ||
         (zero == 2 && (!accumulates || zero2Reduce == "per_microbatch"));
-    // Pipeline schedules have a separate action for the reduction.
+    // Gradients are only summed inside @loss_grad if the module is no pipeline
+    // stage. In a pipeline, the action REDUCE_GRAD reduces them.
     bool ofStage =
         llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp func) {
           return func->hasAttr(kStageAttr);
@@ -139,8 +140,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Tokens and labels that are only read by a reordering of positions are
-  /// replicated, because a reordering of tiles would need communication.
+  /// Whether an argument holds integers, such as tokens or labels, and is only
+  /// read by a reordering of positions. Such an argument is replicated, because
+  /// reordering tiles would need communication.
   static bool isOnlyReordered(BlockArgument argument) {
     return getElementTypeOrSelf(argument.getType()).isInteger() &&
            !argument.use_empty() &&
@@ -157,8 +159,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return it->second;
   }
 
-  /// Emits one remark if ranks hold different numbers of samples, and one for
-  /// positions.
+  /// Emits one remark if samples do not divide evenly among ranks, and one if
+  /// positions do not.
   void remarkOnPadding() {
     remarkOnUneven(samples, "a batch", "samples of weight 0",
                    [](DictionaryAttr attrs, int64_t rank) {
@@ -186,8 +188,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
         std::optional<int64_t> dim = dimOf(attrs, type.getRank());
         if (!dim || type.getDimSize(*dim) % all == 0)
           continue;
-        // For batches the driver warns, because it knows how many ranks are
-        // idle.
+        // If a batch is uneven, the driver gives the warning, because it knows
+        // how many ranks are idle.
         int64_t size = type.getDimSize(*dim);
         int64_t padded = dist::tileSize(size, all) * all;
         bool isMuch = what == "a sequence" && 10 * (padded - size) > padded;
@@ -209,7 +211,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       }
   }
 
-  /// Whether ZeRO 3 shards the tensor: a trained or a frozen parameter.
+  /// Whether the tensor is a parameter, trained or frozen, so that ZeRO 3
+  /// shards it.
   static bool isParameter(DictionaryAttr attrs) {
     return roleOf(attrs) == Role::Parameter ||
            (attrs && attrs.contains(nn::kFrozenAttr));
@@ -232,8 +235,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return it != parameters.end() ? it->second : Axes(rank);
   }
 
-  /// Whether a parameter sharded by `axes` is already split by `by` or a part
-  /// of it.
+  /// Whether `axes`, which split a parameter by the user's or another
+  /// strategy's choice, include the axis `by` or a part of it.
   bool isSplitByHand(const Axes &axes, dist::AxisRefAttr by) const {
     return llvm::any_of(axes, [&](auto &list) {
       return llvm::any_of(list, [&](dist::AxisRefAttr other) {
@@ -242,8 +245,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     });
   }
 
-  /// The axes of `all` that do not split the parameter. Its gradient is a
-  /// partial sum over these.
+  /// Returns those axes of `all` that do not split the parameter. Over these
+  /// axes, the parameter's gradient is a partial sum.
   SmallVector<dist::AxisRefAttr> leftOf(ArrayRef<dist::AxisRefAttr> all,
                                         const Axes &axes) const {
     SmallVector<dist::AxisRefAttr> left;
@@ -266,9 +269,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     for (int64_t dim = 0; dim < type.getRank(); ++dim) {
       int64_t size = type.getDimSize(dim);
       int64_t before = dist::axesSize(meshAttr, axes[dim]);
-      // A tile of a tile must be a tile of the whole tensor. Otherwise elements
-      // would have to move across the other axes, so a dimension that is
-      // already split must divide evenly.
+      // ZeRO may only split a dimension that is split already if it divides
+      // evenly: each new tile must be a part of an old one, or elements would
+      // move across the other axes.
       if (size < 2 || (before > 1 && size % (before * ways) != 0))
         continue;
       double padding =
@@ -281,7 +284,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return axes;
   }
 
-  /// Outputs keep the layout in which they are computed; their readers gather.
+  /// Opens the dimensions of an output for further axes. An output keeps the
+  /// layout in which it is computed; whoever reads it gathers it.
   dist::ShardingAttr openFurther(dist::ShardingAttr sharding,
                                  int64_t batchDim) const {
     SmallVector<dist::DimShardingAttr> dims;
@@ -292,14 +296,15 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
                                    dims);
   }
 
-  /// The axes over which gradients, loss and weight are sums.
+  /// Returns all axes that split samples or positions. Gradients, the loss and
+  /// its weight are sums over these axes.
   SmallVector<dist::AxisRefAttr> allAxes() const {
     SmallVector<dist::AxisRefAttr> all(samples);
     llvm::append_range(all, positions);
     return all;
   }
 
-  /// Prepends the axes of samples and positions to the axes of other
+  /// Adds the axes that split samples and positions, major to the axes of other
   /// strategies. Returns false if the tensor has neither dimension.
   bool split(Axes &axes, DictionaryAttr attrs) const {
     std::optional<int64_t> batch = nn::batchDimOf(attrs, axes.size());
@@ -320,8 +325,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     StringRef name = nameOf(attrs);
     int64_t rank = type.getRank();
     if (holdsSamples(role)) {
-      // Without a batch dimension, an input is replicated, and an output keeps
-      // the layout in which it is computed.
+      // An input without a batch dimension is replicated. An output without one
+      // keeps the layout in which it is computed.
       std::optional<int64_t> dim = nn::batchDimOf(attrs, rank);
       if (rank == 0 || (!dim && role == Role::Output))
         return {};
@@ -331,8 +336,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       return role == Role::Output ? openFurther(sharding, *dim) : sharding;
     }
     if (crossesStages(role)) {
-      // Keeps the sharding that another stage set; else samples and positions
-      // are split.
+      // A value that another pipeline stage has given a sharding keeps it;
+      // otherwise its samples and positions are split.
       Axes axes(rank);
       if (shardingOf(attrs) || !split(axes, attrs))
         return {};
@@ -346,8 +351,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       return closedSharding(mesh, stateAxes(name.rsplit('.').first, type));
     if (role == Role::Tap)
       return closedSharding(mesh, stateAxes(name, type));
-    // The partial sums that each rank accumulates locally, possibly over
-    // additional axes.
+    // Gradients, the loss and its weight are partial sums over the axes that
+    // split samples and positions (unless these axes split the parameter), and
+    // over axes that another strategy noted as partial.
     SmallVector<dist::AxisRefAttr> others;
     if (dist::ShardingAttr given = shardingOf(attrs))
       llvm::append_range(others, given.getPartial());
@@ -369,8 +375,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return {};
   }
 
-  /// With ZeRO, the axes over which tiles of the parameter's gradient are
-  /// partial sums.
+  /// Returns, with ZeRO, the axes over which tiles of the parameter's gradient
+  /// remain partial sums, because ZeRO replicates over them.
   SmallVector<dist::AxisRefAttr> replicatedBy(StringRef parameter,
                                               int64_t rank) const {
     SmallVector<dist::AxisRefAttr> left =
@@ -387,8 +393,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
            parameterAxes(parameter, type.getRank());
   }
 
-  /// Constrains the gradient to its reduced tile, and the parameter to the
-  /// matching tile.
+  /// In @update, constrains each gradient to the reduced tile that ZeRO assigns
+  /// to the rank, and the parameter to the same tile.
   void constrainUpdate(func::FuncOp update) {
     OpBuilder b = OpBuilder::atBlockBegin(&update.getBody().front());
     for (unsigned arg = 0; arg < update.getNumArguments(); ++arg) {
@@ -409,9 +415,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Readers see parameters that are not sharded over the ZeRO axes. All
-  /// readers share one constraint. The partitioner decides later how many
-  /// all-gathers there are, and where.
+  /// Constrains the parameters that readers see to be not sharded over the ZeRO
+  /// axes. One constraint serves all readers of a parameter. The partitioner
+  /// decides later how many all-gathers there are, and where.
   void gatherParameters(func::FuncOp func) {
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
       DictionaryAttr attrs = func.getArgAttrDict(arg);
@@ -431,7 +437,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// The gradient of one microbatch is reduced once it is complete. With ZeRO
+  /// Reduces the gradient of a microbatch as soon as it is complete. With ZeRO,
   /// each rank keeps its tile, and tiles are accumulated over microbatches.
   void reduceGradients(func::FuncOp func) {
     Operation *terminator = func.getBody().front().getTerminator();
@@ -458,8 +464,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       OpBuilder b(terminator);
       b.setInsertionPointAfter(def);
       Location loc = NameLoc::get(b.getStringAttr(name));
-      // A partial constraint keeps propagation from gathering activations to
-      // avoid the reduction.
+      // The gradient is first constrained to be a partial sum. Otherwise,
+      // propagation could gather activations to avoid the reduction.
       dist::ShardingAttr tiles = shardingOf(attrs);
       SmallVector<dist::AxisRefAttr> partial(tiles.getPartial());
       llvm::append_range(partial, leftOf(sumsGradients ? allAxes() : sharded,

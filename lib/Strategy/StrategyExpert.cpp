@@ -111,7 +111,8 @@ struct StrategyExpertPass
   /// which no other parameters have.
   LogicalResult findWidth(func::FuncOp func, const DimClasses &classes) {
     bool any = false;
-    // Classes that leave the fewest partial sums are preferred.
+    // Dimensions whose sharding makes the fewest bytes partial sums are
+    // preferred.
     SmallVector<const DimClass *> order;
     for (const DimClass &dims : classes.classes())
       order.push_back(&dims);
@@ -143,8 +144,8 @@ struct StrategyExpertPass
     return success();
   }
 
-  /// Shards experts over the axis first, then over the axes of other
-  /// strategies.
+  /// Shards the dimension of experts of the parameters found, by the axis of
+  /// experts first and then by the axes of other strategies.
   void place() {
     auto placed = [&](RankedTensorType type, DictionaryAttr attrs,
                       StringRef name) -> dist::ShardingAttr {

@@ -46,7 +46,8 @@ struct StrategySequencePass
       scatterTableGradients(func, flow);
     }
     std::optional<pipe::StageOf> stage = pipe::stageOf(module);
-    // A stage may lack positions, for example one with only an encoder.
+    // A single pipeline stage need not have positions. An example is a stage
+    // with only an encoder of a fixed length.
     if (any || (stage && stage->stage > 0) ||
         module->hasAttr(nn::kPositionsAttr))
       return;
@@ -57,7 +58,8 @@ struct StrategySequencePass
     signalPassFailure();
   }
 
-  /// Null if the option is empty or the axis has size 1.
+  /// Returns the mesh axis of this name. Null if the name is empty or the axis
+  /// has size 1.
   FailureOr<dist::AxisRefAttr> axisOf(StringRef name) {
     if (name.empty())
       return dist::AxisRefAttr();

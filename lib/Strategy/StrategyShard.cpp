@@ -100,7 +100,8 @@ struct StrategyShardPass
     return success();
   }
 
-  /// The axes of the matching entry; an error if matching entries disagree.
+  /// Returns the axes of the [[shard]] entry that matches the parameter. It is
+  /// an error if several entries match and their axes differ.
   FailureOr<std::optional<Axes>> choose(Location loc, RankedTensorType type,
                                         DictionaryAttr attrs) {
     std::optional<Axes> axes;
@@ -164,15 +165,16 @@ struct StrategyShardPass
     return success();
   }
 
-  /// The axes of the entry, translated to the parameter's shape in the program.
+  /// Returns the axes of a [[shard]] entry, translated from the shape that the
+  /// user sees to the parameter's shape in the program.
   FailureOr<Axes> axesOfEntry(Location loc, RankedTensorType type,
                               DictionaryAttr attrs, const Override &entry) {
     std::string what = ("parameter '" + nameOf(attrs) +
                         "', [[shard]] match = '" + entry.match + "': ")
                            .str();
     nn::ViewAttr fileView = nn::viewOf(attrs);
-    // Both shapes have the file's dimension order: the shape in the file, and
-    // the shape in the program.
+    // `file` is the parameter's shape in the file. `seen` is its shape in the
+    // program, with dimensions in the order of the file.
     SmallVector<int64_t> file(type.getShape()), seen(type.getShape());
     ArrayRef<int64_t> permutation;
     if (fileView && fileView.getPermutation())
@@ -247,7 +249,8 @@ struct StrategyShardPass
       return error << ": the program sees the tensor as " << join(to)
                    << "; give that as view, and a dimension of it";
     };
-    // The common divisors of the dimensions on both sides, major first.
+    // Splits the dimensions on both sides into their common divisors, major
+    // first, as the sharding rule of a reshape does.
     struct Part {
       size_t dim;
       int64_t size;
@@ -267,8 +270,9 @@ struct StrategyShardPass
         left /= common;
       }
     Axes axes(to.size());
-    // Dimensions whose major part is not split down to single elements. A
-    // further split of a minor part would not be contiguous.
+    // The dimensions whose major part is not split into single elements. A
+    // minor part of such a dimension must not be split further, since its tiles
+    // would not be contiguous.
     SmallVector<bool> blocked(to.size(), false);
     for (size_t i = 0; i < from.size(); ++i) {
       bool alone = parts[i].size() == 1 && to[parts[i][0].dim] == from[i];
@@ -319,7 +323,8 @@ struct StrategyShardPass
 
   dist::MeshOp mesh;
   SmallVector<Override> overrides;
-  /// Each sub-axis, with the tensor on which it was seen first.
+  /// Each sub-axis that an entry names, with the name of the first tensor that
+  /// it splits.
   llvm::MapVector<dist::AxisRefAttr, std::string> subAxes;
 };
 

@@ -20,8 +20,9 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// A class is not sharded if its communicated bytes per divided FLOP are more
-/// than this factor times those of the best class that communicates.
+/// A bound on the cost of sharding a dimension class, in bytes communicated per
+/// FLOP that is divided among ranks. A class is not sharded if its cost exceeds
+/// this factor times that of the best class which communicates at all.
 constexpr double kWorstCost = 32;
 
 struct StrategyTensorPass
@@ -40,8 +41,8 @@ struct StrategyTensorPass
     ways = dist::axesSize(mesh.getMesh(), scheme.inner.features);
     if (dist::axesSize(mesh.getMesh(), refs(names)) == 1)
       return;
-    // The backward pass has all classes of dimensions; an inference program has
-    // only those of the forward pass.
+    // @loss_grad contains the dimensions of the forward and the backward pass.
+    // A program for inference has only @forward.
     auto func = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
     if (!func)
       func = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
@@ -195,7 +196,8 @@ struct StrategyTensorPass
     }
     for (const auto &[sizes, names] : padded)
       reportPadding(func, sizes.first, sizes.second, names);
-    // If ranks repeat much of the work, this is a warning.
+    // Parameters that stay whole make ranks repeat work. If this is much of the
+    // work, a warning is given instead of a remark.
     if (!whole.empty())
       (10 * wholeElements > elements ? emitWarning(func.getLoc())
                                      : emitRemark(func.getLoc()))
@@ -205,7 +207,8 @@ struct StrategyTensorPass
           << headsThatAreWhole(func);
   }
 
-  /// Text such as "; 6 heads of keys (5 layers) do not divide by them".
+  /// Returns a text such as "; 6 heads of keys (5 layers) do not divide by
+  /// them", where "them" are the ranks.
   std::string headsThatAreWhole(func::FuncOp func) {
     int64_t layers = 0, heads = 0;
     func.walk([&](nn::AttentionOp attention) {
@@ -230,7 +233,8 @@ struct StrategyTensorPass
     bool isMuch = 10 * (whole - size) > whole;
     InFlightDiagnostic said =
         isMuch ? emitWarning(func.getLoc()) : emitRemark(func.getLoc());
-    // The parameters of attention that have its heads as a dimension.
+    // Describes a dimension of heads by the number of layers whose attention
+    // has heads of this size.
     int64_t layers = 0;
     func.walk([&](nn::AttentionOp attention) {
       ArrayRef<int64_t> shape = attention.getQuery().getType().getShape();
@@ -267,8 +271,8 @@ struct StrategyTensorPass
         partial = plan->second.partial;
       return closedSharding(mesh, plan->second.stored, partial);
     };
-    // The axes of the layout that split the batch; sums over the batch are
-    // partial over them.
+    // The axes of the tensor-parallel layout that split the batch. Sums over
+    // the batch are partial over these axes.
     auto own = [&](const TensorScheme::List &batch) {
       TensorScheme::List list = batch;
       list.erase(list.begin(), list.begin() + scheme.samples.size());

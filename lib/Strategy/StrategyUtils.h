@@ -11,16 +11,16 @@
 
 namespace cleave::strategy {
 
-/// The module's only mesh; an error if there is not exactly one, or if it lacks
-/// the axis.
+/// Returns the only mesh of the module. It is an error if there is none or more
+/// than one, or if the mesh lacks the axis.
 mlir::FailureOr<dist::MeshOp> meshWithAxis(mlir::ModuleOp module,
                                            llvm::StringRef axis);
 
 using nn::isOneOf, nn::nameOf, nn::Role, nn::roleOf;
 dist::ShardingAttr shardingOf(mlir::DictionaryAttr attrs);
 
-/// Whether tensors of this role can have a dimension of one microbatch's
-/// samples.
+/// Whether tensors of this role can have a dimension that enumerates the
+/// samples of a microbatch.
 bool holdsSamples(std::optional<Role> role);
 /// Whether tensors of this role are sent from one pipeline stage to another.
 bool crossesStages(std::optional<Role> role);
@@ -30,13 +30,16 @@ using Axes = llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>>;
 dist::ShardingAttr
 closedSharding(dist::MeshOp mesh, const Axes &axes,
                llvm::ArrayRef<dist::AxisRefAttr> partial = {});
-/// The axes of a sharding for each dimension; empty lists if it is null.
+/// Returns, for each of `rank` dimensions, the axes that split it; no axes if
+/// the sharding is null.
 Axes axesOf(dist::ShardingAttr sharding, int64_t rank);
 
-/// Whether the pattern of an override matches the whole name.
+/// Whether the pattern of a [[shard]] entry matches the whole name of a
+/// parameter.
 bool matchesWhole(llvm::StringRef pattern, llvm::StringRef name);
 
-/// Whether an entry of `nn.shard` gives the parameter's sharding.
+/// Whether the user gives the parameter's sharding by an entry of the module
+/// attribute `nn.shard`.
 bool hasOverride(mlir::ModuleOp module, llvm::StringRef parameter);
 
 /// Emits a remark for each dimension that is padded because its axes do not

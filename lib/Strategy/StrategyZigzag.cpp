@@ -22,20 +22,20 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// The zigzag order of positions. Tile j begins with `early` elements; in the
-/// original order they precede the early elements of tile j - 1. After them it
-/// has late elements, in the order of tiles. So all padding is at the very end,
-/// in the last tile.
+/// The zigzag order of positions, in which each rank's tile has early and late
+/// positions. Tile j begins with `early` positions, which originally precede
+/// the early positions of tile j - 1. Late positions follow, in the order of
+/// tiles. So all padding is at the end of the last tile.
 struct ZigZag {
   int64_t size, ranks, tile;
 
   int64_t early() const { return llvm::divideCeil(tile, 2); }
   int64_t late() const { return tile - early(); }
-  /// Whether all tiles but the last are full, and the last has all its early
-  /// elements.
+  /// Whether the order is possible: all tiles except the last are full, and the
+  /// last tile has all of its early positions.
   bool fits() const { return tile > 1 && tile * ranks - size <= late(); }
 
-  /// For each element in the new order, its index in the original order.
+  /// Returns the original position of each position `at` of the new order.
   Value order(TensorExpr &e, Value at) const {
     Value rank = div(e, at, tile), within = rem(e, at, tile);
     Value earlyIndex =
@@ -82,7 +82,7 @@ private:
 /// One function whose positions may be reordered.
 class Function {
 public:
-  /// `said` has the reasons that were already reported for other functions.
+  /// `said` has the reasons against zigzag that were reported already.
   Function(func::FuncOp func, int64_t ranks, llvm::StringSet<> &said)
       : func(func), ranks(ranks), said(said) {}
 
@@ -106,8 +106,8 @@ public:
   }
 
 private:
-  /// Makes the positions explicit operands of causal attention that uses
-  /// indices. Returns false if there is no attention to balance.
+  /// Gives causal attention that compares indices operands with positions
+  /// instead. Returns false if the function has no attention to balance.
   bool givePositions() {
     bool any = false;
     func.walk([&](Operation *op) {
@@ -156,7 +156,7 @@ private:
   }
 
   /// Whether every operation either does not depend on the order of positions
-  /// or can be given the new order.
+  /// or can be given the new order. If not, sets the operation and the reason.
   bool isFree(const DimClasses &classes, Operation *&who, std::string &why) {
     if (!zigzag.fits()) {
       why = std::to_string(zigzag.size) + " positions are too few for it";
@@ -225,8 +225,8 @@ private:
     return fits;
   }
 
-  /// The factors that are positions, or that are dimensions in which positions
-  /// are merged with others.
+  /// Returns the factors of an operation that are positions, or whose dimension
+  /// merges positions with another dimension.
   llvm::SmallBitVector orderedFactors(const DimClasses &classes, Operation *op,
                                       const ShardingRule &rule) const {
     llvm::SmallBitVector found = joinedFactors(classes, op, rule);
@@ -248,8 +248,8 @@ private:
     return found;
   }
 
-  /// Calls visit(value, dim, factor) for each dimension that is a single
-  /// factor.
+  /// Calls visit(value, dim, factor) for each dimension of operands and results
+  /// that consists of a single factor.
   static void
   forEachFactor(Operation *op, const ShardingRule &rule,
                 llvm::function_ref<void(Value, int64_t, int64_t)> visit) {
@@ -293,7 +293,7 @@ private:
                         });
   }
 
-  /// Whether a dimension of the value is exactly all positions.
+  /// Whether a dimension of the value consists of exactly the positions.
   bool hasPositions(const DimClasses &classes, Value value) const {
     return llvm::any_of(llvm::seq<int64_t>(0, typeOf(value).getRank()),
                         [&](int64_t dim) {
@@ -302,7 +302,7 @@ private:
                         });
   }
 
-  /// Whether the operation slices the positions' rows from a longer table.
+  /// Whether the operation slices one row per position from a longer table.
   bool takesRows(const DimClasses &classes, Operation *op) const {
     auto slice = dyn_cast<nn::SliceOp>(op);
     return slice && isParameter(slice.getInput()) &&
@@ -332,15 +332,16 @@ private:
     return rows;
   }
 
-  /// Whether permuting the elements along the factor only permutes the results.
+  /// Whether permuting the operands along the factor permutes the results in
+  /// the same way, or does not change them.
   static bool isSymmetric(Operation *op, const ShardingRule &rule,
                           int64_t factor) {
     const Factor &info = rule.factors[factor];
     if (auto streaming = dyn_cast<StreamingInterface>(op))
       return !info.indexed && (info.kind == FactorKind::PassThrough ||
                                streaming.getStreamedFactor() == factor);
-    // Indices address the table of a gather and of a scatter, so its order
-    // matters.
+    // In a gather or scatter, indices address the rows of the table, so the
+    // table must keep its order.
     if (auto gather = dyn_cast<nn::GatherOp>(op))
       return rule.operands[0][gather.getDim()][0] != factor;
     if (auto scatter = dyn_cast<nn::ScatterAddOp>(op))
@@ -426,13 +427,13 @@ private:
     return gather;
   }
 
-  /// Makes the reader see the elements along `dim` in the order of `indices`.
+  /// Reorders an operand: along `dim`, element i becomes element indices[i].
   static void gather(OpOperand &use, Value indices, int64_t dim) {
     OpBuilder b(use.getOwner());
     use.set(reordered(b, use.get(), indices, dim));
   }
 
-  /// Replaces the padding by a scatter of the reordered rows.
+  /// Replaces a pad of rows to a longer table by a scatter of reordered rows.
   static void scatter(nn::PadOp pad, Value order, int64_t dim) {
     OpBuilder b(pad);
     TensorExpr e(b, pad.getLoc());
@@ -443,8 +444,8 @@ private:
     pad.erase();
   }
 
-  /// Puts an argument, the rows of a table or an iota into the new order of
-  /// positions.
+  /// Puts an argument, the rows of a table, or an iota into the new order of
+  /// positions, if it has a dimension of positions.
   void reorder(const DimClasses &classes, Value source, Value order) {
     if (!hasPositions(classes, source))
       return;

@@ -34,7 +34,9 @@ public:
   }
 
 private:
-  /// The operand of a gradient accumulation that is this microbatch's gradient.
+  /// If a gradient is the sum of an accumulator (an argument) and the gradient
+  /// of this microbatch, returns the operand that is the latter; otherwise
+  /// returns the result itself.
   static OpOperand &termOf(OpOperand &result) {
     if (auto add = result.get().getDefiningOp<arith::AddFOp>())
       for (OpOperand &operand : add->getOpOperands())

@@ -60,7 +60,8 @@ private:
     }
   }
 
-  /// The operand of `op` in the layout of its product.
+  /// Returns an operand of `op` in the layout that its product with a parameter
+  /// requires.
   Value gathered(Operation *op, OpOperand &operand, const Axes &axes) {
     Value value = operand.get();
     OpBuilder builder(op);
@@ -69,8 +70,8 @@ private:
     if (known)
       return known;
     if (Value source = scheme.keepGathered ? savedFrom(value) : Value()) {
-      // The gathered operand of the forward pass is saved in place of its
-      // shard.
+      // If the backward pass needs the gathered operand of a forward product,
+      // that is saved instead of the rank's shard.
       auto forward = pinned.find({source, sharding});
       if (forward != pinned.end() && forward->second) {
         Value whole = forward->second;
@@ -82,8 +83,8 @@ private:
     return known = constrain(builder, value, axes);
   }
 
-  /// Constrains results to the layout in which the product makes them, perhaps
-  /// as partial sums.
+  /// Constrains the results of a product to the layout in which it computes
+  /// them, which may be partial.
   void pinResults(Operation *op, const Product &product) {
     OpBuilder builder(op->getContext());
     builder.setInsertionPointAfter(op);
@@ -97,12 +98,12 @@ private:
     }
   }
 
-  /// Constrains the last addition that the result flows into to the home layout
-  /// of its kind.
+  /// Follows a result through the additions to which it is a term, and
+  /// constrains the last sum to the home layout (TensorScheme.h) of its kind.
   void pinSum(Operation *op) {
     if (op->getNumResults() != 1 || op->use_empty())
       return;
-    // The only reader is the constraint of pinResults.
+    // After pinResults, the only reader of the result is a constraint.
     Value made = op->user_begin()->getResult(0);
     Value sum = sumThatReceives(made);
     std::optional<Axes> home =

@@ -17,8 +17,8 @@ void strategy::addAxes(Axes &axes, int64_t dim,
       axes[dim].push_back(axis);
 }
 
-/// The operand, if any, that is a parameter over one of whose dimensions the
-/// operation sums.
+/// Returns the operand that is a parameter of which the operation sums over a
+/// dimension; nullopt if it has no such operand.
 static std::optional<unsigned> contractedParameter(Operation *op,
                                                    const ShardingRule &rule) {
   for (auto [index, dims] : llvm::enumerate(rule.operands))
@@ -32,8 +32,8 @@ static std::optional<unsigned> contractedParameter(Operation *op,
   return std::nullopt;
 }
 
-/// Calls `visit(operation, rule, operand)` for each operation that contracts a
-/// parameter, which is operand number `operand`.
+/// Calls `visit(operation, rule, operand)` for each operation that sums over a
+/// dimension of a parameter; the parameter is operand number `operand`.
 static void forEachContraction(
     func::FuncOp func,
     llvm::function_ref<void(Operation *, ShardingRule &, unsigned)> visit) {
@@ -56,8 +56,9 @@ static StringRef parameterName(Value value) {
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// Marks in `plan` the sides of the first product that reads the parameter, and
-/// the hidden dimension opposite a chosen one.
+/// Marks in `plan` the sides of the parameter's dimensions in its first
+/// product. If a dimension is chosen, marks the largest dimension on the other
+/// side as hidden.
 static void
 planProduct(ParameterPlan &plan, const ShardingRule &rule,
             const TensorFactors &dims, const TensorScheme &scheme,
@@ -69,8 +70,8 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
     });
     return summed ? Side::In : Side::Out;
   };
-  // The dimension of each side: the chosen one if there is one, else the
-  // largest.
+  // On each side, the dimension that counts is the chosen one or, if none is
+  // chosen, the largest.
   std::optional<int64_t> in, out;
   for (auto [dim, factors] : llvm::enumerate(dims)) {
     std::optional<int64_t> &best = sideOf(factors) == Side::In ? in : out;
@@ -93,9 +94,9 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
   }
 }
 
-/// The dimension that is gathered for products. The contracted side is
-/// preferred, unless only the other side divides evenly (a tile of its tile is
-/// a tile of the whole).
+/// Returns the dimension of a parameter that is stored in tiles and gathered
+/// for products. The contracted side is preferred, unless only the other side
+/// divides evenly, so that a tile of a tile is a tile of the whole dimension.
 static std::optional<int64_t> gatheredDim(const ParameterPlan &plan,
                                           const TensorScheme &scheme,
                                           dist::MeshAttr mesh) {
@@ -140,16 +141,16 @@ ParameterPlans strategy::planParameters(
       ofArgument[arg] = &it->second;
   for (const DimClass *dims : chosen)
     for (auto [arg, dim] : dims->parameterDims) {
-      // If a parameter has two chosen dimensions, the first one wins, unless
-      // different axes split them.
+      // If two dimensions of a parameter are chosen, only the first one is
+      // split, unless the layout splits them by different axes.
       bool taken = llvm::any_of(ofArgument[arg]->colours, [](auto &colour) {
         return colour.has_value();
       });
       if (!taken || scheme.bySide)
         ofArgument[arg]->colours[dim] = Colour::Chosen;
     }
-  // Products determine the hidden classes; the colour then applies to all
-  // parameters.
+  // Products decide which classes of dimensions are hidden. Then all parameters
+  // with a dimension of such a class get the colour.
   llvm::SmallDenseSet<unsigned> hidden, seen;
   forEachContraction(
       func, [&](Operation *op, ShardingRule &rule, unsigned operand) {
@@ -163,8 +164,8 @@ ParameterPlans strategy::planParameters(
             if (std::optional<unsigned> index = classes.indexOf(argument, dim))
               hidden.insert(*index);
       });
-  // A table with one row per position is sharded like the positions, unless the
-  // positions are already split by other axes.
+  // A table with one row per position is sharded like the positions, if no
+  // other axes split the positions already.
   std::optional<unsigned> positions;
   if (scheme.positions.empty())
     for (auto [argument, dim] : nn::positionSeeds(func))
@@ -340,7 +341,8 @@ SmallVector<Operation *> strategy::leavesOf(Value gradient) {
   return leaves;
 }
 
-/// Calls `visit(plan, gradient)` for each gradient that the function returns.
+/// Calls `visit(plan, gradient)` for each result of the function that is the
+/// gradient of a parameter with a plan.
 template <typename Plans, typename Visit>
 static void forEachGradient(func::FuncOp func, Plans &plans, Visit visit) {
   Operation *terminator = func.getBody().front().getTerminator();
@@ -424,8 +426,8 @@ void strategy::findPartialGradients(func::FuncOp func, ParameterPlans &plans,
     }
     if (!common)
       return;
-    // Axes that split the parameter, or that split samples and positions,
-    // belong to other strategies.
+    // Axes that split the parameter, samples or positions are left out, since
+    // other code makes the gradient partial over them.
     llvm::erase_if(*common, [&](dist::AxisRefAttr axis) {
       return llvm::is_contained(scheme.samples, axis) ||
              llvm::is_contained(scheme.positions, axis) ||

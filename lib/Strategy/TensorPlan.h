@@ -11,7 +11,8 @@
 
 namespace cleave::strategy {
 
-/// A dimension of a parameter that is split while a product is computed.
+/// A dimension of a parameter that is split during the products with the
+/// parameter.
 struct ProductDim {
   Colour colour;
   Side side;
@@ -23,7 +24,8 @@ struct ParameterPlan {
   llvm::SmallVector<std::optional<Colour>> colours;
   llvm::SmallVector<std::optional<ProductDim>> product;
   Axes stored;
-  /// Axes over which its gradient is partial at function boundaries.
+  /// The axes over which the parameter's gradient is a partial sum when it is
+  /// returned.
   TensorScheme::List partial;
 
   bool isProduct() const {
@@ -34,16 +36,18 @@ struct ParameterPlan {
 /// Plans by parameter name, in program order.
 using ParameterPlans = llvm::MapVector<llvm::StringRef, ParameterPlan>;
 
-/// Assigns colours and sides to the parameters of `func`. `chosen` is in order
-/// of preference. `isSplittable(size, axes)` returns whether the padding is
-/// acceptable.
+/// Assigns colours and sides to the dimensions of the parameters of `func`.
+/// `chosen` has the classes to split, the preferred first. `isSplittable(size,
+/// axes)` returns whether a dimension of this size can be split without too
+/// much padding.
 ParameterPlans planParameters(
     mlir::func::FuncOp func, const DimClasses &classes,
     llvm::ArrayRef<const DimClass *> chosen, const TensorScheme &scheme,
     dist::MeshAttr mesh,
     llvm::function_ref<bool(int64_t, const TensorScheme::List &)> isSplittable);
 
-/// The kinds of dimensions of one function's values.
+/// Which colour (chosen or hidden, see TensorScheme.h) the dimensions of a
+/// function's values have.
 class Colours {
 public:
   Colours(mlir::func::FuncOp func, const DimClasses &classes,
@@ -55,8 +59,8 @@ public:
     return index ? kinds[*index] : Kind::None;
   }
   bool hasSequence() const { return sequence; }
-  /// The home layout of a value with a chosen or a hidden dimension; nullopt
-  /// for others.
+  /// Returns the home layout of a value that has a chosen or a hidden
+  /// dimension, in which it is kept between products; nullopt for other values.
   std::optional<Axes> home(mlir::Value value) const;
 
 private:
@@ -69,15 +73,16 @@ private:
 /// Appends those axes of `more` that `axes` does not have yet.
 void addAxes(Axes &axes, int64_t dim, llvm::ArrayRef<dist::AxisRefAttr> more);
 
-/// A product with a parameter, or one that computes its gradient: the axes of
-/// each factor during the computation.
+/// A product with a parameter, or a product that computes a parameter's
+/// gradient, and the axes that split each of its factors while it is computed.
 struct Product {
   ShardingRule rule;
   llvm::SmallVector<TensorScheme::List> factors;
   bool makesGradient = false;
 
   Axes layoutOf(const TensorFactors &dims) const;
-  /// The axes over which result `index` is then a partial sum.
+  /// Returns the axes over which result `index` is a partial sum if the factors
+  /// are split like this.
   TensorScheme::List partialOf(unsigned index) const;
 };
 /// `parameter`: the factors of the parameter's dimensions.
@@ -90,7 +95,8 @@ using Products = llvm::DenseMap<mlir::Operation *, Product>;
 Products findProducts(mlir::func::FuncOp func, const ParameterPlans &plans,
                       const TensorScheme &scheme, const Colours &colours);
 
-/// The operations whose results add up to `gradient`, without the additions.
+/// Returns the operations whose results are added up to `gradient`, looking
+/// through the additions.
 llvm::SmallVector<mlir::Operation *> leavesOf(mlir::Value gradient);
 
 /// Finds the axes over which the gradients of `func` are partial, and adds them

@@ -3,11 +3,11 @@
 // sequence parallelism (Korthikanti et al., 2022); 2D, SUMMA on a grid (Xu et
 // al., 2021); 2.5D (Wang et al., 2021); 3D (Bian et al., 2021).
 //
-// A dimension of features has one of two colours. Those that are worth
-// splitting in one dimension (heads, MLP width, vocabulary) are chosen. The
-// dimensions opposite them in a parameter (the hidden size) are hidden. A value
-// with a chosen dimension is inner, one with a hidden dimension is outer. A
-// product with a parameter maps outer to inner values or inner to outer ones.
+// A dimension of features has one of two colours. Dimensions that Megatron's
+// layout splits (heads, MLP width, vocabulary) are chosen. The other dimension
+// of a parameter with a chosen dimension (the hidden size) is hidden. A value
+// with a chosen dimension is called inner, one with a hidden dimension outer. A
+// product with a parameter maps an outer value to an inner one, or the reverse.
 
 #ifndef CLEAVE_LIB_STRATEGY_TENSORSCHEME_H
 #define CLEAVE_LIB_STRATEGY_TENSORSCHEME_H
@@ -17,8 +17,8 @@
 namespace cleave::strategy {
 
 enum class Colour { Hidden, Chosen };
-/// The side of a parameter's dimension in the first product that reads it:
-/// contracted (In), or in the result (Out).
+/// The side on which a parameter's dimension is in the first product that reads
+/// the parameter: it is contracted (In), or is a dimension of the result (Out).
 enum class Side { In, Out };
 
 struct TensorScheme {
@@ -29,24 +29,28 @@ struct TensorScheme {
     List batch, sequence, features;
   };
   State outer, inner;
-  /// The axes that split the batch in the function's inputs: the axes common to
-  /// outer and inner values.
+  /// The axes that split the batch of the function's inputs. These are the axes
+  /// that the layouts of outer and of inner values have in common.
   List inputs;
   /// The batch axes during a product with a parameter.
   List computeBatch;
-  /// The axes that split a parameter's dimension during a product with it:
-  /// given by side for 2D and 2.5D, by colour for the other layouts.
+  /// The axes that split a parameter's dimension during a product. If `bySide`
+  /// is true (2D and 2.5D), they depend on the dimension's side, in the other
+  /// layouts on its colour.
   bool bySide = false;
   List computeIn, computeOut, computeHidden, computeChosen;
-  /// Parameters are stored split over these axes too, on side `In`.
+  /// Further axes by which parameters are split on side `In` while they are
+  /// stored; they are gathered for products.
   List gathered;
-  /// Axes that already split the batch (major to those of the layout) and the
-  /// positions. Ranks along these axes have different elements, too.
+  /// The axes that other strategies split the batch and the positions by; on
+  /// the batch they are major to the axes of the layout. Ranks along these axes
+  /// have different data.
   List samples, positions;
-  /// Whether operands gathered for a product are saved for the backward pass.
+  /// Whether operands that were gathered for a product of the forward pass are
+  /// saved for the backward pass.
   bool keepGathered = false;
-  /// Whether products are constrained; else propagation determines their
-  /// layout.
+  /// Whether the layouts of products are fixed by constraints; if not,
+  /// propagation determines them.
   bool pins = true;
 
   const List &compute(Side side, Colour colour) const {

@@ -58,7 +58,8 @@ std::string describeLocation(Location location) {
     return describeNode(node);
   if (auto file = dyn_cast<FileLineColLoc>(location))
     return file.getFilename().str() +
-           // A message about a file as a whole has no line.
+           // A location with line 0 stands for a whole file and is printed
+           // without a line.
            (file.getLine() ? ":" + std::to_string(file.getLine()) + ":" +
                                  std::to_string(file.getColumn())
                            : "");

@@ -81,8 +81,8 @@ static SmallVector<std::string> slotNames(ModuleOp module, int stage) {
 
 LogicalResult PipelineEmitter::planSlots() {
   auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
-  // The last stages may be missing if they have no actions, for example in
-  // inference.
+  // The array may be shorter than the number of stages, because the last stages
+  // may have no actions, for example in inference.
   if (!stages || int64_t(stages.size()) > table.stages)
     return module.emitError("has planned memory for ")
            << (stages ? stages.size() : 0) << " stages, but its schedule has "
@@ -255,7 +255,8 @@ LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
 // Values between actions
 //===----------------------------------------------------------------------===//
 
-/// Looks up a value by name and role, among all values that are in slots.
+/// Returns the buffer with this name and role in the boundary table of a stage
+/// on a rank (`instance`), or null.
 const BoundaryBuffer *PipelineEmitter::bufferOf(const Instance &instance,
                                                 StringRef name,
                                                 nn::Role role) const {
@@ -293,8 +294,9 @@ SmallVector<std::string> PipelineEmitter::portsOf(func::FuncOp func,
   return names;
 }
 
-/// Returns the names of the values that `from` sends to `to`, which are results
-/// of one of the functions `makers` that `to` reads.
+/// Returns the names of the values that stage `from` sends to stage `to`:
+/// results of one of the functions `makers` in `from` that a function of `to`
+/// reads.
 SmallVector<std::string> PipelineEmitter::handedOver(const Instance &from,
                                                      const Instance &to,
                                                      ArrayRef<StringRef> makers,

@@ -39,7 +39,8 @@ private:
   /// A stage on a pipeline rank.
   struct Instance {
     int rank = 0, stage = 0;
-    /// Maps the arena numbers of the instance's module to those of the program.
+    /// Maps arena numbers of this stage's own module to arena numbers of the
+    /// emitted program.
     std::vector<int32_t> arenas;
     std::map<std::string, Slots> slots;
     BoundaryTable boundary;
@@ -155,8 +156,8 @@ private:
   std::map<int, std::vector<std::pair<int32_t, std::vector<int>>>> gathered;
   size_t current = 0; ///< the action that is being written
   int32_t tokens = 0;
-  /// Under an asynchronous schedule, the microbatch with a gradient that has
-  /// not yet updated the rank's stage.
+  /// Under an asynchronous schedule: the microbatch whose gradient is computed,
+  /// but has not updated the weights of the rank's stage yet.
   std::optional<int> due;
 };
 

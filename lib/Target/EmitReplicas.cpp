@@ -72,8 +72,9 @@ void PipelineEmitter::addPart(program::Collective &sum,
   sum.parts.push_back(std::move(part));
 }
 
-/// Returns whether the gradient is of a tied parameter, so that a sum over
-/// stages includes the gradient of each instance.
+/// Returns whether the gradient is of a tied parameter. The sum over stages of
+/// such a gradient includes every rank of every stage, so the ranks of one
+/// stage need no sum of their own.
 static bool isTied(const BoundaryTable &table, const BoundaryBuffer &gradient) {
   int64_t parameter = parameterOf(table, gradient);
   if (parameter < 0)

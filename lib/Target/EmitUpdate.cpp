@@ -48,9 +48,10 @@ private:
     return here;
   }
 
-  /// Returns the stages of this rank whose contribution is added. For a tied
-  /// gradient, every instance of a stage contributes the gradient of its own
-  /// microbatches; for other sums, only the owner of the stage contributes.
+  /// Returns the stages for which this rank adds a contribution to the sum. To
+  /// a tied gradient, every rank of a stage contributes the gradient of its own
+  /// microbatches. To other sums, only the rank that owns the stage
+  /// contributes.
   std::vector<int> countedOf(const StageSum &sum) const {
     std::vector<int> counted = stagesOf(sum);
     if (!sum.isTied)

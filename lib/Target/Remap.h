@@ -10,7 +10,8 @@
 
 namespace cleave::target {
 
-/// Visits every field of the commands, as listed in program_io.h.
+/// Visits every field of a command, in the order of program_io.h, and replaces
+/// old arena numbers by new ones.
 class Remap {
 public:
   /// The new arena numbers, by old arena number.

@@ -61,8 +61,8 @@ LogicalResult target::writeArtifact(ModuleOp module,
   // this program.
   removeAbandoned(llvm::sys::path::parent_path(target).str(),
                   llvm::sys::path::filename(target).str());
-  // LLVM's function is not used, because it would remove the permissions of
-  // other users.
+  // LLVM's create_directories is not used, because it would create a folder
+  // without permissions for other users.
   std::error_code made;
   std::filesystem::create_directories(temporary.path(), made);
   if (made)

@@ -68,8 +68,8 @@ NcclApi loadNccl() {
 }
 } // namespace
 
-// If the initializer throws, the static stays unset, and the next call tries
-// again.
+// If loadDriver() throws, `api` stays uninitialised, and the next call of
+// driver() tries to load the driver again.
 const DriverApi &cuda::driver() {
   static const DriverApi api = loadDriver();
   return api;

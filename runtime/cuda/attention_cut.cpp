@@ -11,7 +11,8 @@ using program::Attention;
 namespace {
 constexpr int64_t mostFeatures = 128; // of its gradient on all devices
 constexpr int64_t most = int64_t(1) << 30;
-// Workspace in addition to the bytes that follow from sizes.
+// An allowance for small needs of cuDNN's engines, added to the workspace that
+// follows from the sizes.
 constexpr int64_t fixed = 512;
 
 int64_t roundedTo(int64_t x, int64_t unit) {
@@ -24,10 +25,11 @@ AttentionCut partOf(const Attention &x, int64_t batch, int64_t heads) {
     return out;
   int64_t queryHeads = batch * heads * x.g;
   out.sumBytes = roundedTo(queryHeads * x.qLen * 4, 256);
-  // In deterministic mode engines keep the gradients of all scores, in bf16 and
-  // whole tiles (sm_80, sm_90). If query heads share KV heads, they also keep
-  // each query head's contribution to the gradients of keys and values, in bf16
-  // or, without the scores, in f32 (sm_100).
+  // Deterministic gradients of attention need more workspace. On sm_80 and
+  // sm_90 cuDNN's engines store the gradients of all scores in bf16, rounded up
+  // to whole tiles. If query heads share KV heads, they also store each query
+  // head's contribution to dk and dv, in bf16; on sm_100 they store only these,
+  // in f32.
   int64_t scores =
       2 * queryHeads * roundedTo(x.qLen, 64) * roundedTo(x.kLen, 128);
   int64_t shared =
@@ -80,8 +82,7 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
     return refuse("it has a window that no diagonal ends");
   if (!isCausal)
     return AttentionDiagonal{};
-  // A row without any key is not supported, and cuDNN's engines support only
-  // these two diagonals.
+  // cuDNN supports only these two diagonals, and no query that sees no key.
   if (shift < 0 || (shift != 0 && shift != x.kLen - x.qLen))
     return refuse("its diagonal neither begins at the first key nor ends at "
                   "the last one");

@@ -11,22 +11,23 @@
 
 namespace cleave::cuda {
 
-// The keys that a query sees: all, or those up to a diagonal that begins at key
-// `shift`. With a `window` other than 0, only the last `window` of these.
+// The mask of an attention: which keys a query sees. If `isCausal`, query i
+// sees the keys up to i + `shift`, and if `window` is not 0, only the last
+// `window` of these. Otherwise it sees all keys.
 struct AttentionDiagonal {
   bool isCausal = false;
   int64_t shift = 0, window = 0;
 };
 
-// The diagonal of an attention; nullopt if cuDNN has no such attention, with
-// the reason in `why`.
+// Returns the mask of an attention in this form; nullopt if cuDNN does not
+// support the mask, with the reason in `why`.
 std::optional<AttentionDiagonal> diagonalOf(const program::Attention &attention,
                                             std::string &why);
 
 // Divides attention into parts of `batch` samples and `heads` KV heads, which
-// run one after the other with the same scratch memory. The scratch memory has
-// the sums of dO o for the gradient, then the workspace of cuDNN's engines.
-// Both begin at multiples of 256.
+// run one after the other in the same scratch memory. It holds sum(dO * o) of
+// every query (backward pass only), then the workspace of cuDNN's engines. Both
+// areas begin at multiples of 256.
 struct AttentionCut {
   int64_t batch = 0, heads = 0;
   int64_t sumBytes = 0, engineBytes = 0;

@@ -153,7 +153,8 @@ public:
     graphs.clear();
   }
 
-  // Sets the allocator of memory that is allocated from now on.
+  // Sets the allocator (NCCL's or the driver's) for arenas that are allocated
+  // from now on.
   void setAllocator(Allocator given) { allocator = given; }
 
   const RankStream seen() { return {&device, compute.get()}; }
@@ -181,8 +182,8 @@ private:
   HostCopies copies;
   std::unique_ptr<DeviceStorage> axisIndex;
   Owned<char *, freeHost> flagCopy;
-  // Actions that have run. An action gets its graph when it runs for the second
-  // time.
+  // The CUDA graph of each action that has run. It is null after the first run,
+  // and captured in the second.
   std::map<const Action *, GraphExec> graphs;
   std::vector<Event> marks;
   int64_t markedFirst = 0; // by the host's clock

@@ -22,7 +22,8 @@ struct RankStream {
 std::vector<std::unique_ptr<Backend>> makeBackends(cleave_program &program,
                                                    const SessionShape &shape);
 
-// `kind` is "local", "nccl" or "auto"; with neighbours it must be "nccl".
+// `kind` is the transport: "local", "nccl" or "auto". If other processes take
+// part (`neighbours`), it must be "nccl".
 std::unique_ptr<Transport>
 makeTransport(std::string_view kind, const TransportOptions &options,
               const SessionShape &shape, Counters &counters,
@@ -30,8 +31,8 @@ makeTransport(std::string_view kind, const TransportOptions &options,
               const std::vector<std::unique_ptr<Backend>> &backends);
 
 // The transport of ranks that are threads of this process. They read each
-// other's memory, on one device or on several with peer access. `ranks` begins
-// with rank `first`.
+// other's memory, on one device or on several with peer access. `ranks` has the
+// streams of the ranks from rank `first` on.
 std::unique_ptr<Transport> makeLocalTransport(const TransportOptions &options,
                                               Counters &counters, int first,
                                               std::vector<RankStream> ranks);

@@ -54,12 +54,13 @@ cudaDataType typeOf(DType type) {
 // the rest.
 struct Fused {
   bool bias = false, activation = false, sums = false;
-  // Whether the activation's operand is stored, or its derivative is read.
+  // Whether cuBLASLt stores the operand of the activation, or multiplies by the
+  // activation's derivative at a stored operand.
   bool aux = false;
 };
 
-// The activation's operand, which the product reads or writes; null if it does
-// neither.
+// The array with the operand of the activation, which the product writes
+// (preActivation) or reads (derivativeAt); null if it has neither.
 const char *auxOf(const Gemm &gemm, const GemmBuffers &buffers) {
   return static_cast<const char *>(
       gemm.derivativeAt.present()    ? buffers.derivativeAt
@@ -143,7 +144,8 @@ public:
     cublasStatus_t status = blas().cublasLtMatmulAlgoGetHeuristic(
         handle, description.get(), first.get(), second.get(), result.get(),
         result.get(), preference.get(), 1, &found, &count);
-    // These two statuses mean that there is no algorithm; others are errors.
+    // NOT_SUPPORTED and INVALID_VALUE mean that cuBLASLt has no algorithm;
+    // other statuses are errors.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
         status == CUBLAS_STATUS_INVALID_VALUE)
       return false;
@@ -247,10 +249,11 @@ bool isAligned(const void *at, int64_t alignment) {
   return reinterpret_cast<uintptr_t>(at) % alignment == 0;
 }
 
-// cuBLASLt's sums have the type of the result. Its documentation does not say
-// whether alpha scales the sums, and whether operands are rounded to TF32 for
-// them. The operands must be laid out as in gradients of weights, where the
-// outer dimension is summed.
+// Returns whether cuBLASLt can compute the sums of an operand along with the
+// product. It stores them in the result's type. Its documentation does not say
+// whether alpha scales these sums or whether their terms are rounded to TF32,
+// so both cases are excluded. It needs operands laid out as in weight
+// gradients.
 bool canSum(const Gemm &gemm, const GemmBuffers &buffers,
             const BlasLayout &layout, bool allowTf32) {
   bool isOuter = sumsFirst(gemm, layout) ? !layout.first.isTransposed
@@ -260,7 +263,8 @@ bool canSum(const Gemm &gemm, const GemmBuffers &buffers,
          isAligned(buffers.sums, epilogueAlignment);
 }
 
-// The possible epilogues, from the most fused one to the one that always works.
+// The epilogues to try with cuBLASLt, from the one that fuses most to the one
+// that fuses nothing, which always works.
 std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
                            const BlasLayout &layout, bool allowTf32) {
   if (canSum(gemm, buffers, layout, allowTf32))

@@ -62,8 +62,10 @@ void collapse(std::vector<Dim> &batch) {
   }
 }
 
-// A batch that shares B becomes more rows of A. A batch that shares A becomes
-// more columns of B, unless there is a bias, which does not have them.
+// Folds batch dimensions into the matrices. If all matrices of the batch
+// multiply the same B, their rows become rows of one larger A. If they share A,
+// the columns of all B become columns of one larger B; a bias forbids this,
+// because it has no entries for the added columns.
 void fold(Problem &problem, bool hasBias) {
   while (!problem.batch.empty()) {
     const Dim &last = problem.batch.back();

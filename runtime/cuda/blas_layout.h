@@ -25,7 +25,8 @@ struct BlasLayout {
   bool isSwapped = false;
   StoredMatrix first, second, result;
   int64_t batch = 1;
-  // The offsets of a, b and c at which the product is repeated.
+  // The product is computed once for each entry, with a, b and c moved by these
+  // offsets.
   struct Offsets {
     int64_t a = 0, b = 0, c = 0;
   };

@@ -1,4 +1,5 @@
-// Properties of a convolution on a device that are known without one.
+// Properties of a convolution on a CUDA device that can be computed without a
+// device.
 
 #include "convolution_plan.h"
 
@@ -22,7 +23,8 @@ constexpr int64_t most = int64_t(1) << 30;
 int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t product(const std::vector<int64_t> &sizes) {
-  // Sizes of damaged programs may overflow, so they are clamped.
+  // The sizes in a damaged program may overflow an int64, so the product is
+  // clamped.
   double out = 1;
   for (int64_t size : sizes)
     out *= double(size);

@@ -1,5 +1,5 @@
-// Properties of a convolution on a device that are known without one, because
-// the compiler plans its workspace.
+// Properties of a convolution on a CUDA device that can be computed without a
+// device. The compiler needs them to plan the workspace.
 #ifndef CLEAVE_RUNTIME_CUDA_CONVOLUTION_PLAN_H
 #define CLEAVE_RUNTIME_CUDA_CONVOLUTION_PLAN_H
 

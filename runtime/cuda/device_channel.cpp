@@ -63,9 +63,9 @@ public:
     isStarted = false;
     if (!failure.empty())
       fail(CLEAVE_BAD_PROGRAM, failure);
-    // The event was recorded before `met` was set, and is recorded again only
-    // after this wait: the other side cannot start anew before both sides have
-    // finished.
+    // The side that starts second records the event before it sets `met`. It
+    // records the event again only for the next message, which cannot start
+    // before both sides have passed this wait.
     check(driver().cuStreamWaitEvent(transfers.rank.compute, met->get(), 0),
           describe(call));
   }
@@ -75,8 +75,8 @@ private:
     return counters.at(call.members[call.self], call.purpose);
   }
 
-  // Matches this side with the other one, which has started before. The lock
-  // must be held.
+  // Called by the side that starts second: matches it with `other`, the side
+  // that started first, and enqueues the copy. The lock must be held.
   void meet(DeviceMessage &other) {
     DeviceMessage &sender = call.self == 0 ? *this : other;
     DeviceMessage &receiver = call.self == 0 ? other : *this;
@@ -115,7 +115,8 @@ private:
   const Event ready;
   const std::shared_ptr<Event> copied; // the other side may outlive this one
   bool isStarted = false;
-  // The event that both sides wait for, set when the second side has started.
+  // The event after the copy, for which both sides wait. Set when the second
+  // side has started.
   std::shared_ptr<Event> met;
   std::string failure;
 };

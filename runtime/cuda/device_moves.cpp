@@ -43,8 +43,9 @@ void Transfers::zero(char *dst, int64_t bytes) {
           describe(*current));
 }
 
-// Adds the byte ranges of a strided operand: each row if there are few, else
-// the whole range.
+// Notes the byte ranges that a strided copy reads or writes: one range for each
+// row if there are few rows, else a single range from the first byte to the
+// last one.
 static void addAccesses(std::vector<Access> &accesses, const char *at,
                         const StridedCopy &copy,
                         const std::vector<int64_t> &strides, bool written) {

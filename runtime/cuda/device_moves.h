@@ -18,22 +18,25 @@ public:
 
   void copy(char *dst, const char *src, int64_t bytes);
   void zero(char *dst, int64_t bytes);
-  // Copies `rows` rows of `bytes` bytes, with these distances between rows.
+  // Copies `rows` rows of `bytes` bytes. Row i is at src + i * srcStride and
+  // goes to dst + i * dstStride.
   void copy2d(char *dst, int64_t dstStride, const char *src, int64_t srcStride,
               int64_t rows, int64_t bytes);
-  // Copies a sequence of `count` elements that is cut into runs on both sides.
+  // Copies a sequence of `count` elements that memory holds in contiguous
+  // runs, divided differently at source and destination.
   void retile(const Runs &dst, const ConstRuns &src, int64_t count,
               int64_t elementSize);
-  // Reduces with the type and the reduction of the call, which this function
-  // fills in.
+  // Sets the element type and the operation of `reduction` to those of the
+  // call, and enqueues it.
   void reduce(Reduction &reduction, const CollectiveCall &call);
-  // Writes a box of an exchange: the reduction over its senders, or zeros
-  // without senders.
+  // Writes one box of the target tile of an exchange: the reduction over the
+  // boxes of its senders, or zeros if it has no sender.
   void box(const program::ExchangePiece &piece, char *dst,
            const std::vector<int64_t> &dstStrides,
            const std::vector<const char *> &from,
            const std::vector<int64_t> &srcStrides, const CollectiveCall &call);
-  // Copies numbers to the host, and waits for the stream.
+  // Copies `count` integers from the device to the host, and waits for the
+  // stream.
   std::vector<int64_t> read(const int64_t *at, int64_t count);
 
   const RankStream rank;

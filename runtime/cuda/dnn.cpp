@@ -17,8 +17,8 @@ using program::Attention;
 using program::AttentionRef;
 
 namespace {
-// Everything that a plan depends on. Numbers and addresses are given when it
-// runs.
+// The key of a cached plan: everything that the plan depends on. Scalars and
+// addresses do not belong to it, as they are given at each execution.
 std::vector<int64_t> keyOf(const Attention &x,
                            const AttentionDiagonal &diagonal) {
   std::vector<int64_t> key{x.backward,
@@ -46,7 +46,8 @@ std::string describe(const Attention &x) {
          " features";
 }
 
-// One command: a cuDNN plan, and its arguments for each part.
+// A command that runs a cuDNN plan once for each part of an attention, with the
+// arguments of that part.
 class DnnCommand {
 public:
   DnnCommand(DnnDevice &dnn, const Attention &x,
@@ -92,7 +93,8 @@ private:
   std::vector<std::unique_ptr<DnnDescriptor>> packs;
 };
 
-// The arrays of a command, and the beginning of each part in them.
+// The arrays of an attention command, and the address in each of them at which
+// a part begins.
 struct Arrays {
   struct One {
     int64_t id;

@@ -12,7 +12,7 @@ using program::AttentionRef;
 using program::DType;
 
 namespace {
-// The oldest version of cuDNN with which these graphs were tried.
+// The oldest version of cuDNN with which the graphs of this file were tested.
 constexpr size_t leastVersion = 91900;
 constexpr cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16, f32 = CUDNN_DATA_FLOAT;
 constexpr cudnnDataType_t i32 = CUDNN_DATA_INT32, flag = CUDNN_DATA_BOOLEAN;
@@ -43,7 +43,8 @@ DnnShape shapeOf(const AttentionRef &ref, int64_t b, int64_t length, int64_t n,
   return out;
 }
 
-// The shape [batch, head, query, 1], which cuDNN supports only densely.
+// The shape of arrays with one number per query, such as lse: [batch, head,
+// query, 1]. cuDNN supports only dense arrays of this shape.
 DnnShape rowsOf(const Attention &x) {
   return DnnShape::dense({x.b, x.n * x.g, x.qLen, 1});
 }
@@ -191,7 +192,8 @@ private:
     return score;
   }
 
-  // Adds up what all query heads of a KV head contribute to its keys: of^T by.
+  // Computes a gradient of keys or values: of^T by, summed over the query heads
+  // that share the KV head.
   void toKeys(Tensor of, Tensor by, int64_t width, int64_t id,
               const DnnShape &shape) {
     DnnShape turned = scores.turned();
@@ -240,7 +242,8 @@ std::optional<DnnEngine> cuda::dnnEngineFor(const DnnTarget &target,
   if (!x.backward || target.capability < 100)
     return std::nullopt;
   size_t version = target.api.cudnnGetVersion();
-  // On these devices one engine, with these settings, sums in a fixed order.
+  // On sm_100 and newer only one engine, with the settings given here, sums in
+  // a fixed order.
   if (version < 92300)
     return DnnEngine{
         5, {{CUDNN_KNOB_TYPE_KERNEL_CFG, 31}, {CUDNN_KNOB_TYPE_STAGES, 2}}};

@@ -33,11 +33,12 @@ enum DnnAttentionId : int64_t {
 void buildDnnAttention(DnnGraph &graph, const program::Attention &attention,
                        const AttentionDiagonal &diagonal);
 
-// Throws DnnRefusal if this version of cuDNN or this device has not been
-// tested.
+// Throws DnnRefusal if our graphs of attention were not tested with this
+// version of cuDNN or on this device.
 void checkDnnTarget(const DnnTarget &target);
 
-// Returns the engine to request by number; nullopt if heuristics find it.
+// Returns the engine and settings that must be requested by number; nullopt if
+// cuDNN's heuristics choose the engine.
 std::optional<DnnEngine> dnnEngineFor(const DnnTarget &target,
                                       const program::Attention &attention);
 

@@ -15,10 +15,10 @@ enum DnnConvolutionId : int64_t { dnnX = 1, dnnW, dnnY };
 void buildDnnConvolution(DnnGraph &graph,
                          const program::Convolution &convolution);
 
-// The numerical notes of engines that must not be used: their results differ
-// from run to run, their operands are rounded (TF32 is allowed with `tf32`),
-// their sums are not in f32, or they use transforms (Winograd, FFT), whose
-// errors differ from those of a plain sum.
+// Returns the numerical notes (as cuDNN calls them) of engines that must not be
+// used: engines that are not deterministic, round operands (TF32 is allowed
+// with `tf32`), do not sum in f32, or use transforms (Winograd, FFT), which
+// have other rounding errors than a plain sum.
 DnnNotes refusedOfConvolutions(program::DType type, bool tf32);
 
 } // namespace cleave::cuda

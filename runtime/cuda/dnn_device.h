@@ -25,8 +25,8 @@ public:
   // Returns NULL if the device has no cuDNN; `why` says what is missing.
   static DnnDevice *of(Device &device, std::string &why);
 
-  // Makes the plan for a key; it is called once for each key of a family, and
-  // may throw DnnRefusal.
+  // Returns the plan for a key. If there is none yet, `make` makes it; it may
+  // throw DnnRefusal.
   using Make = std::function<void(const DnnTarget &, DnnEntry &)>;
   const DnnEntry &planOf(DnnFamily family, std::vector<int64_t> key,
                          const Make &make);

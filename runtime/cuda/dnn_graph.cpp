@@ -105,7 +105,8 @@ DnnChoice describe(const DnnTarget &target, const DnnDescriptor &config) {
              &place);
   DnnChoice out;
   engine->get(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &out.engine);
-  // Newer versions of cuDNN have more kinds of notes than are known here.
+  // Room for 64 numerical notes: newer versions of cuDNN have more kinds of
+  // notes than this header knows.
   DnnNotes notes(64);
   notes.resize(std::min(engine->get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                     CUDNN_TYPE_NUMERICAL_NOTE,
@@ -129,10 +130,10 @@ Made makePlan(const DnnTarget &target, const DnnDescriptor &config,
   return plan;
 }
 
-// Visits engine configurations in order until `take` returns true: only
-// `wanted` if it is given, else those that heuristics offer. Skips engines that
-// `mayTake` refuses, heuristics without results, and engines that cannot be
-// created; `why` receives the reason for the last one.
+// Visits engine configurations in order until `take` returns true. If `wanted`
+// is given, visits only this engine, else those that cuDNN's heuristics offer.
+// Skips engines that `mayTake` refuses or that cannot be created; `why`
+// receives the reason for the last one.
 struct Visit {
   std::function<bool(const DnnChoice &)> mayTake;
   std::function<bool(const DnnChoice &, DnnParts)> take;

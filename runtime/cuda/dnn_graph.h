@@ -102,7 +102,7 @@ public:
   // out = a b, added in f32.
   void matmul(Tensor a, Tensor b, Tensor out);
   void reduce(cudnnReduceTensorOp_t mode, Tensor from, Tensor out);
-  // The same elements with other dimensions and strides.
+  // `out` has the elements of `from`, with other dimensions and strides.
   void reshape(Tensor from, Tensor out);
   void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor out,
                  cudnnDataType_t compute = CUDNN_DATA_FLOAT);
@@ -115,7 +115,8 @@ public:
   enum class Convolution { Forward, InputGrad, FilterGrad };
   void convolve(Convolution kind, Tensor x, Tensor w, Tensor y,
                 const DnnWindow &window);
-  // Writes each element's index along `axis`; x gives the shape.
+  // Writes to every element of `out` its index along `axis`. `x` has the shape
+  // of `out`.
   void index(int64_t axis, Tensor x, Tensor out);
 
   // The ids of all tensors in memory and of all scalars.

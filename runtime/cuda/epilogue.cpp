@@ -12,7 +12,8 @@ using namespace cleave::cuda;
 using program::DType;
 
 namespace {
-// The variant of a kernel for the types of C and of its other operands.
+// The name of the kernel of this family for the type of C and the type of the
+// other operands.
 std::string variantOf(const char *family, const program::Gemm &gemm) {
   return std::string(family) + (gemm.dtype == DType::F64   ? "_f64"
                                 : gemm.dtype == DType::F32 ? "_f32"
@@ -36,8 +37,8 @@ Enqueue cuda::makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
   if (hasBias)
     all.bias = static_cast<const char *>(buffers.bias);
   all.activation = static_cast<int32_t>(gemm.activation);
-  // Innermost dimension first, so that neighbouring threads access neighbouring
-  // elements.
+  // Dimensions are added innermost first, so that neighbouring threads access
+  // neighbouring elements.
   auto add = [&](int64_t size, int64_t stride) {
     if (size == 1)
       return;

@@ -6,10 +6,11 @@
 
 namespace cleave::cuda {
 
-// Applies C = activation(C + bias) to the product's result in place. The bias
-// is added if `addsBias`; the activation's operand is stored if the product
-// asks for it. With derivativeAt, C = C * activation'(derivativeAt). Returns an
-// empty function if there is nothing to do.
+// Enqueues a kernel that applies C = activation(C + bias) to the result C of a
+// product in place. The bias is added if `addsBias`; the operand of the
+// activation is stored if the product has preActivation. With derivativeAt, C =
+// C * activation'(derivativeAt). Returns an empty function if there is nothing
+// to do.
 Enqueue makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
                      const GemmBuffers &buffers, bool addsBias);
 

@@ -12,8 +12,8 @@ HostCopies::HostCopies(Device &device, CUstream compute)
     : device(device), compute(compute), copies(makeStream()),
       begun(makeEvent()), done(makeEvent()) {}
 
-// The pinned buffers are freed after this. After a failure the device may still
-// use them.
+// Waits for the device, which may still use the pinned buffers after a failure.
+// The buffers are freed after this.
 HostCopies::~HostCopies() {
   device.tryUse();
   (void)driver().cuStreamSynchronize(copies.get());

@@ -7,8 +7,8 @@
 
 namespace cleave::cuda {
 
-// The shared memory for counts of rows per group in a block, in bytes, and for
-// ids of matrices.
+// The bytes of shared memory in which a block counts the rows of each group,
+// and the most matrices of a grouped product that follow from it.
 inline constexpr int64_t countedBytes = 96 << 10;
 inline constexpr int64_t mostMatrices = countedBytes / 8 - 1;
 

@@ -49,13 +49,14 @@ private:
 };
 
 // Enqueues the work of a command on a stream. It may be called repeatedly, and
-// while a graph is captured. The make functions throw Error if the command is
-// not supported; buffers are device addresses.
+// while a CUDA graph is captured. The functions make...() throw Error if the
+// command is not supported. Buffers are device addresses.
 using Enqueue = std::function<void(CUstream)>;
 
 Enqueue makeAttention(Kernels &kernels, const program::Attention &attention,
                       const AttentionBuffers &buffers);
-// Sums have the same order on every device. No workspace is needed.
+// Every sum of a convolution has the same order on every device. No workspace
+// is needed.
 Enqueue makeConvolution(Kernels &kernels,
                         const program::Convolution &convolution,
                         const ConvolutionBuffers &buffers);

@@ -80,7 +80,8 @@ bool fitsMatrices(const program::Attention &x, const AttentionArguments &args) {
           (fits(args.dO) && fits(args.dq) && fits(args.dk) && fits(args.dV)));
 }
 
-// The launch parameters of the kernels for a type and a head size.
+// The kernels for a type and a head size, with their tile size, shared memory
+// and threads.
 struct Variant {
   std::string name;
   int64_t tile, shared;

@@ -14,7 +14,8 @@ using program::DType;
 namespace {
 constexpr int threads = 256;
 
-// Enough blocks for every multiprocessor; kernels loop over more units.
+// The number of blocks for `units` units of work: at most 32 per
+// multiprocessor, as each thread loops over several units if necessary.
 int64_t blocksFor(Kernels &kernels, int64_t units, int64_t perThread) {
   int64_t most = int64_t(kernels.device.processors()) * 32;
   int64_t perBlock = threads * perThread;
@@ -25,7 +26,8 @@ struct Dim {
   int64_t size, dst, src;
 };
 
-// The dimensions in bytes, outermost first, merged to as few as possible.
+// The dimensions of a copy, outermost first, with strides in bytes. Adjacent
+// dimensions are merged where possible.
 std::vector<Dim> mergedDims(const StridedCopy &copy) {
   std::vector<Dim> dims;
   for (size_t i = 0; i < copy.dims.size(); ++i)
@@ -69,9 +71,9 @@ const char *transposeKernel(int64_t width) {
                       : "cleave_transpose_8";
 }
 
-// Returns the dimension that is contiguous in the source, if copying in tiles
-// of it and of the last dimension (which is contiguous in the destination) is
-// faster; else the last dimension.
+// If it is faster to copy in transposed tiles, returns the dimension that is
+// contiguous in the source (a tile spans it and the last dimension, which is
+// contiguous in the destination). Otherwise returns the last dimension.
 size_t turnedDim(const std::vector<Dim> &dims, int64_t width) {
   constexpr int64_t least = 8; // of a tile's rows and columns
   size_t last = dims.size() - 1;

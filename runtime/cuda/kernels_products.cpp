@@ -20,7 +20,8 @@ struct BatchDim {
   int64_t size, a, b, c;
 };
 
-// The batch dimensions, innermost first, merged to as few as possible.
+// The batch dimensions of a product, innermost first. Adjacent dimensions are
+// merged where possible.
 std::vector<BatchDim> batchOf(const program::Gemm &gemm) {
   std::vector<BatchDim> dims;
   for (size_t i = gemm.batch.size(); i-- > 0;) {
@@ -80,8 +81,9 @@ GroupedVariant variantOf(const program::GroupedGemm &x,
   bool isAligned = x.w.batchStrides[0] % 8 == 0 && address(at.w) % 16 == 0;
   bool alongRows = x.w.colStride == 1 && (x.w.rowStride | x.n) % 8 == 0;
   bool alongColumns = x.w.rowStride == 1 && x.w.colStride % 8 == 0;
-  // Smaller results would leave most of a tile empty. Results are stored in
-  // units of 16 bytes.
+  // Warpgroup kernels are used only for results at least as wide as a tile,
+  // because smaller ones would leave most of a tile empty. They store results
+  // in units of 16 bytes.
   bool fitsWarpgroups = hasWarpgroups && fitsMatrices && isAligned &&
                         fits(x.c, at.c, x.n) && x.n >= stagedColumns;
   if (fitsMatrices && x.outer && fits(x.c, at.c, x.n))
@@ -193,7 +195,8 @@ Enqueue cuda::makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
   x.columnTiles = divideUp(x.n, variant.columns);
   x.rowTiles = divideUp(x.k, variant.rows);
   x.isBf16 = grouped.dtype == DType::BF16, x.isWide = grouped.wideResult;
-  // The most tiles of rows that any choice of matrices can give.
+  // An upper bound for the number of row tiles, whichever matrices the rows
+  // choose.
   int64_t tiles = grouped.outer
                       ? grouped.e * x.rowTiles
                       : rows / variant.rows + std::min(grouped.e + 1, rows);

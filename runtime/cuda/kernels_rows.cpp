@@ -12,9 +12,9 @@ using namespace cleave;
 using namespace cleave::cuda;
 
 namespace {
-// The number of warps of a block that can count this many groups, each with its
-// own counters, and the shared memory for them. nullopt if not even one warp
-// can.
+// The launch of a block that counts the rows of `groups` groups: as many warps
+// as fit with a table of counters each, and the bytes of shared memory for
+// these tables. nullopt if not even one warp fits.
 struct Counting {
   int64_t warps = 0, shared = 0;
 

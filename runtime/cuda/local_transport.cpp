@@ -1,10 +1,10 @@
-// The `local` transport of ranks on devices: ranks are threads, and each reads
-// what the others have.
+// The `local` transport of ranks on CUDA devices. Ranks are threads, and each
+// reads the memory of its peers.
 //
-// Threads meet at barriers only to know each other's events; the data moves on
-// a stream of transfers that each rank has. What a member reads is ready after
-// the others' `ready` events, and may be overwritten after all have passed
-// `read`.
+// Threads meet at barriers only to exchange the events of their streams; the
+// data moves on a separate stream of each rank. A member reads a peer's source
+// after the peer's `ready` event. The source may be overwritten after the
+// `read` events of all members.
 
 #include "cuda/backend.h"
 
@@ -17,7 +17,8 @@ using namespace cleave::cuda;
 using program::CollectiveKind;
 
 namespace {
-// A member's call, with the events that others wait for.
+// A member's call of a collective, with the events that the other members wait
+// for.
 struct DeviceCall : CollectiveCall {
   DeviceCall(CollectiveCall call)
       : CollectiveCall(std::move(call)), ready(makeEvent()),
@@ -47,7 +48,8 @@ public:
     group.checkCalls(call);
     waitForAll(&DeviceCall::ready);
     transfers.begin(call);
-    // The number of received rows is known only on the device.
+    // AllToAllV: the numbers of rows to receive are in device memory, so they
+    // are copied to the host.
     if (call.kind == CollectiveKind::AllToAllV)
       ownRows = transfers.read(call.received, size);
     move();
@@ -78,7 +80,8 @@ private:
             describe(call));
   }
 
-  // The second round of all members waits for the first, on their streams.
+  // Between the two rounds of an exchange each member's stream waits for the
+  // first round of all members.
   void betweenRounds() override {
     record(shared->halfway);
     group.barrier(call);

@@ -81,8 +81,8 @@ NcclCall::NcclCall(CollectiveCall given)
       size(static_cast<int>(call.members.size())), routes(planned),
       sources(call.members.size()) {
   place();
-  // The number of rows is not known in advance; it is at most all rows, in both
-  // directions.
+  // The number of rows that AllToAllV moves is not known yet. Staging memory
+  // has room for all rows, to send and to receive.
   if (call.kind == CollectiveKind::AllToAllV && call.parts.size() > 1)
     for (int way = 0; way < 2; ++way)
       for (int p = 0; p < size; ++p) {
@@ -322,7 +322,8 @@ void NcclCall::reduceBlocks(Transfers &transfers) {
   }
 }
 
-// Assembles our tile from received boxes, which are in the order of the pieces.
+// Assembles the target tile of an exchange from the boxes that were received,
+// which are in the order of the pieces.
 void NcclCall::assemble(Transfers &transfers, char *base) {
   std::vector<const char *> next(size);
   for (const Parcel &parcel : routes.parcels[Routes::First])

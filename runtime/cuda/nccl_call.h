@@ -17,16 +17,17 @@ class NcclCall {
 public:
   explicit NcclCall(CollectiveCall given);
 
-  // Bytes of staging memory between packing and unpacking.
+  // The bytes of staging memory that packed data needs.
   int64_t stagingBytes() const { return staging; }
-  // The bytes that this rank sends and receives. For AllToAllV they are known
-  // once it is enqueued.
+  // The bytes that this rank sends and receives; for AllToAllV known only after
+  // enqueue().
   int64_t sent() const { return bytesOf(false); }
   int64_t received() const { return bytesOf(true); }
 
   // An AllToAllV waits here for its counts; other collectives do not wait.
   void begin(Transfers &transfers);
-  // `comm` is null if there is only one member.
+  // Packs the data, communicates, and unpacks. `comm` is null if the group has
+  // only one member.
   void enqueue(ncclComm_t comm, Transfers &transfers, char *stagingAt);
 
   const CollectiveCall call;
@@ -52,8 +53,8 @@ private:
   const int64_t elementSize;
   const int size;
   Routes routes;
-  // Offsets in the staging memory, -1 for data that is not staged: of the parts
-  // of a collective of NCCL's, or of parcels.
+  // The offset in the staging memory of each part (for NCCL's own collectives)
+  // or of each parcel (for messages); -1 for data that is not staged.
   std::vector<int64_t> partStaging, parcelStaging[Routes::phases];
   int64_t ownStaging = 0; // of an exchange
   int64_t staging = 0;

@@ -19,8 +19,9 @@ struct NcclCommunicator::Making {
   std::string failure;
 };
 
-// Connecting runs on a separate thread, too, as the first messages wait for
-// members that may be lost. Aborting the communicator ends it.
+// The connections of a communicator are made on a separate thread, because the
+// first message to a member blocks, and the member may be lost. Aborting the
+// communicator ends the thread.
 struct NcclCommunicator::Connecting {
   std::atomic<bool> isDone{false};
   std::string failure;
@@ -60,7 +61,8 @@ NcclCommunicator::~NcclCommunicator() {
     ender.join();
   connecting.reset();
   if (ncclComm_t last = comm.exchange(nullptr)) {
-    // Destroys the communicator regularly if nothing is in flight.
+    // If no transfer is in flight the communicator is destroyed, else it is
+    // aborted.
     if (driver().cuStreamQuery(transfers.stream.get()) == CUDA_SUCCESS)
       (void)nccl().ncclCommDestroy(last);
     else

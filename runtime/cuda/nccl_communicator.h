@@ -19,21 +19,22 @@ namespace cleave::cuda {
 
 class NcclCommunicator {
 public:
-  // `key` names it in the store. `group` is null unless all members are threads
-  // of this process.
+  // `key` is the communicator's name in the store. `group` is null unless all
+  // members are threads of this process.
   NcclCommunicator(std::string key, std::vector<int> members, int self,
                    const RankStream &rank, Store &store, NcclGroup *group);
   ~NcclCommunicator();
 
-  // Continues the creation without blocking, so that no rank waits for members
-  // that are creating other communicators. Returns true once it can be used.
+  // Continues to create the communicator, without blocking: no rank may wait
+  // for members that are creating other communicators. Returns true once the
+  // communicator can be used.
   bool advance();
   // Returns the members that have not joined the creation yet.
   std::vector<int> missing();
   // Exchanges a byte with each member, and returns true when all have arrived.
-  // NCCL connects two ranks in the call of their first message, which waits for
-  // both. Without this, two ranks whose first messages cross in the middle of a
-  // step would wait for each other forever.
+  // NCCL connects two ranks when they exchange their first message, and blocks
+  // until both take part. If this happened in the middle of a step, two ranks
+  // that send to each other in different orders could deadlock.
   bool connect();
 
   // Provides staging memory of at least this many bytes. Memory that was handed
@@ -62,11 +63,13 @@ public:
   const std::vector<int> members;
   NcclGroup *const group;
   Transfers transfers;
-  // Work that was started before the communicator was ready, in order.
+  // Collectives that were started before the communicator was ready, in order.
   std::deque<std::function<void()>> waiting;
-  // True if members send messages in addition to NCCL's own collectives.
+  // True if members exchange messages (ncclSend and ncclRecv) besides NCCL's
+  // own collectives.
   bool sends = false;
-  // The last started collective, and the number of starts.
+  // The collective that was started last, and the number of collectives that
+  // were started.
   const CollectiveCall *last = nullptr;
   int64_t starts = 0;
 

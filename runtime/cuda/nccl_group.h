@@ -13,20 +13,23 @@
 
 namespace cleave::cuda {
 
-// The k-th start of each member belongs to the same collective.
+// Shared by the members of a communicator, if they are threads of one process,
+// to detect late members and programs that disagree. Each member numbers the
+// collectives that it starts; equal numbers must mean the same collective.
 class NcclGroup {
 public:
   NcclGroup(std::vector<int> members, const TransportOptions &options)
       : options(options), turns(members.size()), enqueuedTurns(members.size()) {
   }
 
-  // Returns the number of the start. Throws BAD_PROGRAM if other members have
-  // started a different collective with this number.
+  // Returns the number of the collective that a member starts. Throws
+  // BAD_PROGRAM if another member has started a different collective under this
+  // number.
   int64_t start(const CollectiveCall &call);
   // The member has enqueued its next start.
   void enqueued(int self);
-  // Waits until all members have enqueued this start; calls drive()
-  // periodically.
+  // Waits until all members have enqueued the collective with the number
+  // `turn`; calls drive() periodically.
   void await(const CollectiveCall &call, int64_t turn,
              const std::function<void()> &drive);
   std::vector<int> missing(const CollectiveCall &call, int64_t turn);

@@ -272,8 +272,9 @@ std::unique_ptr<Operation> NcclEndpoint::prepare(CollectiveCall call) {
                                          std::move(communicator));
 }
 
-// All ranks connect their communicators in the order of the keys, so each waits
-// only for ranks whose next communicator is the same.
+// All ranks connect their communicators in the order of the communicators'
+// keys. So a rank waits only for ranks that connect the same communicator next,
+// and there is no deadlock.
 void NcclEndpoint::connect() {
   transport.streamOf(rank).device->use();
   Clock::time_point begin = Clock::now();
@@ -302,8 +303,8 @@ void NcclEndpoint::connect() {
   }
 }
 
-// Returns the members that have not reached this point yet; ranks publish their
-// progress in the store.
+// Returns the members that have started fewer collectives of the communicator
+// than this rank has. Each rank publishes its number in the store.
 std::vector<int> NcclEndpoint::late(const NcclCommunicator &communicator) {
   std::string what = communicator.key + "/late/";
   transport.store->set(what + std::to_string(rank),
@@ -318,8 +319,9 @@ std::vector<int> NcclEndpoint::late(const NcclCommunicator &communicator) {
   return ranks;
 }
 
-// Streams are queried only if no transfer has begun or ended for the time that
-// one may take at most. The host waits then, so no graph is being captured.
+// Detects transfers that take longer than the timeout. Streams are queried only
+// if no transfer has begun or ended for that long. The host waits then, so no
+// graph is being captured that the query would disturb.
 void NcclEndpoint::watch() {
   Clock::time_point now = Clock::now();
   if (now - watched < std::chrono::milliseconds(20))
@@ -331,7 +333,8 @@ void NcclEndpoint::watch() {
     if (!communicator->last)
       continue;
     communicator->check(*communicator->last);
-    // Replayed transfers run in the stream of commands.
+    // Transfers in a replayed graph run on the stream of commands, not on that
+    // of transfers.
     auto isBusy = [](CUstream stream) {
       return driver().cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
     };

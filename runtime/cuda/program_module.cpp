@@ -33,14 +33,14 @@ std::optional<Image> imageOf(const std::string &name) {
   return image;
 }
 
-// Machine code runs on later devices of the same generation; PTX runs on all
-// later devices.
+// Returns whether an image runs on a device of this version. Machine code runs
+// on this and later devices of its generation; PTX runs on all later devices.
 bool serves(const Image &image, int version) {
   return image.version <= version &&
          (!image.isCode || image.version / 10 == version / 10);
 }
 
-// Says what to do if no image fits the device.
+// Returns the advice for the error that no image fits the device.
 std::string remedyFor(int version) {
   int newest = 0; // that target.architectures may name
   for (int served : {80, 90, 100})

@@ -10,7 +10,8 @@
 using namespace cleave;
 using namespace cleave::cuda;
 
-// The memory is freed after this. After a failure the device may still use it.
+// Waits for the device, which may still use the memory after a failure. The
+// memory is freed after this.
 DeviceStorage::~DeviceStorage() {
   device.tryUse();
   (void)driver().cuStreamSynchronize(stream);
@@ -88,7 +89,8 @@ bool DeviceStorage::guardIntact() const {
 int64_t DeviceStorage::touched(int64_t at, int64_t bytes) const {
   if (bytes <= 0)
     return 0;
-  // The poison pattern depends on whether an address is even.
+  // The first byte of the poison pattern depends on whether its address is
+  // even, so the copy begins at an address of the same parity.
   std::vector<char> copy(bytes + 1);
   char *from = copy.data() + (at & 1);
   read(at, from, bytes);

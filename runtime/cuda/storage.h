@@ -7,8 +7,9 @@
 
 namespace cleave::cuda {
 
-// All operations are ordered with the stream of commands. Work that is enqueued
-// there later sees the effects of write() and zero().
+// The memory of an arena on a device. All operations are ordered with the
+// stream of commands: work that is enqueued there later sees the effects of
+// write() and zero().
 class DeviceStorage : public Storage {
 public:
   DeviceStorage(Device &device, HostCopies &copies, int64_t bytes,

@@ -17,8 +17,9 @@ namespace {
 constexpr int64_t tile = 128;       // rows and columns of a block of a result
 constexpr int64_t processors = 132; // of the devices that matter most
 constexpr int64_t leastDepth = 256; // of a part of a sum
-// Flags, tile descriptions, and the padding that aligns to 256 bytes where the
-// plan aligns to 64.
+// Space for flags and tile descriptions of cuBLASLt, and up to 256 bytes of
+// padding, because cuBLASLt's workspace is aligned to 256 and planned memory
+// only to 64.
 constexpr int64_t fixed = (int64_t(64) << 10) + 256;
 constexpr int64_t most = int64_t(32) << 20;
 
@@ -66,8 +67,8 @@ int64_t cuda::attentionWorkspace(const program::Attention &x,
     int64_t size = x.dtype == program::DType::F64 ? 8 : 4;
     bytes = roundedTo64(x.b * x.n * x.g * x.qLen * size); // sums of dO o
   }
-  // cuDNN's workspace begins at a multiple of 256, where the plan has multiples
-  // of 64.
+  // cuDNN's workspace is aligned to 256 and planned memory only to 64, so 256
+  // bytes are added.
   std::string why;
   if (std::optional<AttentionCut> cut = cutOf(x, why))
     bytes = std::max(bytes, cut->bytes() + 256);
@@ -76,7 +77,8 @@ int64_t cuda::attentionWorkspace(const program::Attention &x,
 
 int64_t cuda::groupedWorkspace(const program::GroupedGemm &x,
                                std::string &error) {
-  // A command that is valid on the CPU is valid on every device.
+  // The sizes are checked by the CPU's function first: what it refuses is
+  // invalid on every device.
   if (cleave::groupedWorkspace(x, 1, error) < 0)
     return -1;
   int64_t rows = 1;

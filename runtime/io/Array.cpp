@@ -93,8 +93,8 @@ static uint16_t doubleToF16(double value) {
   double fraction = std::frexp(magnitude, &exponent); // in [0.5, 1)
   auto mantissa =
       static_cast<uint32_t>(std::nearbyint(std::ldexp(fraction, 11)));
-  // A carry out of the mantissa increments the exponent by itself, which is
-  // right.
+  // If rounding carries out of the mantissa, adding the mantissa increments the
+  // exponent, as it should.
   return sign |
          static_cast<uint16_t>(((exponent + 14) << 10) + (mantissa - 1024));
 }
@@ -126,7 +126,8 @@ static double floatAt(std::string_view dtype, const std::byte *data,
   return dtype == "bf16" ? bf16ToFloat(bits) : f16ToFloat(bits);
 }
 
-/// Whether a conversion may turn a finite number into an infinity.
+/// Returns whether a conversion between these types may turn a finite number
+/// into an infinity.
 static bool narrows(std::string_view from, std::string_view to) {
   return elementSize(to) < elementSize(from) || (from == "bf16" && to == "f16");
 }

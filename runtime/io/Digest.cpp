@@ -32,8 +32,8 @@ std::string digestOf(std::string_view bytes) {
 std::string digestOfPieces(std::string_view bytes) {
   constexpr size_t piece = size_t(1) << 20, lanes = 4;
   std::string all;
-  // Each product depends on the previous one, so several pieces are hashed in
-  // parallel.
+  // The steps of a hash depend on one another, so `lanes` pieces are hashed at
+  // the same time.
   for (; bytes.size() >= lanes * piece; bytes.remove_prefix(lanes * piece)) {
     auto *at = reinterpret_cast<const unsigned char *>(bytes.data());
     uint64_t hash[lanes] = {hashBegin, hashBegin, hashBegin, hashBegin};
@@ -61,7 +61,8 @@ bool isSealed(std::string_view text) {
   const size_t tail = keyText.size() + digits + 1 + end.size();
   if (text.size() < tail)
     return false;
-  // Writing the document again checks every byte of its form, too.
+  // Sealing the text again must give the same bytes; this detects changes of
+  // its form, too.
   return sealJson(std::string(text.substr(0, text.size() - tail)) +
                   std::string(end)) == text;
 }

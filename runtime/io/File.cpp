@@ -162,15 +162,17 @@ void AtomicFolder::commit() {
   temporary.unguard();
   syncFolder(path());
   std::error_code ignored;
-  // One of the two folders has the name at every moment. Afterwards the
-  // temporary one is the old one.
+  // Exchanges the new folder with the old one in one step, so that the final
+  // name always exists. The temporary name then belongs to the old folder,
+  // which is removed.
   if (::renameat2(AT_FDCWD, path().c_str(), AT_FDCWD, final.c_str(),
                   RENAME_EXCHANGE) == 0) {
     syncFolder(splitPath(final).first);
     fs::remove_all(path(), ignored);
     return;
   }
-  // There is no old folder, or the file system cannot exchange two.
+  // The exchange has failed: there is no old folder, or the file system cannot
+  // exchange two names.
   std::string replaced;
   struct stat info;
   if (::lstat(final.c_str(), &info) == 0) {

@@ -23,8 +23,9 @@ FileLock &FileLock::operator=(FileLock &&other) noexcept {
 FileLock::Outcome FileLock::tryLock(const std::string &path, Kind kind,
                                     bool create) {
   release();
-  // Only plain files are ours. NFS requires a file that is open for writing.
-  // Elsewhere reading suffices, and another user's file can only be read.
+  // Only plain files are opened, no links or devices. NFS requires a file that
+  // is open for writing to lock it exclusively. Elsewhere a file that is open
+  // for reading suffices, as when it belongs to another user.
   const int flags =
       O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (create ? O_CREAT : 0);
   int file = -1;

@@ -1,7 +1,7 @@
 //===- Manifest.cpp - a program's folder ----------------------------------===//
 //
-// What a manifest says, its fingerprint, and the files of the folder against
-// it. ManifestRead.cpp reads the JSON.
+// Access to a manifest, its fingerprint, and the check that the other files of
+// the program's folder match it. ManifestRead.cpp reads the JSON.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/manifest.h"

@@ -277,7 +277,8 @@ static void readManifest(const Json &json, Manifest &m) {
                                 ", found " + std::to_string(m.version) +
                                 "; compile the model again");
   m.model = r.string("model");
-  // The name becomes a part of a path, so it must be a plain name of a folder.
+  // The model's name becomes a part of a path, so it must be a plain folder
+  // name.
   if (m.model.empty() || m.model == "." || m.model == ".." ||
       m.model.find('/') != std::string::npos ||
       m.model.find('\0') != std::string::npos)

@@ -1,8 +1,8 @@
 //===- MappedFile.cpp - input by mapping, guarded against cut files -------===//
 //
-// Reading a mapped page after the end of a file that was truncated is SIGBUS.
-// The handler puts zeros there and notes the file; whoever has read asks
-// afterwards.
+// If a file is truncated while it is mapped, reading a page beyond its new end
+// raises SIGBUS. The signal handler maps zeros there and marks the file. The
+// reader of the file checks the mark afterwards.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/io/Error.h"
@@ -25,15 +25,15 @@ namespace cleave {
 
 namespace {
 
-/// The handler reads this without a lock, so `end` is set last and cleared
-/// first.
+/// The range of a mapped file. The signal handler reads it without a lock, so
+/// `end` is set last and cleared first.
 struct Range {
   std::atomic<uintptr_t> begin{0}, end{0};
   std::atomic<bool> isCut{false};
 };
 
-/// More ranges than files are ever open at a time. Files beyond that are not
-/// guarded.
+/// The table has more ranges than files are ever open at a time. Further files
+/// would not be guarded.
 std::array<Range, 4096> ranges;
 std::mutex mutex; // of those who look for a free one
 
@@ -54,8 +54,8 @@ void onBusError(int, siginfo_t *info, void *) {
       return;
     }
   }
-  // The address is in none of our files. The signal comes again when the
-  // handler has returned, and ends the process.
+  // The address is in no mapped file of ours. After the handler returns, the
+  // access faults again, and the signal then ends the process.
   ::signal(SIGBUS, SIG_DFL);
   errno = error;
 }

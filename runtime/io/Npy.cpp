@@ -117,8 +117,8 @@ Array arrayFromNpy(const std::byte *data, size_t size,
       std::memcpy(array.bytes.data(), source, array.bytes.size());
     return array;
   }
-  // In column-major order: visits the row-major target, and updates the index
-  // of the source.
+  // The file is in column-major order. Elements are written in row-major order,
+  // and `at` is the position of the next one in the file.
   size_t width = elementSize(header.dtype), rank = header.shape.size();
   std::vector<int64_t> index(rank, 0), strides(rank, 1);
   for (size_t i = 1; i < rank; ++i)

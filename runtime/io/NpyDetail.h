@@ -9,8 +9,8 @@ namespace cleave {
 Array arrayFromNpy(const std::byte *data, size_t size, const std::string &name);
 std::string npyHeader(const std::string &dtype,
                       const std::vector<int64_t> &shape);
-/// The array in a type that NumPy has. If that is another type, `converted`
-/// owns the bytes.
+/// Returns the array in a type that NumPy has. If a conversion is needed,
+/// `converted` owns the new bytes.
 ArrayView numpyView(const ArrayView &array, Array &converted);
 
 } // namespace cleave

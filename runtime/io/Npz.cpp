@@ -1,8 +1,9 @@
 //===- Npz.cpp - NumPy's archives -----------------------------------------===//
 //
-// An .npz is a zip archive of .npy files. The reader goes by the central
-// directory (the only place that is always right about sizes) and knows zip64;
-// the writer stores entries and uses zip64 only where a number needs it.
+// An .npz file is a zip archive of .npy files. The reader uses the central
+// directory, the only place that always has the right sizes, and supports
+// zip64. The writer stores entries without compression, and uses zip64 only
+// where a number needs it.
 //
 //===----------------------------------------------------------------------===//
 #include "NpyDetail.h"
@@ -74,8 +75,8 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
         get<uint32_t>(record + 20),
         get<uint32_t>(record + 24),
         get<uint32_t>(record + 42)};
-    // Numbers that do not fit into 32 bits are in the extra field, in this
-    // order.
+    // A number that does not fit into 32 bits of the record is in the extra
+    // field with id 1 instead (zip64), in the order of these numbers.
     const std::byte *extra = record + 46 + nameSize, *last = extra + extraSize;
     while (last - extra >= 4) {
       uint16_t id = get<uint16_t>(extra), length = get<uint16_t>(extra + 2);
@@ -98,8 +99,8 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
   checkApart();
 }
 
-/// Refuses entries that share bytes. NumPy writes none, and a few bytes could
-/// claim to be any number of arrays.
+/// Refuses entries whose bytes overlap. NumPy writes none, and with overlaps a
+/// small file could claim to have arrays of any total size.
 void NpzReader::checkApart() const {
   std::vector<const Entry *> sorted;
   for (const Entry &entry : entries)
@@ -149,7 +150,8 @@ Array NpzReader::read(const std::string &name) const {
 
   std::vector<std::byte> inflated;
   if (entry->method == 8) {
-    // No entry can be compressed more than deflate's best ratio, about 1032.
+    // Refuses a size that data of this compressed length cannot have: deflate
+    // compresses at most by a factor of 1032.
     if (entry->size / 1100 > entry->compressed)
       throw InputError(label + ": is damaged (impossible size)");
     inflated.resize(entry->size);

@@ -154,7 +154,8 @@ private:
       for (char digit : code)
         if (!std::isxdigit(static_cast<unsigned char>(digit)))
           return false;
-      // Names are UTF-8, in which other characters have several bytes.
+      // `\x` and `\u` may only name ASCII characters: names are UTF-8, where
+      // all others have several bytes.
       return code.size() == digits &&
              std::strtol(code.c_str(), nullptr, 16) < 128;
     };
@@ -232,8 +233,8 @@ private:
 std::regex compile(std::string_view pattern) {
   auto flags = std::regex::ECMAScript;
 #ifdef __GLIBCXX__
-  // With this flag neither time nor stack grow with the number of ways to
-  // match. Names come from files that are not trusted.
+  // libstdc++ then matches in polynomial time and without deep recursion, which
+  // untrusted names could provoke otherwise.
   flags |= std::regex_constants::__polynomial;
 #endif
   return std::regex(pattern.begin(), pattern.end(), flags);

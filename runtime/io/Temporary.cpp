@@ -26,11 +26,12 @@ namespace cleave {
 
 namespace {
 
-/// This file marks a folder that is in use.
+/// The lock file in a temporary folder that marks the folder as in use.
 constexpr const char *guardName = "/.lock";
 
-/// Names of files to remove; null: a free slot. There are more slots than a
-/// process ever needs. A file without a slot is removed by its destructor only.
+/// The names of files to remove; null marks a free slot. A process never needs
+/// that many slots. If it did, further files would be removed only by their
+/// destructors, not after a signal.
 std::array<std::atomic<char *>, 64> slots;
 
 constexpr std::array endings = {SIGINT, SIGTERM, SIGHUP};
@@ -39,7 +40,8 @@ const char *processName = "";
 pid_t process = 0;
 pthread_t mainThread;
 
-/// The beginning of an entry as SYS_getdents64 writes it.
+/// The beginning of a directory entry, in the format of the system call
+/// getdents64.
 struct DirectoryEntry {
   uint64_t inode;
   int64_t offset;
@@ -91,7 +93,8 @@ void removeContent(int folder, int depth) {
 void removeInHandler(const char *path) {
   if (::unlink(path) == 0 || errno == ENOENT)
     return;
-  // Other threads may still be writing into the folder.
+  // Other threads may still be writing into the folder, so its removal is tried
+  // several times.
   for (int tries = 0; tries < 50; ++tries) {
     int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
@@ -164,8 +167,8 @@ void TemporaryPath::keep() {
   isKept = true;
   if (!slot)
     return;
-  // If the slot is null, the signal handler has taken the name, and the process
-  // is about to end.
+  // A null slot means that the signal handler has taken the name to remove the
+  // file; the process is about to end.
   std::free(slot->exchange(nullptr));
   slot = nullptr;
 }

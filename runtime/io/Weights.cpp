@@ -35,15 +35,15 @@ void recordWeights(Manifest &manifest) {
                                   file.modifiedAt(),
                                   digestOfPieces(bytesOf(file))});
     } catch (const Error &) {
-      // Missing bytes are an error only when the program runs; the compiler has
-      // warned of them.
+      // A file that cannot be read is left out: it is an error only when the
+      // program runs. The compiler has warned of it.
       continue;
     }
   }
 }
 
-/// Returns how a file differs from the one that the program was compiled from;
-/// "" if it does not.
+/// Returns how a file of weights differs from the file that the program was
+/// compiled with; "" if it does not.
 static std::string changeOf(const ManifestWeights &was, const MappedFile &file,
                             bool verifies) {
   if (static_cast<int64_t>(file.size()) != was.bytes)

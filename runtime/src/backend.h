@@ -1,6 +1,7 @@
-// The part of a command's execution that depends on the device. A Rank resolves
-// addresses and checks that they are within its arenas; the backend turns
-// commands into calls. Each rank has its own backend.
+// The device-dependent part of executing a program. A Rank resolves the
+// addresses of a command and checks that they are within its arenas; the
+// backend then turns the command into a call that runs it. Each rank has its
+// own backend.
 #ifndef CLEAVE_RUNTIME_BACKEND_H
 #define CLEAVE_RUNTIME_BACKEND_H
 
@@ -65,9 +66,10 @@ public:
 
   virtual ~Backend() = default;
 
-  // Binds the backend to the rank's own thread, before all other calls, because
-  // libraries keep state per thread. `meanwhile` is called periodically while
-  // the host waits for the device; it throws if a transfer is lost.
+  // Binds the backend to the calling thread, which must be the rank's own,
+  // before all other calls: libraries keep state per thread. `meanwhile` is
+  // called periodically while the host waits for the device; it throws if a
+  // transfer is lost.
   virtual void attach(std::function<void()> meanwhile) = 0;
 
   virtual std::unique_ptr<Storage> allocate(int64_t bytes,
@@ -84,8 +86,9 @@ public:
   virtual int64_t workspace(const program::Convolution &convolution,
                             std::string &error) const = 0;
 
-  // These functions return calls that carry out a command. On a device a call
-  // only enqueues the command; finish() reports errors of its execution.
+  // Each of the following functions prepares a command and returns a call that
+  // runs it. On a device the call only enqueues the command; finish() reports
+  // errors of its execution.
   virtual Run launch(const program::Launch &launch,
                      std::vector<void *> args) = 0;
   virtual Run gemm(const program::Gemm &gemm, const GemmBuffers &buffers,
@@ -102,9 +105,9 @@ public:
                        const SortRowsBuffers &buffers) = 0;
   virtual Run positionInExpert(const program::PositionInExpert &order,
                                const PositionInExpertBuffers &buffers) = 0;
-  // A strided copy. `dims` counts blocks, and strides are in bytes. Trailing
-  // dimensions that are dense on both sides are already merged into one block
-  // of `block` bytes.
+  // A strided copy of blocks of `block` bytes. `dims` are numbers of blocks,
+  // and strides are in bytes. Trailing dimensions that are dense in both arrays
+  // are already part of a block.
   virtual Run copy(const CopyBuffers &buffers, int64_t block,
                    std::vector<int64_t> dims, std::vector<int64_t> srcStrides,
                    std::vector<int64_t> dstStrides) = 0;
@@ -114,7 +117,8 @@ public:
   // Waits for the byte of a condition and returns its value.
   virtual char flag(const char *at) = 0;
 
-  // Wraps `run`, which may be a collective, with its position in the program.
+  // Returns `run` (the call of a command or of a collective), extended to
+  // record its position in the program.
   virtual Run at(CallSite site, Run run) {
     (void)site;
     return run;
@@ -124,16 +128,17 @@ public:
   // complete.
   virtual void finish() {}
 
-  // Marks measure times for traces. mark(n) completes when all calls before it
-  // are complete; after finish(), passed(n) is the time of its completion by
-  // traceClock(). mark(0) precedes all calls of an action.
+  // Marks measure the times of commands for traces. mark(n) is reached when all
+  // calls before it are complete. After finish(), passed(n) returns when that
+  // was, by traceClock(). mark(0) precedes all calls of an action.
   virtual void makeMarks(size_t count) { marks.resize(count); }
   virtual void mark(size_t number) { marks[number] = traceClock(); }
   virtual int64_t passed(size_t number) { return marks[number]; }
 
-  // Replay of recorded actions. replay() runs an action that was recorded
-  // before, or returns false. Between beginCapture() and endCapture() calls are
-  // recorded and not executed; endCapture() executes the recording.
+  // Recording and replay of actions (CUDA graphs). replay() runs an action that
+  // was recorded before, or returns false. Between beginCapture() and
+  // endCapture() calls are recorded and not executed; endCapture() executes the
+  // recording.
   virtual bool replay(const program::Action &) { return false; }
   virtual bool beginCapture(const program::Action &) { return false; }
   virtual void endCapture(const program::Action &) {}

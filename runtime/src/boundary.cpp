@@ -34,7 +34,8 @@ std::string print(const std::vector<int64_t> &shape) {
   return text + "]";
 }
 
-// Checks the entry's class of ranks, and that the class has the entry's arena.
+// Checks the class of ranks that the boundary entry names, and that ranks of
+// this class have the entry's arena.
 void checkClass(const Program &program, const Classes &classes,
                 const Boundary &entry) {
   if (entry.rankClass >= 0) {

@@ -46,7 +46,8 @@ void setScalar(cleave_session *session, const char *name, T value) {
   need(name, "name");
   const Boundary &entry = session->boundary(name);
   needCount(entry, 1);
-  // Integers are converted through the widest type of the buffer's kind.
+  // Integer types are converted from and to i64, floating types from and to
+  // f64.
   union {
     float f32;
     double f64;
@@ -428,9 +429,10 @@ void cleave_prepare_process(int32_t ranks, int32_t threads_per_rank,
                             char **argv) {
   if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
     return;
-  // A spin time of some tens of microseconds covers the gap between two
-  // commands. With OpenMP's default of milliseconds, the thread that is waited
-  // for may not get a core.
+  // The program restarts with a spin time for OpenMP threads. Some tens of
+  // microseconds cover the gap between two commands. With the default of
+  // milliseconds, spinning threads may keep a core from the thread that they
+  // wait for.
   int64_t threads = int64_t(ranks) * std::max(threads_per_rank, 1);
   bool enough =
       threads <= static_cast<int64_t>(std::thread::hardware_concurrency());

@@ -36,7 +36,7 @@ public:
   }
 
   // The states of a message are Idle -> Posted -> Matched -> Copying -> Done ->
-  // Idle. Only one side of a pair copies.
+  // Idle. Only one of the two sides, sender or receiver, copies.
   enum class State { Idle, Posted, Matched, Copying, Done, Failed };
 
   const CollectiveCall call;
@@ -70,8 +70,8 @@ void Channel::abort() {
   signal();
 }
 
-// Checks that both sides agree: if the programs of two ranks differ, one would
-// read invalid memory.
+// Checks that sender and receiver agree on type and size. If the programs of
+// two ranks differ, one side would read invalid memory.
 void Channel::meet(Message &a, Message &b) {
   a.peer = &b;
   b.peer = &a;

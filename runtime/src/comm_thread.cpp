@@ -52,8 +52,8 @@ private:
   std::condition_variable wake, done;
   std::deque<Started *> queue;
   Started *running = nullptr;
-  // After a failure the peers' counts of operations no longer match ours, so no
-  // further operation runs.
+  // The exception of an operation that failed. After it no further operation
+  // runs, as the peers have counted other operations than this rank.
   std::exception_ptr failure;
   bool quit = false;
   std::thread thread;

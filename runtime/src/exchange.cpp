@@ -1,4 +1,4 @@
-// The boxes of one rank in an exchange.
+// Prepares an exchange for one rank: which boxes it sends and receives.
 
 #include "exchange.h"
 

@@ -51,8 +51,9 @@ void GroupOperation::book(int owner, int64_t bytes) {
       .sent.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-// A reduce-scatter, then an all-gather. A peer reads chunk p of our source only
-// if it is member p, so writing our own chunk in place is safe.
+// A reduce-scatter followed by an all-gather. In the reduce-scatter only member
+// p reads chunk p of any source. So a member may overwrite its own chunk in
+// place.
 void GroupOperation::allReduce() {
   forChunk(call, call.self, [&](size_t part, int64_t begin, int64_t end) {
     for (int p = 0; p < size; ++p) {
@@ -100,8 +101,8 @@ void GroupOperation::allToAll(size_t index) {
   for (int step = 0; step < size; ++step) {
     int p = (call.self + step) % size;
     book(p, part.count * elementSize);
-    // The block is one sequence of elements, divided into rows of `inner`
-    // elements at the sender and rows of `dstInner` elements here.
+    // The block from member p is a sequence of elements. The sender stores it
+    // in rows of `inner` elements, this rank in rows of `dstInner` elements.
     retile({part.dst + p * part.dstInner * elementSize, part.dstInner,
             size * part.dstInner},
            {partOf(p, index).src + call.self * part.inner * elementSize,

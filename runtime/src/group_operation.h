@@ -23,8 +23,8 @@ struct ConstRuns {
   int64_t run, stride;
 };
 
-// Rows of `count` elements, with strides in bytes. Each destination row is the
-// reduction of the rows of all sources, in the order of the sources.
+// An elementwise reduction over the arrays `srcs`, in this order. Each array
+// has `rows` rows of `count` elements; strides between rows are in bytes.
 struct RowReduction {
   char *dst;
   const std::vector<const char *> &srcs;
@@ -51,18 +51,19 @@ protected:
                         int64_t srcStride, int64_t rows, int64_t bytes) = 0;
   virtual void zero(char *dst, int64_t bytes) = 0;
   virtual void reduce(const RowReduction &reduction) = 0;
-  // Copies a sequence of `count` elements that is divided into runs differently
-  // at source and destination.
+  // Copies a sequence of `count` elements that memory holds in contiguous
+  // runs, divided differently at source and destination.
   virtual void retile(const Runs &dst, const ConstRuns &src, int64_t count) = 0;
-  // Writes a box of an exchange: the reduction over its senders `from`, or
-  // zeros without senders.
+  // Writes one box of the target tile of an exchange: the reduction over the
+  // boxes of its senders, which begin at `from`, or zeros if it has no sender.
   virtual void box(const program::ExchangePiece &piece, const Part &part,
                    const std::vector<const char *> &from,
                    const std::vector<int64_t> &srcStrides) = 0;
   // The number of rows that member `member` sends to this one (AllToAllV).
   virtual int64_t rowsOfMember(int member) = 0;
-  // A barrier of all members between two rounds: peers then see what this
-  // member wrote in the first round.
+  // A barrier of all members between the two rounds of an all-reduce or
+  // exchange. After it each member sees what the others wrote in the first
+  // round.
   virtual void betweenRounds() = 0;
 
   const CollectiveCall &call;

@@ -54,8 +54,8 @@ bool isRankZero(int process) {
   return false;
 }
 
-// Returns the sibling process that is rank 0, or 0 if there is none on this
-// machine.
+// Returns the process id of rank 0 if that process is a sibling on this machine
+// (has the same parent), else 0.
 int findHost() {
   const int parent = getppid();
   std::error_code error, ignored;

@@ -16,12 +16,13 @@ struct cleave_program {
   std::map<std::string, cleave_kernel, std::less<>> added;
   void *library = nullptr; // dlopen
   std::string libraryPath; // for a device: the folder
-  // For device programs in a process that received them from the host: kernel
-  // images by file name. libraryPath is then the path of kernels.so, if there
-  // is one.
+  // The kernel images of a device program by file name, in a process that
+  // received the program from the host. libraryPath is then the path of
+  // kernels.so, if there is one.
   std::map<std::string, std::string> images;
   std::vector<cleave_kernel> kernels; // by kernel index, once bound
-  // All entries of each buffer name, and the first entry of each name in order.
+  // The indices of all boundary entries of each buffer name, and the index of
+  // the first entry of each name, in the order of the table.
   std::map<std::string, std::vector<int32_t>, std::less<>> entries;
   std::vector<int32_t> names;
   bool isLost = false; // a thread that does not respond still runs in it

@@ -29,7 +29,8 @@ public:
 
   void post() override { posted = Clock::now(); }
 
-  // The data moves in finish(), as no other thread would copy it earlier.
+  // No other thread would move the data before finish(), so start() only notes
+  // the time.
   void start() override {
     if (!posted)
       posted = Clock::now();
@@ -41,8 +42,8 @@ public:
     group.begins[call.self] = std::max(posted.value(), linkFree);
     posted.reset();
     group.barrier(call);
-    // An emulated link is busy from the moment that both sides have posted,
-    // even if threads wake up late.
+    // The transfer on an emulated link begins when all members have posted it,
+    // even if their threads wake up later.
     auto begin = *std::max_element(group.begins.begin(), group.begins.end());
     received = 0;
     group.checkCalls(call);

@@ -32,7 +32,8 @@ public:
   static void poison(char *at, int64_t bytes);
   // Returns the position after the last byte that differs from poison.
   static int64_t touched(const char *at, int64_t bytes);
-  // Fills the gap between the last byte and the next page with a pattern.
+  // Fills the gap between the arena's last byte and the next page with a
+  // pattern, which guardIntact() checks.
   void guard();
   bool guardIntact() const;
 

@@ -22,14 +22,14 @@ namespace {
 using Clock = World::Clock;
 
 constexpr int abortTag = Wire::lastTag;
-// The tags of a group: one for headers, then one for each phase.
+// The tags that a group uses: one for headers, then one for each phase.
 constexpr int tagsOfGroup = 1 + Routes::phases;
 
-// Memory for messages that is reused in every step.
+// Buffers for messages, which are reused in every step.
 class Scratch {
 public:
   ~Scratch() {
-    // MPI may still read messages that were given up.
+    // MPI may still access the buffers of messages that were given up.
     for (Block &block : blocks)
       if (!isLost)
         free(block.at);
@@ -128,7 +128,7 @@ public:
         wire.send(request, channel, rank, abortTag, nullptr, 0);
         wire.drop(request, false);
       } catch (const RuntimeError &) {
-        // The peer cannot be told; its own watchdog will report it.
+        // This peer misses the notice; its own watchdog will report.
       }
     }
   }
@@ -175,11 +175,11 @@ public:
   std::unique_ptr<Operation> prepare(CollectiveCall call) override;
   int64_t bufferBytes() const override { return scratch.total; }
 
-  // Members of a group start their collectives in the same order, but
-  // collectives of two groups that share two members may be in flight at the
-  // same time. So messages of a pair have one tag per group. The tag follows
-  // from the members of the shared groups, so that it does not depend on the
-  // order of preparation.
+  // Two groups may share two members, and their collectives may be in flight
+  // between these members at the same time. So each pair of ranks uses a tag of
+  // its own for each group. All groups are numbered here in a sorted order, so
+  // that both ranks get the same tags, however their programs order the
+  // collectives.
   void announce(std::vector<std::vector<int>> all) override {
     std::sort(all.begin(), all.end());
     for (const std::vector<int> &members : all)
@@ -188,8 +188,8 @@ public:
           tagOf(members, peer);
   }
 
-  // The key of a group is the list of its members; a channel between two ranks
-  // has a key of its own.
+  // The key of a group's tags is its list of members. The key of a channel from
+  // one rank to another is that of no group.
   static std::vector<int> keyOf(const CollectiveCall &call) {
     if (call.kind != program::CollectiveKind::SendRecv)
       return call.members;
@@ -399,7 +399,7 @@ private:
         done = false;
     }
     for (Parcel &parcel : routes.parcels[phase])
-      // A peer's header must arrive first: it says what the data is.
+      // A peer's header must come before its data: it says what the data is.
       if (!parcel.isIncoming || !peers[parcel.member].arrival.active)
         done = advance(parcel) && done;
     return done;
@@ -454,7 +454,8 @@ private:
     for (int member = 0; member < size; ++member)
       if (peers[member].arrival.active)
         ranks.push_back(call.members[member]);
-    // All ranks have arrived, but one stopped before it sent everything.
+    // If all members have arrived, the missing ones are those that stopped
+    // before they sent everything.
     if (ranks.empty())
       for (const Parcel &parcel : routes.parcels[phase])
         for (const Wire::Request &request : parcel.pieces)

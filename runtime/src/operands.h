@@ -12,8 +12,9 @@ namespace cleave {
 
 using Operand = program::Operand<const program::BufferRef>;
 
-// The bytes from the first to past the last byte that the command may access.
-// Arithmetic is checked, as the program may be damaged.
+// The number of bytes from the operand's first byte to past its last byte that
+// the command may access. The multiplications are checked for overflow, as the
+// program may be damaged.
 inline int64_t spanOf(const Operand &operand) {
   const std::vector<int64_t> &dims = operand.dims;
   if (!operand.strides.empty()) {
@@ -29,8 +30,8 @@ inline int64_t spanOf(const Operand &operand) {
   return spanOf(count, operand.elementSize);
 }
 
-// The resolved addresses of a command, looked up by the field that names each
-// address.
+// The addresses of a command's operands in the memory of a rank, found by the
+// field of the command that holds the reference.
 class Addresses {
 public:
   // To whatever is at the address.
@@ -48,7 +49,8 @@ public:
   void add(const Operand &operand, char *at) {
     found.emplace_back(&operand.buffer, at);
   }
-  // Returns null if the command does not use the address.
+  // Returns the address for a reference, or null if the command does not use
+  // it.
   Pointer operator[](const program::BufferRef &ref) const {
     for (auto [buffer, at] : found)
       if (buffer == &ref)

@@ -9,8 +9,9 @@
 using namespace cleave;
 using namespace cleave::program;
 
-// The bytes of a value are poisoned after its last use, except for bytes that
-// other live values occupy (such as a result that reuses its operand's memory).
+// Plans which bytes are poisoned after each command: those of values that have
+// had their last use. Bytes that another live value occupies are left out, as
+// when a result reuses its operand's memory.
 void Rank::planPoison(PreparedAction &prepared) const {
   const std::vector<Lifetime> &lives = prepared.action->lifetimes;
   prepared.dead.resize(prepared.commands.size());
@@ -56,7 +57,8 @@ void Rank::planPoison(PreparedAction &prepared) const {
   }
 }
 
-// Only these bytes are inspected, as a collective may be writing beside them.
+// Raises the highest used byte of an arena by what [begin, end) shows. Bytes
+// outside of the range are not inspected, as a collective may be writing there.
 void Rank::noteTouched(size_t arena, int64_t begin, int64_t end) {
   int64_t &high = touchedHigh[arena];
   begin = std::max(begin, high);
@@ -71,8 +73,9 @@ void Rank::beforeAction() {
       arenas[i]->poison(0, arenas[i]->size());
 }
 
-// Values that calls exchange with each other or with their caller are in the
-// arena of slots.
+// Called before and after a Call: poisons all transient arenas. Values that
+// calls exchange with each other or with their caller are in arenas with the
+// lifespan Slots.
 void Rank::aroundCall() {
   for (size_t i = 0; i < arenas.size(); ++i)
     if (data.arenas[i].lifespan == Lifespan::Transient) {

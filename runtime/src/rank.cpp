@@ -22,7 +22,8 @@ Rank::Rank(cleave_program &program, int rank, std::unique_ptr<Backend> owned,
     axisSize.push_back(axis.size);
   moved.resize(data.arenas.size());
   for (const Arena &arena : data.arenas) {
-    // In a pipeline most arenas belong to ranks of other stages.
+    // Arenas of other classes of ranks get no memory; in a pipeline these are
+    // most arenas.
     bool isHere = arena.rankClass < 0 ||
                   static_cast<uint32_t>(arena.rankClass) == data.classOf(rank);
     arenas.push_back(backend->allocate(isHere ? arena.size : 0,
@@ -96,9 +97,10 @@ const PreparedAction *Rank::find(std::string_view action) const {
 void Rank::prepare(Endpoint &endpoint, Counters &counters) {
   backend->attach([&endpoint] { endpoint.progress(); });
   uint32_t ownClass = data.classOf(rank);
-  // Library calls without a planned workspace (as on another machine, or with
-  // other threads) share one buffer, which must not move once addresses are
-  // taken.
+  // The sizes of the workspaces that are not planned (the program was compiled
+  // for another machine or number of threads). All library calls share one
+  // buffer for them. It is allocated before addresses are taken, because it
+  // must not move afterwards.
   auto plan = [&](const auto &op) {
     if constexpr (requires { op.workspace; }) {
       std::string error;
@@ -131,8 +133,8 @@ std::vector<std::vector<int>> Rank::groupsOf(uint32_t ownClass) const {
         try {
           groups.push_back(membersOf(*collective).first);
         } catch (const RuntimeError &) {
-          // The error is reported again, with its position, when the command is
-          // prepared.
+          // This error is ignored here; it occurs again, and is reported with
+          // its position, when the command is prepared.
         }
   return groups;
 }
@@ -152,8 +154,9 @@ const PreparedAction *Rank::prepareCall(const Call &call, Endpoint &endpoint,
   return variant.get();
 }
 
-// Returns whether the host is needed while an action of this name runs, on any
-// rank. Transfers must be replayed by all participants or by none.
+// Returns whether on any rank an action of this name needs the host while it
+// runs. All ranks must decide alike, because a transfer must be replayed by all
+// its ranks or by none.
 static bool needsHost(const Program &program, const Action &action) {
   for (const Action &other : program.actions) {
     if (other.name != action.name)
@@ -219,7 +222,8 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
              std::get<Collective>(command.op).token >= 0))
           bad("a transfer that starts or ends cannot depend on a condition");
         out.run = [this, flag = use(conditionOf(command)), run = out.run] {
-          // Other bytes belong to a value that has reused the flag's memory.
+          // A byte other than 0 and 1 means that another value has reused the
+          // memory of the condition.
           char value = backend->flag(flag);
           if (value != 0 && value != 1)
             bad("its condition holds byte " +

@@ -29,11 +29,12 @@ struct PreparedCommand {
 struct PreparedAction {
   const program::Action *action = nullptr;
   std::vector<PreparedCommand> commands;
-  // True if no command of the action waits for the host. `transfers` are the
-  // action's transfers.
+  // True if no command of the action waits for the host, so that the action may
+  // be replayed. `operations` are its transfers.
   bool mayReplay = true;
   std::vector<Operation *> operations;
-  // For the poison mode: byte ranges that hold no live value after command i.
+  // For the poison mode: for each command, the byte ranges that hold no live
+  // value any more after it.
   struct Range {
     int32_t arena;
     int64_t begin, end;
@@ -55,11 +56,11 @@ public:
     operations.clear();
   }
 
-  // Resolves an address whose elements extend from `low` to `high` bytes around
-  // it.
+  // Resolves an address. The caller will access the bytes from `low` to `high`
+  // relative to the address, and all of these must be in the arena.
   char *resolve(const program::BufferRef &ref, int64_t low, int64_t high) const;
 
-  // The total bytes of the arenas that ranks of this class have.
+  // The total size of the arenas of this rank (those of its class).
   int64_t arenaBytes() const;
 
   const PreparedAction *find(std::string_view action) const;
@@ -88,11 +89,11 @@ private:
   int64_t indexOn(const program::SubAxis &on) const;
 
   using Run = Backend::Run;
-  // Resolves an operand of the command that is being prepared, with its
-  // accesses.
+  // Resolves an operand of the command that is being prepared, and records how
+  // the command accesses it.
   char *use(const Operand &operand);
-  // Resolves all operands of a command, except for scratch memory without a
-  // plan; see workspace().
+  // Resolves all operands of a command. A scratch buffer that was not planned
+  // stays null; see workspace().
   template <class Op> Addresses useAll(const Op &op);
   Run prepare(const program::Launch &launch);
   Run prepare(const program::Gemm &gemm);
@@ -116,8 +117,8 @@ private:
   CollectiveCall makeCall(const program::Collective &collective,
                           const program::Command &command,
                           const Counters &counters) const;
-  // For a library call: the bytes of scratch memory that it needs, and their
-  // address.
+  // For a library command: needOf() returns the bytes of scratch memory that it
+  // needs, workspace() the address of this memory.
   template <class Op> int64_t needOf(const Op &op) const;
   template <class Op> void *workspace(const Op &op, int64_t neededBytes);
   void planPoison(PreparedAction &prepared) const;
@@ -130,14 +131,15 @@ private:
   std::vector<Access> accesses;     // of the command that is being prepared
   std::vector<int64_t> touchedHigh; // per arena, in this action
   std::vector<PreparedAction> actions;
-  // Called actions, prepared once for each set of slots. The key is the action
-  // and the offset in bytes for each arena.
+  // Actions that are called on other slots, prepared once for each combination
+  // of slots. The key is the action and, for each arena, the offset in bytes.
   std::map<std::pair<uint32_t, std::vector<int64_t>>,
            std::unique_ptr<PreparedAction>>
       variants;
   std::vector<int64_t> moved; // bytes per arena, of the call being prepared
   std::vector<std::unique_ptr<Operation>> operations;
-  // One buffer serves all commands, as they run one after the other.
+  // The workspace for library commands whose workspace was not planned. One
+  // buffer serves all of them, as they run one after the other.
   std::unique_ptr<Storage> unplanned;
   int64_t unplannedNeed = 0;
 };

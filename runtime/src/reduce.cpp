@@ -12,7 +12,8 @@ using program::DType;
 using program::ReduceOp;
 
 namespace {
-// The block fits into the first-level cache together with a block of a source.
+// The bytes that are reduced at a time. A block of the destination and a block
+// of one source fit into the first-level cache together.
 constexpr int64_t blockBytes = 8192;
 
 // Sums of integers wrap around. The addition is done in unsigned types, as

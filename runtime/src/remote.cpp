@@ -56,8 +56,8 @@ Remote::Remote(World &world, const cleave_program &program,
 
 Remote::~Remote() {
   try {
-    // Answers that nobody waited for must not be taken for answers to later
-    // requests.
+    // Outstanding answers are received and dropped, so that they are not taken
+    // for answers to later requests.
     if (!world.lost())
       collect([](const Failure &) {}, [] { return true; });
     tellAll(request(Request::Free));

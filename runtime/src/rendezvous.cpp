@@ -28,11 +28,12 @@ constexpr const char *inherited = "CLEAVE_RENDEZVOUS_FILE";
 // The interval at which the host signals that it is alive.
 constexpr milliseconds beatEvery{1000};
 
-// The time that an executable may need to start after exec, in seconds.
+// The number of seconds that an executable may take to start after exec and to
+// listen again.
 constexpr double starting = 60;
 
-// The messages of a connection: the host's greeting, the caller's greeting, and
-// the host's final answer.
+// The messages of a connection, in this order: a greeting by the host, one by
+// the worker, and the host's final answer.
 struct Greeting {
   uint64_t magic = ::magic;
 };
@@ -290,8 +291,9 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
   while (true) {
     Socket socket = reach(address.host, address.port, deadline, reason);
     Greeting greeting{0};
-    // If a listener exists again after a failure, the host may be executing
-    // another image.
+    // A listener that was there before and has failed may come back, because
+    // the host replaces its executable by exec. So a worker that was greeted
+    // before waits longer.
     if (socket && socket.receiveAll(&greeting, sizeof(greeting),
                                     wasGreeted ? in(starting) : deadline)) {
       if (greeting.magic != magic)

@@ -56,7 +56,8 @@ Rows Routes::dense(char *at, int64_t elements) const {
   int64_t bytes = elements * elementSize;
   return {at, 1, bytes, bytes};
 }
-// Block `member` of an array [outer, size, inner] that begins at `at`.
+// Returns the rows of block `member` in an array of shape [outer, size, inner]
+// that begins at `at`.
 Rows Routes::block(char *at, int member, int64_t outer, int64_t inner) const {
   int64_t row = inner * elementSize;
   return {at + member * row, outer, row, size * row};
@@ -134,7 +135,8 @@ void Routes::planBlocks(Messages &m, const Part &part) const {
   }
 }
 
-// Sends whole tiles to the members that take them from this member.
+// Plans collectives that move whole tiles (SendRecv, Permute, Broadcast): from
+// a member to each member that receives its tile.
 void Routes::planTiles(Messages &m) const {
   const int to = m.out.member, from = m.in.member;
   bool sends = call.self == 0, receives = !sends; // SendRecv
@@ -220,8 +222,8 @@ void Routes::combine() {
   }
 }
 
-// Points `sources` to the contributions at byte `offset` of what each member
-// sent.
+// Points `sources` to what each member has contributed: the element at byte
+// `offset` of the data that the member sent.
 void Routes::aim(int64_t offset, const char *own) {
   for (const Parcel &parcel : parcels[First])
     if (parcel.isIncoming)
@@ -252,8 +254,9 @@ void Routes::reduceBlocks() {
   }
 }
 
-// Assembles our tile from received boxes, which are in the order of the pieces.
-// Boxes of the second round are placed in the target tile.
+// Assembles this member's target tile of an exchange from the received boxes,
+// which are in the order of the pieces. Boxes of the second round are received
+// directly in the target tile.
 void Routes::assemble() {
   std::vector<const char *> &next = sources;
   for (const Parcel &parcel : parcels[First])

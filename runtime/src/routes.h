@@ -19,7 +19,8 @@ struct Rows {
   int64_t total() const { return rows * bytes; }
   bool dense() const { return rows == 1 || stride == bytes; }
 
-  // Appends one more row if it follows the existing rows at the same stride.
+  // Merges `next` into these rows if it is a single row that continues them at
+  // the same stride; else returns false.
   bool append(const Rows &next) {
     int64_t step = rows == 1 ? next.at - at : stride;
     if (next.rows != 1 || next.bytes != bytes || step < bytes ||
@@ -31,9 +32,9 @@ struct Rows {
   }
 };
 
-// The data that is sent to or received from one member in one phase: its
-// location in memory, or none if the data is to be reduced and stays in scratch
-// memory.
+// The data that is sent to one member, or received from it, in one phase: the
+// rows of memory that it occupies. Received data that must be reduced has no
+// such rows; it stays in scratch memory.
 struct Parcel {
   Parcel(int member, bool isIncoming)
       : member(member), isIncoming(isIncoming) {}
@@ -58,8 +59,9 @@ struct Parcel {
 // One member's part in a collective. The call must outlive this object.
 class Routes {
 public:
-  // An all-reduce sends reduced chunks in its second phase, an exchange of two
-  // rounds what it has assembled; other collectives have only the first phase.
+  // Most collectives have one phase. In the second phase an all-reduce sends
+  // the reduced chunks, and an exchange of two rounds the boxes that a member
+  // has assembled.
   enum Phase { First, Second, phases };
 
   explicit Routes(const CollectiveCall &call);

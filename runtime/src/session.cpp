@@ -165,8 +165,8 @@ void cleave_session::dispatch(Job next) {
       watchTheLast();
     lock.lock();
   }
-  // Ranks that wait see the failure at once. A rank that computes forever would
-  // block the host program, so the wait is bounded.
+  // Ranks that wait for other ranks see the failure at once. A rank may compute
+  // forever, so the caller waits for it only for a few seconds.
   std::chrono::duration<double> patience(std::min(timeoutSeconds, 4.0));
   if (!finished() && !wakeCaller.wait_for(lock, patience, finished))
     isLost = program.isLost = true;

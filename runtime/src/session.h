@@ -66,8 +66,8 @@ public:
   void zero(int rank, const cleave::program::Boundary &entry);
   bool isHere(int rank) const { return ranks[rank] != nullptr; }
   void checkRank(int rank) const;
-  // True if a rank did not respond even to the watchdog. Its thread may still
-  // run, so the session must never be freed.
+  // True if a rank's thread has not ended even after the watchdog's timeout.
+  // The thread may still run, so the session must never be freed.
   bool lost() const { return isLost; }
 
   cleave_program &program;
@@ -104,8 +104,8 @@ private:
   cleave::Neighbours neighboursOf(const cleave::WorkerPart *part);
   void dispatch(Job next); // runs a job on all ranks and waits for them
   void quit();
-  // The position of a rank in its list of commands, and in the action that it
-  // calls there.
+  // Where a rank is in its commands: the command of the action and, if that is
+  // a Call, the command of the called action.
   struct Place {
     const cleave::PreparedAction *action = nullptr, *called = nullptr;
     int command = -1, inner = -1;

@@ -119,7 +119,8 @@ void cleave_session::gather(const std::string &name, cleave_dtype type,
 void cleave_session::gather(const Boundary &entry, cleave_dtype type,
                             void *data, cleave_gather_report *report) {
   std::vector<void *> tiles(ranks.size());
-  // Copies of a tile are fetched only for comparison.
+  // If no report is requested, one tile of each set of identical tiles is
+  // fetched; for a report all are fetched and compared.
   std::vector<bool> wanted =
       neededTiles(program.data, entry, report != nullptr);
   std::vector<std::pair<int, std::vector<char>>> fetched, copied;

@@ -11,9 +11,9 @@
 using namespace cleave;
 using namespace cleave::program;
 
-// A collective detects ranks that do not arrive while others wait in it. In an
-// action without collectives, or after its last one, only the caller waits, so
-// only the caller can detect a silent rank.
+// The caller's watchdog. In a collective the waiting ranks detect ranks that do
+// not arrive. In an action without collectives, or after the last one, no rank
+// waits, so only the caller can detect a silent rank.
 void cleave_session::watchTheLast() {
   Failure found;
   {
@@ -54,8 +54,8 @@ std::string cleave_session::nextCollective(const Place &place) const {
   return found.empty() ? search(place.action, place.command) : found;
 }
 
-// A failure records the position in the command list; this function adds the
-// called action.
+// Describes the place of a failure. If it is in a called action, adds the
+// call's label and the command to `what`.
 std::string cleave_session::describe(const Place &place,
                                      const std::string &what) const {
   if (place.inner < 0)

@@ -13,8 +13,9 @@ inline double watchdogOf(const cleave_session_options &options) {
   return options.watchdog_seconds > 0 ? options.watchdog_seconds : 300;
 }
 
-// The caller's own, longer timeout. A rank that waits in a collective knows
-// better which ranks are missing, so it reports first.
+// The timeout of the thread that waits for an action. It is longer than that of
+// ranks which wait in a collective, because they know which ranks are missing
+// and should report first.
 inline double callersWatchdogOf(double timeoutSeconds) {
   return timeoutSeconds + 1;
 }

@@ -66,7 +66,8 @@ std::atomic_flag growing;
 size_t used[classes]; // bytes of a class's range that are blocks by now
 std::atomic<char *> base{nullptr};
 
-// The thread's blocks stay in the slot and serve the next thread.
+// Gives back the slot of a thread that ends. The free blocks stay in the slot
+// and serve the thread that takes the slot next.
 void releaseSlot(void *value) {
   auto slot = reinterpret_cast<intptr_t>(value);
   ownSlot = 0;

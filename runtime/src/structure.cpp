@@ -128,8 +128,9 @@ void checkAction(const Program &program, const Action &action) {
       bad("a lifetime of action \"" + action.name + "\" is out of range");
 }
 
-// A buffer name may have one entry for each class that holds the buffer, and
-// several if the class has several such stages.
+// Checks the buffer names of the boundary table. A name may have one entry for
+// each class of ranks that holds the buffer, or several if several pipeline
+// stages of the class hold it.
 void checkBuffers(const Program &program) {
   Classes classes(program);
   std::map<std::string_view, std::vector<const Boundary *>> known;

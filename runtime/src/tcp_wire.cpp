@@ -29,14 +29,14 @@ struct Header {
   int32_t from = 0, to = 0, channel = 0, tag = 0;
   int64_t bytes = 0;
 };
-// A notice, in the place of a channel number, that the process of rank `tag` is
-// gone.
+// In the place of a channel number: the message is a notice that the process of
+// the rank in the field `tag` has ended.
 constexpr int32_t goneNotice = -1;
 
-// If more unrequested bytes than this have arrived, further bytes are left in
-// the network.
+// When more bytes than this have arrived that no receive has asked for, the
+// wire stops reading from its connections.
 constexpr int64_t mostUnread = int64_t(256) << 20;
-// The time for which processes that end wait for each other.
+// How long processes wait for each other to disconnect when they end.
 constexpr std::chrono::seconds closeTimeout{10};
 
 struct Outgoing {
@@ -174,8 +174,8 @@ public:
     request.active = false;
     std::erase(posted, request.handle);
     tickets.erase(request.handle);
-    // The sender may free its memory, so transfers that have begun continue
-    // from a copy.
+    // The sender may free the memory of a message that is given up, so a
+    // message that is partly sent continues from a copy.
     for (Line &line : lines)
       for (Outgoing &message : line.out)
         if (message.ticket == request.handle) {
@@ -254,7 +254,8 @@ private:
     ticket.isDone = true;
   }
 
-  // A receiver waits for data that may still be in the network.
+  // Called by a receive whose data may still be in the network: reading
+  // continues, although much has arrived unasked.
   void askForMore() {
     if (unreadBytes <= mostUnread || isHungry)
       return;

@@ -58,8 +58,8 @@ Place placeOf(const Program &program, const Boundary &entry, int64_t rank) {
   return place;
 }
 
-// Calls body(element of the tile, element of the whole array or -1 for padding)
-// in the order of the tile.
+// Calls body(i, j) for each element i of a tile, in row-major order; j is the
+// element's index in the whole array, or -1 for padding.
 template <class Body>
 void forTile(const Boundary &entry, const View &view, const Place &place,
              Body body) {
@@ -100,7 +100,8 @@ void checkTypes(const Boundary &entry, DType host) {
                                   nameOf(host));
 }
 
-// Records that a and b, of type `type`, differ in element i.
+// Records in the report that element i of a and of b differ. Both arrays have
+// the given type.
 void noteDifference(DType type, const void *a, const void *b, int64_t i,
                     cleave_gather_report &report) {
   double difference =
@@ -121,7 +122,8 @@ bool sameBits(DType type, const void *a, const void *b, int64_t first,
                      count * size) == 0;
 }
 
-// Compares two copies of a tile; their padding may differ.
+// Compares two copies of a tile, as replicas should be equal. Padding is
+// ignored.
 void compareReplicas(const Boundary &entry, const View &view,
                      const Place &place, const void *a, const void *b,
                      int rankA, int rankB, cleave_gather_report &report) {
@@ -242,8 +244,8 @@ void cleave::gatherTiles(const Program &program, const Boundary &entry,
       }
     });
   };
-  // Contributions are combined in order: the first one is assigned, and the sum
-  // is reproducible.
+  // The contributions to a partial value are combined in the order of their
+  // numbers, so that the result is reproducible. The first one is assigned.
   for (int64_t share = 0; share < groupSize(entry.partial); ++share)
     for (size_t rank = 0; rank < tiles.size(); ++rank) {
       if (places[rank].share != share)

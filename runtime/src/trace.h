@@ -36,8 +36,8 @@ public:
     if (events.capacity() < need)
       events.reserve(std::max(need, 2 * events.capacity()));
   }
-  // Adds an action of `commands` commands. passed(n) returns the time at which
-  // the first n commands were complete.
+  // Records the events of an action with this number of commands. passed(n)
+  // returns the time at which its first n commands were complete.
   void add(uint32_t action, size_t commands, const auto &passed) {
     for (size_t i = 0; i < commands; ++i)
       events.push_back(
@@ -68,7 +68,8 @@ private:
   const program::Program &program;
   const int rank;
   std::map<std::pair<int32_t, int32_t>, int64_t> counts; // by sender, receiver
-  // The receives in flight, by action and token.
+  // The messages of receives that have started and not ended, by action and
+  // token of the receive.
   std::map<std::pair<uint32_t, int32_t>, Message> receives;
 };
 

@@ -24,9 +24,9 @@ struct Part {
   char *src = nullptr, *dst = nullptr;
   int64_t count = 0;
   int64_t outer = 1, inner = 0, dstOuter = 1, dstInner = 0;
-  // For Exchange: the boxes that this member sends or receives (all members
-  // list common boxes in the same order), the number of rounds, and the strides
-  // of both tiles in elements.
+  // For Exchange: the boxes that this member sends or receives, the number of
+  // rounds, and the strides of the source and target tile in elements. Two
+  // members list the boxes between them in the same order.
   std::vector<program::ExchangePiece> pieces;
   int rounds = 1;
   std::vector<int64_t> srcStrides, dstStrides;
@@ -50,8 +50,9 @@ struct CollectiveCall {
 
 const char *nameOf(program::CollectiveKind kind);
 
-// For AllToAllV: the number of rows to or from a member; `counts` is the call's
-// `sent` or `received`. Throws Error if it is more than a block holds.
+// For AllToAllV: the number of rows that go to a member (`counts` is `sent` of
+// the call) or come from it (`received`). Throws Error if a block does not have
+// that many rows.
 int64_t rowsOf(const CollectiveCall &call, const int64_t *counts, int member);
 
 // The watchdog's description of a call: "all_reduce NAME over ranks 0, 1 timed
@@ -61,9 +62,10 @@ std::string print(const std::vector<int> &ranks);
 RuntimeError lateness(const CollectiveCall &call, double seconds,
                       std::vector<int> missing);
 
-// Calls body(part, begin, end) for the pieces of chunk `member` of an
-// all-reduce. The parts are laid end to end and cut into chunks of ceil(total /
-// members) elements; `part` is an index.
+// In an all-reduce all parts form one sequence of elements, of which each
+// member reduces one chunk of ceil(total / members) elements. Calls body(part,
+// begin, end) for the range of each part that is in the chunk of `member`;
+// `part` is an index.
 template <class Body>
 void forChunk(const CollectiveCall &call, int member, Body body) {
   int64_t total = 0;
@@ -97,8 +99,8 @@ public:
   // rank has reached this operation.
   virtual void post() {}
   // For devices: returns whether start() and finish() only enqueue work and
-  // need no host in between, so that a graph may contain them. replayed() then
-  // counts one more execution.
+  // need no host in between, so that a CUDA graph may contain them. replayed()
+  // must be called after each replay of such a graph, to count the transfer.
   virtual bool mayReplay() const { return false; }
   virtual void replayed() {}
 };
@@ -146,7 +148,8 @@ struct TransportOptions {
   int64_t longestMessage = int64_t(1) << 29;
 };
 
-// The least time to receive `bytes` in total from all peers.
+// On an emulated link: the least time for receiving `bytes` from all peers
+// together, with this number of latencies.
 inline double leastSeconds(const TransportOptions &options, int latencies,
                            int64_t bytes) {
   double seconds = latencies * options.linkLatency;

@@ -33,8 +33,8 @@ public:
     Packet packet;
     Patience fresh(false, 1000), patience = fresh;
     while (true) {
-      // The order matters: the host's last message is read even if the host has
-      // ended.
+      // hasEnded() must be called before poll(): so the host's last message is
+      // read even if the host has ended.
       bool isGone = world.hasEnded(host);
       if (world.poll(host, World::Command, packet)) {
         if (!obey(packet))
@@ -58,7 +58,8 @@ private:
     int kernels = -1; // memory that holds the library
 
     ~Entry() {
-      // A thread that does not respond still uses the program and the session.
+      // If a rank's thread did not respond, it still uses the program and the
+      // session, so neither is freed.
       if (session && session->lost()) {
         session.release();
         program.release();
@@ -158,8 +159,8 @@ private:
     options.threads_per_rank = packet.take<int32_t>();
     options.watchdog_seconds = packet.take<double>();
     options.poison = packet.take<int32_t>();
-    // The host's silence is tolerated as long as the host itself waits for
-    // ranks.
+    // From now on the host may be silent for as long as it waits for ranks
+    // itself (the watchdog's time), and for at least five seconds.
     world.needHostWithin(std::max(watchdogOf(options), 5.0));
     std::string transport = packet.takeText();
     options.transport = transport.c_str();
@@ -267,18 +268,18 @@ int32_t cleave_serve(void) {
       watch.emplace(static_cast<int>(found->rank), joinSeconds());
     World &world = World::get();
     watch.reset();
-    // After these signals the host finishes its step and saves; until then it
-    // needs all ranks.
+    // After one of these signals the host finishes its step and saves. It needs
+    // all ranks until then, so workers ignore the signals.
     for (int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU})
       std::signal(number, SIG_IGN);
     return Worker(world).serve();
   } catch (const Dismissed &word) {
     return word.code;
   } catch (const RuntimeError &error) {
-    // The first worker reports that the host is gone.
+    // Only one worker, that of rank 1, reports that the host has ended.
     World *world = World::joined();
-    // The first worker also reports a silent host; launchers end the job when
-    // the first process fails.
+    // A silent host is also reported by rank 1. The others wait first, as
+    // launchers end the job when the first process fails.
     if (world && error.status == CLEAVE_TIMEOUT && error.rank == 0 &&
         world->rank() > 1) {
       usleep(500'000);

@@ -17,9 +17,8 @@
 
 namespace cleave {
 
-// The waiting strategy for messages, which make progress only while a thread
-// polls: poll continuously at first, then rarely, because others may need the
-// core.
+// How to wait for messages, which make progress only while a thread polls:
+// continuously at first, then rarely, because other threads may need the core.
 class Patience {
 public:
   explicit Patience(bool spin, int longestMicroseconds = 200)
@@ -53,8 +52,8 @@ public:
   bool hasEnded(int rank) const;
   // "process 4711 of rank 2 on node3"
   std::string describe(int rank) const;
-  // The index of this process among the processes of its machine: from the
-  // launcher if it says so, else by order of ranks.
+  // The index of this process among the processes of its machine: as the
+  // launcher gives it, else by order of ranks.
   int localRank() const { return local; }
   Board &board() { return *notes; }
   // The number of cores for this process: the cores that it is bound to,

@@ -89,7 +89,8 @@ public:
     int64_t given = shift && width == count ? count - 1 : count;
     convertElements(array.dtype, row + (shift ? elementSize(array.dtype) : 0),
                     input.dtype, out, given, path);
-    // A row of exactly S tokens has no next token for its last one.
+    // If a row has as many tokens as the sequence, the last position has no
+    // next token and is labelled as ignored.
     if (given < count)
       convertElements("i64", reinterpret_cast<const std::byte *>(&ignoreIndex),
                       input.dtype, out + given * elementSize(input.dtype), 1,
@@ -138,7 +139,8 @@ public:
     int64_t width = array.elements() / array.shape[0], count = 0;
     for (int64_t n = 0, all = samples(Split::training); n < all; ++n) {
       int64_t row = parts.row(Split::training, n);
-      // The labels of a language model are the next tokens.
+      // Labels that are the next tokens of a sequence begin with its second
+      // token.
       for (int64_t at = isShifted(*input) ? 1 : 0; at < width; ++at, ++count)
         if (integerAt(array.dtype, array.bytes.data(), row * width + at) !=
             ignoreIndex)
@@ -175,7 +177,8 @@ public:
   }
 
 private:
-  /// Refuses numbers that would become infinite, before a step reads them.
+  /// Refuses an array with numbers that would become infinite in the type of
+  /// the input, when the data is opened.
   void checkRange(const ManifestInput &input, const std::string &name,
                   const Array &array) const {
     if (!isFloat(array.dtype) || !isFloat(input.dtype))
@@ -215,8 +218,8 @@ private:
     return true;
   }
 
-  /// Suggests an array that no input reads in place of a missing array: ";
-  /// data.labels = \"label\"?".
+  /// For a missing array: suggests an array of the data that no input reads, as
+  /// "; data.labels = \"label\"?".
   std::string meantBy(const Manifest &manifest, const ManifestInput &input,
                       const std::string &name) const {
     auto near = nearest(name, unread);
@@ -297,8 +300,8 @@ private:
       return shape;
     };
     bool fits = plain(row) == plain(want);
-    // A row may have one more token than the sequence: the label of the last
-    // one.
+    // Rows of tokens may have one token more than the sequence, which is the
+    // label of the last position.
     if (!fits && (input.role == InputRole::Tokens || isShifted(input)) &&
         row.size() == 1 && want.size() == 1 && row[0] == want[0] + 1)
       fits = true;
@@ -325,7 +328,7 @@ private:
   std::vector<std::string> unread;              // also in the data
   std::map<std::string, const Array *> sources; // by input
   std::map<std::string, bool> isReadWhole;      // by array; else by samples
-  /// The input for labels, and the name of its array.
+  /// The input that reads labels, and the name of the array that it reads.
   std::pair<const ManifestInput *, std::string> labels = {nullptr, ""};
   std::string path, loss, firstName;
   int64_t ignoreIndex, rows = -1;

@@ -29,8 +29,9 @@ struct RouterLoad {
 
 struct StepBalance {
   std::vector<RouterLoad> routers;
-  /// The share of dispatched and combined bytes that were sent in further
-  /// rounds; nullopt if no tokens are sent.
+  /// The share of bytes that further rounds of all-to-all (after the first)
+  /// carried when tokens were dispatched to experts and combined; nullopt if no
+  /// tokens are sent between ranks.
   std::optional<double> overflow;
 
   bool empty() const { return routers.empty(); }

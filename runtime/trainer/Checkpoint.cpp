@@ -54,8 +54,8 @@ namespace {
 /// slices.
 class BufferList {
 public:
-  /// Adds a tensor, or the slot `slot` of its optimizer state; `slot` is empty
-  /// for the parameter itself.
+  /// Adds the program's buffer that holds a tensor (`slot` is empty) or the
+  /// part `slot` of its optimizer state.
   void add(const ManifestTensor &tensor, const std::string &slot,
            const std::string &buffer, const std::string &dtype,
            const std::vector<int64_t> &shape) {
@@ -109,7 +109,7 @@ private:
 
 } // namespace
 
-/// Parses JSON that is stored as a string in JSON.
+/// Parses JSON that another JSON document holds as a string.
 static Json parsed(const std::string &json) {
   return Json::parse(json, nullptr, false).is_discarded()
              ? Json(nullptr)
@@ -229,8 +229,8 @@ static void checkFiles(const std::string &path, const Json &json,
   }
 }
 
-/// Refuses a file that was changed after it was written. Files of version 1
-/// have no digest.
+/// Refuses a file that was changed after it was written, as its digest shows.
+/// Files of version 1 have no digest and are accepted.
 static void checkSeal(const std::string &file, const std::string &text,
                       const Json &json) {
   const Json version =
@@ -262,7 +262,8 @@ static Json readStateFile(const std::string &path) {
   return json;
 }
 
-/// Refuses a position in the data that does not follow from the steps.
+/// Refuses a state whose position in the data (nextSample) does not follow from
+/// its number of steps and batch sizes.
 static void checkPosition(const std::string &file,
                           const CheckpointState &state) {
   // The bound keeps position + batch in range.
@@ -382,7 +383,8 @@ static std::string nameOf(const std::string &checkpoint) {
 void nameLatest(const std::string &run, const std::string &checkpoint,
                 const std::string &before) {
   const std::string path = (fs::path(run) / latestFile).string();
-  // A symbolic link with this name that we did not create is kept.
+  // A path of this name that is neither a file nor a folder, such as a symbolic
+  // link, is removed first.
   struct stat info{};
   if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) &&
       !S_ISDIR(info.st_mode))
@@ -424,8 +426,9 @@ std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
   return found;
 }
 
-/// Throws if a checkpoint cannot be read because of a disk error or of
-/// permissions. Such a checkpoint may be good, so it must not be skipped.
+/// Throws if a disk error or missing permissions prevent reading a checkpoint.
+/// The checkpoint may be undamaged, so it must not be skipped like a damaged
+/// one.
 static void needReadable(const std::string &checkpoint) {
   std::error_code error;
   fs::directory_iterator files(checkpoint, error), end;

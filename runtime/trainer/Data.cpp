@@ -17,7 +17,8 @@ namespace cleave {
 
 namespace {
 
-/// Training data with validation data of its own path.
+/// A data set whose training samples come from data.path and whose validation
+/// samples come from data.eval_path.
 class EvaluatedDataset : public Dataset {
 public:
   EvaluatedDataset(std::unique_ptr<Dataset> training,
@@ -90,7 +91,8 @@ static std::unique_ptr<Dataset> openArrays(std::map<std::string, Array> arrays,
                           settings);
 }
 
-/// Reads the arrays of `names` that inputs need, by the function `read`.
+/// Opens named arrays as a data set. `names` are the arrays of the file or
+/// folder; those that an input needs are read by `read`.
 static std::unique_ptr<Dataset>
 openNamed(const std::vector<std::string> &names,
           const std::function<Array(const std::string &)> &read,
@@ -135,8 +137,8 @@ static std::string otherDtype(const Manifest &manifest, const MappedFile &file,
   return "; it was read as " + dtype + " (data.dtype)";
 }
 
-/// Refuses tokens of which every other one is 0: wider integers, read as narrow
-/// ones.
+/// Refuses tokens if every second one is 0: then the file probably has integers
+/// of twice the width.
 static void checkWidth(const ArrayView &tokens, const std::string &path,
                        const std::string &dtype) {
   int64_t count = tokens.elements(), zeros = 0, others = 0;
@@ -245,7 +247,7 @@ static std::unique_ptr<Dataset> openNpy(const std::shared_ptr<MappedFile> &file,
   return makeTokenDataset(file, file.get(), tokens, path, manifest, settings);
 }
 
-/// Training data of one path, and validation data of another.
+/// Opens data.path for training and data.eval_path for validation.
 static std::unique_ptr<Dataset> openEvaluated(const Manifest &manifest,
                                               const Settings &settings) {
   Settings whole = settings;

@@ -49,9 +49,9 @@ static int64_t elementCount(const std::vector<int64_t> &shape) {
   return count;
 }
 
-/// The shape of the whole array in the dimensions of the input, as the array
-/// may have additional dimensions of size 1. Empty if the array cannot be
-/// divided into samples.
+/// Returns the shape that the whole array has with the dimensions of the input;
+/// the file's array may have further dimensions of size 1. Empty if the array
+/// cannot be divided into samples.
 static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
                                        const ArrayView &array) {
   std::vector<int64_t> shape = input.shape;
@@ -60,8 +60,8 @@ static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
                                                    : std::vector<int64_t>();
   shape[input.batchDim] = 1;
   int64_t each = elementCount(shape);
-  // If samples are not the outermost dimension, the position of a sample is
-  // computed.
+  // If samples are not in dimension 0, the array must have exactly the
+  // dimensions of the input, as the offset of a sample is computed from them.
   bool isOutermost = input.batchDim == 0;
   if (each <= 0 || array.elements() % each != 0 ||
       (!isOutermost && array.shape.size() != shape.size()))
@@ -70,7 +70,8 @@ static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
   return isOutermost || shape == array.shape ? shape : std::vector<int64_t>();
 }
 
-/// For a label that may mean "ignored": names the key that declares it so.
+/// For a negative label in a message: how to set data.ignore_index so that
+/// labels of this value are not counted.
 static std::string howToIgnore(const ManifestInput &input, int64_t label,
                                const int64_t *ignored) {
   if (!ignored || label >= 0 || input.role != InputRole::Labels)
@@ -80,7 +81,8 @@ static std::string howToIgnore(const ManifestInput &input, int64_t label,
          ": data.ignore_index = " + std::to_string(label) + "?";
 }
 
-/// The element as the model reads it, truncated to `bits`.
+/// The element as the model sees it after its cast to a narrower integer of
+/// `bits` bits.
 static int64_t asRead(int64_t element, int64_t bits) {
   if (bits <= 0 || bits >= 64)
     return element;
@@ -157,7 +159,8 @@ void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
                                            ignored);
   if (input.vocabulary <= 0)
     return;
-  // Values of small unsigned types are always within a large vocabulary.
+  // No value of a narrow unsigned type exceeds a vocabulary that is as large as
+  // the range of the type.
   if (tokens.dtype[0] == 'u' && elementSize(tokens.dtype) <= 2 &&
       input.vocabulary >= int64_t(1) << (8 * elementSize(tokens.dtype)))
     return;

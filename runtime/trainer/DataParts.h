@@ -24,7 +24,7 @@ struct VocabularyError : InputError {
 /// Whether the labels are the next tokens.
 bool isShifted(const ManifestInput &input);
 
-/// The warning for labels that are all ignored.
+/// Returns the warning that all `count` labels have the ignored value.
 std::string allIgnored(const std::string &label, int64_t count,
                        int64_t ignored);
 
@@ -36,8 +36,9 @@ int64_t heldOut(int64_t total, double share, int64_t least);
 /// data is read by rows.
 void requireSamplesFirst(const ManifestInput &input);
 
-/// One long sequence of tokens of any integer type. `owner` keeps their bytes
-/// alive; `file` is the file that they are mapped from, or null.
+/// Makes a data set of one long sequence of tokens of any integer type. `owner`
+/// keeps the memory of the tokens alive; `file` is the file that they are
+/// mapped from, or null.
 std::unique_ptr<Dataset>
 makeTokenDataset(std::shared_ptr<const void> owner, const MappedFile *file,
                  ArrayView tokens, const std::string &path,

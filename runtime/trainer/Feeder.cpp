@@ -19,7 +19,8 @@ Feeder::Feeder(const Manifest &manifest, StepExecutor &executor,
     const BufferInfo &buffer = executor.need(described.buffer);
     if (isScalarRole(described.role))
       continue;
-    // The program's batch may be padded to a multiple of its ranks.
+    // The buffer's shape is used, because the program may pad the batch to a
+    // multiple of the ranks that share it.
     inputs.push_back(described);
     ManifestInput &input = inputs.back();
     if (buffer.shape.size() == input.shape.size())

@@ -23,7 +23,8 @@ namespace cleave {
 
 namespace {
 
-/// An input of the graph: a whole array, or generated.
+/// An input of the model's graph and its value: an array of the user, or one
+/// that the host generates.
 struct Fed {
   const ManifestInput *input;
   Array array;
@@ -74,8 +75,8 @@ public:
       samples = manifest.samplesPerMicrobatch();
   }
 
-  /// Returns the samples of a call from `begin` on, padded with zeros; the
-  /// whole array if the input has no samples.
+  /// Returns the samples that one call of `forward` computes, from sample
+  /// `begin` on, padded with zeros. An input without samples is returned whole.
   Array slice(const Fed &entry, int64_t begin) const {
     const ManifestInput &input = *entry.input;
     if (input.batchDim < 0)

@@ -1,4 +1,5 @@
-// The table of keys and what a change of them affects.
+// The table of configuration keys, and what a change of each key affects in a
+// resumed run.
 
 #include "cleave/trainer/KeyEffect.h"
 
@@ -9,7 +10,8 @@ static constexpr KeyEffectEntry table[] = {
     {"mesh.*", KeyEffect::LayoutUnlessAsync},
     {"mesh.ranks_per_node", KeyEffect::Layout},
     {"dims.*", KeyEffect::Mathematics},
-    // The contents of the data are compared, wherever it is stored.
+    // data.path may change, as the same data may have moved; the contents of
+    // the data are compared instead.
     {"data.path", KeyEffect::Reporting},
     {"data.dtype", KeyEffect::Mathematics},
     {"data.tokens", KeyEffect::Mathematics},
@@ -33,7 +35,8 @@ static constexpr KeyEffectEntry table[] = {
     {"train.schedule", KeyEffect::Mathematics},
     {"train.warmup_steps", KeyEffect::Mathematics},
     {"train.min_lr", KeyEffect::Mathematics},
-    // The end of the schedule is compared separately.
+    // train.steps may change the end of the learning-rate schedule; this is
+    // compared separately.
     {"train.steps", KeyEffect::Reporting},
     {"train.microbatches", KeyEffect::LayoutUnlessPerMicrobatch},
     {"train.precision", KeyEffect::Mathematics},
@@ -102,8 +105,8 @@ KeyEffect effectOfKey(const std::string &key) {
     if (path == key)
       return entry.effect;
   }
-  // Entries of maps are compared after plain keys: mesh.axes is a key, not an
-  // axis.
+  // Plain keys were compared above, before entries with `*`: "mesh.axes" is a
+  // key of its own, not the size of a mesh axis of that name.
   for (const KeyEffectEntry &entry : table) {
     std::string path = entry.path;
     if (path.ends_with("*") && key.starts_with(path.substr(0, path.size() - 1)))

@@ -18,8 +18,9 @@ namespace fs = std::filesystem;
 
 namespace cleave {
 
-/// Parameters with state in the checkpoint. A parameter that was frozen when it
-/// was saved has none, and starts with initial state.
+/// Returns the parameters with optimizer state in the checkpoint. A parameter
+/// that was frozen when the checkpoint was saved has none, and starts with the
+/// initial state.
 static std::set<std::string> knownParameters(const SafetensorsReader &file) {
   std::set<std::string> known;
   for (const std::string &name : file.names())
@@ -45,7 +46,8 @@ static void sayWhatIsLeftOut(const std::string &path,
     std::string name = stateName(item);
     known.erase(name.substr(0, name.rfind('.')));
   }
-  // Checkpoints of other models have been refused by their fingerprint.
+  // All remaining entries belong to parameters that are frozen now. Checkpoints
+  // of other models were refused before.
   if (!known.empty())
     printEscaped(
         stdout,
@@ -140,7 +142,8 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
                  optimizerReader.find(stateName(item)),
                  executor.need(item.buffer).shape, item.buffer, executor);
   loadCounts(path, state, optimizerReader, known, manifest, executor);
-  // Master copies are loaded after the state that starts anew.
+  // Master copies are loaded last, after the state of parameters that begin
+  // with initial state.
   for (auto &load : masters)
     load();
   modelReader.checkWhole();

@@ -10,7 +10,8 @@
 
 namespace cleave {
 
-/// The scalar of an action; nullopt if the program has none.
+/// Returns the scalar `name` that the action has computed; nullopt if the
+/// program does not compute it.
 std::optional<double> readMetric(const Manifest &manifest,
                                  StepExecutor &executor,
                                  const std::string &action,

@@ -83,8 +83,8 @@ std::string describeNonFinite(const Manifest &manifest,
         nextSample + i, data.samples(Split::training), settings.dataSeed));
   std::sort(samples.begin(), samples.end());
   std::string given = data.firstNonFinite(samples);
-  // A mask may contain infinities legitimately, so the tensor is named in
-  // addition.
+  // An infinity in the data may be legitimate, as in a mask. So the first
+  // tensor that is not finite is named, too.
   return (given.empty() ? "" : "nor is the data: " + given + "; ") +
          "the first non-finite tensor is " +
          firstNonFiniteTensor(manifest, executor, updated) +

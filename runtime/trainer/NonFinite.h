@@ -21,9 +21,9 @@ std::string firstNonFiniteTensor(const Manifest &manifest,
 /// Whether all parameters and the optimizer's state are finite.
 bool isStateFinite(const Manifest &manifest, StepExecutor &executor);
 
-/// The rest of a message that begins with "the loss is not finite; ", for the
-/// step that begins with sample `nextSample`: whether its data is finite, and
-/// the first tensor that is not.
+/// Returns the rest of a message that begins with "the loss is not finite; ":
+/// whether the data of the step is finite, and the first tensor that is not.
+/// The step begins with sample `nextSample`.
 std::string describeNonFinite(const Manifest &manifest,
                               const Settings &settings, const Dataset &data,
                               StepExecutor &executor, int64_t nextSample,

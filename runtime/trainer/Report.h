@@ -18,9 +18,9 @@ enum class LeftOut {
   no,
   notFinite, ///< train.on_nan = "skip"
   noLabels,  ///< none is counted
-  /// No label was counted in the step, but the schedule had already updated
-  /// after each microbatch, with gradients of zero, so weight decay and
-  /// momentum changed parameters.
+  /// No label was counted in the step. The pipeline schedule had already
+  /// updated after each microbatch, with zero gradients, so weight decay and
+  /// momentum have changed the parameters.
   noLabelsUpdated,
 };
 

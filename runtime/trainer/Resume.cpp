@@ -110,8 +110,9 @@ RecordedConfig recordedConfig(const std::string &checkpoint) {
   if (!run.has_filename())
     run = run.parent_path();
   run = run.parent_path();
-  // Earlier versions have the configuration only there; config-N.toml held up
-  // to step N.
+  // In earlier versions only the run's folder has the configuration:
+  // config.toml is the current one, config-N.toml the one that was used up to
+  // step N.
   if (!fs::exists(run / "log.jsonl", ignored))
     return {};
   fs::path best = run / "config.toml";
@@ -163,8 +164,8 @@ std::map<std::string, Json> keysOf(const std::string &json) {
 
 namespace {
 
-/// The effects of keys; both configurations together decide whether a key
-/// changes the mathematics.
+/// Decides whether a changed key changes the mathematics. This may depend on
+/// other keys, in the old or in the new configuration.
 class Effects {
 public:
   using Keys = std::map<std::string, Json>;
@@ -239,7 +240,8 @@ std::vector<Difference> differences(const std::string &was,
     bool isEntry = key.starts_with("dims.") || key.starts_with("mesh.") ||
                    key.starts_with("data.inputs.") ||
                    key.starts_with("data.bind.");
-    // A key that one of the versions does not know is no difference.
+    // A key that only one of the two configurations has is unknown to the
+    // version that wrote the other one. It is no difference.
     if (!isEntry && (a == before.end() || b == now.end()))
       continue;
     if (key == "data.path" || key == "train.steps")
@@ -250,7 +252,8 @@ std::vector<Difference> differences(const std::string &was,
     bool isBoth = a != before.end() && b != now.end();
     if (isBoth && key == "data.eval_path" && isSameFile(a->second, b->second))
       continue;
-    // If the program leaves the key unset, it takes the recorded value.
+    // data.shuffle_split = "auto" takes the value that the checkpoint has
+    // recorded, so it is no difference.
     if (isBoth && key == "data.shuffle_split" &&
         (a->second == "auto" || b->second == "auto"))
       continue;
@@ -275,8 +278,8 @@ std::string shellQuoted(const std::string &text) {
   return quoted + "'";
 }
 
-/// Returns " --set 'dims.\"a.b\"=1'" for a key that the configuration spells
-/// plainly.
+/// Returns the flag that sets a key to its old value, with the quotes that TOML
+/// and the shell need: " --set 'dims.\"a.b\"=1'".
 static std::string setFlag(const std::string &key, const std::string &value) {
   std::string shown = key;
   for (const char *map : {"dims.", "mesh.", "data.inputs.", "data.bind."})
@@ -328,8 +331,8 @@ void refuseChanges(const std::string &checkpoint,
         (keys.empty() ? "" : ", or say that it is meant with" + keys));
 }
 
-/// A digest that is unknown, or was made by another version, does not count as
-/// another graph.
+/// Returns false only if the digests of both graphs are known, come from the
+/// same version, and differ.
 static bool isSameGraph(const CheckpointState &state,
                         const Manifest &manifest) {
   auto version = [](const std::string &digest) {
@@ -344,7 +347,8 @@ void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
                     const Manifest &manifest, const Accepted &accepted) {
   if (accepted.count("model"))
     return;
-  // A path to another file is another value of the key.
+  // An input that is now bound to another path is reported as a changed key.
+  // Here files under the same path are compared.
   std::map<std::string, Json> before = keysOf(state.config),
                               now = keysOf(manifest.configJson);
   for (const auto &[input, hash] : manifest.bound)

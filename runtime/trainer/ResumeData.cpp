@@ -20,8 +20,8 @@ namespace cleave {
 /// below a second.
 constexpr size_t identityBytes = size_t(256) << 20, blockBytes = 64 << 10;
 
-/// Reads at most `most` bytes: of a larger file, blocks that are spread evenly
-/// over it.
+/// Returns the size and digest of a file. At most `most` bytes are read: of a
+/// larger file only blocks that are spread evenly over it.
 static Json identityOfFile(const std::string &path, size_t most) {
   MappedFile file(path);
   std::string_view bytes{reinterpret_cast<const char *>(file.data()),

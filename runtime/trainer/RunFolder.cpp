@@ -79,8 +79,8 @@ static bool isOutputOfLauncher(const std::string &name) {
 
 bool isRunFolder(const std::string &folder) {
   std::error_code error;
-  // A run has been in this folder; other files that users put into it do not
-  // matter.
+  // A folder with a log and a configuration is that of a run, whatever other
+  // files users have put into it.
   const bool isLogged = fs::exists(fs::path(folder) / "log.jsonl", error);
   if (isLogged && fs::exists(fs::path(folder) / "config.toml", error))
     return true;
@@ -107,8 +107,8 @@ RunLock::RunLock(const std::string &folder)
     : name(folder), path((fs::path(folder) / ".lock").string()) {
   int64_t process = 0;
   std::string host;
-  // The holder of the lock may be about to write its name, or to end and remove
-  // the file.
+  // Tries several times: the process that holds the lock may not have written
+  // its name into the file yet, or may be about to end and remove the file.
   FileLock::Outcome outcome = FileLock::Outcome::Missing;
   for (int i = 0; i < 20; ++i) {
     outcome = lock.tryLock(path, FileLock::Exclusive, /*create=*/true);

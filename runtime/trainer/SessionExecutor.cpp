@@ -56,7 +56,8 @@ public:
       if (status == CLEAVE_INTERNAL || status == CLEAVE_RANK_FAILED ||
           status == CLEAVE_TIMEOUT)
         throw RunError(folder + ": " + message);
-      // An error because of what this machine lacks is not the program's fault.
+      // If the machine lacks something that the program needs, the message does
+      // not name the program's folder, as the program is not at fault.
       bool isOfMachine =
           status == CLEAVE_UNSUPPORTED || status == CLEAVE_OUT_OF_MEMORY;
       throw InputError(isOfMachine ? message : folder + ": " + message);
@@ -208,8 +209,8 @@ public:
 
 private:
   [[noreturn]] static void fail(cleave_status status, const std::string &what) {
-    // If a rank has died, the error is not about the request, so its text is
-    // omitted.
+    // If a rank has died, this request is not the cause, so the message does
+    // not describe the request.
     if (status == CLEAVE_RANK_FAILED || status == CLEAVE_TIMEOUT)
       throw RunError(cleave_last_error());
     std::string message = what + ": " + cleave_last_error();

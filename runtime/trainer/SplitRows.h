@@ -17,8 +17,8 @@ public:
   SplitRows() = default;
   SplitRows(int64_t rows, int64_t heldOut, bool shuffled, uint64_t seed)
       : rows(rows), heldOut(heldOut) {
-    // The permutation of the split uses an epoch number that training never
-    // uses.
+    // The shuffled split is the permutation of an epoch that training never
+    // reaches.
     if (shuffled && heldOut > 0)
       order.emplace(rows, seed, ~uint64_t(0));
   }

@@ -61,11 +61,12 @@ private:
   std::unique_ptr<Dataset> data;
 };
 
-/// The checkpoint's record of the data and the number of steps.
+/// What the checkpoint has recorded of the data, and its number of steps.
 struct Recorded {
   std::string dataPath, evalPath;
   std::optional<int64_t> steps;
-  /// data.shuffle_split. Earlier versions always held out the last samples.
+  /// The value of data.shuffle_split. In earlier versions there was no such
+  /// key, and the last samples were held out.
   std::string shuffleSplit = "false";
 };
 
@@ -96,7 +97,8 @@ void Start::readCheckpoint() {
   state.seed = settings.seed;
   state.dataSeed = settings.dataSeed;
   resume = resolveResume(options.resume, options.out, manifest.model);
-  // With "auto" the same command starts a run and resumes it.
+  // With --resume auto the same command may start a run, which needs --weights,
+  // or resume it, which ignores them.
   if (!resume.empty() && !options.weights.empty() && !isAuto)
     throw InputError("--resume goes on with the weights of its checkpoint, "
                      "--weights begins a run from others; give one of them");
@@ -172,8 +174,8 @@ void Start::checkSplit(const std::string &split) {
       "were, or say that they change with --accept data.validation");
 }
 
-/// Detects other contents under the same path; another path is another value of
-/// its key.
+/// Detects a validation file that has the same path as before but other
+/// contents. A changed path is reported as a change of the key data.eval_path.
 void Start::noteEvalData() {
   const std::string identity =
       settings.evalPath.empty() ? "" : identityOfData(settings.evalPath);
@@ -198,7 +200,8 @@ void Start::openData() {
     checkSameData(resume, state, settings.dataPath, accepted, manifest.model);
   data = openDataset(manifest, settings);
   std::string identity = identityOfData(settings.dataPath);
-  // Reading the file once more is needed only for records of earlier versions.
+  // isSameData() reads the file again; this is needed only for fingerprints
+  // that earlier versions have recorded.
   if (!state.dataIdentity.empty() && state.dataIdentity != identity &&
       !isSameData(state.dataIdentity, settings.dataPath))
     changes.push_back({"data.path", jsonText(Json(recordedOf(state).dataPath)),
@@ -222,8 +225,8 @@ void Start::openData() {
   state.config = configJson(manifest, whole);
 }
 
-/// The folder is locked before anything is read from it: otherwise a checkpoint
-/// that another process saves meanwhile would be missed.
+/// Locks the run's folder before anything is read from it, because another
+/// process might save a checkpoint meanwhile, which would be missed.
 void Start::lockFolder() {
   isAuto = options.resume == "auto";
   std::error_code ignored;
@@ -256,7 +259,7 @@ void Start::checkOut() {
                                    "overwritten: give another --out");
 }
 
-/// Creates a new folder, which is locked from now on.
+/// Creates the run's folder, and locks it.
 std::string Start::createFolder() {
   std::string out;
   try {
@@ -270,7 +273,8 @@ std::string Start::createFolder() {
   return out;
 }
 
-/// A supervisor repeats the command even if all steps are done.
+/// Returns whether the run that --resume auto continues has no steps left. This
+/// is a success: a supervisor may repeat the command.
 bool Start::isDone() const {
   if (!isAuto || resume.empty() || state.step < settings.lastStep)
     return false;
@@ -315,7 +319,8 @@ void Start::describe() const {
                  static_cast<long long>(state.step));
 }
 
-/// A run may be resumed from one step more than once.
+/// Keeps config.toml under a name with the step. A run may be resumed from the
+/// same step several times, so the name may get a further number.
 void keepConfig(const fs::path &path, int64_t step) {
   char name[64];
   std::snprintf(name, sizeof name, "config-%06lld",

@@ -67,8 +67,8 @@ public:
                            : rows.row(split, sample) * sequence) +
                     (isShifted(input) ? 1 : 0);
     const std::byte *from = tokens.data + begin * elementSize(tokens.dtype);
-    // All tokens were in range when the file was opened, but the file may have
-    // changed since.
+    // The tokens were checked when the file was opened. They are checked again,
+    // because the file may have changed since.
     for (int64_t at = 0; file && vocabulary > 0 && at < sequence; ++at)
       if (int64_t id = integerAt(tokens.dtype, from, at);
           id < 0 || id >= vocabulary)

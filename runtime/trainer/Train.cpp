@@ -137,8 +137,9 @@ void Trainer::stopNonFinite(const CheckpointState &state,
 void Trainer::update(StepRecord &record, const CheckpointState &state) {
   std::optional<double> loss = metric("loss_grad", "loss");
   std::optional<double> weight = metric("loss_grad", "weight");
-  // A schedule that updates after each microbatch has done so already, with
-  // gradients of zero for microbatches without labels.
+  // An asynchronous pipeline has already updated after each microbatch, with
+  // zero gradients for microbatches without labels. So its update cannot be
+  // skipped any more.
   const bool isGuarded = manifest.hasMetric("update", "finite");
   const bool isApart = manifest.pipelined && !isGuarded;
   if (weight && *weight <= 0)

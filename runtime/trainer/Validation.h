@@ -25,8 +25,8 @@ public:
   /// the last step.
   bool isDue(int64_t step, bool isLast) const;
 
-  /// Records the mean loss over the held-out samples, read in order, and their
-  /// number.
+  /// Computes the loss of the held-out samples, and writes its mean and their
+  /// number to `record`.
   void run(StepRecord &record);
 
   /// Describes held-out samples that cannot be validated; "" if all can.

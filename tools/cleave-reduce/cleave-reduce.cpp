@@ -1,7 +1,7 @@
 //===- cleave-reduce.cpp - makes a failing program small ------------------===//
 //
-// Shrinks FILE.mlir while a command of the user finds what is left interesting.
-// docs/reduce.md describes it.
+// Shrinks FILE.mlir as long as the user's command finds the result interesting,
+// that is, exits with 0. docs/reduce.md describes it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,10 +51,10 @@ int fail(ExitCode code, const Twine &message) {
   return code;
 }
 
-/// The code that LLVM returns for the shell's codes 126 and 127: the command
-/// could not be executed.
+/// The code that LLVM returns if the command could not be executed (the shell's
+/// exit codes 126 and 127).
 constexpr int kNotExecuted = -1;
-/// The shell's code for a program that the signal SIGKILL ended.
+/// The exit code of the shell if SIGKILL has ended the program.
 constexpr int kKilled = 137;
 
 /// How a command ended.
@@ -66,8 +66,8 @@ struct Ended {
 
 /// Runs the command on one file, without input and with its output discarded.
 Ended runTest(StringRef path) {
-  // The path is passed as an argument of the shell, so that no character of it
-  // is special.
+  // The shell gets the path as its argument $1, so special characters in the
+  // path do no harm.
   std::string script = testCommand;
   size_t at = script.find("{}");
   if (at == std::string::npos)
@@ -78,8 +78,8 @@ Ended runTest(StringRef path) {
   SmallVector<StringRef> arguments = {"sh", "-c", script, "cleave-reduce",
                                       path};
   std::string program = "/bin/sh";
-  // `timeout` also ends processes that the shell has started, which a time
-  // limit of our own would not.
+  // The program `timeout` also ends the child processes of the shell. LLVM's
+  // own time limit would end only the shell.
   llvm::ErrorOr<std::string> timeout = llvm::sys::findProgramByName("timeout");
   if (timeLimit > 0 && !timeout)
     return {0, false, "--timeout needs the program 'timeout' (coreutils)"};
@@ -93,8 +93,9 @@ Ended runTest(StringRef path) {
   ended.code = llvm::sys::ExecuteAndWait(
       program, arguments, std::nullopt, {null, null, null}, /*SecondsToWait=*/0,
       /*MemoryLimit=*/0, &ended.error, &neverRan);
-  // A command that a signal ended was started; `timeout` itself ends by
-  // SIGKILL.
+  // LLVM sets an error text also if a signal has ended the command, but then
+  // the command did run. When the time limit is exceeded, `timeout` ends itself
+  // by SIGKILL, too.
   ended.late = timeLimit > 0 && (ended.code == kKilled || ended.code == -2);
   if (!neverRan)
     ended.error.clear();
@@ -147,8 +148,8 @@ private:
   llvm::DenseSet<uint64_t> seen;
 };
 
-/// Explains how the command ended if it does not find the original file
-/// interesting.
+/// Returns the message for the case that the test fails for the original file,
+/// that is, does not find it interesting.
 std::string describe(const Ended &ended) {
   if (!ended.error.empty())
     return "--test cannot be run: " + ended.error;
@@ -166,7 +167,8 @@ std::string describe(const Ended &ended) {
 
 int reduce(ModuleOp program, StringRef folder) {
   Tests tests((folder + "/candidate.mlir").str());
-  // The program is written as it is printed here, like all candidates.
+  // The test gets the original file as MLIR prints it, as it gets all later
+  // candidates.
   if (!writeFile(tests.path, textOf(program)))
     return RunFailed;
   if (Ended ended = runTest(tests.path); ended.code != 0)

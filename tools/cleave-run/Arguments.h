@@ -55,8 +55,8 @@ inline std::vector<std::string> ownCommandLine() {
   return words;
 }
 
-/// Returns a null-terminated argv that points into `words`, which must outlive
-/// it.
+/// Returns a null-terminated argv for exec. Its pointers refer to `words`,
+/// which must outlive it.
 inline std::vector<char *> argvOf(std::vector<std::string> &words) {
   std::vector<char *> argv;
   for (std::string &word : words)

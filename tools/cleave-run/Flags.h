@@ -47,8 +47,8 @@ inline std::vector<std::string> flagsOf(const CLI::App &command) {
   return flags;
 }
 
-/// Describes words of the command line that match no flag. `meant` knows words
-/// that other programs use for a flag.
+/// Returns the message for words of the command line that match no flag.
+/// `meant` suggests a flag for words that other programs use.
 inline std::string
 describeUnknown(const CLI::App &command, const std::vector<std::string> &words,
                 const std::function<std::string(const std::string &)> &meant) {
@@ -155,7 +155,8 @@ inline void addExecutorFlags(CLI::App &app, RunFlags &flags) {
       ->check(notNegative)
       ->delimiter(',')
       ->expected(2);
-  // For tests of failures: rank, run, command, and silence.
+  // Injects a failure, for tests: rank, run, command, and optionally 1 for
+  // silence instead of an error.
   app.add_option("--inject-failure", flags.executor.failure)
       ->delimiter(',')
       ->expected(3, 4)

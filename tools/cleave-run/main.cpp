@@ -62,7 +62,8 @@ CommandLine::CommandLine(const UnpackedBundle *carried)
   app.require_subcommand(1);
 }
 
-/// Refuses an executable whose carried program was cut off its end.
+/// Refuses an executable that has lost the program which was appended to it,
+/// because the file was truncated.
 void CommandLine::refuseLostBundle(int argc, char **argv) const {
   std::error_code ignored;
   const std::string self = std::filesystem::path(argv[0]).filename().string();
@@ -106,8 +107,8 @@ static Manifest openProgram(CommandLine &line) {
   return manifest;
 }
 
-/// Prepares threads and processes for the ranks of a program. `own` is the
-/// command line with which the process executes itself again.
+/// Prepares threads and processes for the ranks of a program. If the process
+/// must execute itself again, it uses the command line `own`.
 static void prepareProcess(CommandLine &line, const Manifest &manifest,
                            char **own) {
   // mpirun connects a terminal to every process, even if nobody reads its
@@ -155,8 +156,8 @@ static int run(int argc, char **argv, char **own,
   return 0;
 }
 
-// Unpacks the files that the executable carries, with the transport that mpirun
-// needs.
+// Unpacks the program that the executable carries. If this includes the library
+// of the MPI transport, the library is used under mpirun.
 static std::unique_ptr<UnpackedBundle> unpack() {
   std::unique_ptr<UnpackedBundle> carried = unpackBundle();
   if (carried) {
@@ -169,7 +170,8 @@ static std::unique_ptr<UnpackedBundle> unpack() {
 
 int main(int argc, char **argv) {
   nameProcess(argv[0]);
-  // `cleave train` executes this program and keeps its own name.
+  // `cleave train` executes this program with the name "cleave" in argv[0];
+  // messages then begin with this name.
   const char *name = argc > 0 && argv[0] == std::string_view("cleave")
                          ? "cleave"
                          : "cleave-run";

@@ -35,7 +35,8 @@ public:
   /// A message of one line.
   Failure(ExitCode code, const std::string &message)
       : std::runtime_error(escaped(message)), code(code) {}
-  /// Several messages; each may have continuation lines, which are indented.
+  /// An error with several messages. Each may have continuation lines, which
+  /// are indented.
   Failure(ExitCode code, const std::vector<std::string> &messages)
       : std::runtime_error(linesOf(messages)), code(code) {}
   ExitCode code;
@@ -59,15 +60,16 @@ std::string versionText();
 // The flags of every command that reads the configuration.
 struct CommonOptions {
   std::string configFile;
-  // A configuration with lower priority than the file's, as TOML, and its name
-  // for messages.
+  // A further configuration as TOML, with lower priority than the configuration
+  // file, and its name for messages. A resumed run takes it from its
+  // checkpoint.
   std::string base, baseName;
   std::vector<std::string> sets;
   std::optional<int64_t> ranks;
   std::string cache;
   std::vector<std::string> binds; // NAME=FILE.npy|VALUE
-  // Values that flags of the command itself set, such as {"data.path", FILE,
-  // "--data"}. They are applied after --set.
+  // Keys that the command's own flags set, such as {"data.path", FILE,
+  // "--data"}. They have priority over --set.
   std::vector<ConfigOverride> overrides;
 };
 
@@ -89,19 +91,19 @@ LoadedConfig loadConfigOrFail(const CommonOptions &options);
 // are given and differ.
 std::optional<int64_t> rankCount(const CommonOptions &options);
 
-// Resolves the mesh for these ranks and stores it in `config`. A .mlir model
-// may have a mesh of its own, which is used then. Fails with BadUsage.
+// Resolves the mesh for the number of ranks and stores it in `config`. If a
+// .mlir model has a mesh of its own, that mesh is used. Fails with BadUsage.
 Mesh resolveMeshOrFail(Config &config, const CommonOptions &options,
                        const std::string &model = "");
 
-// Refuses an output path that is the model, one of its weight files, the
-// configuration, or a file that it names. Must be called before anything is
-// written.
+// Refuses an output path that is an input: the model, one of its weight files,
+// the configuration, or a file that the configuration names. Must be called
+// before anything is written.
 void protectInputs(const std::string &output, const std::string &model,
                    const CommonOptions &options, const Config &config);
 
-// Wrappers of the functions in cleave/Compiler/Import.h that fail with
-// BadUsage.
+// These functions call those of cleave/Compiler/Import.h, and fail with
+// BadUsage on errors.
 void bindGivenInputs(Config &config, const std::string &model,
                      const std::string &arrays);
 void bindDataInputs(LoadedConfig &loaded, const std::string &model,

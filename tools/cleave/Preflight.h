@@ -14,8 +14,9 @@ namespace cleave::driver {
 // target.cluster cannot be read.
 void checkMachine(const Config &config);
 
-// Checks a training run once @loss exists: emits an error if data.path does not
-// fit the inputs, or if memory cannot suffice under any plan.
+// Checks that a model can be trained, once it has the function @loss. Emits an
+// error if data.path does not fit the inputs, or if memory cannot suffice under
+// any plan.
 mlir::LogicalResult checkTraining(mlir::ModuleOp model, const Config &config,
                                   const Mesh &mesh);
 

@@ -29,7 +29,7 @@ int fail(int code, const std::string &message) {
   std::string text = "cleave: error: ";
   for (size_t i = 0; i < message.size(); ++i) {
     text += message[i];
-    // Indented lines continue a message; other lines begin a new one.
+    // A line that is not indented begins a new message, and gets the prefix.
     if (message[i] == '\n' && i + 1 < message.size() && message[i + 1] != ' ')
       text += "cleave: error: ";
   }
@@ -37,88 +37,14 @@ int fail(int code, const std::string &message) {
   return code;
 }
 
-// A worker process, which only serves a rank, needs no compiler.
+// Runs a worker process, which only serves a rank: becomes cleave-run, because
+// no compiler is needed.
 int serve(char **argv) {
   std::error_code error;
   std::filesystem::path self =
       std::filesystem::read_symlink("/proc/self/exe", error);
   ::execv((self.parent_path() / "cleave-run").c_str(), argv);
   return cleave_serve();
-}
-
-// Why there is no such command.
-std::string describeCommand(const std::string &name,
-                            const std::vector<std::string> &names) {
-  std::string unknown = "unknown command '" + name + "'; did you mean '";
-  std::string all = "'? `cleave --help` lists all";
-  for (const char *later :
-       {"calibrate", "checkpoint", "evaluate", "export-onnx", "export-weights",
-        "generate", "new", "plan", "simulate", "view"})
-    if (later == name)
-      return "cleave " + name + " is not yet supported" +
-             (name == "evaluate" || name == "generate"
-                  ? "; `cleave infer` computes a model's outputs"
-                  : "");
-  // What others call them.
-  for (auto [theirs, ours] : {std::pair("analyze", "explain"),
-                              {"apply", "infer"},
-                              {"build", "compile"},
-                              {"convert", "import"},
-                              {"eval", "infer"},
-                              {"finetune", "train"},
-                              {"fit", "train"},
-                              {"forward", "infer"},
-                              {"inference", "infer"},
-                              {"inspect", "import"},
-                              {"predict", "infer"},
-                              {"profile", "explain"},
-                              {"sample", "infer"},
-                              {"score", "infer"},
-                              {"summary", "import"},
-                              {"test", "check"},
-                              {"validate", "check"},
-                              {"verify", "check"}})
-    if (theirs == name)
-      return unknown + ours + all;
-  return unknown + *cleave::nearest(name, names, true) + all;
-}
-
-// Suggests our flag for a flag of other trainers: "'--steps' (optimizer steps,
-// ...)".
-std::string meantBy(const std::string &flag) {
-  const cleave::Meaning *meaning = cleave::meaningOf(flag);
-  std::string name = flag.substr(std::min(flag.size(), size_t(2)));
-  for (auto [theirs, ours] : {std::pair("output", "out"),
-                              {"output-dir", "out"},
-                              {"outdir", "out"},
-                              {"logdir", "out"},
-                              {"save-steps", "save-every"},
-                              {"save-interval", "save-every"},
-                              {"eval-steps", "eval-every"},
-                              {"eval-interval", "eval-every"},
-                              {"gpus", "ranks"},
-                              {"devices", "ranks"},
-                              {"num-gpus", "ranks"},
-                              {"nproc", "ranks"},
-                              {"nproc-per-node", "ranks"},
-                              {"world-size", "ranks"},
-                              {"checkpoint", "resume"},
-                              {"load", "resume"},
-                              {"resume-from-checkpoint", "resume"}})
-    if (theirs == name)
-      return std::string("'--") + ours + "'";
-  if (!meaning)
-    return "";
-  std::string key = meaning->key;
-  if (key == "train.steps" || key == "data.path")
-    return key == "data.path"
-               ? "'--data'"
-               : std::string("'--steps'") +
-                     (*meaning->note ? " (optimizer steps, not passes over "
-                                       "the data)"
-                                     : "");
-  return "--set " + key + "=..." +
-         (*meaning->note ? std::string(" (") + meaning->note + ")" : "");
 }
 
 // Removes MLIR's flags from the arguments. Returns what is wrong with them, or
@@ -158,13 +84,14 @@ int runCommand(int argc, char **argv) {
     actions[sub] = command.add(*sub);
   }
 
-  // Without this, CLI11 would only report that a command is missing.
+  // A word that is no command is reported here. CLI11 would only say that a
+  // command is missing.
   if (argc > 1 && argv[1][0] != '-') {
     std::vector<std::string> names;
     for (const Command &command : commands)
       names.push_back(command.name);
     if (std::find(names.begin(), names.end(), argv[1]) == names.end())
-      return fail(BadUsage, describeCommand(argv[1], names));
+      return fail(BadUsage, describeUnknown(argv[1], names));
   }
 
   std::vector<char *> words(argv, argv + argc);
@@ -176,7 +103,7 @@ int runCommand(int argc, char **argv) {
     return app.exit(asked);
   } catch (const CLI::ParseError &error) {
     return fail(BadUsage,
-                cleave::describe(error, app, meantBy) +
+                cleave::describe(error, app, meantByFlag) +
                     "; see `cleave --help` or `cleave COMMAND --help`");
   }
   if (std::string mistake = cleave::mistakeOf(*app.get_subcommands().front());
@@ -200,7 +127,8 @@ int main(int argc, char **argv) {
   cleave::removeTemporariesOnSignals("cleave");
   if (cleave_await_workers() != CLEAVE_OK)
     return fail(BadUsage, cleave_last_error());
-  // `check` runs programs in this process, usually with more ranks than cores.
+  // `check` runs all ranks as threads of this process, usually more ranks than
+  // there are cores.
   if (argc > 1 && argv[1] == std::string_view("check"))
     cleave_prepare_process(INT32_MAX, 1, argv);
   std::signal(SIGXFSZ,

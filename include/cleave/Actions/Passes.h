@@ -1,4 +1,5 @@
-// Passes that cut the programs of pipeline stages into actions.
+// Passes that cut the functions of pipeline stages into the actions of a
+// schedule.
 
 #ifndef CLEAVE_ACTIONS_PASSES_H
 #define CLEAVE_ACTIONS_PASSES_H

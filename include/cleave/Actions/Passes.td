@@ -1,4 +1,4 @@
-// Passes that cut the programs of pipeline stages into actions.
+// Passes that cut the functions of pipeline stages into the actions of a schedule.
 
 #ifndef CLEAVE_ACTIONS_PASSES_TD
 #define CLEAVE_ACTIONS_PASSES_TD
@@ -8,14 +8,15 @@ include "mlir/Pass/PassBase.td"
 def MarkActionsPass : Pass<"pipe-mark-actions", "::mlir::ModuleOp"> {
   let summary = "Mark each collective with the action of its stage that it belongs to";
   let description = [{
-    Runs on the per-rank program of a stage, before collectives are merged into buckets.
-    `pipe.action` keeps `dist-bucket` from merging collectives of the forward pass, of the input
-    gradient and of the weight gradients (F, I, W), which run at different times.
+    Runs on the per-rank program of a stage, before collectives are merged into buckets. The
+    attribute `pipe.action` prevents `dist-bucket` from merging collectives of the forward pass (F),
+    of the input gradient (I) and of the weight gradients (W), because these actions run at
+    different times.
 
-    Operations are assigned to actions by reachability. F has the operations on which the
-    activations that leave the stage and the saved values depend. I has the operations on which the
-    outgoing cotangents depend, except those of F. W has all other operations. With `weights-apart =
-    false`, I and W are a single action B.
+    Operations are assigned to actions by reachability. F contains the operations on which the sent
+    activations and the saved values depend. I contains the operations on which the sent cotangents
+    depend, except those of F. W contains all other operations. With `weights-apart = false`, I and
+    W are a single action B.
 
     Before:
     ```mlir
@@ -51,7 +52,8 @@ def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
     results are stored in the slot `unshard`, once for all microbatches. Collectives of gradients in
     `@update` that only depend on gradients move to `@reduce_grad`, which the action REDUCE_GRAD
     calls. Parameters should be gathered once in `@loss_grad` (see `keep-parameters` of
-    `nn-choose-residuals`): a gather that waits for the backward pass stays in `@loss_grad`.
+    `nn-choose-residuals`): an all-gather that depends on values of the backward pass stays in
+    `@loss_grad`.
 
     Before:
     ```mlir
@@ -94,8 +96,8 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
   let description = [{
     Runs on the per-rank program of a stage. `@loss_grad` becomes `@F`, `@I` and `@W` (see
     `pipe-mark-actions`; with `weights-apart = false`, `@F` and `@B`), and `@load`, which stores the
-    inputs of a microbatch until the microbatch runs. `@update` is cut after each `pipe.sum_stages`
-    into `@update.0`, `@update.1`, ... A value that one action computes and another reads becomes a
+    inputs of a microbatch until its passes run. `@update` is cut after each `pipe.sum_stages` into
+    `@update.0`, `@update.1`, ... A value that one action computes and another reads becomes a
     result and an argument of role `residual`. A value that is stored between actions, once for
     every microbatch in flight, has `pipe.slot = #pipe.slot<"first:last">` with the events between
     which it must be stored. Constants are rematerialized where they are read.

@@ -8,26 +8,30 @@ include "mlir/Pass/PassBase.td"
 def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
   let summary = "Derive @loss (a loss sum and its weight) from @forward";
   let description = [{
-    `@forward` returns outputs. Training needs the sum of the losses of all counted labels, and the number
-    of these labels (the weight): sums and weights add up over microbatches and ranks, and `@update`
-    divides once. The loss `cross_entropy` adds an argument `labels` with one class index for each row of
-    the logits. `mse` adds an argument `labels` of the output's shape. `output:NAME` reads a scalar
-    output. If this output ends in a mean, over a constant number or over a count of the inputs, the pass
-    splits it into sum and weight.
+    `@forward` returns outputs. Training needs the sum of the losses of all counted labels, and the
+    number of these labels (the weight): sums and weights add up over microbatches and ranks, and
+    `@update` divides the sum by the weight once. The loss `cross_entropy` adds an argument `labels`
+    with one class index for each row of the logits. `mse` adds an argument `labels` of the output's
+    shape. `output:NAME` uses a scalar output as the loss. If this output is computed as a mean, over a
+    constant number of elements or over a count of elements of the inputs, the pass splits the mean into
+    sum and weight.
 
-    With several microbatches, the scalar output must be the loss of all samples of the step.
-    `@forward_step` is `@forward` for all of these samples; it shows how each value depends on samples.
-    (`@forward_other`, for a third number of samples, tells numbers of samples from other constants if a
-    microbatch has one sample.) A value that adds over samples is a partial sum, and so is a value that is
-    linear in partial sums. A value that depends on inputs alone (counts, their roots and bounds, class
-    weights) is computed from the inputs of the whole step, which become arguments marked `nn.whole_step`.
-    A loss that is not such a sum is an error that names the node. With `cross_entropy` and `mse`, an
-    output that mixes samples is an error, too. Without `@forward_step` the pass reads these dependences
-    from `@forward` alone, and splits only sums over numbers and counts.
+    With several microbatches, the scalar output must be the loss of all samples of the step. For
+    this, the importer adds `@forward_step`, a version of `@forward` for all samples of the step;
+    the difference between the two shows how each value depends on the number of samples. (If a
+    microbatch has only one sample, `@forward_other`, a version for another number of samples, helps
+    to distinguish numbers of samples from other constants.) A reduction over samples gives a
+    partial sum in each microbatch, and so does an operation that is linear in partial sums. A value
+    that depends on inputs alone (such as a count, its root, its maximum with a constant, or class
+    weights) is computed from the inputs of the whole step, which become arguments marked
+    `nn.whole_step`. If the loss is not a sum over samples in this sense, the pass reports an error
+    that names the node. With `cross_entropy` and `mse`, an output that mixes samples is an error,
+    too. Without `@forward_step` the pass only splits quotients of a sum and a constant number or a
+    count.
 
     Parameters that `trainable` does not match, or that `frozen` matches, become constants marked
-    `nn.frozen`. So do, with a warning, parameters that the loss does not depend on through floats.
-    `@forward` stays.
+    `nn.frozen`. Parameters on which the loss does not depend through floating-point values become
+    such constants, too, with a warning. `@forward` is kept.
 
     Before:
     ```mlir
@@ -76,22 +80,23 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
   let description = [{
     Exporters remove dropout. If the configuration asks for it, this pass inserts dropout where models
     usually have it: on branches that are added to the residual stream, on the embedding that the stream
-    begins with (or the sum of several embeddings), and on attention weights. Only `nn.attention` gets it,
-    not attention that was not recognised (because of a trained bias, for example). A remark counts the
-    dropouts.
+    begins with (or the sum of several embeddings), and on attention weights. Of attention, only
+    `nn.attention` gets dropout, not attention that was not recognised as one operation (because of a
+    trained bias, for example). A remark gives the number of dropouts.
 
     An operand of a sum is a branch if it is computed from the other operand, or from a term of that
     operand, through a contraction with a weight (frozen or not) and not through the sum of another
-    branch. So the terms of a rotary embedding, gates, scores, biases and masks are no branches; neither
-    are streams that are added to each other, nor the two sides of a projected shortcut, of which neither
-    is the other's stream. Sums that no such contraction reads are predictions and get no dropout. The
-    dropouts are numbered in program order. It is an error if samples are neither a dimension of the value
-    nor the outer part of one.
+    branch. So the terms of a rotary embedding, gates, scores, biases and masks are not branches. Two
+    streams that are added to each other are not branches either, nor are the two operands of a
+    projected shortcut, because neither is computed from the other. A sum that no later contraction with
+    a weight reads is a prediction and gets no dropout. The dropouts are numbered in program order. It
+    is an error if the samples are neither a dimension of the dropped value nor the outer part of a
+    dimension.
 
-    The masks depend on the seed, the step and the global index of the sample, which become arguments.
-    `nn.attention` gets dropout keys (hashes of these arguments, of the dropout's number and of the head)
-    and the indices of its queries and keys. `@loss`, without dropout, stays for validation;
-    `nn-differentiate` then starts from `@loss_train`.
+    The dropout masks depend on the seed, the step and the global index of the sample, which become
+    arguments. `nn.attention` gets dropout keys (hashes of these arguments, of the dropout's number and
+    of the head) and the indices of its queries and keys. `@loss`, without dropout, is kept for
+    validation; `nn-differentiate` then starts from `@loss_train`.
 
     Before:
     ```mlir
@@ -113,18 +118,20 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
 def AddRouterLossesPass : Pass<"nn-add-router-losses", "::mlir::ModuleOp"> {
   let summary = "Derive @loss_train, with router losses, from @loss";
   let description = [{
-    A router that sends all tokens to a few experts trains only these experts. `balance` is the factor of
-    the load balancing loss, which is 1 if all experts have equal loads: the number of experts times the
-    sum over experts of (share of load * mean share of score). The score is the softmax, or the sigmoid
-    divided by its sum. Loads and scores are taken over the tokens of one sample (scope `sequence`), or of
-    the microbatch on all ranks (scope `microbatch`). `squares` is the factor of the z-loss: the mean over
-    tokens of logsumexp(logits)^2, which keeps logits small.
+    A router that sends all tokens to a few experts trains only these experts. `balance` is the factor
+    of the load balancing loss. For a router, this loss is the number of experts times the sum over
+    experts of (the expert's share of the load * its mean share of the scores), which is 1 if all
+    experts have equal loads. The scores of a token are the softmax of the logits, or their sigmoids
+    divided by the sum of the sigmoids. Loads and scores are taken over the tokens of one sample (scope
+    `sequence`), or of the microbatch on all ranks (scope `microbatch`). `squares` is the factor of the
+    z-loss: the mean over tokens of logsumexp(logits)^2, which keeps logits small.
 
-    Both losses are means over samples, as the loss is a mean over labels. A sample is weighted by its
-    counted labels, so that sums add up over microbatches and ranks, and `@update` divides once. With
-    scope `sequence` the losses are the same however samples are distributed. A bias that only affects the
-    choice of experts is not part of the scores. `@loss`, without router losses, stays for validation. The
-    grouped products of `@loss` must read ids from `nn.top_k` or `nn.argmax`.
+    Both router losses are means over samples. Each sample is weighted by the number of its counted
+    labels, so that the sums add up over microbatches and ranks, and `@update` divides once by the
+    number of counted labels. With scope `sequence` the losses do not depend on how samples are
+    distributed over ranks and microbatches. A bias that only affects the choice of experts is not part
+    of the scores. `@loss`, without router losses, is kept for validation. The grouped products of
+    `@loss` must read ids from `nn.top_k` or `nn.argmax`.
 
     Before:
     ```mlir
@@ -168,18 +175,18 @@ def CountChoicesPass : Pass<"nn-count-choices", "::mlir::ModuleOp"> {
     For each choice of experts (the ids of an `nn.grouped_dot`), the number of slots that chose each
     expert becomes a result of role `accumulator`, named `ROUTER.chosen`. If `nn-limit-choices` may have
     dropped slots, another result, `ROUTER.taken`, counts the slots that were not dropped. ROUTER is the
-    name of the router's matrix without `.weight`, or of the node that chooses. The results carry it in
-    `nn.router`.
+    name of the router's matrix without `.weight`, or the name of the node that chooses experts. The
+    results have this name in their attribute `nn.router`.
 
-    Accumulators are sums over samples, like loss and weight: they add up over microbatches and ranks, and
-    samples that only pad a rank's part do not count. The loss does not depend on them. A module without
-    experts stays as it is.
+    Accumulators are sums over samples, like loss and weight: they add up over microbatches and ranks,
+    and samples with which a rank's part of the batch is padded do not count. The loss does not depend
+    on the accumulators. A module without experts is not changed.
 
     With `update-biases`, the bias of each router becomes a buffer: the tensor with one number for each
-    expert that is added to the scores of a choice and has no other use. It gets no gradient;
-    `nn-update-router-biases` moves it by these counts. A router without such a bias is an error. In a
-    pipeline the pass runs between `pipe-mark-stages` and `pipe-cut-stages`: counting belongs to the stage
-    that chooses.
+    expert that is added to the scores of a choice and has no other use. The bias gets no gradient;
+    `nn-update-router-biases` updates it by the counts. A router without such a bias is an error. In a
+    pipeline the pass runs between `pipe-mark-stages` and `pipe-cut-stages`, so that the slots are
+    counted in the stage that contains the router.
 
     Before:
     ```mlir
@@ -210,10 +217,10 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
     The gradient of the loss *sum* with respect to each argument of role `parameter` becomes a result.
     Each operation gives its derivative through DifferentiableInterface; an operation that a gradient
     reaches and that has no derivative is an error. Values of the forward pass that the backward pass
-    reads go through `nn.save`; data movement (broadcast, transpose, ...) is recomputed instead. The pass
-    starts from `@loss_train` if there is one. With `accumulate`, each result is added to an argument of
-    its name and role, so that sums, weights and gradients add up over microbatches. `@loss` stays, for
-    validation.
+    reads go through `nn.save`; data movement (broadcast, transpose, ...) is recomputed instead. The
+    pass starts from `@loss_train` if there is one. With `accumulate`, each result is added to an
+    argument of its name and role, so that sums, weights and gradients add up over microbatches. `@loss`
+    is kept for validation.
 
     In a pipeline stage (a module with `pipe.stage`) the backward pass begins at the loss, which only the
     last stage has, and at the cotangents of the activations that the stage sends. Each sent activation
@@ -221,8 +228,9 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
     `.grad` appended. The results are the activations sent, loss and weight, the cotangents of the
     activations received, and the gradients. Activations and cotangents do not accumulate.
 
-    With `apart`, each call returns the gradient of its own mean loss, for an update of its own: the
-    cotangent of the loss sum is 1/weight (0 where the weight is 0), and gradients do not accumulate.
+    With `apart`, each call of `@loss_grad` returns the gradient of the mean loss of its microbatch,
+    because an update follows each microbatch: the cotangent of the loss sum is 1/weight (0 if the
+    weight is 0), and gradients do not accumulate.
 
     Before:
     ```mlir
@@ -258,17 +266,20 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
 def DropZeroSumsPass : Pass<"nn-drop-zero-sums", "::mlir::func::FuncOp"> {
   let summary = "Replace gradients that are zero by the structure of attention by exact zeros";
   let description = [{
-    Adding a constant to all scores of a query does not change the softmax, so the cotangents of all keys
-    of `nn.attention` add up to zero. If keys have a bias, and only data movement and scales are between the
-    bias and attention (no rotary embedding, no norm), the bias gradient is this sum: nothing but rounding
-    noise. AdamW divides it by its own magnitude, so the bias would drift differently on every mesh. The
-    pass removes these cotangents from sums over all positions; the part of a fused bias that belongs to
-    keys gets zeros. A softcap between scores and softmax breaks this, so its sums stay.
+    Adding a constant to all scores of a query does not change the softmax, so the cotangents of all
+    keys of `nn.attention` add up to zero. If keys have a bias, and only data movement and scales are
+    between the bias and attention (no rotary embedding, no norm), the gradient of this bias is the sum
+    of the cotangents: exactly zero, but computed as rounding noise. AdamW divides a gradient by its
+    magnitude, so the bias would drift differently on every mesh. The pass replaces such sums of
+    cotangents over all positions by zeros; in a fused bias, the part that belongs to the keys gets
+    zeros. With a softcap between scores and softmax the sum is not zero, so the pass does not change
+    it.
 
-    If attention is spelled out, the cotangents of a row of scores are y * (g - sum(g * y)) with the
-    softmax y, as `nn-differentiate` builds them: they add up to zero, too. The gradient of keys is one
-    product with these cotangents. Between the two there may be scales that are the same for all keys, and
-    the derivative of a mask that replaced scores by -inf (or products by the lowest number).
+    If attention is not one operation but several, the cotangents of a row of scores are y * (g -
+    sum(g * y)) with the softmax y, as `nn-differentiate` builds them, and they add up to zero, too.
+    The gradient of the keys is a product with these cotangents. Between the cotangents and this
+    product there may be scales that are the same for all keys, and the derivative of a mask that
+    replaced scores by -inf (or by the lowest number).
 
     Before:
     ```mlir
@@ -293,28 +304,28 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
   let summary = "Derive @update and @init_state from the gradients of @loss_grad";
   let description = [{
     `@update(parameters, state, counts, gradients, loss, weight, lr)` returns the new parameters, state
-    and counts and the metrics `loss` (the sum), `weight`, `grad_norm` and `finite`. Gradients are of the
-    loss sum, so each is scaled by 1/weight, and by min(1, clip/(norm + 1e-6)) if `clip-norm` is not 0.
-    The norm adds the squares of all gradients in the order of the parameters. One `nn.adamw` or `nn.sgd`
-    per parameter follows. Weight decay applies to parameters of two or more dimensions (in the file, not
-    in a view) that no pattern of `no-decay` matches. `@init_state` returns zeros. If the loss or the
-    gradient norm is not finite, `@update` returns the old parameters, state and counts, and the metric
-    `finite` is 0.
+    and counts and the metrics `loss` (the sum), `weight`, `grad_norm` and `finite`. The gradients are
+    those of the loss sum, so each is scaled by 1/weight, and by min(1, clip/(norm + 1e-6)) if
+    `clip-norm` is not 0. The squares of the gradients are added up for the norm in the order of the
+    parameters. One `nn.adamw` or `nn.sgd` per parameter follows. Weight decay applies to parameters of
+    two or more dimensions (in the file, not in a view) that no pattern of `no-decay` matches.
+    `@init_state` returns zeros. If the loss or the gradient norm is not finite, `@update` returns the
+    old parameters, state and counts, and the metric `finite` is 0.
 
-    `nn.adamw` corrects the bias of its moments by the number of updates that they have seen. This number
-    is state of role `count`, one for each set of parameters that began to train together; `nn.count` of
-    the moments names it. `began` has `SET:NAME` for each parameter that began later than the rest; the
-    rest is set 0.
+    `nn.adamw` corrects the bias of its moments by the number of updates so far of the parameter. This
+    number is state of role `count`; there is one count for each set of parameters that began to train
+    at the same step, and `nn.count` of a moment names it. The option `began` has an entry `SET:NAME`
+    for each parameter that began to train later than the others, which are set 0.
 
     In a pipeline stage (a module with `pipe.stage`), only the last stage has loss and weight as
-    arguments. The gradient of a parameter of several stages (`pipe.stages`) is summed over these stages,
-    and the first of them counts its squares. Squares, loss and weight are summed over all stages, so that
-    every stage has all metrics.
+    arguments. The gradient of a parameter of several stages (`pipe.stages`) is summed over these
+    stages, and only the first of them adds its squares to the norm. The sums of squares, the loss and
+    the weight are summed over all stages, so that every stage has all metrics.
 
-    With `apart`, an update follows each microbatch, whose gradient is that of its own mean loss
-    (`nn-differentiate` with `apart`). Nothing is summed over stages, so there are no norm, no clipping
-    and no metrics. No stage knows whether values are finite on other stages, so no update is skipped. A
-    parameter of several stages is an error.
+    With `apart`, an update follows each microbatch, with the gradient of the microbatch's mean loss
+    (see `apart` of `nn-differentiate`). Nothing is summed over stages, so there are no norm, no
+    clipping and no metrics. A stage does not know whether the gradients of other stages are finite, so
+    no update is skipped. A parameter of several stages is an error.
 
     Before: a `@loss_grad` with a parameter `w` as above. After (beside it):
     ```mlir
@@ -360,11 +371,11 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
 def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
   let summary = "Store and multiply in bf16, sum in f32";
   let description = [{
-    Before, all values are f32. After, trained parameters are bf16 at the boundary, so that a sharded
-    parameter is gathered in bf16. `@update` has them as f32 state `NAME.master` (master weights), sharded
-    like the parameter's other state, and returns both the new state and its rounded value. Values that
-    depend on a rounded value are bf16 between operations; each operation says how it handles that
-    (`LoweringInterface::getPrecision`):
+    Before the pass, all values are f32. After the pass, arguments that are trained parameters are bf16,
+    so that a sharded parameter is gathered in bf16. `@update` has an f32 copy of each trained parameter
+    as state `NAME.master` (master weights), sharded like the parameter's other state, and returns both
+    the new copy and the rounded parameter. Values that depend on a rounded value are bf16 between
+    operations; `LoweringInterface::getPrecision` says for each operation how it handles bf16 operands:
 
     - *products* (contractions, attention, experts) read bf16, accumulate in f32, and give bf16, or f32 where
       readers need it;
@@ -375,13 +386,14 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
 
     These values stay f32: scalars; values that depend on no parameter (positions, masks, angles);
     statistics of norms, the log-sum-exp of attention, sums over dimensions, losses per position; and
-    values between a product and a gradient, a loss, an accumulator, a buffer or a choice (`nn.argmax`,
-    `nn.top_k`), so that rounding does not choose another expert. Outputs are widened to the type that the
-    graph gives them. Activations and cotangents that cross pipeline stages are bf16.
+    values on the way from a product to a gradient, a loss, an accumulator, a buffer or a choice
+    (`nn.argmax`, `nn.top_k`), so that rounding does not change which expert is chosen. Outputs are
+    widened to the type that they have in the model's graph. Activations and cotangents that cross
+    pipeline stages are bf16.
 
-    Parameters that are not trained stay f32 at the boundary and are rounded where they are first read.
-    The pass runs after the strategies; their constraints (`dist.constrain`) count as data movement. Values
-    that are not f32 do not change. Loops and branches are refused.
+    Arguments that are parameters without training stay f32 and are rounded where they are first read.
+    The pass runs after the strategies and treats their constraints (`dist.constrain`) as data movement.
+    Values that are not f32 do not change. Loops and branches are refused.
 
     Before:
     ```mlir
@@ -423,14 +435,14 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
 def UpdateRouterBiasesPass : Pass<"nn-update-router-biases", "::mlir::ModuleOp"> {
   let summary = "Move router biases towards equal loads in @update";
   let description = [{
-    Balances experts without a loss (Wang et al., 2024, arXiv 2408.15664; DeepSeek-V3): after each step
-    the bias of each expert becomes bias + rate * sign(mean load - load). The load is the number of slots
-    that chose the expert in all microbatches and on all ranks; `nn-count-choices` with `update-biases`
-    has counted it and has made the biases buffers. Loads are compared as integers, so that every mesh
-    gives the same biases. If `@update` has the metric `finite` and it is 0, the bias does not change.
+    The pass balances the loads of experts without a loss (Wang et al., 2024, arXiv 2408.15664;
+    DeepSeek-V3): after each step the bias of each expert becomes bias + rate * sign(mean load - load).
+    The load is the number of slots that chose the expert in all microbatches and on all ranks;
+    `nn-count-choices` with `update-biases` runs before; it adds these counts to `@loss_grad` and makes
+    the biases buffers. Loads are compared as integers, so that every mesh gives the same biases. If
+    `@update` has a metric `finite` and its value is 0, the bias does not change.
 
-    Before: a `@loss_grad` with the buffer `b` and a result that counts, and its `@update`.
-    After:
+    Before: a `@loss_grad` with the buffer `b` and a result with the counts, and its `@update`. After:
     ```mlir
     func.func @update(%b: tensor<4xf32> {nn.name = "b", nn.role = #nn.role<buffer>},
                       %counts: tensor<4xi64> {nn.name = "gate.chosen", nn.role = #nn.role<accumulator>})

@@ -51,8 +51,9 @@ mlir::FailureOr<Outcome> runStep(mlir::ModuleOp module, Engine &engine,
 /// results, with role `tap`, so that a comparison can name the first value that
 /// differs.
 void tapAllValues(mlir::ModuleOp module);
-/// Compares the taps of one step in program order. Returns a description of the
-/// first tap that differs, or an empty string.
+/// Runs one step of both programs and compares the values that `tapAllValues`
+/// added as results, in program order. Returns a description of the first value
+/// that differs, or an empty string.
 mlir::FailureOr<std::string> firstDifference(mlir::ModuleOp module,
                                              Engine &sharded, Engine &reference,
                                              Values &values,

@@ -53,7 +53,8 @@ struct Tolerances {
   double noiseCap = 1e-8;
 };
 
-/// A tensor of a run, with its name at the boundary of the program.
+/// A tensor of one run of a program, with the name of the argument or result
+/// that it is.
 struct Named {
   std::string name;
   TensorKind kind = TensorKind::Output;

@@ -68,10 +68,11 @@ public:
   /// perturbed in their last digits, or "steps".
   virtual void begin(llvm::StringRef what) {}
 
-  /// Returns whether `getTap` can return the values of all microbatches of a
-  /// step, and not only of the last microbatch.
+  /// Returns whether `getTap` can return a tap's values for all microbatches of
+  /// a step, and not only for the last microbatch.
   virtual bool keepsTaps() const { return false; }
-  /// Gets a value of role `tap` as it was after `microbatch`.
+  /// Returns a value of role `tap` (a result that the check added to the
+  /// program) as it was after `microbatch`.
   virtual mlir::FailureOr<Gathered> getTap(const Port &port,
                                            int64_t microbatch) {
     return get(port);
@@ -104,8 +105,8 @@ struct CompiledOptions {
   std::string transport = "local";
   /// The optimization level of kernels, 0 to 3.
   unsigned optLevel = 3;
-  /// If not null, the calls are recorded, together with the program compiled
-  /// for CUDA devices, while a CPU executes them.
+  /// If not null, records the program's calls while a CPU executes them. The
+  /// recording also has the program compiled for CUDA devices.
   Recording *recording = nullptr;
   std::string recordingName;
   /// If given, a function that changes the command lists before they run.

@@ -15,8 +15,9 @@ namespace cleave::check {
 /// The names of all kinds, in the order of the documentation.
 const std::vector<std::string> &faultKinds();
 
-/// Returns the places of a per-rank program in which a fault of this kind is
-/// possible, as named by `injectFault`. Their order is that of `index` there.
+/// Returns the places of a per-rank program at which a fault of this kind is
+/// possible, described like `where` of `injectFault`. The argument `index` of
+/// `injectFault` is an index into this list.
 std::vector<std::string> faultPlaces(mlir::ModuleOp module,
                                      llvm::StringRef kind);
 

@@ -9,12 +9,11 @@ def WidenPass : Pass<"nn-widen", "::mlir::ModuleOp"> {
   let summary = "Convert every floating-point type to f64";
   let description = [{
     Arguments, results, values and constants of any floating type become f64, and casts between
-    floating types vanish. Constants keep the value that they had in their own type. Attributes
-    that describe bytes in a file do not change; the reader of the file converts the values. The
-    pass works before and after partitioning, so that the two programs that `cleave check`
-    compares have the same operations as in the real precision, but rounding errors far smaller
-    than the errors of a faulty program. A `bitcast` from or to a float has no f64 form and is
-    an error.
+    floating types vanish. Constants keep the value that they had in their own type. Attributes that
+    describe bytes in a file do not change; the reader of the file converts the values. The pass
+    works before and after partitioning, so that the two programs that `cleave check` compares have
+    the same operations as in the real precision, but their rounding errors are far smaller than the
+    errors of a faulty program. A `bitcast` from or to a float has no f64 form and is an error.
 
     Before:
     ```mlir
@@ -42,9 +41,9 @@ def InjectFaultPass : Pass<"check-inject-fault", "::mlir::ModuleOp"> {
   let summary = "Inject a fault into a partitioned program";
   let description = [{
     Injects one fault of the given kind into a per-rank program, so that a test can check that
-    `cleave check` finds it. Of the possible places for the fault, the pass takes the middle one
-    in program order, or the one with number `index`. A kind that is not possible in the
-    program, or that does not exist, is an error. The result is valid IR, but passes that verify
+    `cleave check` finds it. Of the possible places for the fault, the pass takes the middle one in
+    program order, or the one with number `index`. It is an error if the program has no place for
+    the kind of fault, or if the kind does not exist. The result is valid IR, but passes that verify
     shardings (`dist-verify-variance`) must not run after this pass.
 
     | kind | the mistake |

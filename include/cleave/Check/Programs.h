@@ -78,8 +78,8 @@ private:
                                     const Mesh &mesh, bool isBroken,
                                     const std::string &transport);
 
-  // The name of the place of the first injected fault, and the number of
-  // preceding places with the same name.
+  // The name of the place at which the first fault was injected, and the number
+  // of earlier places with the same name.
   std::optional<std::string> brokenName;
   int64_t before = 0;
 

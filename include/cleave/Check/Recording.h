@@ -2,7 +2,7 @@
 // machine with a device but without the compiler can replay them and compare
 // the results (test/gpu/replay).
 //
-//     check.txt                     "epsilon E", that of the real precision
+//     check.txt                     "epsilon E": epsilon of the real type
 //     data.bin                      all arrays, without duplicates
 //     NAME/program.bin, kernels.*   a program for the device
 //     NAME/calls.txt                the calls of the program, one per line:
@@ -11,8 +11,8 @@
 //     run ACTION
 //     gather TYPE COUNT ROLE OFFSET SAMPLES BUFFER
 //
-// A gather has samples of the elements that a CPU computed, in f64, evenly
-// spaced: sample i is element i * COUNT / SAMPLES.
+// A gather has SAMPLES of the COUNT elements that a CPU computed, in f64:
+// sample i is element i * COUNT / SAMPLES.
 
 #ifndef CLEAVE_CHECK_RECORDING_H
 #define CLEAVE_CHECK_RECORDING_H

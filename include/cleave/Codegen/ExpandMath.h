@@ -8,9 +8,9 @@
 
 namespace cleave::codegen {
 
-/// Rewrites the math operations of `kernels` into arithmetic on vectors or
-/// scalars of their type. In single precision, no operation remains that would
-/// call a library.
+/// Rewrites the math operations of `kernels` into arithmetic, on scalars or on
+/// vectors as before. After that, no operation in single precision calls a
+/// library.
 mlir::LogicalResult expandMath(mlir::ModuleOp kernels);
 
 } // namespace cleave::codegen

@@ -32,8 +32,9 @@ protected:
   using IndexExpr = kernels::IndexExpr;
   using IndexVar = kernels::IndexVar;
 
-  /// A block that is being emitted, nested in the previous scope's block, or a
-  /// part of that block whose values later parts must not see.
+  /// A block into which operations are emitted, nested in the block of the
+  /// previous scope. A scope can also be a section of the previous scope's
+  /// block: later sections of that block cannot use its values.
   struct Scope {
     Scope(uint64_t loops, mlir::Block *block, mlir::Operation *op)
         : loops(loops), block(block), op(op) {}
@@ -52,10 +53,12 @@ protected:
   /// Returns the value of a loop variable. For the lane variable, this is the
   /// index of the first element minus `laneOffset`.
   virtual Value loopValue(const IndexVar *var, int copy) = 0;
-  /// The number of elements from the lane variable's value to the first lane of
-  /// a copy.
+  /// Unrolling emits several vectors ("copies") of a value. Returns the number
+  /// of elements from the lane variable's value to the first lane of copy
+  /// number `copy`.
   virtual int64_t laneOffset(int copy) const { return copy * lanes; }
-  /// Returns whether values that depend on `loops` differ between copies.
+  /// Returns whether the copies of a value that depends on `loops` differ.
+  /// Copies are the vectors that unrolling emits for one value.
   virtual bool differsByCopy(uint64_t loops) const {
     return lane && loops & lane->loops;
   }
@@ -69,8 +72,8 @@ protected:
   virtual Value createLaneLoad(const Node *node, int copy, Value base,
                                mlir::VectorType type) = 0;
   virtual Value loadBuffer(const kernels::RowBuffer &buffer, int copy);
-  /// Adds the terms at `index` to the partial sums `sums` of a sequential
-  /// reduction.
+  /// A function that adds the terms at `index` of a sequential reduction to the
+  /// partial sums `sums`, and returns the new sums.
   using SequenceStep = llvm::function_ref<llvm::SmallVector<Value>(
       Value index, llvm::ArrayRef<Value> sums)>;
   using SequenceJoin = llvm::function_ref<llvm::SmallVector<Value>(
@@ -101,8 +104,8 @@ protected:
   /// Returns the buffer in which an earlier loop of the row has stored the
   /// node's value, or null.
   const kernels::RowBuffer *bufferOf(const Node *node) const;
-  /// Returns the value of a node; for a node with lanes, the vector of copy
-  /// number `copy`.
+  /// Returns the value of a node. If the node has lanes, returns its vector
+  /// number `copy` of the vectors that unrolling emits.
   Value emit(const Node *node, int copy = 0);
   Value create(const Node *node, int copy);
   Value createCompute(const Node *node, int copy);
@@ -136,7 +139,8 @@ protected:
   unsigned bytesOf(mlir::Type element) {
     return std::max(1u, storageOf(element).getIntOrFloatBitWidth() / 8);
   }
-  /// Returns the scope in which a value that depends on `loops` is emitted.
+  /// Returns the outermost scope in which the variables of `loops` are known; a
+  /// value that depends on these loops is emitted there.
   Scope &scopeOf(uint64_t loops);
   void moveTo(const Scope &scope);
   mlir::scf::ForOp beginFor(Value begin, Value end, Value step, uint64_t loops,
@@ -144,8 +148,9 @@ protected:
   void endFor(mlir::scf::ForOp loop, mlir::ValueRange carried);
 
   // Defined in EmitReductions.cpp.
-  /// Hides the scopes nested in `scope` while operations are emitted into it.
-  /// The new operations precede those of the nested scopes.
+  /// Makes `scope` the innermost scope while the object lives, and hides the
+  /// scopes that are nested in it. Operations that are emitted meanwhile
+  /// precede the operations of the hidden scopes.
   class InnermostScope {
   public:
     InnermostScope(NodeEmitter &emitter, Scope &scope);

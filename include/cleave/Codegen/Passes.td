@@ -9,10 +9,10 @@ def KernelsToGPUPass : Pass<"kernels-to-gpu", "::mlir::ModuleOp"> {
   let summary = "Lower kernel functions to GPU kernels";
   let description = [{
     Adds one `gpu.module` with a kernel for each function marked `nn.kernel`, generated from the
-    same plan as the loops of a CPU kernel. The kernel's arguments are the addresses of operands
-    and results, and finally the address of the rank's indices along the mesh axes. Grid and
-    block sizes are static, and so is workgroup memory. The functions become declarations, to
-    which calls still refer. The runtime launches the kernels.
+    same plan as the loops of a CPU kernel. The kernel's arguments are the addresses of operands and
+    results, and finally the address of the rank's indices along the mesh axes. Grid and block sizes
+    are static, and so is workgroup memory. The functions become declarations, to which calls still
+    refer; at these calls the runtime launches the kernels.
 
     With `expand`, mathematical functions and arithmetic on bf16 are expanded into operations
     that every GPU has. With `arch`, the kernels are compiled to PTX, which becomes the

@@ -42,7 +42,8 @@ struct CompilerOptions {
   std::function<mlir::LogicalResult(mlir::ModuleOp)> afterLoss;
 };
 
-/// A planned program, and the other contents of its manifest.
+/// A program with planned memory, and the data of its manifest that cannot be
+/// derived from the program.
 struct Lowered {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   target::ManifestInfo info;

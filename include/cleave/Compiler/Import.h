@@ -17,7 +17,8 @@ importOptions(const Config &config, mlir::MLIRContext *context,
               std::optional<int64_t> batch = std::nullopt,
               bool requireData = false);
 
-/// Returns importer options that only have the limits of the configuration.
+/// Returns importer options with the limits that the configuration sets, and
+/// defaults for everything else.
 ImportOptions limitsOf(const Config &config);
 
 /// Imports an ONNX file and simplifies it to compact nn IR. Weights that are

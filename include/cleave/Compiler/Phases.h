@@ -34,7 +34,8 @@ inline bool isForSteps(Purpose purpose) {
 //===----------------------------------------------------------------------===//
 
 /// Derives @loss from @forward, and @loss_train if there is dropout. With
-/// `updatesApart`, each microbatch has its own loss.
+/// `updatesApart` (@update runs after each microbatch), the loss is that of one
+/// microbatch instead of a whole step.
 mlir::LogicalResult addLoss(mlir::ModuleOp module, const Config &config,
                             bool updatesApart = false);
 

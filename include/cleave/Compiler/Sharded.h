@@ -16,7 +16,8 @@ namespace cleave::compiler {
 bool isSharded(mlir::ModuleOp module);
 
 // Renames the only function of the module to @forward, and adds names and roles
-// where they are missing. Reports an error if the module does not fit.
+// where they are missing. Reports an error if the model cannot be compiled with
+// this configuration.
 mlir::LogicalResult prepareSharded(mlir::ModuleOp module,
                                    const std::string &path,
                                    const Config &config);
@@ -28,8 +29,8 @@ std::optional<Mesh> meshInFile(const std::string &path);
 // Returns the mesh of the module, or `other` if the module has none.
 Mesh meshOf(mlir::ModuleOp module, const Mesh &other);
 
-// Makes the module a program for one rank: removes axes, shardings and
-// constraints.
+// Makes the module a program for one rank: removes its mesh axes, shardings and
+// sharding constraints.
 void removeShardings(mlir::ModuleOp module);
 
 } // namespace cleave::compiler

@@ -1,4 +1,6 @@
-// Adds UNSHARD, RESHARD and REDUCE_GRAD to the schedule of a pipeline.
+// Adds the collectives of data parallelism to the schedule of a pipeline, as
+// actions: UNSHARD gathers the parameters of a stage, RESHARD frees the
+// gathered parameters, REDUCE_GRAD reduces gradients.
 
 #ifndef CLEAVE_COMPILER_STAGESHARDS_H
 #define CLEAVE_COMPILER_STAGESHARDS_H

@@ -69,14 +69,14 @@ struct TrainConfig {
   int64_t seed = 0;
   std::vector<std::string> trainable = {".*"};
   std::vector<std::string> frozen;
-  // Groups of names of parameters that began to train later than the other
-  // parameters.
+  // Groups of parameter names. The parameters of each group began to train at
+  // the same time, later than the parameters that no group names.
   std::vector<std::vector<std::string>> began;
 };
 
-// [parallel]. A strategy with `enabled` uses its axis if the mesh has that
-// axis. For example, `data = false` in the file clears `enabled` of data
-// parallelism.
+// The section [parallel]. A strategy whose `enabled` is true uses its mesh axis
+// if the mesh has that axis. For example, `data = false` in the file sets
+// `enabled` of data parallelism to false.
 struct DataParallelConfig {
   bool enabled = true;
   std::string axis = "data";
@@ -137,7 +137,8 @@ struct ParallelConfig {
   std::string offloadOptimizer = "device";
 };
 
-// [[shard]]: dims[i] are the mesh axes that shard dimension i, major first.
+// An entry [[shard]]: dims[i] lists the mesh axes that shard dimension i of the
+// parameters that `match` names, major axis first.
 struct ShardConfig {
   std::string match;
   std::vector<std::vector<std::string>> dims;

@@ -99,7 +99,7 @@ std::optional<ConfigError> checkMeshUse(const Config &config, const Mesh &mesh);
 struct BoundaryAxes {
   std::vector<std::string> samples, positions;
   // The axes of `samples` over which ZeRO replicates. ZeRO shards over the
-  // other axes of `samples` and over the axes of `positions`.
+  // other axes of `samples` and over all axes of `positions`.
   std::vector<std::string> replicas;
   std::vector<std::string> all() const;     // samples, then positions
   std::vector<std::string> sharded() const; // all but the replicas
@@ -111,8 +111,9 @@ BoundaryAxes boundaryAxes(const Config &config, const Mesh &mesh);
 std::string sequenceAxis(const Config &config, const Mesh &mesh,
                          const std::string &kind);
 
-// Returns an error for types that `cleave explain` supports for counts of
-// memory and communication, but in which programs cannot compute yet.
+// Returns an error if the configuration selects an element type in which
+// programs cannot compute yet. For such types only `cleave explain` works,
+// which counts memory and communication.
 std::optional<ConfigError> checkTypes(const Config &config);
 
 // Stores resolved sizes and order in the configuration, so that writeConfig
@@ -148,8 +149,9 @@ struct Meaning {
   const char *note = ""; // what is different
 };
 const std::vector<Meaning> &meanings();
-// Returns the meaning of a flag, or of the last part of a key, in any spelling;
-// null if it has none.
+// Returns the meaning that another trainer gives a name: a command-line flag,
+// or the last part of a key, in any spelling. Returns null if no trainer in the
+// table has the name.
 const Meaning *meaningOf(const std::string &name);
 // Returns a text such as "'train.lr'" or "'dims.batch' (the global batch)".
 std::string describe(const Meaning &meaning);

@@ -3,20 +3,20 @@
 // Computes the time of a collective over a group of ranks from the classes of
 // the links that the group's axes cross.
 //
-// If the axes of a group cross links of several classes, a collective runs
-// level by level, with one level for each class. Gathers use the slowest links
-// first, with the smallest pieces; reduce-scatters use them last. Over a level
-// of n ranks a gather or reduce-scatter moves (n - 1) pieces, in ceil(log2 n)
-// rounds or all at once, whichever is faster. An all-reduce is a reduce-scatter
-// followed by a gather. Over a single level, an all-reduce may instead send
-// every value to every rank, which is faster for small values.
+// If these axes cross links of several classes, a collective runs level by
+// level, with one level for each class. Gathers run on the slowest links first,
+// where pieces are smallest; reduce-scatters run on them last. On a level of n
+// ranks a gather or reduce-scatter moves (n - 1) pieces, in ceil(log2 n) rounds
+// or all at once, whichever is faster. An all-reduce is a reduce-scatter
+// followed by a gather. On a single level, an all-reduce may instead send every
+// value to every rank, which is faster for small values.
 //
-// All-to-all and exchange have all messages in flight at once. Their time is
-// one latency of the slowest level, `message` for every further message, and
-// for each level the bytes to the peers across this level over its bandwidth.
-// An exchange distributes its bytes evenly over the peers. An exchange takes
-// one more latency, since its boxes are packed, so that an equivalent
-// collective is preferred.
+// An all-to-all or exchange has all messages in flight at once. Its time is one
+// latency of the slowest level, plus `message` (Cluster.h) for every further
+// message, plus for each level the bytes sent across this level over its
+// bandwidth. An exchange distributes its bytes evenly over the peers, and takes
+// one more latency for packing boxes, so that an equivalent collective is
+// preferred.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,8 +36,9 @@ mlir::FailureOr<Cluster> loadCluster(mlir::Operation *module,
 
 class LinkModel {
 public:
-  /// `links` has the link class of each axis atom of `mesh`; a missing class is
-  /// "intra".
+  /// Creates a model of the mesh `mesh`. `links` has the link class of each
+  /// atom (indivisible part of an axis) of the mesh; an atom without a class
+  /// has the class "intra".
   LinkModel(const dist::MeshAxes &mesh, llvm::ArrayRef<std::string> links,
             const Cluster &cluster);
   /// Creates a model in which all axes have the same link.
@@ -60,8 +61,9 @@ public:
   double allReduce(dist::AxisSet group, double bytes) const;
   double allToAll(dist::AxisSet group, double bytes) const;
   double permute(dist::AxisSet group, double bytes) const;
-  /// `bytes` is what the rank with the most received bytes receives; `peers` is
-  /// the number of ranks from which it receives.
+  /// Returns the seconds of an exchange. `bytes` is the largest number of bytes
+  /// that a rank receives, and `peers` is the number of ranks from which this
+  /// rank receives them.
   double exchange(dist::AxisSet group, double bytes, double peers) const;
 
   /// The lowest latency of a message, and the lowest time of a byte, over all
@@ -74,7 +76,8 @@ private:
     const LinkClass *link;
     int64_t ranks;
   };
-  /// Returns the link classes that the group crosses, the slowest first.
+  /// Returns a level for each link class that the axes of the group cross, the
+  /// slowest class first.
   llvm::SmallVector<Level, 2> levels(dist::AxisSet group) const;
   /// Returns the latency of a gather.
   static double startOf(const LinkClass &link, int64_t ranks);
@@ -88,8 +91,8 @@ private:
   double minLatency = 0, minPerByte = 0;
 };
 
-/// The machine, for passes that compare communication with compute: the mesh of
-/// a module, and the times of a cluster.toml.
+/// The machine, for passes that weigh communication against computation: the
+/// mesh of a module, and the rates and latencies of a cluster.toml.
 struct Machine {
   dist::MeshAxes mesh;
   Cluster cluster;

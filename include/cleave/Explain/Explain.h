@@ -16,7 +16,7 @@
 
 namespace cleave {
 
-/// Equal collectives of one step, with their number.
+/// One or more equal collectives of a step; `count` is their number.
 struct CollectiveCost {
   std::string kind, purpose, source, dtype, link;
   std::vector<std::string> axes;
@@ -36,8 +36,9 @@ struct RankCost {
   int64_t rankClass = 0;
 };
 
-/// The costs of a pipeline schedule. Unless stated otherwise, every F, I and W
-/// takes equally long.
+/// The costs of a pipeline schedule. Unless stated otherwise, all passes (F:
+/// forward, I: input gradient, W: weight gradient) of all stages take equally
+/// long.
 struct PipelineCost {
   int64_t stages = 1;
   std::string schedule = "none", axis;
@@ -50,9 +51,10 @@ struct PipelineCost {
   /// The fraction of the total span that consecutive steps would save if the
   /// gradient norm did not synchronize all ranks at the end of each step.
   double normFraction = 0;
-  /// By index on the pipeline axis: the most activations held at once (from F
-  /// to the end of W), in units of the activations of one stage and microbatch;
-  /// and the stages.
+  /// For each index on the pipeline axis: the maximum number of activations
+  /// that the rank holds at once (each from F to the end of W), in units of the
+  /// activations of one stage and microbatch; and the stages that the rank
+  /// holds.
   std::vector<int64_t> peakInFlight = {1};
   std::vector<std::vector<int>> stagesOfRank;
 };
@@ -70,8 +72,8 @@ struct ExpertLoad {
   /// If tokens are dispatched: the buffer's slots for each peer, and the number
   /// of rounds that suffices for any routing. Both are 0 if nothing is sent.
   int64_t places = 0, rounds = 0;
-  /// The capacity: the most slots that an expert accepts of `capacityOf` slots;
-  /// 0 means no limit.
+  /// The capacity of an expert: the most slots that the expert accepts out of
+  /// `capacityOf` slots. 0 means no limit.
   int64_t capacity = 0, capacityOf = 0;
 
   /// The rows that a rank sends to other ranks with balanced routing, the most
@@ -88,8 +90,8 @@ struct Explanation {
   std::vector<std::pair<std::string, int64_t>> mesh;
   int64_t ranks = 1;
   int64_t batch = 0, perRankMicrobatch = 0, microbatches = 1, sequence = 0;
-  /// By class of ranks. A pipeline has a class for each index on its axis;
-  /// other programs have a single class.
+  /// The memory footprint of each class of ranks. A pipeline has a class for
+  /// each index on its axis; other programs have a single class.
   std::vector<Footprint> memory;
   std::optional<PipelineCost> pipeline;
   /// One entry for each rank or, if there are many ranks, for each class of
@@ -110,7 +112,7 @@ struct Explanation {
     /// ranks.
     double messages = 0, messagesExposed = 0, idle = 0;
   };
-  /// By class of ranks; empty if no times are known.
+  /// The times of each class of ranks; empty if no times are known.
   std::vector<Overlap> overlap;
   std::string cluster; ///< the times that were used
   std::vector<std::string> remarks;

@@ -10,7 +10,8 @@
 //   Flat       all results have N elements, computed in one loop
 //   Rows       a loop over rows, shared by all results; in each row, loops
 //              over columns that reduce or store, and scalars between them
-//   Scatter    a loop over the rows of a table to which others are added
+//   Scatter    a loop over the rows of a table, to which rows of updates are
+//              added (nn.scatter_add)
 //
 // The loop over rows (in a flat plan, over blocks of elements) runs in
 // parallel.
@@ -146,9 +147,10 @@ public:
                                                                 : nullptr;
   }
 
-  /// Scatter plans: for each `update`, in order, adds `value` along the columns
-  /// to row `target` of the table, for each index `before` of the dimensions
-  /// before the rows.
+  /// The loops of a scatter plan. For each update (loop `update`), in order,
+  /// and each index of the dimensions before the table's rows (loop `before`),
+  /// the plan adds the elements `value` of the update to row `target` of the
+  /// table, along `columns`.
   struct Scatter {
     const IndexVar *update = nullptr, *before = nullptr;
     Columns columns;

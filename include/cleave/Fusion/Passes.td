@@ -8,20 +8,22 @@ include "mlir/Pass/PassBase.td"
 def FormKernelsPass : Pass<"nn-form-kernels", "::mlir::ModuleOp"> {
   let summary = "Fuse all operations that no library computes into kernel functions";
   let description = [{
-    Runs on per-rank programs after library calls are selected. After it, each host function
-    consists of library calls, collectives, views that cost nothing (reshapes, contiguous
-    slices), splat constants, and calls of private functions marked `nn.kernel`. The bodies of these
-    kernels are in the vocabulary of generated kernels: elementwise `arith` and `math`, views,
-    `nn.reduce`, `nn.gather`, `nn.scatter_add`. `nn.save` and `nn.rematerialize` are no longer
-    needed and are removed.
+    Runs on per-rank programs after library calls are selected. After the pass, each host function
+    consists of library calls, collectives, views that cost nothing (reshapes, contiguous slices),
+    splat constants, and calls of private functions marked `nn.kernel`. The bodies of these kernels
+    are in the vocabulary of generated kernels: elementwise `arith` and `math`, views, `nn.reduce`,
+    `nn.gather`, `nn.scatter_add`. `nn.save` and `nn.rematerialize` are no longer needed and are
+    removed.
 
-    Each operation starts as a kernel of its own (decomposed, if necessary). Kernels are fused along
-    the edges between them as long as a plan of the fused loops exists, no cycle arises, and the
-    estimated cost falls. Then kernels that read the results of the same kernel or command are
-    fused. Each kernel is only tried with few other kernels of each kind, so that the compile time
-    is proportional to the model's layers. Index grids, masks, broadcasts and constants are never
-    stored: every kernel recomputes them. Long reductions are first split in two, in a way that
-    depends on shapes only, so that results do not depend on threads.
+    Each operation starts as a kernel of its own (decomposed, if necessary). A kernel is fused with
+    a kernel that reads its result if there is a plan for the fused loops, the fusion makes no cycle
+    in the graph of kernels, and the estimated cost decreases. Then kernels that read the results of
+    the same kernel or command are fused under the same conditions. Each kernel is only tried with
+    few other kernels of each kind, so that the compile time is proportional to the number of
+    layers. Index grids, masks, broadcasts and constants are never stored: every kernel recomputes
+    them. Long reductions are first split into a reduction of parts and a reduction of the partial
+    results, in a way that depends on shapes only, so that results do not depend on the number of
+    threads.
 
     A kernel carries `nn.extent` (its parallel iterations are [0, extent)), `nn.grain` (the number
     of iterations that a thread should at least get) and `nn.inplace`: pairs (result, operand) of
@@ -61,11 +63,11 @@ def RecomputeResidualsPass : Pass<"nn-recompute-residuals", "::mlir::ModuleOp"> 
   let description = [{
     Runs on per-rank programs for CUDA devices, where arithmetic costs less than memory traffic. If
     a residual (the operand of an `nn.save`) can be computed from other residuals by at most 16
-    elementwise operations, it is recomputed from them where the backward pass first reads it. A
-    residual stays saved if an operation that is not elementwise reads it in the backward pass,
-    because this operation needs it in memory anyway. Residuals that are recomputed from the same
-    saved residuals share common operations. For example, in a gated layer silu(gate) * up, only
-    gate and up are saved, but neither the sigmoid nor its product with gate.
+    elementwise operations, it is recomputed from these right before the backward pass first reads
+    it. A residual stays saved if an operation that is not elementwise reads it in the backward
+    pass, because this operation needs it in memory anyway. Residuals that are recomputed from the
+    same saved residuals share common operations. For example, in a gated layer silu(gate) * up,
+    only gate and up are saved, but neither the sigmoid nor its product with gate.
 
     Before:
     ```mlir

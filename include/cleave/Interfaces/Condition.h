@@ -7,9 +7,9 @@
 
 namespace cleave {
 
-/// On an operation: the number of a condition (dist.condition, rt.condition) of
-/// the same function. If the condition is false, the results of the operation
-/// are not read, and the operation need not run (but may).
+/// Attribute of an operation: the number of a condition (dist.condition,
+/// rt.condition) of the same function. If the condition is false, the results
+/// of the operation are not read, and the operation need not run (but may).
 inline constexpr llvm::StringLiteral kWhenAttrName = "nn.when";
 
 } // namespace cleave

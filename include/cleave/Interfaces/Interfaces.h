@@ -45,16 +45,19 @@ struct PrecisionRule {
     Multiplies,
   };
   Kind kind = Kind::Computes;
-  /// The operands that are moved or multiplied; empty means all floating-point
-  /// operands.
+  /// The indices of the operands that the operation moves or multiplies; an
+  /// empty list stands for all floating-point operands.
   llvm::SmallVector<unsigned> narrow;
-  /// The results that are never rounded: statistics, losses, sums.
+  /// The indices of the results that are never rounded to bf16: statistics,
+  /// losses, sums.
   llvm::SmallVector<unsigned> wideResults;
-  /// The operands by which the operation selects, such as scores; with rounded
-  /// operands it could select differently.
+  /// The indices of the operands by which the operation chooses elements, such
+  /// as the scores of a top-k. They are not rounded to bf16, since the choice
+  /// could then be different.
   llvm::SmallVector<unsigned> exact;
 
-  /// The rule of an operation that has no other rule, by its kernel class.
+  /// Returns the rule for an operation that defines no precision rule itself;
+  /// the rule depends on the operation's kernel class.
   static PrecisionRule of(KernelClass kernelClass);
 };
 
@@ -71,9 +74,10 @@ int64_t bytesOf(mlir::Type type);
 
 namespace cleave {
 
-/// Attaches all models to the nn, arith and math operations. Every tool that
-/// loads these dialects calls this function. The functions below are for single
-/// interfaces and families of operations.
+/// Attaches the implementations of all interfaces to the nn, arith and math
+/// operations. Every tool that loads these dialects calls this function. Each
+/// of the functions below attaches the implementations of one interface for one
+/// family of operations.
 void registerInterfaceModels(mlir::DialectRegistry &registry);
 
 } // namespace cleave

@@ -16,14 +16,16 @@
 
 namespace cleave {
 
-/// Returns the layout of a tensor of `dims` if each factor is split by its
-/// axes. The layout has no partial axes.
+/// Returns the layout of a tensor whose dimensions have the factors `dims` if
+/// each factor is split by its entry of `factorAxes`. The layout has no partial
+/// axes.
 dist::Layout layoutOf(const TensorFactors &dims,
                       llvm::ArrayRef<dist::Axes> factorAxes);
 
-/// Returns whether splitting the factors of a dimension by these axes is exact.
-/// Only a dimension of one factor may have padding, and a factor may be split
-/// only if all factors major to it are split into single elements.
+/// Returns whether tiles of a dimension can express the splitting of its
+/// factors by the axes in `factorAxes`. Only a dimension of one factor may have
+/// padding, and a factor may be split only if all factors major to it are split
+/// into single elements.
 bool isExpressible(const DimFactors &dim, const ShardingRule &rule,
                    llvm::ArrayRef<dist::Axes> factorAxes,
                    const dist::MeshAxes &mesh);
@@ -55,7 +57,8 @@ public:
     return tile(factor) * ways(factor) != factors.factors[factor].size;
   }
 
-  // Operands and results, in the layouts of the factors.
+  // The local operands and the local types of operands and results: the tiles
+  // that result if each factor is split by its axes.
   mlir::Value operand(unsigned index) const { return operands[index]; }
   llvm::ArrayRef<mlir::Value> localOperands() const { return operands; }
   void setOperand(unsigned index, mlir::Value value) {
@@ -72,15 +75,16 @@ public:
   }
   llvm::ArrayRef<mlir::Value> localResults() const { return results; }
 
-  /// A sharded dimension of an operand of which every rank reads more than its
-  /// own tile and the adjacent tiles.
+  /// A dimension of an operand that was gathered: it is sharded, but every rank
+  /// reads more of it than its own tile and the adjacent tiles.
   struct Gather {
     unsigned operand = 0;
     int64_t dim = 0, factor = 0, bytes = 0;
     std::string why;
   };
-  /// Records, for a remark to the user, that `value` is operand `operand` with
-  /// dimension `dim` gathered over `factor`.
+  /// Notes, for a remark to the user, that operand `operand` had to be gathered
+  /// along dimension `dim` over the axes of `factor`, and that `value` is the
+  /// gathered operand.
   void noteGather(unsigned operand, int64_t dim, int64_t factor,
                   mlir::Value value, std::string why);
   llvm::ArrayRef<Gather> gathers() const { return noted; }
@@ -93,14 +97,15 @@ public:
   /// global index along dimension `dim`, which is split like `factor`.
   mlir::Value globalIndex(mlir::RankedTensorType type, int64_t dim,
                           int64_t factor);
-  /// Returns `value`, of dimensions `dims`, with the padding of `factor`
-  /// replaced by the identity of `combiner`, or `value` itself if there is no
-  /// padding.
+  /// Replaces padding before a reduction: returns `value`, whose dimensions
+  /// have the factors `dims`, with the padding of `factor` replaced by the
+  /// identity of `combiner`. Returns `value` itself if `factor` has no padding.
   mlir::Value masked(mlir::Value value, const TensorFactors &dims,
                      int64_t factor, FactorCombiner combiner);
-  /// Returns `value`, of dimensions `dims`, with the padding of `factor`
-  /// replaced by the splat `filler`. This mask only saves work, so it has no
-  /// dist.pad_mask.
+  /// Returns `value`, whose dimensions have the factors `dims`, with the
+  /// padding of `factor` replaced by copies of the scalar `filler`. This only
+  /// saves work and is not needed for correct results, so the mask is not
+  /// marked with dist.pad_mask.
   mlir::Value filled(mlir::Value value, const TensorFactors &dims,
                      int64_t factor, mlir::TypedAttr filler);
   /// All-reduces a value over the axes of a factor; returns the value itself if

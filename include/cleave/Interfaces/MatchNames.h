@@ -9,10 +9,10 @@
 
 namespace cleave {
 
-/// Returns the continuation of a message "pattern '...'" for a pattern that
-/// matches none of `parameters`, which are attributes of arguments. The text
-/// has the number of parameters, and either the name of the tensor that is
-/// probably meant or the nearest name. `rule` says what a pattern matches.
+/// Returns the rest of an error message that begins with "pattern '...'", for a
+/// pattern that matches none of `parameters` (attributes of arguments). The
+/// rest states the number of parameters and the name that was probably meant,
+/// or the nearest name. `rule` says what a pattern matches.
 std::string
 describeNoMatch(llvm::StringRef pattern,
                 llvm::ArrayRef<mlir::DictionaryAttr> parameters,

@@ -8,9 +8,9 @@
 
 namespace cleave {
 
-/// On nn.grouped_dot and nn.grouped_outer with a tile of the expert matrices,
-/// an integer n: one of n rows chooses a matrix of the tile, if all matrices
-/// are chosen equally often.
+/// Integer attribute of nn.grouped_dot and nn.grouped_outer on a tile of the
+/// expert matrices. A value n says that one in n rows chooses a matrix of the
+/// tile, if all matrices are chosen equally often.
 inline constexpr llvm::StringLiteral kRowShareAttrName = "nn.row_share";
 
 } // namespace cleave

@@ -26,9 +26,9 @@ enum class FactorKind {
   /// from the same tile of the operands.
   PassThrough,
   /// The factor is in operands and is absent from some result: tiles of the
-  /// operands give partial results. With combiner None, planLocal combines over
-  /// the factor itself, by joint reductions (softmax, norms), and the operation
-  /// on one tile alone would give wrong results.
+  /// operands give partial results. If the combiner is None, the operation on
+  /// one tile alone would give wrong results (softmax, norms). Its planLocal
+  /// then emits a form that reduces over all tiles of the factor.
   Reduction,
   /// The factor must not be split.
   NeedReplication,
@@ -37,20 +37,22 @@ enum class FactorKind {
   Permutation,
 };
 
-/// How the partial values of a result that lacks a split factor are combined.
-/// With None, the result is the same on all ranks of the split.
+/// How the partial values of a result are combined if the result lacks a factor
+/// that is split. With None, the result is the same on all ranks over which the
+/// factor is split.
 enum class FactorCombiner { None, Sum, Max, Min };
 
 struct Factor {
   int64_t size = 1;
   FactorKind kind = FactorKind::PassThrough;
   FactorCombiner combiner = FactorCombiner::None;
-  /// True if an element also depends on its index along the factor (iota,
-  /// dropout), so that equal operands do not give equal results.
+  /// True if each element also depends on its global index along the factor, so
+  /// that equal operands do not give equal results (iota, dropout).
   bool indexed = false;
-  /// True if elements along the factor may be permuted in all operands and
-  /// results without any other change. The operation may need all elements, but
-  /// an operand gives it their order.
+  /// True if permuting the elements along the factor in all operands and
+  /// results leaves the operation correct. The operation may still need all
+  /// elements, but their order comes from an operand, such as the positions of
+  /// attention.
   bool unordered = false;
 };
 
@@ -63,18 +65,19 @@ using TensorFactors = llvm::SmallVector<DimFactors, 4>;
 struct ShardingRule {
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<TensorFactors> operands, results;
-  /// Groups of operands in which the operation is jointly linear while other
-  /// operands are fixed: {0, 1} for an addition, {0} and {1} for a product.
-  /// Partial sums of all operands of a group give partial sums of the results.
+  /// Groups of operands in which the operation is jointly linear while the
+  /// other operands are fixed: {0, 1} for an addition, {0} and {1} for a
+  /// product. If all operands of a group are partial sums, the results are
+  /// partial sums.
   llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 2> linear;
-  /// True if the operation only moves elements of the group, so that candidates
-  /// of a maximum or minimum pass through it just as partial sums do.
+  /// True if the operation only moves elements of the operands in `linear`.
+  /// Then partial maxima or minima pass through it just as partial sums do.
   bool movement = false;
   /// True if the operation selects, element by element, among the operands of
-  /// the group, so that partial values pass through it as well.
+  /// the group in `linear`, so that partial values pass through it as well.
   bool chooses = false;
-  /// Operands that the operation waits for and does not read, so that they may
-  /// have any layout.
+  /// Operands that the operation does not read and only waits for, so that they
+  /// may have any layout.
   llvm::SmallVector<unsigned, 1> waited;
 
   /// Adds a factor and returns its index.
@@ -95,14 +98,16 @@ struct ShardingRule {
   static ShardingRule replicated(mlir::Operation *op);
 };
 
-/// Returns whether the operation combines over the factor while it runs: the
-/// operation cannot run on a tile alone, but its local form can.
+/// Returns whether the factor is a reduction with combiner None. The operation
+/// combines all elements of such a factor while it runs, so it cannot run on a
+/// tile alone; the form that its planLocal emits can.
 inline bool isJoint(const Factor &factor) {
   return factor.kind == FactorKind::Reduction &&
          factor.combiner == FactorCombiner::None;
 }
 
-/// The partitioner's view of one operation; see cleave/Interfaces/LocalPlan.h.
+/// The partitioner's view of one operation while it is rewritten to work on
+/// tiles; see cleave/Interfaces/LocalPlan.h.
 class LocalPlan;
 
 /// The default implementation of ShardingRuleInterface::planLocal.

@@ -7,20 +7,23 @@
 
 namespace cleave {
 
-/// On functions, once the stages share a module: the stage, an integer.
+/// Attribute of functions, once all stages of a pipeline are in one module: the
+/// stage's number.
 inline constexpr llvm::StringLiteral kStageAttr = "pipe.stage";
-/// On collectives of a stage's @loss_grad: the action that the collective
-/// belongs to.
+/// Attribute of collectives in @loss_grad of a pipeline stage: the action of
+/// the schedule that the collective belongs to.
 inline constexpr llvm::StringLiteral kActionAttr = "pipe.action";
-/// On arguments and results that pass from stage to stage in tiles: the
-/// sharding of the value inside the stages.
+/// Attribute of arguments and results that are sent from stage to stage as
+/// tiles: the sharding that the value has within each stage.
 inline constexpr llvm::StringLiteral kInsideAttr = "pipe.inside";
-/// The slot classes of values that are kept from UNSHARD to RESHARD, from
-/// REDUCE_GRAD to the update, and from one part of the update to another.
+/// Classes of memory slots, by how long their values are kept: from UNSHARD to
+/// RESHARD, from REDUCE_GRAD to the update, or from one part of the update to
+/// another.
 inline constexpr llvm::StringLiteral kGatheredSlot = "unshard";
 inline constexpr llvm::StringLiteral kReducedSlot = "reduced";
 inline constexpr llvm::StringLiteral kUpdateSlot = "update";
-/// The functions of a stage that UNSHARD and REDUCE_GRAD call.
+/// The names of the functions that the schedule's actions UNSHARD and
+/// REDUCE_GRAD call in a stage.
 inline constexpr llvm::StringLiteral kUnshardFunc = "unshard";
 inline constexpr llvm::StringLiteral kReduceGradFunc = "reduce_grad";
 

@@ -27,10 +27,10 @@ struct StageSum {
 /// "update.0".
 std::string updatePart(int part);
 
-/// Returns the sums over the stages. All stages list their sums in the same
-/// order, and the n-th sums of the same set of stages correspond. Sums over few
-/// stages come first, since the sums over all stages read them. `find` returns
-/// a stage's function of a given name, or null.
+/// Returns the sums over stages. All stages list their sums in the same order:
+/// the n-th sum over a set of stages is the same sum in each stage of the set.
+/// Sums over some stages come before sums over all stages, which read them.
+/// `find` returns a stage's function by name, or null.
 std::vector<StageSum> stageSums(
     int stages,
     llvm::function_ref<mlir::func::FuncOp(int stage, const std::string &name)>

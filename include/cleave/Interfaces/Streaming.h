@@ -9,15 +9,17 @@
 
 namespace cleave {
 
-/// A result with index `i` in `own` (a tensor of integers) reads only elements
-/// of the streamed factor with an index in `streamed` from i - before to i +
-/// after.
+/// The streamed elements that each result reads. `own` and `streamed` are
+/// tensors of integer indices along the results and along the streamed factor.
+/// A result whose `own` index is i reads only elements whose `streamed` index
+/// is between i - before and i + after.
 struct StreamReach {
   mlir::Value own, streamed;
   int64_t before = 0, after = 0;
 };
 
-/// Sends one message that combines the values, in order, over ranks.
+/// A function that reduces each of the values over ranks by the given kind of
+/// reduction, all in one message, and returns the reduced values in order.
 using RankReduction = llvm::function_ref<llvm::SmallVector<mlir::Value>(
     mlir::ValueRange, dist::ReduceKind)>;
 

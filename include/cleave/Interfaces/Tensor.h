@@ -43,8 +43,8 @@ inline int64_t wrapInteger(mlir::Type type, int64_t value) {
                     : value;
 }
 
-/// Returns the sum in `type`, which wraps; C++ leaves signed overflow
-/// undefined.
+/// Returns a + b in the integer type `type`, with wraparound on overflow, which
+/// C++ leaves undefined for signed integers.
 inline int64_t addIntegers(mlir::Type type, int64_t a, int64_t b) {
   return wrapInteger(type, static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }

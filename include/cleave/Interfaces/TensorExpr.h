@@ -45,8 +45,8 @@ public:
     return make<mlir::arith::CmpIOp>(predicate, a, b);
   }
 
-  /// True for the elements of `value` that are equal to `best`, the largest of
-  /// the floats; NaN counts as the largest.
+  /// Returns a mask that is true for the elements of `value` equal to `best`,
+  /// the largest of the elements along a dimension; NaN counts as the largest.
   mlir::Value isLargest(mlir::Value value, mlir::Value best) {
     using Predicate = mlir::arith::CmpFPredicate;
     mlir::Value equal = make<mlir::arith::CmpFOp>(Predicate::OEQ, value, best);
@@ -87,11 +87,12 @@ public:
     return reduce(combiner, value, typeOf(value).getRank() - 1);
   }
 
-  // The functions below differ if dimension `dim` is a tile of a sharded one.
-  /// Reduces the dimension, which the result lacks.
+  // Partitioning overrides the functions below for the case that dimension
+  // `dim` is sharded and the tensor is one tile of it. reduce removes the
+  // dimension `dim` by a reduction.
   virtual mlir::Value reduce(nn::Combiner combiner, mlir::Value value,
                              int64_t dim);
-  /// Returns the number of elements along the dimension.
+  /// Returns the number of elements along dimension `dim`.
   virtual int64_t extent(mlir::Value value, int64_t dim) {
     return typeOf(value).getDimSize(dim);
   }
@@ -104,8 +105,8 @@ public:
 
 using Decomposed = llvm::FailureOr<llvm::SmallVector<mlir::Value>>;
 
-/// Formulas along the last dimension (for nn.argmax, along its dimension
-/// `dim`).
+/// Each formula works along the last dimension of its operand; argMax works
+/// along the dimension `dim` of nn.argmax.
 namespace formula {
 Decomposed softmax(nn::SoftmaxOp op, TensorExpr &e);
 Decomposed layerNorm(nn::LayerNormOp op, TensorExpr &e);

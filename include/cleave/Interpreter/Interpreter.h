@@ -13,10 +13,10 @@
 
 namespace cleave {
 
-/// One tensor per rank; a program without a mesh has one rank.
+/// The tiles of one tensor on all ranks. A program without a mesh has one rank.
 using RankTensors = std::vector<Tensor>;
 
-/// Called with every value when it is computed, including arguments. Values
+/// A callback for each value that is computed, including arguments. Values
 /// inside loops are reported once per iteration.
 using Observer = llvm::function_ref<void(mlir::Value, const Tensor &)>;
 
@@ -26,8 +26,8 @@ mlir::FailureOr<std::vector<Tensor>> interpret(mlir::func::FuncOp func,
                                                llvm::ArrayRef<Tensor> arguments,
                                                Observer observe = nullptr);
 
-/// Returns whether the interpreter can execute the operation, without regard to
-/// operations in its regions.
+/// Returns whether the interpreter can execute the operation itself. Operations
+/// in its regions are not checked.
 bool hasReferenceSemantics(mlir::Operation *op);
 
 /// Runs the per-rank program `func` on all ranks of `mesh` at once, with

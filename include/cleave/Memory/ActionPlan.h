@@ -22,9 +22,11 @@ struct Storage {
   int64_t first = -1, last = -1;
   /// The position of the last operation before `last` that reads the storage.
   int64_t beforeLast = -1;
-  /// The index of the boundary buffer that is this storage, or -1.
+  /// If the storage is a buffer of the boundary table (a named argument or
+  /// result), the index of this buffer; otherwise -1.
   int64_t boundary = -1;
-  /// True for an argument that is only read, as no result replaces it.
+  /// True if the storage is an argument that the function only reads, because
+  /// no result is written to the argument's buffer.
   bool constant = false;
   bool argument = false;
   bool scratch = false;
@@ -82,7 +84,8 @@ private:
   void addResults(rt::CommandOpInterface command);
   void addAlias(mlir::OpResult result, mlir::Value operand,
                 const rt::Alias &alias);
-  /// Returns true if copies were inserted, so that the analysis must start
+  /// Inserts copies where a command would overwrite an operand that must stay
+  /// intact. Returns true if it inserted any, so that the analysis must start
   /// again.
   bool repairReuse();
   void placeResults(const BoundaryTable &table, bool &repaired);
@@ -94,7 +97,8 @@ private:
   llvm::DenseMap<mlir::Operation *, int64_t> positions;
   std::vector<mlir::Operation *> ops; ///< by position
   std::vector<int64_t> commands;
-  /// The storage of the argument in each boundary buffer.
+  /// The storage of the argument that is in a boundary buffer, by the index of
+  /// the buffer.
   llvm::DenseMap<int64_t, int64_t> argumentOf;
 };
 

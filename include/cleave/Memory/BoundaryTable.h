@@ -30,11 +30,11 @@ struct BoundaryBuffer {
   mlir::RankedTensorType globalType;
   /// The attributes of the argument or result, merged over all functions.
   mlir::DictionaryAttr attrs;
-  /// The size, and after planning the offset: in arena 0 or, for a value with a
-  /// slot class, in the slot.
+  /// The size of the buffer and, after memory is planned, its offset: in arena
+  /// 0 or, for a value with a slot class, in its slot.
   int64_t bytes = 0, offset = -1;
-  /// Returns the slot class of a value that is stored between actions, such as
-  /// "recv_f:W"; empty for other values.
+  /// Returns the slot class, such as "recv_f:W", of a value that one action
+  /// stores in a microbatch's slot for other actions. Empty for other values.
   llvm::StringRef slot() const;
   /// Returns whether a host reads or writes the buffer. If a parameter has
   /// several slots, the host sees the first one.

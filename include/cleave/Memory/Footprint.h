@@ -50,13 +50,15 @@ std::string readableBytes(double bytes);
 /// GiB, gradients 1.5 GiB".
 std::string largestGroups(const Footprint &footprint);
 
-/// Suggests how the program could fit into `limit` bytes: by a smaller batch if
-/// `batch` (0 means unknown) is too large, or else by strategies.
+/// Suggests how the program could fit into `limit` bytes: with a smaller batch,
+/// if a smaller one than `batch` (0 means unknown) is likely to fit, or else
+/// with sharding strategies.
 std::string whatWouldFit(const Footprint &footprint, int64_t limit,
                          int64_t batch);
 
-/// The bytes per element that are counted for parameters, gradients and master
-/// weights that are f32 in the program; 0 if there are no master weights.
+/// The bytes per element that a footprint counts for parameters, gradients and
+/// master weights, if the program has them in f32. `master` is 0 if there are
+/// no master weights.
 struct Booking {
   int64_t parameter = 4, gradient = 4, master = 4;
 };

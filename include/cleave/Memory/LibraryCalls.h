@@ -12,7 +12,8 @@ namespace cleave {
 /// the runtime does not support.
 mlir::FailureOr<program::DType> dtypeOf(mlir::Type element);
 
-/// Fills in sizes, strides and epilogue. The caller sets the offsets of views.
+/// Returns the runtime's descriptor of a library call, with sizes, strides and
+/// epilogue. The caller sets the offsets of views.
 program::Gemm describe(rt::GemmOp op);
 program::GroupedGemm describe(rt::GroupedGemmOp op);
 program::Attention describe(rt::AttentionOp op);

@@ -10,8 +10,8 @@ def AddScratchPass : Pass<"rt-add-scratch", "::mlir::ModuleOp"> {
   let description = [{
     Asks the runtime's library (`cleave/workspace.h`) how many bytes of scratch memory each product,
     attention and convolution needs. The pass adds this memory to the call as a last result of i8,
-    which is planned like any other value. A call that the library refuses is an error. `device`
-    chooses the library; the device need not be present.
+    which is planned like any other value. A call that the library refuses is an error. The option
+    `device` selects the CPU or the CUDA library; a CUDA device need not be present.
 
     Before:
     ```mlir
@@ -43,15 +43,15 @@ def AddScratchPass : Pass<"rt-add-scratch", "::mlir::ModuleOp"> {
 def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Give every value of the command lists an address";
   let description = [{
-    Works on SSA values, after commands have their final order. A value is live from its command to
-    its last reader; a collective's operands and results are live from its start to its wait. Views
-    share their source's memory.
+    The pass works on SSA values and runs when the commands have their final order. A value is live
+    from its command to its last reader; a collective's operands and results are live from its start
+    to its wait. Views share their source's memory.
 
     Arguments and results have `nn.name` and `nn.role`. Each pair of name and role has one buffer in
     arena 0, "state", for all actions. A result with the name and role of an argument takes the
     argument's buffer: it is computed in place if the command allows this, written to the buffer
-    directly if the old content is already dead, and copied to the buffer otherwise. Arguments that
-    no result replaces are never written.
+    directly if the old content is already dead, and copied to the buffer otherwise. If no result
+    has the name and role of an argument, the buffer of the argument is never written.
 
     All other values are in arena 1, "transient", which the actions share. They are placed largest
     first, each in the tightest gap between the values that are live at the same time, at multiples
@@ -136,11 +136,11 @@ def AlignKernelsPass : Pass<"rt-align-kernels", "::mlir::ModuleOp"> {
 def CheckFitPass : Pass<"rt-check-fit", "::mlir::ModuleOp"> {
   let summary = "Refuse a program that needs more memory than a rank has";
   let description = [{
-    Compares the planned arenas with `limit`. If they are larger, the pass fails with a message that
-    lists the largest categories, the batch size or strategies that would fit, and the largest
-    tensors that are live at the peak. The IR does not change. Runs after `rt-plan-memory`. The pass
-    does not check modules of pipeline stages, because their memory is only known together with the
-    schedule.
+    Compares the sizes of the planned arenas with `limit`. If the arenas are larger, the pass fails
+    with a message that lists the largest categories of memory, the batch size or strategies with
+    which the program would fit, and the largest tensors that are live at the peak. The IR does not
+    change. Runs after `rt-plan-memory`. The pass does not check modules of pipeline stages, because
+    their memory is only known together with the schedule.
 
     Before and After:
     ```mlir

@@ -111,7 +111,7 @@ def DistBucketPass : Pass<"dist-bucket", "::mlir::ModuleOp"> {
     Option<"bucket", "bucket", "int64_t", "0", "Largest bucket in bytes; 0: chosen by the links.">,
     Option<"cluster", "cluster", "std::string", "\"\"", "cluster.toml; empty: the defaults.">
   ];
-  // The rules of arith and math come with nn.
+  // Loading the nn dialect also loads arith and math, and attaches their sharding rules.
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 

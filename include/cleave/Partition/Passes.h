@@ -17,36 +17,41 @@ namespace cleave {
 struct PartitionOptions {
   /// Report where every sharding came from.
   bool remarks = false;
-  /// Axes over which parameters, and activations, stay gathered from the
-  /// forward to the backward pass.
+  /// Mesh axes over which parameters, and over which activations, stay gathered
+  /// from the forward to the backward pass instead of being gathered again.
   llvm::SmallVector<std::string> keepParameters, keepActivations;
-  /// Axes over which dist-decompose replaces gathers by rings.
+  /// Mesh axes over which dist-decompose replaces an all-gather by a ring of
+  /// messages with one tile each.
   llvm::SmallVector<std::string> rings;
   /// auto | ring | gather: see dist-decompose.
   std::string ringPlan = "auto";
-  /// The axis over which experts are sharded: instead of gathering their
-  /// matrices, rows are dispatched to them.
+  /// The mesh axis that shards experts. Rows are sent to the ranks that hold
+  /// their experts, instead of gathering the experts' matrices on every rank.
   std::string experts;
-  /// Size of buffers for these rows: see dist-dispatch-experts.
+  /// Sets the size of the buffers for rows that are sent to experts: see the
+  /// option of dist-dispatch-experts.
   double maxLoad = 2.0;
   /// auto | direct | hierarchical: see dist-dispatch-experts.
   std::string exchange = "auto";
-  /// Whether exposed collectives and their products are cut into chunks: see
-  /// dist-chunk-products.
+  /// Whether a collective that computation does not hide is cut into chunks
+  /// together with the matrix product next to it: see dist-chunk-products.
   bool chunks = false;
-  /// A cluster.toml that reshards are planned for; "": the defaults.
+  /// The path of the cluster.toml whose link speeds determine how reshards are
+  /// planned; if empty, the defaults hold.
   std::string cluster;
-  /// Add passes after the propagation of shardings, and before collectives are
-  /// merged into buckets.
+  /// Functions that add passes at two places of the pipeline: after the
+  /// propagation of shardings, and before collectives are merged into buckets.
   std::function<void(mlir::OpPassManager &)> afterPropagation, beforeBuckets;
 };
 
-/// From constraints to verified per-rank programs: propagate, plan, partition,
-/// combine, choose residuals, bucket, verify.
+/// Adds the passes that turn a program with sharding constraints into verified
+/// per-rank programs: propagate, plan, partition, combine, choose residuals,
+/// bucket, verify.
 void buildPartitionPipeline(mlir::OpPassManager &passes,
                             const PartitionOptions &options = {});
 
-/// Makes the pipeline known to cleave-opt as `dist-partition-pipeline`.
+/// Registers the pipeline for cleave-opt under the name
+/// `dist-partition-pipeline`.
 void registerPartitionPipeline();
 } // namespace cleave
 

@@ -9,17 +9,18 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
   let summary = "Propagate shardings to all values, to a fixed point";
   let description = [{
     Before: some arguments, results and `dist.constrain` operations carry shardings. After: every
-    argument, result and operation has a closed `dist.sharding`. Ports of the same name and role have the
-    same sharding in all functions.
+    argument, result and operation has a closed `dist.sharding`. Arguments and results of the same name
+    and role have the same sharding in all functions.
 
-    The pass works on the factors of sharding rules (ShardingRule.h). If a factor is sharded in one tensor
-    of an operation, it becomes sharded in the operation's other tensors, as far as their dimensions are
-    open and do not use the axis already. Elementwise operations propagate first, then operations that
-    move elements, then contractions. Shardings of priority 0 propagate before those of priority 1. If two
-    tensors disagree, each keeps its own sharding; the one that makes the operation's tensors move the
-    fewest bytes propagates further. The result does not depend on the order of operations. Constants and
-    index grids take no part: they are emitted again for each layout. `dist-plan-ops` decides which axes
-    are gathered or left partial.
+    The pass works on the factors of sharding rules (ShardingRule.h). If a factor is sharded in one
+    tensor of an operation, it becomes sharded in the operation's other tensors, as far as their
+    dimensions are open and do not use the axis already. Elementwise operations propagate first, then
+    operations that move elements, then contractions. Shardings of priority 0 propagate before those of
+    priority 1. If two tensors of an operation disagree, each keeps its sharding, and the sharding with
+    which the operation needs to reshard the fewest bytes propagates further. The result of the pass
+    does not depend on the order of operations. Constants and index grids are not part of propagation,
+    because each layout in which they are read is computed separately. `dist-plan-ops` later decides
+    over which axes an operation gathers operands or gives partial results.
 
     Before:
     ```mlir
@@ -44,7 +45,7 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
     Option<"remarks", "remarks", "bool", "false",
            "Report for every sharded dimension where its sharding came from.">
   ];
-  // The rules of arith and math come with nn.
+  // Loading the nn dialect also loads arith and math, and attaches their sharding rules.
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
@@ -52,18 +53,19 @@ def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
   let summary = "Send values between pipeline stages in tiles where that is cheaper";
   let description = [{
     Runs on a stage of a pipeline, between `dist-propagate` and `dist-plan-ops`. Activations and
-    cotangents cross stages. If such a value is replicated over several ranks of a stage, each rank would
-    send all of it. Instead, each rank can send a tile, and the receivers gather the tiles. The pass
-    chooses tiles where the model of docs/cluster.md says that this takes less time: the tile over the
-    link between the stages plus the gather over the links of its axes, against the unsharded value over
-    the link between the stages. Tiles never need padding; the outermost dimension that divides evenly is
-    sharded.
+    cotangents cross stages. If such a value is replicated over several ranks of a stage, each rank
+    would send the whole value. Instead, each rank can send a tile, and the receiving ranks all-gather
+    the tiles. By the cost model of docs/cluster.md, the pass compares the time to send a tile to the
+    next stage and to all-gather the tiles within that stage with the time to send the whole value, and
+    chooses tiles if they take less time. The outermost dimension that divides evenly is sharded, so
+    tiles have no padding.
 
-    After: the argument or result has the sharding of the tiles, and `pipe.inside` is its sharding inside
-    the stage. One constraint gathers an argument for all its readers. A value that the stage only passes
-    on, or adds to a result in tiles, stays in tiles. A result without other readers is computed in tiles,
-    so that its all-reduce can become a reduce-scatter. Both stages make the same choice. A remark reports
-    each result that is sent in tiles.
+    After: the argument or result has the sharding of the tiles, and `pipe.inside` is its sharding
+    inside the stage. One constraint gathers such an argument for all its readers. A value that the
+    stage only passes on, or only adds to a result that is sent in tiles, stays in tiles. A result that
+    nothing else reads is computed in tiles, so that its all-reduce can become a reduce-scatter. The
+    sending and the receiving stage make the same choice. A remark reports each result that is sent in
+    tiles.
 
     Before, with slow links between the stages:
     ```mlir
@@ -105,16 +107,16 @@ def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
 def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
   let summary = "Choose the mesh axes of the factors of each operation";
   let description = [{
-    Before: every value has a sharding. After: every operation has a `dist.plan`. Its `factors` lists the
-    axes of each factor of the operation's sharding rule; they determine the layouts that the operands
-    must have and the layouts in which results are computed. `carry` lists the axes over which the
-    operation reads partial operands and gives partial results; the `dist.sharding` of such a result says
-    so.
+    Before: every value has a sharding. After: every operation has a `dist.plan`. In this plan,
+    `factors` lists the axes of each factor of the operation's sharding rule; these axes determine the
+    layouts that the operands must have and the layouts in which results are computed. `carry` lists the
+    axes over which the operation reads partial sums and gives partial sums; the `dist.sharding` of such
+    a result is partial over these axes.
 
-    If the tensors of an operation agree, there is one choice. Otherwise the pass weighs all assignments
-    of axes to factors: the bytes sent to reshard operands and results, against the compute that is
-    replicated. Partial sums pass through linear operations if nothing else reads them: a sum of several
-    is reduced once.
+    If the shardings of an operation's operands and results agree, there is only one plan. Otherwise the
+    pass compares all assignments of axes to factors by the time of resharding operands and results and
+    the time of replicated computation. Partial sums pass through linear operations if no other
+    operation reads them, so that the sum of several partial sums is reduced only once.
 
     Before:
     ```mlir
@@ -135,7 +137,7 @@ def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
     Option<"cluster", "cluster", "std::string", "\"\"",
            "A cluster.toml with the links that reshards are planned for; none: defaults.">
   ];
-  // The rules of arith and math come with nn.
+  // Loading the nn dialect also loads arith and math, and attaches their sharding rules.
   let dependentDialects = ["::cleave::dist::DistDialect", "::cleave::nn::NNDialect"];
 }
 
@@ -147,10 +149,11 @@ def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
     keep `dist.sharding` and gain `dist.global_type`, the type of the unsharded tensor. `dist.constrain`
     is gone.
 
-    Each operation emits its own per-rank form (ShardingRuleInterface::planLocal). If a reader needs
-    another layout than its operand has, a reshard precedes it; readers that need the same layout share
-    the reshard. A search over layouts plans reshards under the cost model of docs/cluster.md. A remark
-    reports each gather of an activation that no constraint asked for, with its size and source.
+    Each operation emits its own per-rank form (ShardingRuleInterface::planLocal). If an operation needs
+    an operand in another layout than the operand has, a reshard precedes the operation; operations that
+    need the same layout share the reshard. The collectives of a reshard are found by a search over
+    layouts under the cost model of docs/cluster.md. A remark reports each gather of an activation that
+    no constraint requested, with its size and the operation that computes the activation.
 
     Before:
     ```mlir
@@ -184,36 +187,38 @@ def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
 def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
   let summary = "Prove that a per-rank program treats partial, sharded and replicated values correctly";
   let description = [{
-    The analysis knows for every value and mesh axis whether the ranks along the axis hold the same value,
-    tiles of one dimension, partial sums (or candidates of a maximum or minimum), or simply different
-    values. If several axes shard one dimension, it knows their order. It runs after `dist-partition` and
-    after passes that change communication, and changes nothing.
+    For every value and mesh axis, the pass computes whether the ranks along the axis hold the same
+    value, tiles of one dimension, partial sums (or candidates of a maximum or minimum), or unrelated
+    values. If several axes shard one dimension, the pass also computes their order. It runs after
+    `dist-partition` and after passes that change communication, and does not change the program.
 
-    Errors: a partial value is read by an operation that is not linear in it, or added to a value that is
-    not partial; a reduction over an axis over which its operand is not partial, or is partial by another
-    kind of reduction; operands sharded on different dimensions by one axis, or by axes in different
-    orders; tiles combined with an unsharded value; tiles gathered in another order than they were sliced;
-    a result that differs from its `dist.sharding`.
+    These are errors: a partial sum that is read by an operation that is not linear in it, or that is
+    added to a value that is not partial; a reduction over an axis over which its operand is not
+    partial, or is partial with another kind of reduction; operands sharded on different dimensions by
+    one axis, or by axes in different orders; tiles combined with an unsharded value; tiles gathered in
+    another order than they were sliced; a result that differs from its `dist.sharding`.
 
-    For each dimension that tiles do not divide evenly, the analysis knows the global size, the axes that
-    number the tiles, and the value of the padding in the last tiles. Errors: padding that is combined
-    (summed, searched for a maximum, read by index, read as part of a row) and is not the identity of that
-    combination; padding that a concatenation, a pad, a reshape or a reversal would put between elements;
-    a mask of another size, tile, dimension or order of axes than the tensor has; a mask where there is no
-    padding; two global sizes in one operation, at a result, or between two iterations of a loop.
+    For each dimension that is padded, the pass computes the global size, the axes over which it is
+    sharded, and the value of the padding in the last tiles. These are errors: padding that is summed,
+    compared for a maximum, read by index or read as part of a row although its value is not the
+    identity of this operation; padding that a concatenation, a pad, a reshape or a reversal would put
+    between elements; a mask for another size, tile, dimension or order of axes than those of the masked
+    tensor; a mask of a tensor without padding; two global sizes in one operation, at a result, or
+    between two iterations of a loop.
 
-    Not proved, but found by execution (`cleave check`): that a window begins where it should and that its
-    `whole` is the size of the result computed from it; that a collective-permute sends each tile to the
-    rank that needs it, unless padding gives a mistake away; that values computed from a tile's offset
-    (other than masks and indices into padded tables) are right; and whether a constant is a tile or
-    unsharded.
+    Some properties are not proved, but errors in them are found by execution (`cleave check`): that a
+    `dist.window` begins at the right element and that its `whole` is the size of the result computed
+    from it; that a collective-permute sends each tile to the rank that needs it (unless a mistake shows
+    in the padding); that values computed from a tile's offset (other than masks and indices into padded
+    tables) are right; and whether a constant is a tile or unsharded.
 
-    Nothing is claimed of padding where the program does not tell the size: for scatters into a table,
-    reshapes of tiles of one element, dimensions that merge such tiles with others, a `dist.slice` whose
-    tiles do not nest in the tiles that it slices, arguments without `dist.global_type`, and values
-    computed from one of these. The value of padding becomes unknown when it is computed with, and when a
-    loop or a branch carries it. If one operand of a product is masked, the other one must be, too, where
-    it is known to be padded; otherwise its elements are assumed finite.
+    Padding is not checked if the program does not tell the size of the padded dimension: for scatters
+    into a table, reshapes of tiles of one element, dimensions that merge such tiles with others, a
+    `dist.slice` whose tiles do not nest in the tiles that it slices, arguments without
+    `dist.global_type`, and values computed from one of these. The value of padding becomes unknown to
+    the pass if an operation computes with it, or if a loop or a branch carries it. If one operand of a
+    product is masked along a dimension, the other operand must be masked as well if it is known to be
+    padded; otherwise the elements of the other operand are assumed to be finite.
 
     Before and After are the same. With the first dimension of %x split:
     ```mlir
@@ -222,18 +227,19 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     %1 = math.exp %0 : tensor<6xf32>
     ```
   }];
-  // The rules of arith and math come with nn.
+  // Loading the nn dialect also loads arith and math, and attaches their sharding rules.
   let dependentDialects = ["::cleave::nn::NNDialect"];
 }
 
 def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
   let summary = "Shrink collectives, and remove redundant ones";
   let description = [{
-    Runs on per-rank programs, in loops and branches, too. An all-reduce of which a rank reads only its
-    own tile becomes a reduce-scatter. A gather of which a rank reads only its own tile is removed, and so
-    is a slice into tiles that are gathered again. Equal collectives of a block are merged. That does not
-    keep a value gathered in the forward pass alive for the backward pass: the gather there has another
-    operand (a saved value).
+    Runs on per-rank programs, in loops and branches, too. If each rank reads only its own tile of the
+    result of an all-reduce, the all-reduce becomes a reduce-scatter. An all-gather of whose result each
+    rank reads only its own tile is removed, and so is a slice into tiles that are all-gathered again.
+    Equal collectives of a block are merged. This merge does not keep a gathered value of the forward
+    pass alive for the backward pass, because the all-gather of the backward pass has another operand (a
+    saved value).
 
     Before:
     ```mlir
@@ -253,13 +259,15 @@ def DistSplitStreamPass : Pass<"dist-split-stream", "::mlir::ModuleOp"> {
   let summary = "Compute on the local tile of a dimension instead of gathering it (split-KV)";
   let description = [{
     Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites an operation that can
-    process a dimension tile by tile (StreamingInterface: attention and its derivative, along the keys) if
-    the operation reads that dimension gathered and its other operands are the same on all ranks of the
-    gather: few queries, replicated, and many keys, sharded. Each rank computes with its own tile, and the
-    partial results are combined over the ranks (split-KV, as in Flash-Decoding; Dao et al., 2023). Other
-    operands that have the dimension unsharded are sliced to the tile. A result with that dimension, of
-    which each rank read only its tile, is computed as that tile. With P ranks, each computes 1/P of the
-    operation and sends the results twice instead of the tiles, unless gathering is modelled to be faster.
+    process a dimension tile by tile (StreamingInterface: attention and its derivative, along the keys)
+    if the operation reads this dimension all-gathered and its other operands are replicated over the
+    ranks of the all-gather, for example attention with few replicated queries and many sharded keys.
+    Each rank computes with its own tile, and the partial results are combined over the ranks (split-KV,
+    as in Flash-Decoding; Dao et al., 2023). If another operand has the dimension unsharded, each rank
+    takes the slice that belongs to its tile. If each rank reads only its own tile of a result with this
+    dimension, it computes only this tile. With P ranks, each rank computes 1/P of the operation and
+    sends the results twice instead of its tiles. The pass does nothing if the cost model says that
+    gathering is faster.
 
     Before:
     ```mlir
@@ -292,15 +300,16 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
   let description = [{
     Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites an operation that can
     process a dimension tile by tile (StreamingInterface: attention and its derivative, along the keys)
-    and reads that dimension gathered. In every round each rank computes with the tile that it has and
-    passes the tile on to the next rank (ring attention; Liu et al., 2023). The tile for the next round is
-    sent before the round is computed, so that the transfer overlaps with it; no rank holds more than two
-    tiles. Other operands that have the dimension unsharded (positions, segments, masks, bias) are sliced
-    to the part of the tile's owner. Partial results are combined in each round. A result that has the
-    dimension and was reduce-scattered accumulates while it travels round the ring; each rank keeps its
-    own contribution and adds it last, which saves one round. With P ranks and tiles of K bytes a rank
-    sends (P - 1) K bytes in the forward and 2 (P - 1) K in the backward pass. If positions are indices
-    and a window does not reach some tiles, their rounds are left out.
+    and reads this dimension all-gathered. In every round each rank computes with the tile that it has
+    and passes the tile on to the next rank (ring attention; Liu et al., 2023). The tile for the next
+    round is sent before the round is computed, so that the transfer overlaps with it; no rank holds
+    more than two tiles. If another operand has the dimension unsharded (positions, segments, masks,
+    bias), each rank takes in each round the slice that belongs to its present tile. Partial results are
+    combined in each round. A result that has the dimension and was reduce-scattered, such as the
+    gradient of the keys, is sent around the ring and accumulated on the way; each rank adds its own
+    contribution to its own tile last, which saves one round. With P ranks and tiles of K bytes a rank
+    sends (P - 1) K bytes in the forward and 2 (P - 1) K in the backward pass. If positions are the
+    indices in the sequence, rounds with tiles that are outside of a sliding window are omitted.
 
     `plan` = auto keeps the gather if it is modelled to be faster (short messages, whose latency the
     compute of a round does not hide) and the gathered operand takes no more memory than the operation's
@@ -338,27 +347,30 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
   let description = [{
     Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites each `nn.grouped_dot`
     whose matrices are gathered over `axis`, and each `nn.grouped_outer` whose result is scattered over
-    it. Instead of the matrices, the slots' rows move (expert parallelism; Lepikhin et al., 2020): each
-    rank dispatches its rows to the ranks of the experts that they chose (`dist.plan_rows`, then
-    `dist.all_to_all_v`, the counts first). The product is computed there with the tile of matrices, and
-    its results return to the slots of the rows' owners. Only rows are sent, no padding.
+    it. Instead of the matrices, the rows of slots are sent (expert parallelism; Lepikhin et al., 2020):
+    each rank dispatches its rows to the ranks of the experts that they chose (`dist.plan_rows`, then an
+    exchange of the counts, then `dist.all_to_all_v`). These ranks compute the product with their tile
+    of matrices and send the results back to the slots from which the rows came. Only rows are sent, no
+    padding.
 
-    A buffer holds `max-load` times the rows that one rank sends another when routing is balanced. Rows
-    beyond that are sent in further rounds. The program has as many rounds as any routing can need, so no
-    row is ever dropped. Ranks exchange all counts, so that they agree on which rounds to skip. Rows of
-    the first round that the backward pass reads are saved at the expert; rows of further rounds are sent
-    and recomputed in the backward pass.
+    For the rows from each other rank, a receive buffer has room for `max-load` times the number of rows
+    with balanced routing. Rows that exceed the buffer are sent in further rounds. The program has as
+    many rounds as any routing can need, so no row is ever dropped. Ranks exchange the counts of all
+    rounds, so that they agree on which rounds to skip. Rows of the first round that the backward pass
+    reads are saved on the ranks of the experts; rows of further rounds are sent again in the backward
+    pass, and values computed from them are recomputed.
 
-    Rows stay at the experts between products: elementwise operations on results are computed there if
-    another product with the same choice reads them, sums of results are combined as one, and residuals
-    are saved there. So a gated layer of experts exchanges rows twice in the forward pass (before the
-    first products and after the last one) and twice in the backward pass. Rows of padding, whose ids a
-    mask has replaced by -1, are not sent.
+    Between products with the same ids, rows stay on the ranks of the experts: these ranks compute the
+    elementwise operations between the products and save the residuals, and a sum of several results is
+    sent back as one result. So a gated layer of experts exchanges rows twice in the forward pass
+    (before the first products and after the last one) and twice in the backward pass. Rows of padding,
+    whose ids a mask has replaced by -1, are not sent.
 
     If `axis` has links of two classes (`within` of the mesh), `exchange` says whether rows are sent
-    directly to each rank or in two steps, between nodes and then within the node; `auto` takes what is
-    faster by the links of `cluster`. With two steps, the collectives are over the two parts of the axis:
-    the second step dispatches the rows of the products that the first step has created.
+    directly to each rank or in two steps, between nodes and then within the node; `auto` selects the
+    faster way by the links of `cluster`. The two steps are exchanges over two sub-axes: the first
+    replaces the gather of matrices between nodes, and the second is applied to the resulting products,
+    which still gather matrices within a node.
 
     Before:
     ```mlir
@@ -399,10 +411,10 @@ def DistSortRowsPass : Pass<"dist-sort-rows", "::mlir::ModuleOp"> {
     Runs on per-rank programs. The rows that `nn.grouped_dot` and `nn.grouped_outer` read are sorted by
     their ids, so that the rows of one matrix are adjacent (the permutation of MegaBlocks; Gale et al.,
     2022). All products with the same ids share one sort (`dist.sort_rows`). Elementwise operations
-    between the products work in sorted order; only values with other readers are put back in the original
-    order. If several slots of a token have the same row, the rows are gathered from the token. Numerical
-    results do not change: rows are computed as before, and sums over the rows of a matrix keep their
-    order.
+    between the products work in sorted order; only values with other readers are put back in the
+    original order. If several slots of a token have the same row, it is gathered directly from the
+    token, without a copy for each slot. Numerical results do not change: rows are computed as before,
+    and sums over the rows of a matrix keep their order.
 
     Before:
     ```mlir
@@ -438,17 +450,18 @@ def ChooseResidualsPass : Pass<"nn-choose-residuals", "::mlir::ModuleOp"> {
   let description = [{
     Runs on per-rank programs. A sharded parameter (or constant) is gathered right before the first
     operation that reads it; views of it are moved there, too. A parameter that both the forward and the
-    backward pass read is gathered twice and freed in between. The second gather serves the readers after
-    the longest interval without a reader, the first gather those before it. The operand of the second
-    gather is an `nn.rematerialize` that waits for a value that its first reader also needs. A parameter
-    that the backward pass does not read (a bias) is gathered once.
+    backward pass read is gathered twice and freed in between. Its readers are divided at the longest
+    interval without a reader: the first gather serves the readers before this interval, the second
+    gather those after it. The operand of the second gather is an `nn.rematerialize`, which becomes
+    available only when another operand of the first of these later readers is. A parameter that the
+    backward pass does not read (a bias) is gathered once.
 
     `keep-parameters` names axes over which parameters are gathered once and stay gathered (FSDP without
     resharding after the forward pass). `keep-activations` names axes over which an activation is saved
     gathered, instead of as a tile that the backward pass would gather again.
 
-    The forward pass is all that the saved values, and the results other than gradients and cotangents,
-    depend on.
+    To this pass, an operation belongs to the forward pass if a saved value depends on it, or a result
+    other than gradients and cotangents.
 
     Before:
     ```mlir

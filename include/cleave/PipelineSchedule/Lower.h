@@ -32,8 +32,8 @@ std::string print(const LoweredAction &action);
 
 // The messages from one rank to another form a channel: the sender's n-th send
 // in a channel matches the receiver's n-th receive. The wait of a receive ends
-// when both are started; the wait of a send may end only when the receiver has
-// reached its wait.
+// when the send and the receive are started. The wait of a send may end only
+// when the receiver has reached the wait of its receive.
 struct LoweredTable {
   std::string schedule;
   int ranks = 0, stages = 0, microbatches = 0;
@@ -43,8 +43,8 @@ struct LoweredTable {
 };
 
 struct LowerOptions {
-  // How many compute actions before its reader a receive is started; at least
-  // 0.
+  // A receive is started this many compute actions before the action that reads
+  // its message; at least 0.
   int lookahead = 1;
   // `times` and `spareSends` determine the maximum number of messages in flight
   // for each stage and direction. It is the smallest number with which no rank
@@ -70,8 +70,9 @@ std::string writeLowered(const LoweredTable &table);
 // Slots
 //===----------------------------------------------------------------------===//
 
-// A kind of action that begins or ends the lifetime of a value. B is both an I
-// and a W event; a blocking transfer is both its start and its wait.
+// A kind of action that begins or ends the lifetime of a value. A complete
+// backward pass (B) counts as both of its halves, input gradient (I) and weight
+// gradient (W). A blocking transfer counts as both its start and its wait.
 struct Event {
   ActionKind kind = ActionKind::F;
   Phase phase = Phase::Run; // of a transfer Start or Wait, of the rest Run

@@ -44,8 +44,9 @@ struct RankReplay {
   double waits = 0;        // of these, the time that the rank was idle
   double spanIdle = 0;     // between its first and its last action
   double makespanIdle = 0; // from the start of the step to its end
-  // The peaks of held activations, in units of the activations of one stage and
-  // microbatch:
+  // The most activations that the rank holds at once, in units of the
+  // activations of one stage and microbatch. The fields count activations over
+  // different spans of time:
   int peakInputs = 0;       // from F to the end of I (M_B)
   int peak = 0;             // from F to the end of W (M_B before I, M_W after)
   int peakB = 0, peakW = 0; // parts of `peak`
@@ -61,9 +62,9 @@ struct Replay {
   std::vector<std::vector<Span>> spans; // as Table::actions
 };
 
-// Fails if a rank waits for a message that is never sent; the error names the
-// actions. Only F, I, W, B and transfers between adjacent stages on different
-// ranks take time.
+// Simulates the table and returns all times. Fails if a rank waits for a
+// message that is never sent; the error names the actions. Only passes (F, I,
+// W, B) and transfers between adjacent stages on different ranks take time.
 Result<Replay> replay(const Table &table, const Times &times = {});
 
 // Returns the time of a step if many steps follow each other without a barrier:

@@ -69,18 +69,19 @@ struct ShardActions {
   // does if `weightsRead`.
   bool unshard = false;
   int gathered = 0; // stages of a rank gathered at once; 0: all that it holds
-  // For each stage, the actions that it has, and whether its W reads gathered
-  // parameters. If empty, all stages have the actions requested above and every
-  // W reads parameters (the W of the first stage does, because it is the whole
-  // backward pass).
+  // For each stage, which of these actions it has, and whether its W reads
+  // gathered parameters. If empty, all stages have the actions that `reduce`
+  // and `unshard` request, and every W reads parameters (the W of the first
+  // stage does, because it is the whole backward pass).
   struct Stage {
     bool reduce = true, unshard = true, weightsRead = true;
   };
   std::vector<Stage> stages;
 };
 
-// If a stage is on two ranks, both take part in its reductions. So these
-// reductions are at the end of both lists, in the order of stages.
+// Returns the table with these collectives added. If a stage is on two ranks,
+// both ranks take part in its gradient reductions. So the lists of both ranks
+// end with these reductions, in the order of stages.
 Result<Table> withShardActions(const Table &table, const ShardActions &options);
 
 // Repeats the table `steps` times without barriers. Microbatches are numbered

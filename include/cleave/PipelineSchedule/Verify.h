@@ -14,10 +14,10 @@
 
 namespace cleave::pipeline {
 
-// One entry of a rank's list. If `communicator` is set, it is a collective of
-// that group: `action` is the UNSHARD, RESHARD or REDUCE_GRAD of a stage that
-// the collective performs; if `action` is a pass, it is ignored. The phase of
-// `action` is that of the collective.
+// One entry of a rank's list: a compute action, a transfer or, if
+// `communicator` is set, a collective of that communicator. For a collective,
+// `action` is the UNSHARD, RESHARD or REDUCE_GRAD that it performs (a compute
+// action there is ignored), and its phase is the phase of the collective.
 struct Item {
   LoweredAction action;
   int communicator = -1; // index into Program::communicators

@@ -36,8 +36,8 @@ Program programOf(const program::Program &program, const std::string &action);
 struct StepOrigin {
   std::string action; // the list that runs a step
   LoweredTable table;
-  // The bytes of a slot, by arena. A missing entry or 0 means that the arena is
-  // not divided into slots of microbatches.
+  // For each arena, the bytes of one microbatch's slot. A missing entry or 0
+  // means that the arena is not divided into slots.
   std::vector<int64_t> slotBytes;
 };
 

@@ -14,20 +14,21 @@ def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
     the input gradient, so that it overlaps the all-reduce of the input gradient. Commands are moved back
     if the function does not become faster, or if it takes more memory than allowed below.
 
-    Then it simulates the commands of a function by the times of `cluster` with two resources: one
-    computes, in the order of the list, and one communicates. A collective starts when its operands are
-    available and its turn has come. Collectives that are read soonest come first (all-gathers of ZeRO
-    parameters), but not earlier than the time that the pending collectives need. Collectives that no
-    command waits for (all-reduces of gradients) come last. A collective ends before its first reader, or
-    as soon as it is done if that frees the memory of its operands. All ranks run the same list, so they
-    start collectives in the same order.
+    Then the pass simulates the commands of a function by the times of `cluster` with two resources:
+    one executes computation, in the order of the list, and one executes collectives. A collective
+    starts when its operands are available and its turn has come. Collectives with the nearest
+    reader come first (all-gathers of ZeRO parameters), but they do not start earlier than necessary
+    to complete all pending collectives in time. Collectives whose results no command reads soon
+    (all-reduces of gradients) come last. The wait of a collective is placed before its first
+    reader, or earlier, where the simulation completes the collective, if this frees the memory of
+    its operands. All ranks run the same list, so they start collectives in the same order.
 
-    The planned memory grows by at most `buffers` times the largest result of a collective in the
-    function, and not beyond `limit`. If it would grow more, fewer collectives start early. Conditional
-    collectives, ring exchanges of tiles and exchanges of expert rows are not moved (see
-    `rt-split-async`). The attribute `rt.overlap` of a function has the modelled seconds of compute, of
-    communication, and of exposed communication; functions of a pipeline stage have this attribute even if
-    they have no collectives.
+    Because of overlap, the planned memory grows by at most `buffers` times the largest result of a
+    collective in the function, and not beyond `limit`. If the memory would grow more, fewer
+    collectives start early. Conditional collectives, ring exchanges of tiles and exchanges of
+    expert rows are not moved (see `rt-split-async`). The attribute `rt.overlap` of a function has
+    the modelled seconds of compute, of communication, and of exposed communication; functions of a
+    pipeline stage have this attribute even if they have no collectives.
 
     Before:
     ```mlir
@@ -66,11 +67,11 @@ def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
 def SplitAsyncPass : Pass<"rt-split-async", "::mlir::ModuleOp"> {
   let summary = "Make permutations of tiles and exchanges of expert rows asynchronous";
   let description = [{
-    A permutation of tiles, or an exchange of rows, becomes asynchronous if commands that compute precede
-    its first reader: it starts at its present place, and an `rt.wait` before that reader ends it. So the
-    next tile of a ring is transferred while attention on the current tile is computed. No other command
-    accesses the source and destination memory of the transfer until the wait. All other collectives, and
-    conditional ones, stay blocking.
+    A permutation of tiles, or an exchange of rows, becomes asynchronous if there are commands that
+    compute between it and its first reader: it starts at its present place, and an `rt.wait` before
+    its first reader ends it. So the next tile of a ring is transferred while attention on the
+    current tile is computed. No other command accesses the source and destination memory of the
+    transfer until the wait. All other collectives, and conditional ones, stay blocking.
 
     Before:
     ```mlir

@@ -14,25 +14,27 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
     results computes them itself. Operations without readers are removed.
 
     The operations of the training function (`@loss_train`, else `@loss`; `@forward` in a module for
-    inference) are put in a linear order: in program order or as late as possible, whichever gives better
-    stages. A cut point is a position between two operations that has compute time on both sides. The
-    stages are the consecutive pieces that
+    inference) are put in a linear order. The pass tries the program order and the order in which each
+    operation comes as late as possible, and uses the one that gives better stages. A cut point is a
+    position between two operations that has compute time on both sides. The stages are the consecutive
+    pieces that
 
-    1. take the least time in the slowest stage, within 20 %: the time of the forward pass, by the
-       cost interface and the rates of the `cluster`, twice that for the gradients of operands that
-       need one, and the memory traffic of parameter gradients;
+    1. take the least time in the slowest stage, or at most 20 % more. The time of a stage is the time
+       of its forward pass, by the cost interface and the rates of the `cluster`, plus twice this time
+       for the gradients of operands that need one, plus the memory traffic of parameter gradients;
     2. among these, send the fewest bytes;
     3. among these, take the least time in the slowest stage;
     4. among these, spread the bytes of the parameters evenly.
 
     With `patterns`, one regular expression for each stage, an operation belongs to the stage whose
-    pattern matches its name or the name of a parameter that it reads. A pattern matches a whole name, or
-    a leading part that ends at a `.` or `/` (`h\.[0-3]` matches `h.2.mlp.weight`, and not `h.20`).
-    Operations that no pattern matches are placed where the fewest bytes are sent. The linear order may
-    then also follow the patterns. A parameter that several stages read belongs to all these stages.
+    pattern matches its name or the name of a parameter that it reads. A pattern matches a whole name,
+    or a leading part that ends at a `.` or `/` (`h\.[0-3]` matches `h.2.mlp.weight`, and not `h.20`).
+    Operations that no pattern matches are placed in the stage for which the fewest bytes are sent. With
+    `patterns`, the linear order may also be that of the patterns. A parameter that several stages read
+    belongs to all these stages.
 
-    In the other functions, an operation belongs to the stage of its operands, or to the next stage that
-    has the parameters that it reads.
+    In functions other than the training function, an operation belongs to the stage of its operands, or
+    to the next stage that has the parameters that the operation reads.
 
     Before:
     ```mlir
@@ -77,14 +79,15 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
 def CutStagesPass : Pass<"pipe-cut-stages", "::mlir::ModuleOp"> {
   let summary = "Cut a model into one module for each pipeline stage";
   let description = [{
-    Cuts a model into the stages that `pipe-mark-stages` has assigned. Each function becomes one function
-    of the same name in each stage, with the arguments that the stage reads. A value that a later stage
-    reads is passed from stage to stage, up to its last reader: it is a result of the stage that computes
-    it and of each stage between, and an argument of each stage after the one that computes it. It is
-    named `cut.S.K`: the K-th value that crosses from stage S to the next, in program order; in functions
-    other than the training function, `FUNCTION.cut.S.K`. Its role is `activation`. It has `nn.batch_dim`
-    and `nn.whole_call` like inputs and outputs, `nn.position_dim` if a dimension counts the positions of
-    the sequence, and `pipe.differentiable` if the loss depends on a trained parameter through it.
+    Cuts a model into the stages that `pipe-mark-stages` has assigned. Each function becomes one
+    function of the same name in each stage, with the arguments that the stage reads. A value that a
+    later stage reads is passed from stage to stage, up to the last stage that reads it: it is a result
+    of the stage that computes it and of each stage between, and an argument of each stage after the one
+    that computes it. Such a value is named `cut.S.K` if it is the K-th value, in program order, that is
+    passed from stage S to the next stage; in functions other than the training function, it is named
+    `FUNCTION.cut.S.K`. The role of the value is `activation`. It has `nn.batch_dim` and `nn.whole_call`
+    like inputs and outputs, `nn.position_dim` if a dimension counts the positions of the sequence, and
+    `pipe.differentiable` if the loss depends on a trained parameter through it.
 
     Results of `@loss` and `@loss_train` are results of the last stage; results of other functions are
     results of the stage that computes them. If a stage would have no result of a function, the stage does

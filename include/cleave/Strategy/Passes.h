@@ -10,12 +10,13 @@ namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Strategy/Passes.h.inc"
 
-/// On a module, until `strategy-shard` removes it: the shardings of parameters
-/// that the user gives, each a #nn.shard.
+/// Attribute of a module until `strategy-shard` removes it: the shardings that
+/// the user gives for parameters, each a #nn.shard.
 inline constexpr llvm::StringLiteral kShardAttr = "nn.shard";
 
-/// Reports the first pattern of [[shard]] that no parameter of a whole model
-/// matches; a stage of a pipeline need not have the parameter of a pattern.
+/// Reports an error for the first [[shard]] entry whose pattern matches no
+/// parameter of the model. A single pipeline stage is not checked, since the
+/// parameters that a pattern matches may be in other stages.
 mlir::LogicalResult checkShardMatches(mlir::ModuleOp module,
                                       llvm::ArrayRef<std::string> matches);
 } // namespace cleave

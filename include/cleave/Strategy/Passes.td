@@ -8,19 +8,22 @@ include "mlir/Pass/PassBase.td"
 def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
   let summary = "Shard every contraction with a parameter once, at the least communication (tensor parallelism)";
   let description = [{
-    Tensor parallelism in one dimension (Shoeybi et al., 2019), found from the graph. Dimensions that
-    factors of operations connect form one class: the heads of a layer, the width of an MLP, the
-    vocabulary, the hidden size of all layers. A class is a candidate if it occurs in a parameter, in no
-    input, at most once in any tensor, and if no operation needs it unsharded. The pass takes candidates
-    by the contraction FLOPs that they newly divide per byte that they make the ranks send, until every
-    contraction with a parameter is divided, or the rest costs more than 32 times as much per FLOP as the
-    first. In a transformer this gives heads, MLP width and vocabulary; the hidden size stays unsharded. A
-    class that padding would enlarge by more than half is not taken (with 2 KV heads on 4 ranks, the query
-    heads of a group are sharded instead, and the remark says what stays replicated).
+    The pass finds Megatron's tensor parallelism (Shoeybi et al., 2019) from the graph, without names.
+    Dimensions that the same factors of sharding rules connect form one class, for example the heads of
+    a layer, the width of an MLP, the vocabulary, or the hidden size of all layers. A class is a
+    candidate if it occurs in a parameter, in no input, at most once in any tensor, and if no operation
+    needs it unsharded. The pass chooses candidates one after another, each time the one that divides
+    the most contraction FLOPs for each byte that the ranks send because of it. It stops when every
+    contraction with a parameter is divided, or when the next candidate would send more than 32 times as
+    many bytes per FLOP as the first. In a transformer the chosen classes are heads, MLP width and
+    vocabulary; the hidden size stays unsharded. A class that padding would enlarge by more than half is
+    not chosen. (With 2 KV heads on 4 ranks, the query heads of each KV head are sharded instead, and a
+    remark says what stays replicated.)
 
-    The dimensions of the classes taken are the chosen ones below; the dimensions opposite them in
-    parameters (the hidden size) are the hidden ones. Layouts of more axes shard these, too, and the batch
-    of all values. Constraints on operands and results fix the layout of each product with a parameter:
+    In the following table, *chosen* dimensions are those of the chosen classes, and *hidden* dimensions
+    are the other dimensions of the same parameters (the hidden size). The 2d, 2.5d and 3d layouts shard
+    the hidden dimensions, too, and the batch of all values. The pass puts constraints on operands and
+    results to fix the layout of each product with a parameter:
 
     | layout | between products | a parameter [in, out] is stored as | during a product |
     |---|---|---|---|
@@ -31,11 +34,13 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
     | 3d [i, j, k] | batch by i, j and hidden by k, or batch by i, k and chosen by j | hidden by k, chosen by j, in by i too | batch by i, in not by i |
 
     In 2d and 2.5d, parameters and inputs of products are gathered again in the backward pass. In 3d the
-    gathered tensors are saved. In 1d with sequence, `saved-input` decides. Vectors are sharded like the
-    features that they are combined with. Gradients stay partial between `@loss_grad` and `@update` over
-    axes that shard samples or positions but not the parameter.
+    gathered tensors are saved. In 1d with sequence, `saved-input` says whether the gathered tensors are
+    saved or gathered again. Vectors (biases, gains) are sharded like the features to which they are
+    added or with which they are multiplied. Gradients stay partial between `@loss_grad` and `@update`
+    over axes that shard samples or positions but not the parameter.
 
-    In 1d without sequence, the pass only shards parameter arguments, in all functions alike.
+    In 1d without sequence, the pass places no constraints: it only shards the arguments that are
+    parameters, with the same shardings in all functions.
 
     Before:
     ```mlir
@@ -70,15 +75,16 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
 def StrategyShardPass : Pass<"strategy-shard", "::mlir::ModuleOp"> {
   let summary = "Apply the shardings of parameters that the user gives";
   let description = [{
-    Reads the module's `nn.shard`, a list of overrides, and removes it. Each override has `match` (a
-    pattern of whole parameter names), `dims` (the axes of each dimension) and optionally `view` (the
-    dimensions that `dims` refers to, if they are not those of the file). An override replaces the
-    sharding by other strategies, for the parameter, its gradient and its state. `strategy-data` runs
-    afterwards and shards further.
+    Reads and removes the attribute `nn.shard` of the module, a list of shardings that the user gives.
+    Each entry has `match` (a pattern of whole parameter names), `dims` (the axes of each dimension) and
+    optionally `view` (the dimensions that `dims` refers to, if they are not those of the file). An
+    entry replaces the sharding that other strategies gave to the parameter, its gradient and its state.
+    `strategy-data` runs afterwards and shards these further.
 
-    Errors: a pattern that matches nothing; two overrides that disagree; an axis that is unknown or used
-    twice; a sub-axis that does not divide; a wrong rank; a dimension that the program views as several
-    parts, if the axes do not divide the parts.
+    These are errors: a pattern that matches nothing; two entries that disagree; an axis that is unknown
+    or used twice; a sub-axis that does not divide its axis; a number of dimensions other than the
+    tensor's; and a dimension that the program views as several parts, if the axes do not divide the
+    parts.
 
     Before:
     ```mlir
@@ -101,19 +107,21 @@ def StrategyShardPass : Pass<"strategy-shard", "::mlir::ModuleOp"> {
 def StrategyZigzagPass : Pass<"strategy-zigzag", "::mlir::ModuleOp"> {
   let summary = "Reorder positions so that causal attention costs all ranks of a ring the same (zig-zag)";
   let description = [{
-    In their own order, the last of `ranks` tiles of positions attends to all keys and the first one only
-    to its own. In zig-zag order a tile has two runs of positions, one from each half of the sequence;
-    together they attend to as many keys as those of any other tile. The early runs go from the last rank
-    to the first, the late ones from the first to the last (Llama 3, 2024, section 3.3.2, has it the other
-    way round; here padding stays at the very end).
+    In the order of the sequence, the queries of the last of `ranks` tiles of positions attend to all
+    keys and those of the first tile only to the keys of this tile. In zig-zag order each tile has two
+    runs of consecutive positions, one from each half of the sequence, and the queries of each tile
+    attend to the same number of keys. The runs of the first half are assigned to the ranks from the
+    last to the first, the runs of the second half from the first to the last. (Llama 3, 2024, section
+    3.3.2, assigns them the other way round; with the order of this pass, padding stays at the end of
+    the sequence.)
 
         8 positions, 2 ranks:   2 3 4 5 | 0 1 6 7
 
-    All values whose positions causal attention reads, and all values that they are computed from, are in
-    that order. Arguments (labels among them), index grids and constants are reordered where they enter,
-    by `nn.gather` with computed indices; results are put back in their own order. Causal attention that
-    used indices as positions gets positions as operands. So the function computes what it did before, and
-    sums over positions have the same terms.
+    Zig-zag order applies to all values whose positions causal attention reads, and to all values from
+    which these are computed. Arguments (including labels), index grids and constants are reordered
+    before their first use, by `nn.gather` with computed indices; results are put back in the order of
+    the sequence. Causal attention that used indices as positions gets the positions as operands. So the
+    function computes the same results, and sums over positions have the same terms in another order.
 
     If the pass does nothing, a remark says why: an operation depends on the order of positions in another
     way (a slice, a convolution, dropout), or there are too few positions. Functions without causal
@@ -144,25 +152,26 @@ def StrategyZigzagPass : Pass<"strategy-zigzag", "::mlir::ModuleOp"> {
 def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
   let summary = "Shard attention whose positions are sharded: by heads inside (Ulysses), or as a ring";
   let description = [{
-    `strategy-data` shards the positions of all values over `ring` and then `ulysses`. Only attention
-    combines positions with each other, and this pass decides how. With `ulysses` (Jacobs et al., 2023),
-    positions are unsharded over that axis inside every `nn.attention` and `nn.attention_grad`, and heads
-    are sharded instead: the pass places constraints before and after the operation, between which
-    partitioning finds the all-to-alls. Residuals are saved in the layout inside. The ranks shard the KV
-    heads a ways and the query heads of each KV head b ways. Of all splits with a * b ranks, the pass
-    takes one with the least padding, and of these the one with the largest a: with fewer KV heads than
-    ranks, keys and values are replicated b times. Heads that `feature-axes` shard already are sharded
-    further.
+    `strategy-data` shards the positions of all values over the axes `ring` and then `ulysses`. Only
+    attention combines different positions, and this pass decides how attention is sharded. With
+    `ulysses` (Jacobs et al., 2023), positions are unsharded over the axis `ulysses` inside every
+    `nn.attention` and `nn.attention_grad`, and heads are sharded instead: the pass places constraints
+    before and after the operation, and partitioning inserts the all-to-alls between these. Residuals
+    are saved in the layout inside attention. The KV heads are split a ways and the query heads of each
+    KV head b ways, where a * b is the number of ranks. Of all such splits, the pass takes one with the
+    least padding, and of these the one with the largest a. With fewer KV heads than ranks, keys and
+    values are replicated b times. Heads that `feature-axes` shard already are sharded further.
 
     With `ring`, attention that compares positions gets them as operands, so that no mask depends on the
-    index within a tile. Positions of queries and keys stay sharded by that axis, and the sharding rule of
-    attention leads to a ring (Liu et al., 2023; `dist-decompose`).
+    index within a tile. Queries and keys stay sharded by positions over the axis `ring`. Partitioning
+    then all-gathers the keys and values, which `dist-decompose` replaces by ring attention (Liu et al.,
+    2023).
 
-    The gradient of a table with a row for each position is made a sum over positions (`nn.scatter_add`),
-    like that of other tables: each rank has a partial sum.
+    The gradient of a table with a row for each position is rewritten to an `nn.scatter_add` over
+    positions, like the gradient of other tables, so that each rank has a partial sum.
 
-    Errors: no positions to shard; fewer heads than ranks of `ulysses`; attention whose scores are a
-    tensor of their own.
+    These are errors: a program without positions to shard; fewer heads than ranks of `ulysses`; and
+    attention that is not an `nn.attention`, so that its scores are a tensor of the program.
 
     Before:
     ```mlir
@@ -207,20 +216,21 @@ def StrategyExpertPass : Pass<"strategy-expert", "::mlir::ModuleOp"> {
   let summary = "Shard experts over a mesh axis";
   let description = [{
     Shards the experts' matrices (operands of `nn.grouped_dot`), and tables that the same choice of
-    experts reads (biases of experts, by `nn.gather`), along the experts over `axis`, together with their
-    gradients and state. The axis precedes the axes of other strategies on that dimension. It shards
-    samples as well (`strategy-data` runs later), and a rank's gradient of its experts is complete over
-    it.
+    experts reads (biases of experts, by `nn.gather`), along the experts over `axis`, together with
+    their gradients and state. In the shardings of the expert dimension, `axis` precedes the axes of
+    other strategies. `axis` also shards samples (`strategy-data` runs later); the gradients of a rank's
+    experts need no sum over `axis`.
 
-    A constraint on each product's operand makes it read the matrices unsharded over the axis, which is
-    correct by itself. `dist-dispatch-experts` later sends rows to the matrices instead.
+    The pass puts a constraint on the matrix operand of each product, so that the product reads the
+    matrices gathered over `axis`, which is correct by itself. Later `dist-dispatch-experts` replaces
+    this gather: it sends rows to the ranks that have the matrices.
 
-    With `tensor-axis`, the inner width of experts (the dimension of matrices and biases that only experts
-    have) is sharded over that axis, and no other dimension of theirs is sharded over the axes of other
-    strategies. `axis` may be absent then.
+    With `tensor-axis`, the inner width of experts (the dimension of matrices and biases that occurs
+    only inside of experts) is sharded over `tensor-axis`, and no other dimension of the matrices and
+    biases is sharded over the axes of other strategies. With `tensor-axis`, `axis` may be absent.
 
-    Errors: fewer experts than ranks; a width that cannot be sharded; matrices that an operation reads as
-    a whole; and, with `required`, a program without experts.
+    These are errors: fewer experts than ranks; an inner width that cannot be sharded; an operation that
+    needs all matrices unsharded; and, with `required`, a program without experts.
 
     Before:
     ```mlir
@@ -257,30 +267,34 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
   let summary = "Shard the batch and the positions (data parallelism, ZeRO)";
   let description = [{
     The batch dimension (`nn.batch_dim`) of a microbatch's inputs is sharded over `batch-axes`. The
-    dimension of positions is sharded over `sequence-axes`: of the tokens, the dimension beside the batch;
-    of other inputs, the one that factors connect with it. An input without either is replicated. Each
-    rank adds up the gradients, the loss and the weight of its samples and positions. At the boundary
-    between `@loss_grad` and `@update` they are partial sums over all these axes, so that they are reduced
-    once per step, whatever the number of microbatches. (With one microbatch and without ZeRO,
-    `@loss_grad` reduces each gradient where it is complete, so that the reduction overlaps with the
-    computation of the next ones.)
+    dimension of positions is sharded over `sequence-axes`. For tokens, it is the dimension other than
+    the batch; for other inputs, it is the dimension that factors of sharding rules connect with the
+    positions of the tokens. An input with neither samples nor positions is replicated. Each rank adds
+    up the gradients, the loss and the weight of its samples and positions. These sums are passed from
+    `@loss_grad` to `@update` as partial sums over all these axes, so that they are reduced once per
+    step, whatever the number of microbatches. (With one microbatch and without ZeRO, `@loss_grad`
+    reduces each gradient as soon as it is complete, so that the reduction overlaps with the computation
+    of other gradients.)
 
-    In `@update` a constraint asks for the reduced gradient, in the parameter's sharding or, from `zero` 1
-    on, in the optimizer state's sharding. Then the reduction is a reduce-scatter, and the new parameter
-    is gathered (Rajbhandari et al., 2020). The state is sharded further along the dimension that needs
-    the least padding (the first of equals); a dimension that another axis shards already must divide
-    evenly. A parameter without such a dimension stays as it is, with its gradient and state.
+    In `@update` a constraint requests the reduced gradient, in the parameter's sharding or, from `zero`
+    1 on, in the sharding of the optimizer state. From `zero` 1 on the reduction is therefore a
+    reduce-scatter, and the new parameter is gathered (Rajbhandari et al., 2020). Besides the
+    parameter's sharding, the state is sharded along the dimension that needs the least padding (the
+    first of several equal ones); a dimension that another axis shards already is used only if it
+    divides evenly. If a parameter has no such dimension, its state and gradient are not sharded
+    further.
 
-    With `zero` 2, gradients are sharded like the state: `@loss_grad` reduce-scatters each where it is
-    complete, and accumulates tiles over microbatches. That costs a reduce-scatter per microbatch; with
-    several, `zero2-reduce` = per_step accumulates unsharded gradients instead and reduces once, which is
-    what `zero` 1 does. With `zero` 3, parameters are sharded like the state, too, frozen ones included.
-    Constraints gather them where they are read, and nothing is gathered after the update.
-    `nn-choose-residuals` decides how long gathered parameters live.
+    With `zero` 2, gradients are sharded like the state: `@loss_grad` reduce-scatters each gradient as
+    soon as it is complete, and accumulates the tiles over microbatches. This costs one reduce-scatter
+    per microbatch. With `zero2-reduce` = per_step and several microbatches, unsharded gradients are
+    accumulated instead and reduced once, as with `zero` 1. With `zero` 3, parameters are sharded like
+    the state, too, including frozen parameters. Constraints gather these parameters where they are
+    read, and nothing is gathered after the update. `nn-choose-residuals` decides how long gathered
+    parameters live.
 
-    ZeRO shards over all these axes except those of `replicate`, over which gradients stay partial sums
-    until `@update` (hybrid sharding). A parameter that one of the axes shards already is sharded over the
-    others.
+    ZeRO shards over all axes of samples and positions except those of `replicate`, over which gradients
+    stay partial sums until `@update` (hybrid sharding). If one of the axes shards a parameter already,
+    ZeRO shards this parameter over the remaining axes.
 
     Before:
     ```mlir

@@ -12,7 +12,8 @@ namespace cleave {
 struct KnownAttr {
   llvm::StringLiteral name;
   bool (*holds)(mlir::Attribute value);
-  /// The values that `holds` accepts, as text for messages.
+  /// Describes the values for which `holds` returns true, as text for error
+  /// messages.
   llvm::StringLiteral expected;
 };
 

@@ -12,12 +12,13 @@
 
 namespace cleave {
 
-/// Reports an error "TEXT" without a location before the text.
+/// Begins an error that is printed without a location.
 inline mlir::InFlightDiagnostic configError(mlir::MLIRContext *context) {
   return mlir::emitError(mlir::UnknownLoc::get(context));
 }
 
-/// Like configError, for an error that is due to the machine, not to the input.
+/// Like configError, for an error whose cause is the machine (a full disk, a
+/// failing device) and not the input.
 inline mlir::InFlightDiagnostic machineError(mlir::MLIRContext *context) {
   mlir::InFlightDiagnostic error = configError(context);
   markAsMachineFault(*error.getUnderlyingDiagnostic());

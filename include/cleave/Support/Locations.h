@@ -32,8 +32,8 @@ mlir::Location locationOf(mlir::MLIRContext *context, llvm::StringRef node,
 /// "file:line:column", and for other locations "".
 std::string describeLocation(mlir::Location location);
 
-/// Like describeLocation, for a source that has a module or a line; "" for
-/// other sources.
+/// Like describeLocation, for the source of a node. The source must have a
+/// module or a line; otherwise the result is "".
 std::string describeSource(const NodeSource &source);
 
 /// Merges the names of equal layers: "blocks.0.fc", "blocks.1.fc" and "head"

@@ -66,7 +66,8 @@ public:
   HeldMessages &operator=(const HeldMessages &) = delete;
 
   void drop() { held.clear(); }
-  /// Marks the held errors as due to the machine.
+  /// Marks the held errors as caused by the machine (such as a full disk), not
+  /// by the input.
   void markErrors();
 
 private:
@@ -75,7 +76,8 @@ private:
   std::vector<mlir::Diagnostic> held;
 };
 
-/// These functions mark an error as due to the machine, or to the input.
+/// These functions mark an error as caused by the machine (such as a full
+/// disk), or by the input.
 void markAsMachineFault(mlir::Diagnostic &diagnostic);
 void markAsInputFault(mlir::Diagnostic &diagnostic);
 

@@ -42,9 +42,9 @@ scheduleOf(mlir::ModuleOp module);
 pipeline::Result<pipeline::LoweredTable>
 lowerSchedule(const PipelineSchedule &schedule);
 
-/// Parses the lifetime that a slot class (`pipe.slot`) such as
-/// "recv_f:send_f,W" states. Returns nullopt for slots with events that are not
-/// in a schedule.
+/// Parses a slot class (attribute `pipe.slot`), which states the lifetime of a
+/// value: "recv_f:send_f,W" is from the receive to the later of send and W.
+/// Returns nullopt for slots with events that are not in a schedule.
 std::optional<pipeline::ValueClass> valueClassOf(int stage,
                                                  llvm::StringRef slot);
 

@@ -90,8 +90,8 @@ int64_t GpuEmitter::divisorOf(const IndexVar *var) const {
 }
 
 /// Returns whether the variable is equal in all lanes. A quotient base /
-/// divisor is equal in all lanes if the vector length divides both the divisor
-/// and the value of `base` in the first lane.
+/// divisor of consecutive values `base` is equal in all lanes if the vector
+/// length divides both the divisor and the first lane's `base`.
 bool GpuEmitter::isUniform(const IndexVar *var) const {
   if (!(var->loops & lane->loops))
     return true;

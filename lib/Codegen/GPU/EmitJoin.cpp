@@ -100,7 +100,8 @@ void GpuEmitter::joinRow(ArrayRef<nn::Combiner> combiners,
   within(warps);
 }
 
-/// Unrolls to several terms at a time, so that their loads overlap.
+/// Emits a sequential reduction that computes several terms at a time, so that
+/// their loads overlap.
 SmallVector<Value> GpuEmitter::runSequence(const IndexVar *sequence,
                                            ArrayRef<Value> start,
                                            SequenceStep step,
@@ -140,8 +141,8 @@ SmallVector<Value> GpuEmitter::runSequence(const IndexVar *sequence,
   return stepSequence(sequence, rest, constantIndex(count), stride, sums, step);
 }
 
-/// Combines the threads' results of a shared reduction loop in a tree; all of
-/// these threads get the total.
+/// In a sequential reduction that several threads share, combines the threads'
+/// partial results in a tree. All of these threads get the total.
 void GpuEmitter::joinSequence(ArrayRef<const Reduction *> group, int copies,
                               SmallVector<Value> &totals) {
   if (launch.sequence == 1)

@@ -123,7 +123,8 @@ GpuEmitter::Targets GpuEmitter::readTargets(Value first, Value mine) {
   return {target, votes};
 }
 
-/// The whole warp adds the wanted updates, lowest lane first.
+/// Adds the updates for which `targets.votes` has a bit, in the order of lanes.
+/// All lanes of the warp work on each update together.
 void GpuEmitter::addWanted(Value first, Targets targets, Value before) {
   const auto &scatter = plan.scatter;
   Type i32 = b.getI32Type();

@@ -138,8 +138,8 @@ void GpuEmitter::forColumns(const Columns &columns, Accumulators &carried,
     }
   };
   if (entry.kept) {
-    // The column indices are set once for all loops over the same columns,
-    // because the values stay in registers between the loops.
+    // If a thread keeps its columns in registers between loops, all loops over
+    // these columns use the same column indices, so they are set only once.
     if (!(scopes.back()->loops & columns.lane->loops)) {
       Value first = arith::MulIOp::create(b, chunk, constant32(step));
       placeAll(arith::AddIOp::create(b, first, inRow), 0, entry.copies, true);

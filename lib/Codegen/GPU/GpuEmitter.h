@@ -32,12 +32,14 @@ private:
   void emitThreads();
   void emitRows();
   void emitFlat();
-  /// Sets the loop variables of a copy to the vector with number `vector` of
-  /// the columns and, if `partial`, whether that vector exists.
+  /// Unrolling emits several vectors (copies) per iteration. Lets copy number
+  /// `copy` stand for vector number `vector` of the columns: sets its loop
+  /// variables and, if `partial`, the condition that this vector exists.
   void place(const kernels::Columns &columns, int copy, Value vector,
              bool partial);
-  /// Calls `body` for all vectors of a thread, `copyCount` vectors at a time.
-  /// `body` updates the carried values.
+  /// Emits `body` for all vectors of columns that a thread computes,
+  /// `copyCount` vectors at a time. `carried` are the accumulators of
+  /// reductions, which `body` updates.
   void forColumns(const kernels::Columns &columns, Accumulators &carried,
                   llvm::function_ref<void()> body);
   void emitColumnLoop(const kernels::ColumnLoop &loop);
@@ -120,8 +122,8 @@ private:
 
   uint64_t copyLoops = 0; ///< loops whose variables differ between copies
   llvm::DenseMap<std::pair<unsigned, int>, Value> copyValues;
-  /// Conditions (i1) that a copy's vector exists; null if the vector always
-  /// exists.
+  /// For each copy (vector that unrolling emits), the condition (i1) that its
+  /// vector exists; null if the vector always exists.
   llvm::DenseMap<std::pair<const kernels::Columns *, int>, Value> isValid;
   const kernels::Columns *current = nullptr;
   llvm::DenseMap<mlir::Type, Value> sequenceBuffers;

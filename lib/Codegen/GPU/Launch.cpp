@@ -8,9 +8,9 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// The bytes of one access, and the bytes of a row that a thread keeps in
-/// registers. Rows that one warp computes may take more registers, because a
-/// single warp needs no barrier.
+/// kAccess is the bytes of one access, kKept the bytes of a row that a thread
+/// keeps in registers. If one warp computes the row, a thread keeps up to
+/// kKeptInWarp bytes, because a single warp needs no barrier.
 static constexpr int64_t kAccess = 16, kKept = 64, kKeptInWarp = 128;
 static constexpr int64_t kKeptInLargestBlock = 32; // elements
 static constexpr int64_t kBlock = 256, kLargestBlock = 1024;
@@ -159,8 +159,9 @@ private:
     while (threads < kLargestBlock && threads < vectors &&
            rows * threads < kEnoughThreads / 2)
       threads *= 2;
-    // Values between loops are kept only in registers. A thread of the largest
-    // block has 64 registers, and an element of any type takes one register.
+    // Values that are passed from one loop to the next are only in registers. A
+    // thread of the largest block has 64 registers, and an element of any type
+    // takes one register.
     int64_t elements = 0;
     for (const auto &[columns, entry] : launch.columns)
       elements =

@@ -137,9 +137,9 @@ LogicalResult cleave::selectAttention(nn::AttentionOp op) {
   return success();
 }
 
-/// If the three gradients, possibly reshaped, are exactly the inputs of a
-/// concatenation, returns this concatenation, and the views of the gradients in
-/// its result.
+/// If the gradients of query, key and value, possibly reshaped, are exactly the
+/// inputs of a concatenation, returns this concatenation, and the views of the
+/// three gradients in its result.
 static nn::ConcatOp sharedBuffer(nn::AttentionGradOp op,
                                  SmallVectorImpl<StridedView> &views) {
   nn::ConcatOp concat;

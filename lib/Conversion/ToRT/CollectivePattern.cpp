@@ -28,9 +28,9 @@ static void addWholeLayouts(CollectivePattern &pattern, ValueRange values) {
   }
 }
 
-/// Adds the layouts of tiles that are concatenated along a dimension. All
-/// dimensions before it are merged into one, and so are the dimension itself
-/// and those after it.
+/// Adds the layout of each tile of a collective that concatenates tiles along a
+/// dimension. A layout has two dimensions: all tile dimensions before the
+/// concatenated one, merged, and the rest, merged.
 static void addTileLayouts(CollectivePattern &pattern, ValueRange tiles,
                            ArrayRef<int64_t> dims) {
   for (auto [tile, dim] : llvm::zip(tiles, dims)) {

@@ -129,7 +129,8 @@ static bool fuseSum(rt::GemmOp gemm) {
         accumulates = role == nn::Role::Gradient;
   if (!accumulates)
     return false;
-  // The later product accumulates into the result of the earlier one.
+  // `gemm` is the later of the two products; it accumulates into the result of
+  // the earlier one.
   gemm.getAccumulatorMutable().assign(other);
   absorb(gemm, add);
   return true;
@@ -279,7 +280,8 @@ static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
       gemm.getDerivativeAt() ||
       type.getElementType() != getElementTypeOrSelf(gemm.getC()))
     return false;
-  // The contracted dimension is that of the rows of B and of the rows of A^T.
+  // The sums run over the rows of B or of A^T, which are the contracted
+  // dimension k.
   ArrayRef<int64_t> a = gemm.getAView(), b = gemm.getBView();
   int64_t m = gemm.getM(), n = gemm.getN(), k = gemm.getK();
   rt::SumsOf operand = rt::SumsOf::None;

@@ -140,8 +140,8 @@ public:
   }
 
 private:
-  /// Returns whether only one operand has the label of the classes, so that it
-  /// is not a batch dimension.
+  /// Returns whether only one operand has the label of the classes, which the
+  /// result has. If both operands had it, it would be a batch dimension.
   static bool isOfOne(nn::EinsumOp op, char label) {
     nn::EinsumOp::Labels labels = op.getLabels();
     return StringRef(labels.lhs).contains(label) !=

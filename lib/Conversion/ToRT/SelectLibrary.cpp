@@ -74,7 +74,8 @@ void cleave::mergePads(arith::AddFOp add) {
   for (Value term : termsOf(sum))
     if (!collectPads(term, pads))
       return;
-  // Finds the only dimension in which the boxes are smaller than the sum.
+  // Finds the only dimension in which the pads add elements, which becomes the
+  // dimension of the concatenation.
   auto type = cast<RankedTensorType>(sum.getType());
   int64_t dim = -1;
   for (int64_t d = 0; d < type.getRank(); ++d)
@@ -137,8 +138,9 @@ struct SelectLibraryPass
   }
 
   LogicalResult select(func::FuncOp func) {
-    // Sums are visited in reverse order, because the last addition covers the
-    // whole sum.
+    // Sums of several pads are chains of additions. Additions are visited in
+    // reverse order, so that the last addition, which has the whole sum, comes
+    // first.
     SmallVector<arith::AddFOp> sums(func.getOps<arith::AddFOp>());
     llvm::DenseSet<Operation *> gone;
     for (arith::AddFOp sum : llvm::reverse(sums)) {
@@ -146,7 +148,8 @@ struct SelectLibraryPass
         continue;
       if (isTerm(resultOf(sum)))
         continue;
-      // Merging may also erase the additions whose results this addition sums.
+      // If the sum becomes a concatenation, the earlier additions whose results
+      // this addition sums are erased too.
       SmallVector<Value> below = {resultOf(sum)};
       SmallVector<Operation *> tree = {sum};
       while (!below.empty())

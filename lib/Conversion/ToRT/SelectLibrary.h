@@ -56,9 +56,10 @@ void expandPoolGrad(nn::PoolGradOp op);
 /// Expands a halo exchange to permutations and index arithmetic.
 mlir::LogicalResult expandWindow(dist::WindowOp op);
 
-/// Rewrites pad(a) + pad(b) + ... of adjacent boxes to nn.concat, so that the
-/// gradient of a split can be written in place. `add` is the last addition.
-/// Each sum may be a bf16 sum, with extended operands and a rounded result.
+/// Rewrites a sum of zero-padded values, pad(a) + pad(b) + ..., to nn.concat(a,
+/// b, ...) if the values fill adjacent ranges. So the gradient of a split is
+/// written in place. `add` is the last addition. A bf16 addition has extended
+/// operands and a rounded result.
 void mergePads(mlir::arith::AddFOp add);
 
 } // namespace cleave

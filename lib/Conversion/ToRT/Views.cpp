@@ -35,7 +35,8 @@ cleave::reshapeStrides(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
   SmallVector<int64_t> result(shape.size(), 1);
   size_t from = 0, to = 0;
   while (to < shape.size() || from < sizes.size()) {
-    // Finds the smallest groups of dimensions with equal sizes on both sides.
+    // Finds the next smallest group of dimensions of the view and group of
+    // dimensions of `shape` that have the same number of elements.
     size_t fromEnd = from, toEnd = to;
     int64_t have = 1, want = 1;
     do {
@@ -47,7 +48,7 @@ cleave::reshapeStrides(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
         break;
     } while (have != want || toEnd == to || fromEnd == from);
     if (have != want) {
-      // The remaining dimensions on one side must have size 1.
+      // If one shape has dimensions left, all of these must have size 1.
       while (fromEnd < sizes.size())
         have *= sizes[fromEnd++];
       while (toEnd < shape.size())
@@ -55,7 +56,8 @@ cleave::reshapeStrides(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
       if (have != want)
         return std::nullopt;
     }
-    // Within a group, the old dimensions must be contiguous.
+    // The view's dimensions in a group must be contiguous, so that the
+    // dimensions of `shape` can divide them.
     int64_t stride = 1;
     bool first = true;
     int64_t expected = 0;

@@ -12,15 +12,16 @@ using namespace cleave::dist;
 
 namespace {
 
-/// The pieces that are sent in one permutation, in which no member sends or
-/// receives twice.
+/// The pieces of the window that one permutation sends. In a permutation, no
+/// member of the group sends twice or receives twice.
 struct Round {
   SmallVector<WindowPiece> pieces;
   bool isLocal = false;
   int64_t low = 0, high = 0; // range of the source's tile that is sent
 };
 
-/// Sets the range of the source's tile that the pieces read.
+/// Sets `low` and `high` of the round: the range of the source's tile from
+/// which its pieces are read.
 void bound(Round &round, int64_t stride) {
   round.low = std::numeric_limits<int64_t>::max();
   round.high = 0;

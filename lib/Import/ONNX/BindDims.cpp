@@ -17,13 +17,14 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// Gives dimension `index` of an input a second name: `key` ("batch") has the
-/// same size as `symbol`. The user may have given both.
+/// Gives the size that the configuration has for `key` ("batch" or "sequence")
+/// to the symbol `symbol`, which is the name of dimension `index` of an input
+/// in the file. It is an error if the user gave the symbol another size.
 LogicalResult Importer::bindSymbol(const std::string &symbol, StringRef key,
                                    const std::string &input, int index) {
   int64_t size = options.dims.at(key.str());
-  // If a size was given for the symbol of the batch, it may cover all
-  // microbatches.
+  // A size that the user gives for the file's name of the batch may be that of
+  // a microbatch or that of all microbatches.
   int64_t whole = key == "batch" ? size * options.microbatches : size;
   auto given = options.dims.find(symbol);
   if (given != options.dims.end() && symbol != key && given->second != size &&
@@ -39,8 +40,8 @@ LogicalResult Importer::bindSymbol(const std::string &symbol, StringRef key,
 LogicalResult Importer::bindBatch(const std::set<std::string> &symbols) {
   if (!options.dims.count("batch") || symbols.count("batch"))
     return success();
-  // A symbol that occurs in other dimensions, too, is not the batch but
-  // something else, such as positions.
+  // The name of the batch must not occur in other dimensions of inputs. A name
+  // that does is something else, such as positions.
   std::set<std::string> others;
   for (const ::onnx::ValueInfoProto *input : inputs) {
     const auto &shape = input->type().tensor_type().shape();
@@ -87,7 +88,8 @@ LogicalResult Importer::bindDims() {
           dims.try_emplace(dim.dim_param(), size);
     if (input->name() != tokens)
       continue;
-    // Each dimension of the tokens input has a second name.
+    // Dimensions 0 and 1 of the tokens input are also known as "batch" and
+    // "sequence".
     for (int index : {0, 1}) {
       const char *key = index == 0 ? "batch" : "sequence";
       auto it = options.dims.find(key);
@@ -141,7 +143,8 @@ Expected<Shape> Importer::shapeOf(const ::onnx::ValueInfoProto &input) {
       continue;
     }
     size_t index = shape.size();
-    // A dimension of the tokens without a name gets the name of the contract.
+    // A dimension of the tokens input that has no name in the file is called
+    // "batch" or "sequence", as in the configuration.
     if (!dim.has_dim_param() || dim.dim_param().empty()) {
       auto it = input.name() == tokens && index < 2
                     ? dims.find(index == 0 ? "batch" : "sequence")
@@ -161,7 +164,9 @@ Expected<Shape> Importer::shapeOf(const ::onnx::ValueInfoProto &input) {
                     Twine(*size));
     if (!size) {
       unboundDims.push_back("'" + dim.dim_param() + "'");
-      // Reports unbound dimensions by the names that are easier to set.
+      // Reports a dimension without a size by the name that is easiest to set:
+      // "batch" or "sequence" if it is one of these, otherwise its name in the
+      // file.
       bool isTokens = input.name() == tokens && index < 2;
       std::string key = isTokens && index == 1                   ? "sequence"
                         : isTokens                               ? "batch"

@@ -19,8 +19,9 @@ namespace {
 /// The size of a dimension; -1 for a symbol.
 using Sizes = llvm::SmallVector<int64_t, 4>;
 
-/// Follows the graph's inputs until they are combined with a parameter of
-/// several elements by an operation other than a sum or a product.
+/// Finds tensors that normalize an input of the graph. Follows inputs through
+/// operations until one combines them with a parameter of several elements in
+/// another way than by a sum or a product.
 class Normalisation {
 public:
   Normalisation(Model &model, const Constants &constants)
@@ -65,7 +66,8 @@ std::vector<std::string> Normalisation::run() {
   return std::move(found);
 }
 
-/// Returns whether broadcasting with the tensor keeps the shape of the input.
+/// Returns whether a tensor of shape `shape` can be broadcast to an input of
+/// shape `sizes` without changing the input's shape.
 bool fitsInto(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> sizes) {
   if (shape.size() > sizes.size())
     return false;
@@ -108,7 +110,8 @@ void Normalisation::visit(const ::onnx::NodeProto &node) {
       !fitsInto(tensor->shape, source->second))
     return;
   inputs[node.output(0)] = source->second;
-  // A tensor that is added along several dimensions could be learned positions.
+  // A tensor that is added and varies along several dimensions is not reported,
+  // since it could be learned positions.
   int64_t wide =
       llvm::count_if(tensor->shape, [](int64_t size) { return size != 1; });
   if (!constants.count(tensor->name) && (divides || wide <= 1) &&
@@ -188,8 +191,8 @@ std::vector<std::string> likelyParameters(Model &model,
     bool byRule = kind == ConstantKind::Positions ||
                   kind == ConstantKind::Mask ||
                   kind == ConstantKind::PositionTable;
-    // Numbered names say nothing about tensors of several elements, because
-    // older exporters number parameters, too.
+    // Names that an exporter numbered say nothing about tensors of several
+    // elements, because older exporters number parameters, too.
     if (byRule && tensor.numElements() > 1 &&
         model.metadata().heldAs(name) == HeldAs::Unknown &&
         !isNamedLikeTable(name) &&

@@ -63,8 +63,8 @@ static void widenBeside(llvm::MutableArrayRef<Operand> operands,
 }
 
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
-  // The result of an operation on empty tensors is empty, so only its type must
-  // be computed.
+  // A known f32 tensor without elements also causes this conversion: the result
+  // of an operation on it is empty, and only its type matters.
   widenBeside(operands, [](const Operand &o) {
     return o.value || o.file ||
            (o.host && o.type == Element::F32 && o.host->size() == 0);
@@ -136,8 +136,8 @@ Expected<Operand> Build::broadcast(const Operand &operand,
   Expected<Value> input = value(operand);
   if (!input)
     return input.takeError();
-  // Dimensions of size 1 are dropped first, because nn.broadcast repeats only
-  // along new dimensions.
+  // Dimensions of size 1 that grow are dropped first, because nn.broadcast only
+  // adds dimensions.
   Shape kept, dims;
   size_t lead = shape.size() - operand.shape.size();
   for (auto [dim, size] : llvm::enumerate(operand.shape))
@@ -287,8 +287,8 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
   llvm::SmallVector<Operand> operands(inputs);
   widenToOneType(operands);
   bool floats = isFloat(operands.back().type);
-  // Only the condition, the first of three operands, may have a type of its
-  // own.
+  // Only a select has three operands; its condition, the first one, may have a
+  // type of its own.
   for (const Operand &operand :
        ArrayRef<Operand>(operands).drop_front(operands.size() == 3))
     if (operand.type != operands.back().type)
@@ -297,8 +297,8 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
   bool known =
       llvm::all_of(operands, [](const Operand &o) { return o.isHost(); });
   if (known) {
-    // Whether the result may be evaluated depends on the dimensions along which
-    // it varies.
+    // Whether the result is evaluated depends on the number of dimensions along
+    // which some operand varies, and on the number of elements along these.
     Shape live, shape;
     for (const Operand &operand : operands) {
       Expected<Shape> joined = broadcastShapes(shape, operand.shape);

@@ -21,9 +21,9 @@ std::string spell(llvm::ArrayRef<int64_t> shape);
 
 struct ChosenRows;
 
-/// A tensor during import: one with known elements, a value of the IR, or a
-/// tensor of the file, which becomes a function argument when it is first used
-/// as a value.
+/// An operand of a node during import. It is a tensor with known elements, a
+/// value of the IR, or a tensor of the file that becomes a function argument
+/// when a node first needs it as a value.
 struct Operand {
   Element type = Element::Undefined;
   Shape shape;
@@ -51,21 +51,23 @@ struct Operand {
   std::optional<int64_t> splatInt() const;
 };
 
-/// The evaluation and the emission of an elementwise function. A null member
-/// means that the function does not support these types.
+/// How an elementwise function is evaluated for known elements and emitted as
+/// an operation. A null member means that the function does not support this
+/// kind of types.
 struct Elementwise {
   double (*onFloats)(const double *) = nullptr;
   int64_t (*onInts)(const int64_t *) = nullptr;
   mlir::Value (*emit)(mlir::OpBuilder &, mlir::Location,
                       llvm::ArrayRef<mlir::Value>) = nullptr;
-  /// The U64 version, if the result differs from that of signed integers with
-  /// the same bits.
+  /// Evaluates the function for U64 elements; null if the result has the same
+  /// bits as for signed integers.
   uint64_t (*onUnsigned)(const uint64_t *) = nullptr;
 };
 
 class Build {
 public:
-  /// `argument` returns the function argument for a tensor of the file.
+  /// `argument` adds the function argument for a tensor of the file on first
+  /// use, and returns it.
   Build(mlir::OpBuilder &builder, mlir::Location loc,
         std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument)
       : builder(builder), loc(loc), argument(std::move(argument)) {}
@@ -75,7 +77,8 @@ public:
 
   /// The operand as a value of the IR.
   llvm::Expected<mlir::Value> value(const Operand &operand);
-  /// Like `value`, with dimensions of stride 0 broadcast to `shape` in the IR.
+  /// Returns the operand as a value of shape `shape`. Elements that repeat
+  /// along a dimension are stored once and broadcast in the IR.
   llvm::Expected<mlir::Value> valueAs(const Operand &operand,
                                       llvm::ArrayRef<int64_t> shape);
 
@@ -99,8 +102,8 @@ public:
   /// type of the result.
   llvm::Expected<Operand> map(const Elementwise &function, Element type,
                               llvm::ArrayRef<Operand> inputs);
-  /// A boolean mask [rows, columns] of low <= j - i <= high; null if it is true
-  /// everywhere.
+  /// Returns a boolean mask [rows, columns] whose element [i, j] is true if low
+  /// <= j - i <= high; null if all elements are true.
   mlir::Value emitBand(int64_t rows, int64_t columns, int64_t low,
                        int64_t high);
   Operand splat(Element type, llvm::ArrayRef<int64_t> shape, double value);
@@ -130,9 +133,9 @@ bool isHostOnly(Element type);
 /// Converts known floats of fewer than 32 bits to f32 if other operands are
 /// values of the IR, which are f32; see computedType.
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands);
-/// Like the above, for operands that have one type in the file, and also if
-/// another operand is a known f32: the branches of Where, or sums of empty
-/// tensors.
+/// Does the same as widenBesideValues, for operands that have one type in the
+/// file (the branches of Where, or sums of empty tensors). Here, a known f32
+/// operand also causes the conversion.
 void widenToOneType(llvm::MutableArrayRef<Operand> operands);
 
 /// Returns whether a float tensor may be evaluated during import. Tables of

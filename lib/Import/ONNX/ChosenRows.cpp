@@ -44,9 +44,9 @@ Error refuse(StringRef why) {
 
 int64_t countOf(const ChosenRows &rows) { return product(rows.mask.shape); }
 
-/// The dimension of `shape` that enumerates the rows, found as the one with as
-/// many elements before it as dimension `dim` of `from` has; -1 if there is
-/// none.
+/// Given that dimension `dim` of `from` enumerates the selected rows, returns
+/// the dimension of `shape` that does after a reshape: the one of equal size
+/// with as many elements before it. Returns -1 if there is none.
 int64_t sameDim(ArrayRef<int64_t> from, int64_t dim, ArrayRef<int64_t> shape) {
   int64_t before = product(from.take_front(dim)), passed = 1;
   for (auto [index, size] : llvm::enumerate(shape)) {
@@ -79,8 +79,9 @@ Error findRows(Node &node) {
   return Error::success();
 }
 
-/// The dimension of the mask that the indices enumerate, for all indices of its
-/// other dimensions; -1 if there is none.
+/// Returns the dimension of the mask whose index the elements of `indices` are,
+/// if they list it for every element of the mask in row-major order; -1 if
+/// there is no such dimension.
 int64_t runsAlong(const HostTensor &indices, ArrayRef<int64_t> shape) {
   llvm::SmallVector<int64_t> values = indices.ints();
   int64_t inner = values.size();
@@ -95,13 +96,13 @@ int64_t runsAlong(const HostTensor &indices, ArrayRef<int64_t> shape) {
   return -1;
 }
 
-/// data[indices[r]] += updates[r] over the selected rows, computed as a sum
-/// over the other dimensions of the mask.
+/// Lowers data[indices[r]] += updates[r] over the selected rows r. The result
+/// is a sum over the dimensions of the mask that the indices do not address.
 Error addRows(Node &node) {
   const Operand &data = node.input(0), &indices = node.input(1),
                 &updates = node.input(2);
-  // An assignment to zeros is a sum, because ONNX requires that indices do not
-  // repeat.
+  // Assigning to a tensor of zeros is the same as adding to it, because ONNX
+  // requires that indices do not repeat.
   std::string reduction = node.stringAttr("reduction", "none");
   if (reduction != "add" && !(reduction == "none" && data.splatValue() == 0.0))
     return refuse("it is supported with reduction 'add', or on zeros");
@@ -147,7 +148,7 @@ Error addRows(Node &node) {
   return one(node, add(node, data, sums));
 }
 
-/// The dimension of a node's result that enumerates the rows.
+/// Returns the dimension of a node's result that enumerates the selected rows.
 Expected<int64_t> dimOfResult(Node &node, Kind kind, const Operand &result,
                               const ChosenRows &rows) {
   int64_t found = -1, count = countOf(rows);
@@ -252,7 +253,8 @@ Error lowerChosenRows(const OnnxOp &op, Node &node) {
     bool isSizes = input.chosenDim < 0;
     onlySizes &= isSizes;
     isFirst |= i == 0 && !isSizes;
-    // A number of rows may only be used to index rows.
+    // The number of selected rows is not known during import. It may only be
+    // moved, and be used as a size when the rows are reshaped.
     if (isSizes && i == 1 && isFirst &&
         (node.opType() == "Reshape" || node.opType() == "Expand"))
       continue;

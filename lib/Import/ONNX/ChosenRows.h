@@ -20,8 +20,8 @@ struct ChosenRows {
 /// Returns whether the node finds selected rows, or reads them.
 bool meetsChosenRows(const Node &node);
 
-/// Lowers such a node. Returns a reason if the operator's result would depend
-/// on slots that are not selected.
+/// Lowers a node that finds or reads selected rows. Returns an error with a
+/// reason if the result would depend on slots that are not selected.
 llvm::Error lowerChosenRows(const OnnxOp &op, Node &node);
 
 } // namespace cleave::importer

@@ -58,8 +58,8 @@ bool holdsMask(Model &model, const TensorRef &tensor) {
   bool hasZero = false;
   std::optional<double> other;
   bool isMask = true;
-  // A masked score is smaller than any value that training leaves, whatever
-  // number the exporter chose.
+  // The negative number of a mask differs between exporters, but it is always
+  // lower than any value that training produces.
   forEach(&*contents, contents->shape(), [&](const int64_t *at) {
     double element = contents->floatAt(*at);
     if (element == 0)
@@ -122,8 +122,8 @@ private:
   }
   bool readsByPosition(const ::onnx::NodeProto &node, const std::string &table);
 
-  /// Two sets of values: those that depend on shapes only, and those that
-  /// depend on shapes and on integer inputs other than tokens.
+  /// `known` has the values that depend on shapes only; `positional` has those
+  /// that depend on shapes and on integer inputs other than the tokens.
   std::set<std::string> known = {""}, positional = {""};
   std::map<std::string, std::vector<const FlatNode *>> consumers;
   llvm::StringSet<> outputs;
@@ -207,7 +207,8 @@ std::optional<ConstantKind> Uses::withoutGradient(const TensorRef &tensor) {
   return kind;
 }
 
-/// Whether all uses of the tensor add or multiply it.
+/// Whether all uses of the tensor add it to, or multiply it with, another
+/// tensor.
 bool Uses::mayBeMask(const TensorRef &tensor) {
   std::vector<std::string> values = {tensor.name};
   for (size_t i = 0; i < values.size(); ++i) {
@@ -236,8 +237,8 @@ bool Uses::readsByPosition(const ::onnx::NodeProto &node,
          node.input(0) == table && areIn(positional, node, 1);
 }
 
-/// Returns whether all uses of the tensor index it by positions, or add all of
-/// it.
+/// Returns whether all uses of the tensor either gather from it by positions,
+/// or add the whole tensor.
 bool Uses::mayBePositionTable(const TensorRef &tensor) {
   if (tensor.shape.size() < 2)
     return false;
@@ -282,8 +283,8 @@ static std::optional<ConstantKind> kindByRules(Model &model, Uses &uses,
   return std::nullopt;
 }
 
-/// Classifies a tensor by its uses alone. All tensors with one element are
-/// assumed to be numbers.
+/// Classifies the tensors of a model by their uses alone. A tensor with one
+/// element is assumed to be a number that the program wrote.
 static Constants constantsByUse(Model &model, StringRef tokens,
                                 const std::set<std::string> &trainable) {
   Uses uses(model, tokens, trainable);
@@ -317,8 +318,9 @@ Constants findConstants(Model &model, StringRef tokens,
       readingsOfOneElement(model, constantsByUse(model, tokens, trainable));
   std::set<std::string> single;
   for (auto [name, reading] : readings) {
-    // A frozen number is a constant for passes that recognize formulas by their
-    // numbers. Parameters of modules stay in checkpoints.
+    // A frozen tensor that may be such a number is a constant, so that passes
+    // can recognize formulas by it. Tensors that the file assigns to modules
+    // remain parameters, since checkpoints have them.
     bool isFrozenNumber = reading == Reading::Scale &&
                           model.findInitializer(name)->shape.empty() &&
                           model.metadata().heldAs(name) == HeldAs::Unknown &&

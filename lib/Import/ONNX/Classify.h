@@ -44,9 +44,10 @@ using Constants = std::map<std::string, ConstantKind>;
 Constants findConstants(Model &model, llvm::StringRef tokens,
                         const ImportOptions &options);
 
-/// The role of a tensor with one element. `Open` means that it is added to, or
-/// scales, something computed from parameters, and nothing distinguishes it
-/// from a number that a program wrote.
+/// What a tensor with one element is: a number that a program wrote, a scale, a
+/// weight, or `Open`. Open means that it scales, or is added to, something
+/// computed from parameters, and that nothing else tells whether it is a number
+/// or a parameter.
 enum class Reading { Number, Open, Scale, Weight };
 
 /// The tensors with one element that may be parameters. They are weights if
@@ -63,9 +64,9 @@ std::map<std::string, Reading> readingsOfOneElement(Model &model,
 std::vector<std::string> likelyBuffers(Model &model,
                                        const Constants &constants);
 
-/// Parameters according to the file whose elements look like those of a mask or
-/// of a table of positions. A program may have frozen them, which no file
-/// records.
+/// Returns the tensors that the file declares as parameters, but whose elements
+/// look like those of a mask or of a table of positions. The program may have
+/// frozen them, which files do not record.
 std::set<std::string> likelyFixed(Model &model, llvm::StringRef tokens,
                                   const ImportOptions &options);
 

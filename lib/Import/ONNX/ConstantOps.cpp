@@ -13,8 +13,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// Reads a tensor attribute. Elements of small tensors are known; large tensors
-/// stay in the file.
+/// Reads a tensor that is an attribute of a node. The elements of small tensors
+/// are read; large float tensors stay in the file.
 Expected<Operand> ofTensor(Node &node, const ::onnx::TensorProto &proto) {
   CLEAVE_TRY(tensor, node.model.describe(proto));
   if (isFloat(tensor.type) &&

@@ -24,8 +24,8 @@ Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &a,
   std::string text = equation.str();
   auto attribute = node.builder.getStringAttr(text);
   auto labels = nn::EinsumOp::parseLabels(text);
-  // Checks the conditions that the operation's type inference asserts, so that
-  // bad input gives an error message.
+  // Checks the sizes that the type inference of nn.einsum asserts, so that an
+  // invalid file gives an error message and no crash.
   auto sizeOf = [](const Operand &operand, StringRef names, char label) {
     size_t at = names.find(label);
     return at == StringRef::npos ? int64_t(-1) : operand.shape[at];
@@ -51,8 +51,9 @@ Expected<Operand> einsum(Node &node, const Twine &equation, const Operand &a,
       nn::EinsumOp::create(node.builder, node.loc, attribute, left, right));
 }
 
-/// Drops leading dimensions of size 1, which broadcast against the other
-/// operand, and gives letters to the rest.
+/// Removes the leading dimensions of size 1 of a MatMul operand, which only
+/// broadcast against the other operand, and assigns letters to the remaining
+/// dimensions.
 Expected<Operand> batchLabels(Node &node, const Operand &operand,
                               ArrayRef<int64_t> batch, std::string &labels) {
   int64_t own = operand.rank() - 2, lead = int64_t(batch.size()) - own;
@@ -100,7 +101,8 @@ Error lowerGemm(Node &node) {
   return Error::success();
 }
 
-/// Sums over the letters that occur in no other operand.
+/// Sums the operand of an Einsum over the letters that occur neither in another
+/// operand nor in the result.
 Expected<Operand> sumUnused(Node &node, const Operand &operand,
                             std::string &labels, StringRef elsewhere) {
   Shape dims;
@@ -115,7 +117,8 @@ Expected<Operand> sumUnused(Node &node, const Operand &operand,
   return reduce(node, nn::Combiner::Sum, operand, dims, /*keep=*/false);
 }
 
-/// "..." stands for the batch dimensions, which get unused letters.
+/// Replaces "..." by letters that the equation does not use, one for each batch
+/// dimension.
 Expected<std::string> expandEllipsis(StringRef labels, int64_t rank,
                                      StringRef pool) {
   size_t at = labels.find("...");

@@ -76,7 +76,8 @@ Expected<Window> windowOf(Node &node, ArrayRef<int64_t> input,
                     " has no room for a window that reaches over " +
                     Twine(reach) + " elements");
     int64_t windows = room / stride + 1;
-    // The last window must begin in the input or in the padding before it.
+    // ceil_mode adds a last window beyond the end, if that window begins inside
+    // the input or the padding before it.
     if (ceil && room % stride != 0 && windows * stride < size + low) {
       high += stride - room % stride;
       ++windows;

@@ -103,7 +103,8 @@ std::optional<int64_t> evaluateDim(StringRef expression,
   if (std::optional<int64_t> value =
           Parser(expression, bindings, unbound).all())
     return value;
-  // A name that cannot be parsed as an expression is itself the unbound name.
+  // If the name of a dimension cannot be parsed as an expression, the whole
+  // name is reported as the name without a value.
   if (unbound.empty() || !expression.contains_insensitive(unbound))
     unbound = expression.str();
   return std::nullopt;

@@ -222,7 +222,7 @@ const Elementwise kXor = {
       return arith::XOrIOp::create(b, loc, v[0], v[1]);
     }};
 
-/// Whether the operand is known, and all its elements equal `value`.
+/// Whether the elements of the operand are known and all equal to `value`.
 bool isSplat(const Operand &operand, double value) {
   std::optional<double> splat = operand.splatValue();
   return splat && *splat == value;

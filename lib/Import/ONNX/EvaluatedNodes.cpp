@@ -27,7 +27,8 @@ std::string EvaluatedNodes::keyOf(const FlatNode &node,
   add(node.proto->op_type());
   add(node.proto->domain());
   add(std::to_string(node.opset()));
-  // The key also lists which outputs are wanted, without their names.
+  // The key states for each output whether a node reads it, but not the
+  // output's name.
   for (const std::string &output : node.proto->output())
     key += output.empty() ? '0' : '1';
   for (const ::onnx::AttributeProto &attribute : node.proto->attribute())

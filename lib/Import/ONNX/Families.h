@@ -32,14 +32,15 @@ void addExpertOps(std::vector<OnnxOp> &table);
 
 // Shared by families.
 
-/// Sets the node's first result, or returns the error of `result`.
+/// Sets the node's only result to `result`, or returns the error that `result`
+/// holds.
 llvm::Error one(Node &node, llvm::Expected<Operand> result);
-/// Refuses a node if an operand depends on data, or if one of the first
-/// `needed` operands is absent.
+/// Refuses a node if the elements of an operand are not known during import, or
+/// if one of the first `needed` operands is absent.
 llvm::Error allKnown(Node &node, size_t needed);
-/// Refuses operands with different types, or with shapes that differ in a
-/// dimension other than `axis` (-1: in any dimension). The reason begins with
-/// `what`.
+/// Refuses operands that cannot be concatenated along `axis`: they have
+/// different types, or different sizes in another dimension (with `axis` -1: in
+/// any dimension). The reason begins with `what`.
 llvm::Error joinable(llvm::ArrayRef<Operand> operands, int64_t axis,
                      llvm::StringRef what);
 /// Returns known indices into a dimension, with negative ones converted.
@@ -49,7 +50,7 @@ llvm::Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
                                       Element table);
 void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,
                  int64_t fromAt);
-/// Like `map`, for common functions of one or two operands.
+/// Each of these functions builds one common elementwise operation by `map`.
 llvm::Expected<Operand> add(Node &node, const Operand &a, const Operand &b);
 llvm::Expected<Operand> subtract(Node &node, const Operand &a,
                                  const Operand &b);
@@ -76,15 +77,15 @@ llvm::Expected<Operand> softmax(Node &node, const Operand &operand,
 /// Returns whether the indices come from a TopK along this dimension, so that
 /// they are distinct and not negative.
 bool areOfTopK(const Operand &indices, int64_t axis);
-/// data[..., indices[...], ...] along the axis, for indices that come from a
-/// TopK.
+/// Gathers data[..., indices[...], ...] along the axis, for indices that come
+/// from a TopK along it (see the function before).
 llvm::Expected<Operand> gatherChosen(Node &node, const Operand &data,
                                      const Operand &indices, int64_t axis);
 
 } // namespace cleave::importer
 
-/// Returns the error of an llvm::Expected, else assigns its value to a
-/// variable.
+/// Evaluates an expression of type llvm::Expected. Returns its error from the
+/// calling function, or declares a variable with its value.
 #define CLEAVE_TRY(NAME, EXPRESSION)                                           \
   auto NAME##OrError = (EXPRESSION);                                           \
   if (!NAME##OrError)                                                          \

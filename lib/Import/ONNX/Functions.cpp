@@ -14,7 +14,8 @@ namespace {
 /// The depth of calls is bounded, which detects recursive functions; these are
 /// invalid.
 constexpr unsigned kMaxDepth = 64;
-/// Names of nested calls grow, and are cut at this length.
+/// The longest name of a node or value. Inlining nested calls prefixes names
+/// again and again, so longer names are cut.
 constexpr size_t kMaxName = 1000;
 constexpr int kNodeOverload = 8, kFunctionDefaults = 11, kFunctionOverload = 13;
 
@@ -41,7 +42,8 @@ struct FunctionInliner::Function {
   std::map<std::string, ::onnx::AttributeProto> defaults;
 };
 
-/// The mapping from names in a function's body to values, for one call.
+/// The names during the inlining of one call: maps names in the function's body
+/// to names in the graph, and attribute references to attributes of the call.
 struct FunctionInliner::Scope {
   std::map<std::string, std::string> values;
   std::map<std::string, const ::onnx::AttributeProto *> attributes;
@@ -110,8 +112,8 @@ llvm::Error FunctionInliner::add(std::unique_ptr<::onnx::NodeProto> owned,
                                  std::string name,
                                  const std::shared_ptr<const Opsets> &opsets,
                                  std::vector<FlatNode> &nodes, unsigned depth) {
-  // Large nodes count several times towards the limit, and so do calls of empty
-  // functions.
+  // Limits the total size of inlined nodes: a large node counts as several, and
+  // calls of empty functions count as well.
   spent += depth > 0 ? 1 + int64_t(node.ByteSizeLong() / 1024) : 0;
   if (spent > most)
     return reason("node '" + (name.empty() ? node.op_type() : name) +
@@ -146,9 +148,9 @@ void FunctionInliner::Scope::rewriteAttributes(::onnx::NodeProto &node) {
   node.mutable_attribute()->Swap(&kept);
 }
 
-/// Renames the values that a subgraph defines and those that it reads from
-/// outside in the same way. Names are unique within a call, so nothing is
-/// shadowed.
+/// Renames values in a subgraph of a function's body. Values that the subgraph
+/// defines and those that it reads from the body are renamed alike, since names
+/// are unique within a body.
 void FunctionInliner::Scope::rewriteGraph(::onnx::GraphProto &graph) {
   for (auto &value : *graph.mutable_input())
     value.set_name(rename(value.name()));
@@ -185,7 +187,8 @@ llvm::Error FunctionInliner::inlineCall(const ::onnx::NodeProto &call,
                  std::to_string(calls++) + "/";
   for (int i = 0; i < proto.input_size(); ++i)
     scope.values[proto.input(i)] = i < call.input_size() ? call.input(i) : "";
-  // An output that is an input of the function is copied below.
+  // A function may return one of its own inputs. Such an output gets an
+  // Identity node after the body.
   std::vector<std::pair<std::string, std::string>> copies;
   for (int i = 0; i < call.output_size(); ++i) {
     if (call.output(i).empty())

@@ -19,8 +19,8 @@ namespace cleave::importer {
 /// operator sets that the function imports.
 class FunctionInliner {
 public:
-  /// `storage` owns the nodes that are created, at most `most` of them, as
-  /// nested calls multiply.
+  /// `storage` owns the nodes that are created. `most` limits their number,
+  /// since nested calls can multiply nodes exponentially.
   FunctionInliner(const ::onnx::ModelProto &model,
                   std::vector<std::unique_ptr<::onnx::NodeProto>> &storage,
                   int64_t most);

@@ -59,8 +59,9 @@ Expected<Operand> gatherKnown(const HostTensor &table,
   return Operand(result.broadcastTo(shape).compressed());
 }
 
-/// The graph inputs that a value depends on, in search order. Empty if too many
-/// operations would have to be visited.
+/// Returns the names of the graph inputs that a value depends on, in the order
+/// in which a backward search finds them; empty if the search would visit too
+/// many operations.
 llvm::SmallSetVector<StringAttr, 4> inputsOf(Node &node, Value value) {
   constexpr size_t most = 1000;
   llvm::SmallSetVector<StringAttr, 4> names;
@@ -78,8 +79,8 @@ llvm::SmallSetVector<StringAttr, 4> inputsOf(Node &node, Value value) {
   return names;
 }
 
-/// The location of a check names its node and the indexed tensor, for the error
-/// message at run time.
+/// Returns the location of a run-time check of indices. It names the node and
+/// the indexed tensor, for the error message.
 Location placeOfCheck(Node &node, Value where) {
   const std::string &table = node.proto().input(0);
   if (table.empty())
@@ -121,8 +122,8 @@ Value insideTable(Node &node, Value where, int64_t size) {
                                          size);
 }
 
-/// If indices enumerate a dimension [n] of [outer, n, inner] in row-major
-/// order, returns the outer and inner sizes.
+/// Whether `values` are the indices of one dimension, [size], of a grid [outer,
+/// size, inner] in row-major order. If so, returns the sizes outer and inner.
 std::optional<std::pair<int64_t, int64_t>> countsOf(ArrayRef<int64_t> values,
                                                     int64_t size) {
   int64_t count = values.size();
@@ -153,8 +154,8 @@ std::optional<int64_t> transposeOf(ArrayRef<int64_t> values, int64_t size) {
   return rows;
 }
 
-/// The rows of a table at regular indices, computed without a gather; nullopt
-/// if the indices are not regular.
+/// Gathers rows at known, regular indices by slices and broadcasts instead of a
+/// gather; nullopt if the indices are not regular.
 Expected<std::optional<Operand>> gatherRegular(Node &node, const Operand &table,
                                                ArrayRef<int64_t> values,
                                                int64_t axis) {
@@ -272,8 +273,9 @@ Error lowerGather(Node &node) {
   return one(node, gather(node, table, node.input(1), axis));
 }
 
-/// Lowers GatherND: the last dimension of the indices indexes the first
-/// dimensions of the data. These become one flat dimension with one index.
+/// Lowers GatherND. The last dimension of the indices indexes the first
+/// dimensions of the data. These are merged into one dimension, which is then
+/// indexed by a single number.
 Error lowerGatherND(Node &node) {
   const Operand &data = node.input(0), &indices = node.input(1);
   if (Error error = node.expectAttr("batch_dims", 0, 0))
@@ -330,7 +332,8 @@ bool repeatsAlong(const Operand &operand, int64_t dim) {
       value = broadcast.getInput();
       continue;
     }
-    // Reshapes that add or drop sizes of 1 keep the order of the others.
+    // A reshape that only adds or removes dimensions of size 1 is looked
+    // through, since it keeps the order of the other dimensions.
     auto reshape = value.getDefiningOp<nn::ReshapeOp>();
     if (!reshape)
       return false;
@@ -362,8 +365,8 @@ Expected<Operand> gatherRows(Node &node, const Operand &data,
                              const Operand &indices, int64_t axis) {
   Shape dataBox = data.shape, indexBox = indices.shape, zero(data.rank(), 0),
         ones(data.rank(), 1), dataShape, indexShape, order(data.rank());
-  // The dimensions of the result: those of the data, with the axis replaced by
-  // the dimensions of the index.
+  // The dimensions of the result of torch.gather, in groups: those before the
+  // axis, those of the index in place of the axis, and those after it.
   Shape before, middle, after;
   for (int64_t dim = 0; dim < data.rank(); ++dim) {
     if (dim == axis) {
@@ -395,7 +398,8 @@ Expected<Operand> gatherRows(Node &node, const Operand &data,
   CLEAVE_TRY(indexCut, node.slice(indices, zero, indexBox, ones));
   CLEAVE_TRY(rows, node.reshape(indexCut, indexShape));
   CLEAVE_TRY(result, gather(node, table, rows, before.size()));
-  // Transposes from (before, middle, after) to the order of the dimensions.
+  // Transposes the gathered value from the order (before, middle, after) to
+  // that of the data's dimensions.
   Shape dims = before;
   dims.append(middle);
   dims.append(after);

@@ -94,7 +94,8 @@ static std::string attributesText(const onnx::NodeProto &node,
 
 std::string Importer::graphDigest() {
   Contents contents(model);
-  // Values are numbered in the order in which nodes define them.
+  // Instead of its name, each value enters the digest as a number, in the order
+  // in which nodes define values.
   std::map<std::string, std::string> spelled;
   auto spell = [&](const std::string &name) -> std::string {
     if (name.empty())

@@ -69,8 +69,8 @@ LogicalResult Importer::findInputs() {
       return error() << "has no input '" << name << "' (--bind " << name << "="
                      << bound.text << "); its inputs are " << spellInputs();
   for (const auto &[name, binding] : options.inputs) {
-    // These two inputs are bound by default, even if the model does not have
-    // them.
+    // The configuration binds attention_mask and position_ids by default, so it
+    // is no error if the model lacks these inputs.
     bool isDefault =
         (name == "attention_mask" && binding == InputBinding::Ones) ||
         (name == "position_ids" && binding == InputBinding::Arange);
@@ -118,8 +118,9 @@ LogicalResult Importer::findOutputs() {
   return success();
 }
 
-/// Returns whether the dimension has the size of the batch. The declared
-/// dimensions of outputs may be wrong in a file.
+/// Returns whether dimension `dim` of an output has the size of the batch
+/// according to the IR. The shapes that a file declares for outputs may be
+/// wrong.
 bool Importer::hasBatchAt(Value value, int64_t dim) const {
   auto type = cast<RankedTensorType>(value.getType());
   for (const Argument &argument : arguments)

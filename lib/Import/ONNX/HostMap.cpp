@@ -6,8 +6,9 @@ using llvm::ArrayRef;
 
 namespace cleave::importer {
 
-/// The common shape of the operands, and views of them that keep only
-/// dimensions along which some operand varies.
+/// Returns the broadcast shape of the operands. Sets `views` to views of the
+/// operands without the dimensions along which no operand varies, and `live` to
+/// the shape of these views.
 static llvm::Expected<Shape> prepare(ArrayRef<const HostTensor *> operands,
                                      llvm::SmallVectorImpl<HostTensor> &views,
                                      Shape &live) {

@@ -187,7 +187,7 @@ static bool isSame(double a, double b) {
 HostTensor HostTensor::compressed() const {
   if (size() == 0)
     return *this;
-  // Compares only the elements that the buffer stores.
+  // Elements that repeat along a dimension are stored, and compared, once.
   HostTensor view = *this;
   for (int64_t dim = 0; dim < rank(); ++dim) {
     if (view.steps[dim] == 0 || dims[dim] == 1) {
@@ -285,8 +285,8 @@ HostTensor HostTensor::reshaped(ArrayRef<int64_t> shape) const {
     result.steps.assign(shape.size(), 0);
     return result;
   }
-  // Repeated dimensions stay repeated if the reshape only adds or drops sizes
-  // of 1.
+  // A dimension with stride 0 keeps this stride if the reshape only adds or
+  // removes dimensions of size 1.
   Shape haveSteps;
   for (auto [size, step] : llvm::zip(dims, steps))
     if (size != 1)

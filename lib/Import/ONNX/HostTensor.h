@@ -29,14 +29,14 @@ llvm::Expected<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a,
 
 class HostTensor {
 public:
-  /// The most elements that an evaluation may store for one tensor, and visit
-  /// in one step.
+  /// The largest number of elements that an evaluation may store for one
+  /// tensor, or visit in one step.
   static constexpr int64_t kMaxElements = int64_t(1) << 24;
-  /// The most elements that may be read from a file.
+  /// The largest number of elements of a tensor that may be read from a file.
   static constexpr int64_t kMaxStored = int64_t(1) << 28;
 
-  /// The number of elements that this thread's tensors have stored so far. The
-  /// difference of two readings measures work.
+  /// Returns how many elements all tensors of this thread have stored so far.
+  /// The difference between two calls measures the work in between.
   static int64_t stored();
 
   HostTensor() = default;
@@ -58,8 +58,9 @@ public:
   llvm::ArrayRef<int64_t> strides() const { return steps; }
   bool holdsFloats() const { return isFloat(element); }
 
-  /// Elements by position in the buffer, as `forEach` visits them. Unsigned
-  /// 64-bit integers are returned as signed ones with the same bits.
+  /// Returns the element at a position of the buffer, as `forEach` passes
+  /// positions. Unsigned 64-bit integers are returned as signed ones with the
+  /// same bits.
   int64_t intAt(int64_t position) const {
     if (element == Element::Bool)
       return buffer->bools[position];
@@ -83,9 +84,10 @@ public:
 
   /// Returns the buffer position of an index.
   int64_t positionOf(llvm::ArrayRef<int64_t> index) const;
-  /// Returns a byte string that is equal for two tensors if they have the same
-  /// type, shape and elements, and are small or share a buffer. Strings of
-  /// different tensors are different as long as both tensors exist.
+  /// Returns a byte string that identifies the tensor in a cache. Tensors with
+  /// equal strings have the same type, shape and elements. Equal tensors have
+  /// equal strings if they are small or share a buffer. The string is valid as
+  /// long as the tensor exists.
   std::string identity() const;
   /// All elements in row-major order.
   llvm::SmallVector<int64_t> ints() const;
@@ -93,8 +95,8 @@ public:
 
   /// Returns true if all elements are equal, also if there is only one element.
   bool isSplat() const;
-  /// Gives dimensions along which elements repeat the stride 0, and drops the
-  /// copies from the buffer.
+  /// Returns an equal tensor in which dimensions along which elements repeat
+  /// have stride 0, so that the buffer stores each element once.
   HostTensor compressed() const;
   /// Dimensions along which the elements vary.
   Shape liveDims() const;
@@ -134,14 +136,16 @@ private:
                       llvm::function_ref<void(const int64_t *)> body);
 };
 
-/// Visits the indices of `shape` in row-major order with the buffer position of
-/// each tensor's element. All tensors must have this shape.
+/// Calls `body` for each index of `shape`, in row-major order, with the
+/// position of each tensor's element in its buffer. All tensors must have this
+/// shape.
 void forEach(llvm::ArrayRef<const HostTensor *> tensors,
              llvm::ArrayRef<int64_t> shape,
              llvm::function_ref<void(const int64_t *)> body);
 
-/// Elementwise functions with broadcasting, computed once for repeated
-/// elements. Arguments are passed as integers or as doubles.
+/// These functions apply a function elementwise with broadcasting. Elements
+/// that repeat along a dimension are computed once. The arguments are passed as
+/// integers or as doubles.
 llvm::Expected<HostTensor>
 mapInts(Element type, llvm::ArrayRef<const HostTensor *> operands,
         llvm::function_ref<int64_t(const int64_t *)> function);

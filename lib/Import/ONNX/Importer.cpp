@@ -24,8 +24,8 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// Float tensors up to this size that are never trained become constants of the
-/// IR.
+/// Float tensors that are never trained become constants of the IR up to this
+/// size; larger ones become function arguments.
 static constexpr int64_t kMaxInlineBytes = 4096;
 
 OwningOpRef<ModuleOp> Importer::run() {
@@ -36,8 +36,8 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (mlir::failed(findInputs()) || mlir::failed(findOutputs()))
     return nullptr;
   needed = valuesNeededBy(model, outputs);
-  // An input that no output depends on is the tokens input only if the user
-  // says so.
+  // If no output depends on the tokens input that was found automatically, the
+  // model has none.
   if (options.tokens.empty() && !needed.count(tokens))
     tokens.clear();
   addUnsupported(model, needed, problems);
@@ -52,7 +52,8 @@ OwningOpRef<ModuleOp> Importer::run() {
                                   builder.getFunctionType({}, {}));
   builder.setInsertionPointToEnd(function.addEntryBlock());
   bindInputs();
-  // Operators of an unknown version could be mistaken for others.
+  // If an operator set has an unknown version, nodes are not lowered, since an
+  // operator could have another meaning.
   if (model.versionProblem().empty())
     lowerNodes();
   else
@@ -108,7 +109,8 @@ Expected<Operand> Importer::fromFile(const TensorRef &tensor) {
     CLEAVE_TRY(contents, Node::contents(model, tensor));
     return Operand(contents.compressed());
   }
-  // A mask becomes a formula of positions, so that causal masks are recognized.
+  // If a constant is a mask of positions, its elements are read, so that it
+  // becomes a formula and causal masks are recognized.
   if (constants.count(tensor.name) && holdsMask(model, tensor)) {
     emitRemark(model.location())
         << "'" << tensor.name
@@ -178,7 +180,8 @@ Expected<Value> Importer::argumentOf(const TensorRef &tensor) {
     Location loc = NameLoc::get(StringAttr::get(&context, tensor.name));
     return Value(nn::TransposeOp::create(builder, loc, *primary, permutation));
   }
-  // Two initializers with the same position in a file are one parameter.
+  // Initializers whose bytes have the same place in the same file are one
+  // parameter, unless the user splits them (train.untie).
   const TensorRef *first = &tensor;
   for (const TensorRef &other : model.initializers()) {
     if (&other == &tensor || tensor.isApart)
@@ -350,8 +353,8 @@ LogicalResult Importer::finish() {
   noteConstants();
   auto end = func::ReturnOp::create(builder, model.location(), results);
   SmallVector<DictionaryAttr> argumentAttributes = orderArguments();
-  // Types are taken from the return operation and not from `results`, because
-  // an argument among them has been replaced.
+  // The result types are read from the return operation. `results` may have an
+  // argument that has been replaced since.
   function.setFunctionType(builder.getFunctionType(
       function.front().getArgumentTypes(), end.getOperandTypes()));
   function.setAllArgAttrs(argumentAttributes);

@@ -52,16 +52,19 @@ private:
   mlir::LogicalResult findInputs();
   mlir::LogicalResult findOutputs();
   mlir::LogicalResult bindDims();
-  /// Warns of tensors that several nodes read as if each had its own.
+  /// Warns of tensors that may stand for several parameters, since several
+  /// nodes read them as if each node had its own.
   void warnOfMerged();
-  /// Warns of tensors that train.untie names but that have only one use.
+  /// Warns of tensors that a pattern of train.untie matches but that have only
+  /// one use and so cannot be split.
   void warnOfWholes();
   /// Warns of tensors that exporters computed from parameters which are
   /// trained, too.
   void warnOfFolded();
   /// Warns of parameters that look like buffers.
   void warnOfBuffers();
-  /// Warns of tensors with one element that could be parameters or numbers.
+  /// Warns of tensors with one element that could be either parameters or
+  /// numbers that the program wrote.
   void warnOfScalars();
   /// Warns of constants that modules may train, and of parameters that modules
   /// may not train.
@@ -73,14 +76,14 @@ private:
   mlir::LogicalResult bindTies();
   void lowerNodes();
   void lowerNode(const FlatNode &node);
-  /// Records the values of a lowered node; results that it cannot give are
-  /// recorded as problems.
+  /// Records the results of a lowered node. If the node cannot compute a result
+  /// that another node reads, this is recorded as a problem.
   void storeResults(const FlatNode &flat, const Node &node);
   bool isLongSequence(const FlatNode &flat,
                       llvm::ArrayRef<Operand> operands) const;
   mlir::LogicalResult finish();
-  /// Returns the value of an output; null, with a recorded problem, if it
-  /// cannot be a value.
+  /// Returns the value of a graph output. If the output cannot be a value of
+  /// the IR, records a problem and returns null.
   mlir::Value resultOf(const std::string &name);
   /// Emits an error or a warning if bytes of weights are missing.
   mlir::LogicalResult checkBytes();
@@ -97,7 +100,8 @@ private:
   mlir::LogicalResult bindBatch(const std::set<std::string> &symbols);
   mlir::LogicalResult bindSymbol(const std::string &symbol, llvm::StringRef key,
                                  const std::string &input, int index);
-  /// The array or number that an input is bound to.
+  /// Returns the array or number to which the configuration binds an input, as
+  /// a tensor of type `type` and shape `shape`.
   llvm::Expected<HostTensor> boundTensor(const BoundInput &bound, Element type,
                                          llvm::ArrayRef<int64_t> shape) const;
   /// The symbol of the batch dimension; empty if the file has none.
@@ -105,8 +109,8 @@ private:
   /// The only dimension with that symbol.
   std::optional<int64_t> batchDimOf(const ::onnx::ValueInfoProto &value) const;
   bool hasBatchAt(mlir::Value value, int64_t dim) const;
-  /// The operand with this value name; null if the node that computes it
-  /// failed.
+  /// Returns the operand for the name of a value. Returns null, with the reason
+  /// in `why`, if the value does not exist or the node that computes it failed.
   const Operand *lookUp(const std::string &name, std::string &why);
   llvm::Expected<Operand> fromFile(const TensorRef &tensor);
   /// Returns whether a constant is stored like a parameter (a buffer), because
@@ -142,8 +146,8 @@ private:
   std::map<std::string, Operand> values;
   EvaluatedNodes evaluated;
   std::set<std::string> failed;
-  /// Tables of positions, slices that are shorter than requested, and values
-  /// that only move their elements.
+  /// Names of values that are tables of positions, slices of tensors that came
+  /// out shorter than requested, or moved elements of these.
   std::set<std::string> tables;
   std::vector<std::string> scalars;
   Problems problems;

@@ -23,11 +23,11 @@ static IndexRange rangeOfType(Type type) {
   return {llvm::minIntN(width), llvm::maxIntN(width)};
 }
 
-/// A type in which sums and products of bounds do not overflow.
+/// A type in which sums and products of two 64-bit bounds do not overflow.
 using Wide = __int128;
 
-/// Returns the range, or nullopt if it exceeds the type, so that values may
-/// wrap.
+/// Returns the range [low, high], or nullopt if it exceeds the integer type:
+/// the values may then have wrapped.
 static Range bounded(Type type, Wide low, Wide high) {
   IndexRange all = rangeOfType(type);
   if (low < all.low || high > all.high || low > high)
@@ -81,10 +81,12 @@ static Range combined(Operation *op, IndexRange a, IndexRange b) {
   return std::nullopt;
 }
 
-/// The bound of one operand is enough for this operation.
+/// Bounds the result of a maximum, minimum or remainder, for which the range of
+/// one operand is enough.
 static Range limited(Operation *op, Range a, Range b) {
   if (isa<arith::MaxSIOp, arith::MinSIOp>(op)) {
-    // A missing bound is that of the type; later operations narrow it.
+    // If only one operand has a range, the other may have any value of its
+    // type. Later operations may narrow this range.
     Range known = a ? a : b;
     if (!known)
       return std::nullopt;

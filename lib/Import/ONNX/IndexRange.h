@@ -18,9 +18,9 @@ struct IndexRange {
 /// it; nullopt if there are none, or if the value may wrap.
 std::optional<IndexRange> rangeOf(mlir::Value value, unsigned depth = 0);
 
-/// Returns whether the elements are exactly those of an input or, with `parts`,
-/// some of them. The host checks elements of inputs before anything runs, and
-/// all of them if the value is the whole input.
+/// Returns whether `value` consists of the elements of one graph input, all of
+/// them or, if `parts` is true, some of them. Such elements need no check on
+/// the device: the host checks whole inputs before the program runs.
 bool isInput(mlir::Value value, bool parts);
 
 } // namespace cleave::importer

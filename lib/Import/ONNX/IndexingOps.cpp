@@ -14,7 +14,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// If the known indices [n, 1] are consecutive, returns the first row; else -1.
+/// Returns the first row that known indices of shape [n, 1] address, if they
+/// address consecutive rows; otherwise -1.
 int64_t runOf(const Operand &indices, int64_t rows) {
   if (!indices.isHost() || indices.rank() != 2 || indices.shape[1] != 1 ||
       indices.shape[0] == 0 || indices.shape[0] > rows)
@@ -27,7 +28,8 @@ int64_t runOf(const Operand &indices, int64_t rows) {
   return first + int64_t(values.size()) <= rows ? first : -1;
 }
 
-/// x[first:first + n] = updates, as assignments to slices are exported.
+/// Lowers the assignment x[first:first + n] = updates. Exporters write
+/// assignments to slices as scatters with known indices.
 Expected<Operand> writeRows(Node &node, int64_t first) {
   const Operand &data = node.input(0), &updates = node.input(2);
   Shape zero(data.rank(), 0), ones(data.rank(), 1), box = data.shape,
@@ -138,7 +140,8 @@ Error lowerCumSum(Node &node) {
              Node::axisOf(node.input(1).splatInt().value_or(0), input.rank()));
   bool exclusive = node.intAttr("exclusive", 0);
   bool reverse = node.intAttr("reverse", 0);
-  // Along other dimensions, repeated elements lead to repeated sums.
+  // Sums are computed only once along dimensions other than the axis in which
+  // the input repeats its elements.
   Shape zero(input.rank(), 0), sizes(input.shape()), ones(input.rank(), 1);
   for (int64_t dim = 0; dim < input.rank(); ++dim)
     if (dim != axis && input.strides()[dim] == 0)
@@ -174,9 +177,9 @@ Error lowerCumSum(Node &node) {
   return Error::success();
 }
 
-/// The index of the greatest element along a dimension, which stays with
-/// size 1. Among equal elements it is the first or the last one. NaN is the
-/// greatest.
+/// Returns the index of the greatest element along a dimension, for known
+/// elements. The dimension stays with size 1. Among equal elements the first is
+/// taken, or the last if `last` is true; NaN counts as the greatest.
 HostTensor argMaxKnown(const HostTensor &input, int64_t axis, bool last) {
   Shape shape(input.shape()), zero(input.rank(), 0), ones(input.rank(), 1);
   int64_t length = shape[axis];

@@ -51,7 +51,8 @@ static Value addConstant(OpBuilder &builder, Location loc, Value value,
   return value;
 }
 
-/// Like the above, for integers, which a double may not represent exactly.
+/// Emits value * factor + constant for integers, which the doubles of
+/// addConstant may not represent exactly.
 static Value addInteger(OpBuilder &builder, Location loc, Value value,
                         int64_t constant, int64_t factor) {
   auto type = cast<RankedTensorType>(value.getType());
@@ -68,7 +69,8 @@ static Value addInteger(OpBuilder &builder, Location loc, Value value,
   return value;
 }
 
-/// Visits the elements of a compact tensor with their indices.
+/// Calls `body` for each element of a tensor in row-major order, with its
+/// index.
 static void
 forEachIndex(const HostTensor &tensor,
              llvm::function_ref<void(ArrayRef<int64_t>, int64_t)> body) {
@@ -89,9 +91,9 @@ Value Build::tryAffine(const HostTensor &tensor) {
   return tensor.holdsFloats() ? tryAffineFloats(tensor) : tryAffineInts(tensor);
 }
 
-/// Expresses a compact tensor as base + sum of factor * index over all
-/// dimensions; null if that is not possible. A short list of elements is kept,
-/// as it is clearer than a formula.
+/// Emits a tensor as the formula base + sum over dimensions of factor * index;
+/// returns null if its elements do not follow such a formula. Short lists of
+/// elements are not converted, since a list is clearer than a formula.
 Value Build::tryAffineFloats(const HostTensor &tensor) {
   Shape zero(tensor.rank(), 0);
   double base = tensor.floatAt(tensor.positionOf(zero));
@@ -168,9 +170,10 @@ struct Band {
   int64_t low, high;
 };
 
-/// The band of diagonals that contains exactly the elements [i, j] that equal
-/// `inside`; nullopt if there is no such band. An edge that only touches a
-/// corner of the matrix is not a bound.
+/// Returns the band low <= j - i <= high in which the elements [i, j] of the
+/// matrix equal `inside`, and outside of which they do not; nullopt if there is
+/// no such band. A bound that only excludes a corner outside of the matrix is
+/// dropped.
 static std::optional<Band> bandOf(const HostTensor &matrix, double inside) {
   int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
   auto at = [&](int64_t i, int64_t j) {

@@ -29,7 +29,8 @@ void Importer::lowerNodes() {
                            std::to_string(options.limits.evaluatedElements) +
                            " elements; import.evaluated_elements raises this "
                            "limit");
-    // The import ends here if the limit on work is reached.
+    // If the limit on work is reached, no further nodes are lowered, and all
+    // outputs count as failed.
     failed.insert(outputs.begin(), outputs.end());
     return;
   }
@@ -105,8 +106,8 @@ void Importer::storeResults(const FlatNode &flat, const Node &node) {
 }
 
 void Importer::lowerNode(const FlatNode &flat) {
-  // An empty reason means that the node of an operand has failed, which is
-  // recorded already.
+  // Records a failed node. The reason `why` is empty if the node failed only
+  // because the node of an operand did, which is recorded already.
   auto fail = [&](const std::string &why) {
     if (!why.empty())
       problems.add(flat, why);
@@ -132,7 +133,7 @@ void Importer::lowerNode(const FlatNode &flat) {
     operands.push_back(*operand);
   }
   widenBesideValues(operands);
-  // Returns whether an operand is a table of positions, possibly moved or cast.
+  // True if an operand is a table of positions, or a moved or cast form of one.
   bool readsTable =
       llvm::any_of(flat.proto->input(), [&](const std::string &name) {
         return tables.count(name) != 0;

@@ -12,7 +12,8 @@ using llvm::StringRef;
 
 namespace cleave::importer {
 
-/// Returns whether the file says that all uses read one tensor of the model.
+/// Returns whether, according to the file's metadata, all uses read the same
+/// tensor of the original model.
 static bool isOneTensor(llvm::ArrayRef<Model::Use> uses) {
   std::vector<std::string> common = readsOf(*uses.front().node->proto);
   if (common.empty())
@@ -26,7 +27,8 @@ static bool isOneTensor(llvm::ArrayRef<Model::Use> uses) {
   return !common.empty();
 }
 
-/// The value whose elements are the node's indices.
+/// Returns the name of the value that holds the indices of a lookup before
+/// other operations move them.
 static std::string
 sourceOfIndices(const std::map<std::string, const ::onnx::NodeProto *> &makers,
                 const ::onnx::NodeProto &lookup) {
@@ -63,8 +65,9 @@ std::vector<MergedTensor> mergedTensors(const Model &model) {
     if (!isFloat(tensor.type) || found == uses.end() || tensor.isApart)
       continue;
     std::vector<Model::Use> whole = found->second;
-    // Reading parts of a tensor separately is normal, and so is a table that is
-    // also the matrix of a product.
+    // A use is no sign of merged parameters if it reads only a part of the
+    // tensor, or if the tensor is an embedding table and this use is a matrix
+    // product with it (tied weights).
     bool isTable = false;
     llvm::erase_if(whole, [&](const Model::Use &use) {
       isTable |= use.node->proto->op_type() == "Gather" && use.operand == 0;

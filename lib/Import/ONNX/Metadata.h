@@ -20,8 +20,8 @@ class NodeProto;
 
 namespace cleave::importer {
 
-/// The role of a tensor in its module. A Number is a constant of the code, or a
-/// buffer that is not in the state_dict.
+/// How a module of the original model holds a tensor. A Number is a constant in
+/// the code, or a buffer that is not in the state_dict.
 enum class HeldAs { Unknown, Parameter, Buffer, Number };
 
 class Metadata {
@@ -33,10 +33,11 @@ public:
   explicit Metadata(const ::onnx::GraphProto &graph);
 
   HeldAs heldAs(llvm::StringRef tensor) const;
-  /// True if the file declares some tensors as parameters, so that tensors
-  /// without a declaration are not parameters.
+  /// Returns true if the file declares for some tensors that they are
+  /// parameters. A tensor without such a declaration is then no parameter.
   bool namesParameters() const { return !kinds.empty(); }
-  /// The tensors of the model from which an exporter computed this tensor.
+  /// Returns the names of the model's tensors from which an exporter computed
+  /// this initializer ahead of time; empty if it is no such result.
   const std::vector<std::string> &foldedFrom(llvm::StringRef tensor) const;
 
 private:

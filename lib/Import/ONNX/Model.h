@@ -32,7 +32,7 @@ struct ImportLimits;
 
 namespace cleave::importer {
 
-/// The version of each operator set that a node uses.
+/// The version of each operator set, by its domain, that applies to a node.
 using Opsets = std::map<std::string, int64_t>;
 
 /// Where the bytes of a tensor are.
@@ -43,8 +43,8 @@ struct ByteRange {
   bool operator==(const ByteRange &) const = default;
 };
 
-/// A tensor of the file. Its bytes are inline in `proto`, or in a range of a
-/// file.
+/// A tensor of the file. Its bytes are stored in the message `proto`, or in a
+/// range of an external file.
 struct TensorRef {
   const ::onnx::TensorProto *proto = nullptr;
   std::string name;
@@ -54,8 +54,8 @@ struct TensorRef {
   ByteRange range;
   /// The reason why the bytes cannot be read; empty if they can.
   std::string missing;
-  /// True if the tensor is a parameter of its own, even if another tensor has
-  /// the same bytes in the file.
+  /// True if train.untie makes the tensor a parameter of its own, even though
+  /// another tensor has the same bytes in the file.
   bool isApart = false;
 
   int64_t numElements() const;
@@ -81,8 +81,8 @@ class Model;
 /// string of the configuration.
 std::string patternOf(const Model &model, llvm::StringRef name);
 
-/// Returns the first few of `lines`, indented, and the number of remaining
-/// ones.
+/// Returns a text with the first few of `lines`, indented, and with the number
+/// of lines left out.
 std::string shortList(const std::vector<std::string> &lines);
 
 class Model {
@@ -103,8 +103,8 @@ public:
   const std::vector<FlatNode> &nodes() const { return flat; }
   const std::vector<TensorRef> &initializers() const { return tensors; }
   const TensorRef *findInitializer(llvm::StringRef name) const;
-  /// Initializers that cannot be used (they are not in the list above), with
-  /// the reason.
+  /// The initializers that cannot be used, with the reason; the list of
+  /// initializers does not contain them.
   struct Refused {
     std::string name, why;
   };
@@ -130,13 +130,14 @@ public:
   /// NAME.use2, NAME.use3, ...
   void splitUses(llvm::function_ref<bool(llvm::StringRef)> matches);
 
-  /// Describes the tensor of an attribute. Fails with a reason.
+  /// Describes a tensor that is an attribute of a node. Returns a reason if its
+  /// data cannot be used.
   llvm::Expected<TensorRef> describe(const ::onnx::TensorProto &proto);
-  /// Returns the bytes of a range, or a reason if the file is missing or too
-  /// short.
+  /// Returns the bytes of a range of a file, or a reason if the file is missing
+  /// or too short.
   llvm::Expected<llvm::StringRef> read(const ByteRange &range);
-  /// Reports a file that was truncated while it was read, as missing bytes were
-  /// read as zeros.
+  /// Reports an error if a file became shorter after it was opened. The bytes
+  /// that were then missing have been read as zeros.
   mlir::LogicalResult checkWhole() const;
 
 private:

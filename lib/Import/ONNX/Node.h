@@ -36,7 +36,8 @@ public:
   void set(size_t index, Operand operand);
 
   llvm::SmallVector<Operand> results;
-  /// True if a slice of a file's tensor begins or ends beyond the tensor.
+  /// True if the node is a slice of a tensor of the file whose begin or end is
+  /// outside of the tensor.
   bool isCutShort = false;
 
   // Attributes, with their default.
@@ -46,7 +47,8 @@ public:
   std::string stringAttr(llvm::StringRef name, llvm::StringRef otherwise) const;
   std::optional<Shape> intsAttr(llvm::StringRef name) const;
 
-  /// Integers that must be known during import, such as axes and shapes.
+  /// Returns the integers of input `index`, such as axes or a shape, which must
+  /// be known during import. `what` names the input in messages.
   llvm::Expected<Shape> knownInts(size_t index, llvm::StringRef what) const;
   /// The axes, from an attribute (before opset `since`) or from an input;
   /// nullopt if neither is given.
@@ -60,7 +62,8 @@ public:
   llvm::Error expectAttr(llvm::StringRef name, int64_t supported,
                          int64_t otherwise) const;
 
-  /// The elements of a tensor attribute or of a small tensor of the file.
+  /// Reads the elements of a tensor that is an attribute, or of a small tensor
+  /// of the file.
   static llvm::Expected<HostTensor> contents(Model &model,
                                              const TensorRef &tensor);
 
@@ -68,8 +71,8 @@ private:
   llvm::SmallVector<Operand> inputs;
 };
 
-/// The end of the message if something of the sequence length does not fit a
-/// table of positions.
+/// The last part of an error message about sizes that do not match, if one of
+/// them comes from a table of positions.
 inline constexpr llvm::StringLiteral kLongSequence =
     "; dims.sequence may be longer than a table of positions";
 

@@ -12,8 +12,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// The input and its features in the form of nn operations: all normalized
-/// dimensions are merged into one, the last.
+/// The input of a norm with all normalized dimensions merged into one, the
+/// last, as nn operations need it.
 struct Rows {
   Operand input;
   Shape whole; // the input's shape
@@ -37,7 +37,8 @@ Expected<Rows> toRows(Node &node) {
   return rows;
 }
 
-/// A scale or shift over the normalized dimensions, reshaped to one dimension.
+/// Returns the scale or shift of a norm, reshaped to a vector over the merged,
+/// normalized dimensions.
 Expected<Value> features(Node &node, size_t index, const Rows &rows,
                          double otherwise) {
   int64_t size = rows.input.shape.back();
@@ -45,7 +46,8 @@ Expected<Value> features(Node &node, size_t index, const Rows &rows,
     return node.value(node.splat(rows.input.type, {size}, otherwise));
   ArrayRef<int64_t> inner =
       ArrayRef<int64_t>(rows.whole).drop_front(rows.outer.size());
-  // Exporters expand the ones of a norm without gain to the input's shape.
+  // A scale of ones or a shift of zeros may have been expanded to the whole
+  // input's shape by the exporter. It becomes a vector again.
   if (std::optional<double> number = node.input(index).splatValue();
       number && node.input(index).type == rows.input.type) {
     CLEAVE_TRY(all, broadcastShapes(node.input(index).shape, rows.whole));
@@ -109,8 +111,8 @@ Error lowerRmsNorm(Node &node) {
 } // namespace
 
 void addNormalizationOps(std::vector<OnnxOp> &table) {
-  // Optimized files use this operator in versions of the operator set that do
-  // not define it yet.
+  // Optimizers also write LayerNormalization into files whose operator set does
+  // not define it yet, so it is accepted in all supported versions.
   table.push_back({"LayerNormalization", kOldest, kNewest, 1, "nn.layer_norm",
                    lowerLayerNorm, /*weightsFrom=*/1});
   table.push_back({"RMSNormalization", 23, kNewest, 1, "nn.rms_norm",

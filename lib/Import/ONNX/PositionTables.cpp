@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kFewestPositions = 8;
 
-/// Elements are read in place, as most tables are rejected after a few
+/// Reads single elements of a tensor from the file's bytes without converting
+/// all of them. Most tensors are rejected as tables of positions after a few
 /// elements.
 class Elements {
 public:

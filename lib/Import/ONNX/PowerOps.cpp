@@ -57,14 +57,16 @@ Expected<Operand> productOf(Node &node, Operand x, int64_t count) {
   }
 }
 
-/// Integer exponents up to this one are computed as products at run time.
+/// The largest integer exponent for which a power is computed as a product of
+/// factors at run time.
 constexpr int64_t kMostFactors = 64;
 
-/// Doubles up to this one convert to 64-bit integers exactly.
+/// The largest double that converts to a 64-bit integer without overflow.
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max() - 1023;
 
-/// Returns the double that is next to an integer power, as NumPy computes it
-/// for float exponents; larger integers are unchanged.
+/// Rounds an integer power to the nearest double and back, as NumPy computes
+/// integer powers with float exponents. Integers beyond the exact range stay
+/// unchanged.
 const Elementwise kThroughDouble = {
     /*onFloats=*/nullptr,
     [](const int64_t *v) {
@@ -111,8 +113,8 @@ Expected<HostTensor> powerByKnownFloats(const Operand &x, const Operand &y) {
   double least = hasSign ? -beyond : 0;
   std::string problem;
   HostTensor exponents = y.host->cast(Element::F64);
-  // Exponents are passed as bit patterns beside the bases, so that neither is
-  // rounded.
+  // The elementwise function takes only integers here, so float exponents are
+  // passed as their bits and nothing is rounded.
   HostTensor bits(Element::I64, exponents.shape());
   for (auto [at, exponent] : llvm::enumerate(exponents.floats()))
     bits.setInt(at, llvm::bit_cast<int64_t>(exponent));

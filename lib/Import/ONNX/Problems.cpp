@@ -169,7 +169,8 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
                     Problems &problems) {
   if (!model.versionProblem().empty())
     problems.add(model.versionProblem());
-  // Inputs with the same reason share a line, as nodes do.
+  // Initializers that cannot be used for the same reason share a line of the
+  // message.
   llvm::MapVector<StringRef, std::vector<std::string>> reasons;
   for (const Model::Refused &tensor : model.refusedInitializers())
     reasons[tensor.why].push_back("'" + tensor.name + "'");
@@ -185,9 +186,8 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
   for (const FlatNode &node : model.nodes()) {
     if (!makesOneOf(node, needed) || entryOf(node))
       continue;
-    // If the version of the operator set is unsupported, all operators would be
-    // listed, so only the version is reported, and operators that exist in no
-    // version.
+    // If the version of an operator set is not supported, its operators are not
+    // reported each, except those that exist in no version.
     bool isKnown = llvm::any_of(onnxOps(), [&](const OnnxOp &op) {
       return op.name == spelledName(node);
     });

@@ -29,11 +29,12 @@ public:
   bool onlyInputs() const { return entries.empty(); }
   /// Of nodes and others.
   size_t count() const;
-  /// "h.0.attn (model.py:3): node 'a' (If, opset 18): why", "63 nodes (If,
+  /// Returns the lines of the message, one for each operator and reason, such
+  /// as "h.0.attn (model.py:3): node 'a' (If, opset 18): why" or "63 nodes (If,
   /// opset 18): why: h.*.attn (model.py:3), 'b', ...".
   std::vector<std::string> lines() const;
-  /// The whole message: the single line, or "cannot be imported (64 places):"
-  /// and the lines.
+  /// Returns the whole message. If there are several lines, they follow a
+  /// heading such as "cannot be imported (64 places):".
   std::string text() const;
 
 private:
@@ -55,7 +56,7 @@ private:
 /// The values that the outputs depend on.
 std::set<std::string> valuesNeededBy(const Model &model,
                                      const std::vector<std::string> &outputs);
-/// Returns whether one of the node's results is among these values.
+/// Returns whether a result of the node has one of these names.
 bool makesOneOf(const FlatNode &node, const std::set<std::string> &values);
 
 /// Returns the implementation of the node's operator, or null if it is not

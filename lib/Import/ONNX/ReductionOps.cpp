@@ -14,7 +14,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// A function of two elements for each kind of types, and its identity element.
+/// How a reduction combines two elements (for floats, signed and unsigned
+/// integers), and its identity element.
 struct Fold {
   double (*onFloats)(double, double);
   int64_t (*onInts)(int64_t, int64_t);
@@ -132,14 +133,15 @@ Error lowerReduceMin(Node &node) {
                        return reduce(node, nn::Combiner::Min, x, dims, keep);
                      });
 }
-/// Returns whether a reduction of known floats is evaluated, in order and in
-/// double.
+/// Returns whether a reduction of float operands is evaluated during import.
+/// The evaluation runs in double, in index order.
 bool isKnown(const Operand &x) {
   return x.isHost() && isFloat(x.type) && mayEvaluate(x.type, *x.host) &&
          product(x.shape) <= HostTensor::kMaxElements;
 }
 
-/// after(sum of before(x), number of elements), rounded once.
+/// Evaluates after(sum of before(x), number of elements) along `dims` for known
+/// floats. The result is rounded once.
 Expected<Operand> sumKnown(Node &node, const Operand &x, ArrayRef<int64_t> dims,
                            bool keep, double (*before)(const double *),
                            double (*after)(const double *)) {
@@ -193,7 +195,8 @@ Error lowerReduceSumSquare(Node &node) {
         return reduce(node, nn::Combiner::Sum, square, dims, keep);
       });
 }
-/// Applies a float function; for integers the result is truncated.
+/// Applies `function`, which is defined on floats. An integer operand is
+/// converted, and the result is truncated to an integer.
 Expected<Operand> inFloats(Node &node, const Operand &x,
                            Expected<Operand> (*function)(Node &,
                                                          const Operand &),
@@ -286,15 +289,17 @@ Expected<Operand> logSumExpOfAny(Node &node, const Operand &x,
   CLEAVE_TRY(weights, exp(node, shifted));
   CLEAVE_TRY(sum,
              reduce(node, nn::Combiner::Sum, weights, dims, /*keep=*/true));
-  // The derivative of log(0) is infinite, and would spread even if the value is
-  // not used.
+  // Where all elements are -inf, the logarithm is taken of 1 instead of 0. The
+  // derivative of log(0) is infinite and would reach other values although this
+  // result is not used.
   CLEAVE_TRY(some, node.select(isLow, splat(1), sum));
   CLEAVE_TRY(logOfSum, log(node, some));
   CLEAVE_TRY(finite, add(node, logOfSum, offset));
   CLEAVE_TRY(result, node.select(isLow, splat(-infinity), finite));
   return keep ? Expected<Operand>(result) : dropDims(node, result, dims);
 }
-/// Evaluates the function for known elements of any type, in double.
+/// Evaluates log-sum-exp during import for known elements of any type, in
+/// double.
 Expected<Operand> logSumExpKnown(Node &node, const Operand &x,
                                  ArrayRef<int64_t> dims, bool keep) {
   HostTensor wide = x.host->cast(Element::F64);

@@ -61,9 +61,9 @@ bool isNumberNode(const ::onnx::NodeProto &node) {
   return false;
 }
 
-/// Functions of one number that programs compute before they write the file. If
-/// such a function is a node, its operand is not a number of the program, so it
-/// may be a parameter.
+/// Functions of one number, which a program would evaluate before the export.
+/// If the graph has a node for such a function, the node's operand is probably
+/// not a number of the program but a parameter.
 bool reshapesNumbers(StringRef op) {
   return llvm::StringSwitch<bool>(op)
       .Cases({"Exp", "Log", "Softplus", "Sigmoid", "Tanh"}, true)
@@ -98,8 +98,8 @@ private:
 
 Finder::Finder(Model &model, const Constants &byUse)
     : model(model), consumers(model.consumers()) {
-  // Nodes for shapes, bounds and similar values occur in any file, so they do
-  // not count.
+  // Whether some nodes hold numbers that the program wrote. Nodes that hold
+  // shapes, bounds and the like occur in any file and do not count.
   hasNumberNodes =
       llvm::any_of(model.graph().node(),
                    [&](const ::onnx::NodeProto &node) {
@@ -192,13 +192,14 @@ Reading Finder::read(const TensorRef &tensor) const {
   const Metadata &notes = model.metadata();
   if (HeldAs held = notes.heldAs(tensor.name); held != HeldAs::Unknown)
     return held == HeldAs::Parameter ? Reading::Weight : Reading::Number;
-  // The file describes all tensors of modules, or says what they were computed
-  // from.
+  // If the file declares the parameters of modules, a tensor that is neither
+  // declared nor computed from one is a number.
   if (notes.namesParameters() && !isFoldedFromTensor(notes, tensor.name))
     return Reading::Number;
   Reading reading = Reading::Number;
-  // The names of the tensor and of values computed from it, each with whether
-  // it has dimensions or is the result of such a function.
+  // The tensor and the values that movements and such functions compute from
+  // it. The flag says whether the value certainly is no number of the program,
+  // because it has dimensions or is the result of such a function.
   std::vector<std::pair<std::string, bool>> values = {
       {tensor.name, !tensor.shape.empty() ||
                         (hasNumberNodes && !isNamedLikeNumber(tensor.name))}};
@@ -210,8 +211,8 @@ Reading Finder::read(const TensorRef &tensor) const {
     for (const FlatNode *node : found->second) {
       StringRef op = node->proto->op_type();
       reading = std::max(reading, readBy(*node, value, isArray, tensor));
-      // Numbers may be broadcast, such as the ones for the gain of a norm
-      // without one.
+      // An expanded number, such as the ones that replace the gain of a norm,
+      // is still a number.
       if (op == "Expand" || op == "Tile")
         continue;
       if (movesFirstInput(op) && node->proto->input(0) == value)

@@ -36,8 +36,9 @@ Shape inverse(ArrayRef<int64_t> permutation) {
   return result;
 }
 
-/// The k greatest or least of known elements, in order. Among equal elements
-/// the first ones are taken. NaN is the greatest.
+/// Evaluates TopK on known elements: selects the k greatest or least along the
+/// axis, in order. Among equal elements the first ones are taken; NaN is the
+/// greatest.
 void topKKnown(Node &node, int64_t axis, int64_t k) {
   const HostTensor &input = *node.input(0).host;
   bool largest = node.intAttr("largest", 1);

@@ -68,8 +68,8 @@ Error lowerSplitToSequence(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), input.rank()));
   CLEAVE_TRY(sizes, partSizes(node, input.shape[axis]));
-  // The dimension is removed only for parts of size 1, and only if no sizes are
-  // given.
+  // With keepdims=0, parts lose the dimension `axis`. This only applies if the
+  // input `split` is absent, so that all parts have size 1.
   bool squeezes = !node.has(1) && !node.intAttr("keepdims", 1);
   Shape offsets(input.rank(), 0), ones(input.rank(), 1), box = input.shape;
   Parts parts;

@@ -361,7 +361,8 @@ Error lowerTrilu(Node &node) {
     std::optional<int64_t> k = node.input(1).splatInt();
     if (!k)
       return reason("its input 'k' depends on data");
-    // All offsets beyond the corners have the same effect.
+    // An offset of the diagonal beyond a corner of the matrix has the same
+    // effect as one just beyond it.
     offset = std::clamp(*k, -input.shape.end()[-2] - 1, input.shape.back() + 1);
   }
   bool upper = node.intAttr("upper", 1);

@@ -76,7 +76,8 @@ bool mayBeTranspose(const Matrix &a, const Matrix &b) {
   return true;
 }
 
-/// The table that is gathered by rows; it keeps its layout.
+/// Returns whether the graph gathers rows of the tensor, so that it is an
+/// embedding table. A table keeps its layout when it is tied.
 bool isTable(const Model &model, const TensorRef &tensor) {
   for (const importer::FlatNode &node : model.nodes())
     if (node.proto->op_type() == "Gather" && node.proto->input_size() > 0 &&
@@ -93,15 +94,15 @@ int64_t intAttr(const ::onnx::NodeProto &node, StringRef name,
   return otherwise;
 }
 
-/// A product with a matrix of the file: the other operand, and which dimension
-/// of the matrix is summed.
+/// A product of a matrix of the file with another operand: the name of that
+/// operand, and the dimension of the matrix that is summed.
 struct Product {
   std::string other;
   int summed;
 };
 
-/// The dimension of operand `index` that the einsum sums; -1 if there is none,
-/// or several.
+/// Returns the dimension of operand `index` of an Einsum node that is summed;
+/// -1 if there is none, or several.
 int summedByEinsum(const ::onnx::NodeProto &node, int index) {
   std::string equation;
   for (const auto &attribute : node.attribute())
@@ -151,7 +152,7 @@ void TieFinder::addMatrix(const TensorRef &tensor,
     return;
   llvm::Expected<StringRef> bytes = model.read(tensor.range);
   if (!bytes) {
-    // Missing bytes are reported by the import itself.
+    // The import reports missing bytes itself, so no error is reported here.
     llvm::consumeError(bytes.takeError());
     return;
   }
@@ -160,7 +161,8 @@ void TieFinder::addMatrix(const TensorRef &tensor,
     matrices.push_back(matrix);
 }
 
-/// The rows of the table that the graph looks up.
+/// Returns the names of the values that hold rows of the table which the graph
+/// looks up.
 std::vector<std::string> TieFinder::lookupsIn(const TensorRef &table) const {
   std::vector<std::string> lookups, values = {table.name};
   for (size_t i = 0; i < values.size(); ++i) {
@@ -182,8 +184,8 @@ std::vector<std::string> TieFinder::lookupsIn(const TensorRef &table) const {
 
 std::vector<Product> TieFinder::productsWith(const TensorRef &matrix) const {
   std::vector<Product> products;
-  // The matrix, following its values through movements, and whether it is
-  // transposed there.
+  // The names of the values that hold the elements of the matrix, possibly
+  // moved; the flag says whether the value is the transpose.
   std::vector<std::pair<std::string, bool>> values = {{matrix.name, false}};
   for (size_t i = 0; i < values.size(); ++i) {
     auto [value, isTransposed] = values[i];
@@ -243,7 +245,8 @@ const std::set<std::string> &TieFinder::dependents(const TensorRef &table) {
   return values;
 }
 
-/// The file's metadata about the origin of the copy, if there is any.
+/// Returns whether the file's metadata about the origin of `copy` allows that
+/// it is a copy of the table.
 bool TieFinder::isMeant(const TensorRef &copy, const TensorRef &table) const {
   const importer::Metadata &notes = model.metadata();
   if (notes.heldAs(copy.name) != importer::HeldAs::Unknown)

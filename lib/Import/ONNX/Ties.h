@@ -29,7 +29,8 @@ struct FoundTies {
 /// tensors whose origin the file states.
 FoundTies tiesByContent(Model &model, const Constants &constants);
 
-/// The model, after splitting the tensors that the options name.
+/// Loads a model file and splits the uses of tensors that the options name
+/// (train.untie).
 std::unique_ptr<Model> loadSplit(llvm::StringRef path,
                                  const ImportOptions &options,
                                  mlir::MLIRContext &context);

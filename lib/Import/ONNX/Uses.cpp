@@ -25,7 +25,9 @@ std::map<std::string, std::vector<const FlatNode *>> Model::consumers() const {
   return consumers;
 }
 
-/// Reading a part of the tensor does not count as a use of all of it.
+/// Returns whether the result of the operator holds all elements of its first
+/// input. Then a use of the result is a use of the whole tensor; a slice is
+/// not.
 static bool passesOn(StringRef op) {
   return movesFirstInput(op) && op != "Slice";
 }
@@ -92,8 +94,8 @@ std::string ownName(const Model &model, const TensorRef &tensor,
   if (StringRef(tensor.name).contains('.') &&
       (reads.empty() || llvm::is_contained(reads, withUnderscores(guess))))
     return guess;
-  // The name is chosen by its position among the module's tensors that the node
-  // reads.
+  // The name in the module of the tensor that this operand reads is found by
+  // the operand's position among the tensors of the module that the node reads.
   std::vector<std::string> leaves;
   for (StringRef read : reads)
     if (read.consume_front(withUnderscores(module) + "_"))
@@ -145,8 +147,8 @@ void Model::splitUses(llvm::function_ref<bool(StringRef)> matches) {
     const TensorRef tensor = tensors[index];
     std::vector<Path> paths;
     addPaths(flat, readers, tensor.name, {}, paths);
-    // Nodes that read parts of the tensor keep reading the original, like its
-    // first use.
+    // Nodes that read only a part of the tensor get no tensor of their own;
+    // they keep reading the original tensor, as its first use does.
     llvm::erase_if(paths, [&](const Path &path) {
       return readsPart(*flat[path.node].proto);
     });

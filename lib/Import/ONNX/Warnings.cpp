@@ -29,7 +29,8 @@ static std::string quoted(
 }
 
 std::string patternOf(const Model &model, StringRef name) {
-  // Dots are not escaped if the pattern matches no other tensor anyway.
+  // The dots of the name are left unescaped if the pattern still matches no
+  // other tensor.
   bool isPlain = name.find_first_of("\"\\") == StringRef::npos &&
                  checkPattern(name.str()).empty() && matchesPattern(name, name);
   if (isPlain && llvm::none_of(model.initializers(), [&](const TensorRef &t) {
@@ -39,7 +40,8 @@ std::string patternOf(const Model &model, StringRef name) {
   return quotedPattern(name);
 }
 
-/// Formats the names as a list of patterns for the configuration.
+/// Formats names as a list of patterns, quoted for the configuration, such as
+/// for train.trainable.
 static std::string patternsOf(const Model &model, ArrayRef<std::string> names) {
   std::string text;
   for (const std::string &name : names)
@@ -157,8 +159,8 @@ void Importer::warnOfBuffers() {
       << " meant to train";
 }
 
-// If the file does not say, heuristics separate tables and masks from
-// parameters.
+// Warns of tensors that heuristics took for tables, masks or parameters because
+// the file does not say what they are.
 void Importer::warnOfRules() {
   std::vector<std::string> names = likelyParameters(model, constants);
   llvm::erase_if(names, [&](const std::string &name) {

@@ -100,7 +100,8 @@ enum : uint32_t {
   EntryValue = 2,
 };
 
-/// Tensors of other types stay inline up to this many bytes.
+/// Tensors that do not hold floats stay inline if they have at most this many
+/// bytes.
 constexpr size_t kInlineBytes = 4096;
 
 class Stripper {
@@ -173,8 +174,9 @@ private:
         }));
   }
 
-  /// Leaves a tensor unchanged unless it has one contiguous data field that is
-  /// large or holds floats.
+  /// Replaces the data of a tensor by an external data entry. Leaves the tensor
+  /// unchanged unless it has exactly one contiguous data field that is large or
+  /// holds floats.
   Outcome tensor(StringRef bytes, std::string &out) {
     WireReader reader(bytes);
     WireField field;

@@ -129,7 +129,8 @@ struct GroupedModel : CostInterface::ExternalModel<GroupedModel<Op>, Op> {
   }
 };
 
-/// Two FLOPs for each filter element and each output position, over all groups.
+/// Counts the FLOPs of a convolution: two for each pair of a filter element and
+/// an output position, in all groups.
 template <typename Op> int64_t convolution(Op op, Value filter, Value output) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(filter.getType()).getShape();
   int64_t perFeature = 2;
@@ -147,7 +148,7 @@ int64_t convFilterGrad(nn::ConvFilterGradOp op) {
   return convolution(op, op.getResult(), op.getCotangent());
 }
 
-/// One FLOP for each element of each window.
+/// Counts the FLOPs of pooling: one for each element of each window.
 template <typename Op> int64_t windows(Op op, Value output) {
   int64_t flops = elements(output);
   for (int64_t size : op.getWindow())

@@ -36,8 +36,8 @@ LogicalResult pool(nn::PoolOp op, VJPContext &c) {
   return success();
 }
 
-/// Adds the cotangent of each value at the position it came from: a sum of
-/// one-hot rows.
+/// The derivative of top-k adds the cotangent of each selected value at the
+/// position from which it was selected, as a sum of one-hot rows.
 LogicalResult topK(nn::TopKOp op, VJPContext &c) {
   Value cotangent = c.cotangent(0);
   if (!cotangent || !c.wanted(0))

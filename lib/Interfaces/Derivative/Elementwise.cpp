@@ -91,8 +91,9 @@ LogicalResult neg(arith::NegFOp op, VJPContext &c) {
   return success();
 }
 
-/// The larger (smaller) operand gets the cotangent; if both are equal, the
-/// right one, so that max(x, 0) has the derivative 0 at 0.
+/// The derivative of a maximum (minimum) gives the cotangent to the larger
+/// (smaller) operand. If both are equal, the right operand gets it, so that
+/// max(x, 0) has the derivative 0 at 0.
 template <typename Op, bool larger>
 LogicalResult extremum(Op op, VJPContext &c) {
   Expr e{c};

@@ -106,8 +106,8 @@ static LogicalResult crossEntropy(nn::CrossEntropyOp op, VJPContext &c) {
 }
 
 static LogicalResult dropout(nn::DropoutOp op, VJPContext &c) {
-  // The mask depends on indices and not on values, so the cotangent is
-  // multiplied by the same mask.
+  // Dropout masks depend on indices and not on values, so the cotangent is
+  // multiplied by the same mask as the value.
   IRMapping mapping;
   mapping.map(op.getInput(), c.cotangent(0));
   for (Value operand : op->getOperands().drop_front())

@@ -30,7 +30,8 @@ static void rotary(nn::RotaryOp op, Operands in, Results out) {
 
 namespace {
 
-/// Sizes, operands and masks of one attention; iterates over (b, n, g, s).
+/// The sizes, operands and masks of one attention. Its loops run over batch, KV
+/// heads, query heads per KV head, and queries: (b, n, g, s).
 struct Attention {
   const Tensor *query, *key, *value;
   const Tensor *qPositions = nullptr, *kPositions = nullptr;
@@ -83,7 +84,8 @@ struct Attention {
   int64_t keyAt(int64_t ib, int64_t j, int64_t in, int64_t width) const {
     return ((ib * t + j) * n + in) * width;
   }
-  /// An element of positions or segments; the index itself without positions.
+  /// Returns element i of an operand of positions or segments; if the operand
+  /// is absent, the index i itself.
   static int64_t entry(const Tensor *positions, int64_t ib, int64_t i) {
     if (!positions)
       return i;

@@ -9,7 +9,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::evaluate;
 
-/// The row-major stride of each label in an operand; 0 if it is absent.
+/// Returns, for each label of `labels`, its stride in a row-major operand; 0
+/// for labels that the operand does not have.
 static Index stridesOf(StringRef labels, StringRef operand,
                        ArrayRef<int64_t> shape) {
   Index strides(labels.size(), 0);
@@ -42,7 +43,8 @@ static void einsum(nn::EinsumOp op, Operands in, Results out) {
         rhsOuter = stridesOf(labels.result, labels.rhs, in[1]->shape()),
         lhsInner = stridesOf(contracted, labels.lhs, in[0]->shape()),
         rhsInner = stridesOf(contracted, labels.rhs, in[1]->shape());
-  // The offsets of the inner index space are computed once, as pairs.
+  // For each index of the summed dimensions, the offsets in both operands. They
+  // are computed once, since they are the same for all result elements.
   SmallVector<std::pair<int64_t, int64_t>> inner;
   forEachIndex(sizes, [&](ArrayRef<int64_t> index, int64_t) {
     inner.push_back({dot(index, lhsInner), dot(index, rhsInner)});

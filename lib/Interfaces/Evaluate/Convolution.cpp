@@ -25,8 +25,8 @@ bool inputIndex(Op op, ArrayRef<int64_t> o, ArrayRef<int64_t> k,
   return true;
 }
 
-/// Calls visit(flat index of the input, of the filter, of the result) for every
-/// product of a convolution.
+/// Calls visit(input, filter, result) for every product of a convolution. The
+/// arguments are row-major indices of the elements.
 template <typename Op, typename Visit>
 void forEachProduct(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> filter,
                     ArrayRef<int64_t> result, Visit visit) {
@@ -70,7 +70,8 @@ void convFilterGrad(nn::ConvFilterGradOp op, Operands in, Results out) {
                  });
 }
 
-/// Calls visit(flat index of the result, flat indices of its window).
+/// Calls visit(index, window) for every result element of a pooling: its
+/// row-major index, and those of the input elements in its window.
 template <typename Op, typename Visit>
 void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> result,
                    Visit visit) {

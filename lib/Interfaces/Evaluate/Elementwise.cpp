@@ -403,7 +403,8 @@ static void attachPredicates(MLIRContext *c) {
   attach<arith::SelectOp, select>(c);
 }
 
-/// Conversions of types, and operations without effect on values.
+/// Attaches the models of conversions between types, and of operations that
+/// return their operand unchanged.
 static void attachConversions(MLIRContext *c) {
   attach<arith::ExtFOp, sameFloats<arith::ExtFOp>>(c);
   attach<arith::TruncFOp, sameFloats<arith::TruncFOp>>(c);

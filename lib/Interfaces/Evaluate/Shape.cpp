@@ -73,8 +73,8 @@ static void iota(nn::IotaOp op, Operands, Results out) {
   });
 }
 
-/// Calls `visit(table position, gathered position)` for all indices that are in
-/// the table.
+/// Calls `visit(position in the table, position in the gathered tensor)` for
+/// each gathered element whose index is inside the table.
 template <typename Visit>
 static void forEachGathered(ArrayRef<int64_t> table, const Tensor &indices,
                             ArrayRef<int64_t> gathered, int64_t dim,

@@ -9,7 +9,8 @@ using namespace cleave::lowering;
 
 namespace {
 
-/// Selects the largest remaining element k times, the first of equal ones.
+/// Decomposes top-k: k times, selects the largest of the elements that remain.
+/// Of equal elements, the first one is selected.
 Decomposed topK(nn::TopKOp op, TensorExpr &e) {
   using nn::Combiner;
   Value input = op.getInput();

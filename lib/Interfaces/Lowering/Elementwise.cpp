@@ -88,7 +88,8 @@ void cleave::lowering::attachElementwise(MLIRContext *context) {
       context);
   // Constants count as views: kernels contain them as immediates.
   attachPlain<KernelClass::View, arith::ConstantOp>(context);
-  // Extensions count as views: every reader extends as it loads.
+  // Conversions to a wider type count as views, since every kernel that reads
+  // the result converts the elements while loading them.
   attachPlain<KernelClass::View, keeps<0>, arith::ExtFOp>(context);
 
   attachPlain<KernelClass::Elementwise, nn::CheckIndexOp>(context);

@@ -8,10 +8,12 @@
 
 namespace cleave::lowering {
 
-/// The precision rule of an operation, if it differs from its kernel class's.
+/// A function that returns the precision rule of an operation, for operations
+/// whose rule differs from that of their kernel class.
 using Precision = PrecisionRule (*)();
 
-/// Reads these operands in bf16 and accumulates in f32.
+/// The precision rule of an operation that multiplies these operands: it may
+/// read them in bf16 and accumulates in f32.
 template <unsigned... Operands> PrecisionRule multiplies() {
   return {PrecisionRule::Kind::Multiplies, {Operands...}, {}, {}};
 }
@@ -23,12 +25,14 @@ template <unsigned... Operands> PrecisionRule moves() {
 template <unsigned... Results> PrecisionRule keeps() {
   return {PrecisionRule::Kind::Computes, {}, {Results...}, {}};
 }
-/// A choice that depends on the values of this operand, which must be exact.
+/// The precision rule of an operation that chooses elements by the values of
+/// this operand, which must therefore not be rounded.
 template <unsigned Operand> PrecisionRule choosesBy() {
   return {PrecisionRule::Kind::Computes, {}, {}, {Operand}};
 }
 
-/// The precision rule of the operation, else that of its class.
+/// Returns the precision rule that is given for the operation, or that of the
+/// kernel class if none is given.
 template <KernelClass kernelClass, Precision precision> PrecisionRule ruleOf() {
   if constexpr (precision != nullptr)
     return precision();

@@ -54,7 +54,8 @@ Decomposed dropout(nn::DropoutOp op, TensorExpr &e) {
   RankedTensorType words = type.clone(e.builder.getI32Type());
   double p = op.getP().convertToDouble();
 
-  // The index of the element in its sample, modulo 2^32, from global indices.
+  // The row-major index of each element in its sample, modulo 2^32, computed
+  // from indices of the unsharded tensor.
   ArrayRef<int64_t> global = op.getGlobalShape();
   Value index = e.splatInt(words, 0);
   int64_t stride = 1;
@@ -106,7 +107,8 @@ Decomposed adamW(nn::AdamWOp op, TensorExpr &e) {
   Value p = op.getParameter();
   RankedTensorType type = e.typeOf(p);
   Type element = type.getElementType();
-  // Scalars have the type of the parameters, or a wider type.
+  // Scalars, such as the learning rate, may have a wider type than the
+  // parameters and are then converted.
   auto scalar = [&](Value value) {
     Type have = e.typeOf(value).getElementType();
     auto wanted = RankedTensorType::get({}, element);

@@ -26,7 +26,7 @@ ShardingRule rotary(nn::RotaryOp op) {
   return rule;
 }
 
-/// The factors of an attention, for the dimensions of its tensors.
+/// The factors of the dimensions of each operand and result of an attention.
 struct AttentionFactors {
   TensorFactors query, key, value, output, lse;
   TensorFactors qPositions, kPositions, qSegments, kSegments, keyMask, bias;
@@ -34,8 +34,9 @@ struct AttentionFactors {
 
   template <typename Op> AttentionFactors(ShardingRule &rule, Op op) {
     ArrayRef<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue());
-    // If there are no explicit positions, masks compare indices in the whole
-    // tensor, so a tile adds its offset.
+    // Without explicit positions, causal and window masks compare indices in
+    // the whole tensor. On a tile these indices would be different, so queries
+    // cannot be split.
     bool anyQuery = op.getQPositions() || (!op.getCausal() && !op.getWindow());
     // The gradients of keys and values are sums over the queries and the query
     // heads of a group; the forward results have both factors.

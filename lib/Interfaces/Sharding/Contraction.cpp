@@ -69,7 +69,8 @@ ShardingRule argmax(nn::ArgMaxOp op) {
   return rule;
 }
 
-/// Computes the maximum over ranks, then the smallest index at which it occurs.
+/// Argmax along a split dimension: ranks compute the maximum over all tiles,
+/// then the smallest index at which it occurs.
 LogicalResult planArgmax(nn::ArgMaxOp op, LocalPlan &plan) {
   return planJoint<nn::ArgMaxOp, formula::argMax>(
       plan, plan.rule().operands[0][op.getDim()][0], dist::Purpose::Activation);

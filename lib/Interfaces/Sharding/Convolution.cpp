@@ -19,9 +19,9 @@ namespace {
 /// Unit attribute: marks the local convolution of a tile of groups.
 constexpr StringLiteral kGroupedAttrName = "nn.grouped";
 
-/// Factors of the dimensions of a convolution's input, filter and result.
-/// Factors of spatial dimensions have `sizes`: those of the tensor whose
-/// padding may have to be masked.
+/// The factors of the dimensions of a convolution's input, filter and result.
+/// The size of a spatial factor is taken from the tensor in which the padding
+/// of tiles may have to be masked.
 struct ConvFactors {
   TensorFactors input, filter, result;
   std::optional<int64_t> group;
@@ -43,7 +43,7 @@ struct ConvFactors {
     input = {{n}, {}};
     filter = {{}, {c}};
     result = {{n}, {}};
-    // A tile with only one of the groups still has a group factor.
+    // A local operation on one of several groups still has a group factor.
     if (groups > 1 || op->hasAttr(kGroupedAttrName)) {
       group = rule.addFactor(groups);
       input[1].push_back(*group);
@@ -130,7 +130,7 @@ ShardingRule poolGrad(nn::PoolGradOp op) {
 // Local forms
 //===----------------------------------------------------------------------===//
 
-/// The attributes of the local operation, whose windows include the padding.
+/// The attributes of the local operation, whose input includes the padding.
 struct WindowAttrs {
   SmallVector<int64_t> strides, dilations, low, high;
 
@@ -139,7 +139,7 @@ struct WindowAttrs {
       : strides(op.getStrides()), dilations(op.getDilations()),
         low(op.getLow()), high(op.getHigh()) {}
 
-  /// The number of elements that a window with `kernel` elements spans.
+  /// The distance over which a dilated window of `kernel` elements extends.
   int64_t reach(size_t dim, int64_t kernel) const {
     return (kernel - 1) * dilations[dim] + 1;
   }
@@ -157,8 +157,8 @@ template <typename Op> Value grouped(Op local, int64_t groups) {
   return local.getResult();
 }
 
-/// Replaces the elements outside [0, size) of a window of `dim` by `identity`.
-/// The window begins at `base` plus `step` times the rank.
+/// Sets the elements of a dist.window with a global index along `dim` outside
+/// of [0, size) to `identity`. The window of rank r begins at base + r * step.
 Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor,
                   int64_t size, int64_t base, int64_t step,
                   FactorCombiner combiner) {
@@ -176,7 +176,7 @@ Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor,
   Value index = arith::AddIOp::create(
       b, plan.loc(), nn::IotaOp::create(b, plan.loc(), indexType, dim),
       plan.splat(begin, indexType));
-  // The comparison is unsigned: negative indices are large.
+  // The comparison is unsigned, so that negative indices are large numbers.
   Value inside = arith::CmpIOp::create(b, plan.loc(), arith::CmpIPredicate::ult,
                                        index, plan.constant(indexType, size));
   Value identity =
@@ -252,10 +252,11 @@ LogicalResult planConvFilterGrad(nn::ConvFilterGradOp op, LocalPlan &plan) {
 /// overlap it. The local operation computes all that these windows cover.
 struct CoveredTile {
   Value cotangent;
-  /// By dimension, the covered range: its global begin on the first rank, its
-  /// step per rank and its length; and the begin of the tile in this range.
+  /// For each dimension, the range of input elements that the local operation
+  /// computes: its global begin on the first rank (`base`), its step per rank,
+  /// its length, and the begin of the rank's tile in the range (`begin`).
   SmallVector<int64_t> base, step, length, begin;
-  /// By dimension, why all outputs are gathered; empty if they are not.
+  /// By dimension, why every rank gathers all outputs; empty if none does.
   SmallVector<std::string> whole;
   bool any = false;
 
@@ -283,7 +284,7 @@ struct CoveredTile {
         count = last - first + 1;
         outputStep = tile / stride;
       } else {
-        // Every rank reads all outputs, and its tile begins at its own index.
+        // Every rank computes the whole dimension, and then takes its tile.
         whole[dim] = "stride " + std::to_string(stride) +
                      " does not divide the tiles of " + std::to_string(tile) +
                      " elements of its result";
@@ -326,8 +327,7 @@ struct CoveredTile {
                                       shape, ones);
         continue;
       }
-      // No window covers elements beyond the range; the gather reads zeros
-      // there.
+      // No window covers elements beyond the range, so they get zeros.
       Value index = nn::IotaOp::create(b, plan.loc(), i64, 0);
       index = arith::AddIOp::create(b, plan.loc(), index,
                                     plan.constant(i64, begin[dim]));
@@ -467,7 +467,7 @@ LogicalResult planTopK(nn::TopKOp op, LocalPlan &plan) {
                              dist::Purpose::Activation));
   auto best = nn::TopKOp::create(e.builder, e.loc, values, indices,
                                  gather->getResult(0), k);
-  // Selects the index of each chosen candidate: a sum of one nonzero term.
+  // Selects each chosen candidate's index by a sum with one nonzero term.
   SmallVector<int64_t> wide(values.getShape()), chosen, candidate;
   wide.push_back(shape.back());
   for (int64_t dim = 0; dim < last; ++dim) {

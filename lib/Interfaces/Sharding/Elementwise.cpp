@@ -13,7 +13,8 @@ namespace {
 
 template <typename Op> ShardingRule plain(Op op) { return elementwise(op); }
 
-/// Linear in all operands jointly: additions and subtractions.
+/// The sharding rule of additions and subtractions, which are linear in both
+/// operands together.
 template <typename Op> ShardingRule additive(Op op) {
   ShardingRule rule = elementwise(op);
   rule.linear = {{0, 1}};
@@ -34,8 +35,9 @@ template <typename Op> ShardingRule linear(Op op) {
   return rule;
 }
 
-/// Whether a value is a sum of rounded values, extended before. Rounding each
-/// partial sum of such values is as accurate as rounding each value.
+/// Whether a value is a sum whose terms were rounded to `narrow` and then
+/// extended. Rounding each partial sum of such a value loses no more than
+/// rounding the terms did.
 bool addsRounded(Value value, FloatType narrow, unsigned depth = 0) {
   constexpr unsigned kMaxDepth = 16;
   Operation *op = value.getDefiningOp();
@@ -76,7 +78,8 @@ ShardingRule constant(arith::ConstantOp op) {
   return rule;
 }
 
-/// A splat changes its shape; other constants are sliced.
+/// The local form of a constant: a splat gets the shape of the tile; of other
+/// constants, each rank slices its tile.
 LogicalResult planConstant(arith::ConstantOp op, LocalPlan &plan) {
   auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!dense)

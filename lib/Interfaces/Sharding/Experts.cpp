@@ -50,8 +50,9 @@ ShardingRule groupedOuter(nn::GroupedOuterOp op) {
   return rule;
 }
 
-/// The position of a slot depends on all slots of its sample, so ids, a few
-/// bytes per slot, are gathered. So are the loads of samples.
+/// The position of a slot in its expert depends on all slots of the sample. So
+/// the ids, which take a few bytes per slot, are gathered on every rank, and so
+/// are the loads of samples.
 ShardingRule positionInExpert(nn::PositionInExpertOp op) {
   ShardingRule rule;
   TensorFactors ids =

@@ -46,8 +46,9 @@ ShardingRule gather(nn::GatherOp op) {
   indices = addFactors(rule, shapeOf(op.getIndices()));
   for (auto [dim, size] : llvm::enumerate(shapeOf(op.getTable()))) {
     if (int64_t(dim) == along) {
-      // The sum is over the ranks' masked gathers, which know their tile's
-      // offset; a gather itself computes no sum.
+      // The table factor has a sum because ranks mask their gathers by their
+      // tile's offset and add the results. It is `indexed`, since a gather
+      // alone is no sum.
       table.push_back(
           {rule.addFactor(size, FactorKind::Reduction, FactorCombiner::Sum)});
       rule.factors.back().indexed = true;
@@ -65,7 +66,8 @@ ShardingRule gather(nn::GatherOp op) {
 
 ShardingRule checkIndex(nn::CheckIndexOp op) { return elementwise(op); }
 
-/// Padding holds arbitrary values; it is replaced by the valid index 0.
+/// The padding of an index tensor has arbitrary contents. It is replaced by 0,
+/// which is a valid index, so that the check does not fail.
 LogicalResult planCheckIndex(nn::CheckIndexOp op, LocalPlan &plan) {
   const TensorFactors &dims = plan.rule().operands[0];
   for (size_t factor = 0; factor < plan.rule().factors.size(); ++factor)

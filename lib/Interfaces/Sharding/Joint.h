@@ -10,7 +10,8 @@
 
 namespace cleave::sharding {
 
-/// Builds a formula along dimensions of which one is split as `factor`.
+/// Builds the local form of a formula along dimensions. One of these is split
+/// over ranks as `factor`, so reductions along it also run over ranks.
 class JointExpr : public TensorExpr {
 public:
   JointExpr(LocalPlan &plan, int64_t factor, dist::Purpose purpose)
@@ -18,8 +19,9 @@ public:
         purpose(purpose) {}
 
   using TensorExpr::splat;
-  /// A number that the element type cannot represent is rounded at run time, so
-  /// that an extension of it can still use the exact number.
+  /// Builds a splat. If the element type cannot represent the number, the exact
+  /// number is rounded by an operation, so that a reader that extends the splat
+  /// again can use the exact number.
   mlir::Value splat(mlir::RankedTensorType type, double value) override;
   mlir::Value reduce(nn::Combiner combiner, mlir::Value value,
                      int64_t dim) override;
@@ -36,8 +38,8 @@ private:
   dist::Purpose purpose;
 };
 
-/// Builds the local form by `Formula`, which reduces along `factor` alone. If
-/// `factor` is not split, the operation is cloned.
+/// Builds the local form of an operation by `Formula`, whose only reduced
+/// factor is `factor`. If this factor is not split, clones the operation.
 template <typename Op, Decomposed (*Formula)(Op, TensorExpr &)>
 mlir::LogicalResult planJoint(LocalPlan &plan, int64_t factor,
                               dist::Purpose purpose) {

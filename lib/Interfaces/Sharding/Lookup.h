@@ -11,8 +11,9 @@ namespace cleave::sharding {
 /// Indices into other tiles are out of range or in the tile's padding.
 mlir::Value shifted(LocalPlan &plan, mlir::Value indices, int64_t factor);
 
-/// Like `shifted`, for an operation that reads by index: indices never point to
-/// padding.
+/// Returns indices relative to the tile of `factor`, like `shifted`, for
+/// operations that read the indexed tensor: no index points to padding of the
+/// tile.
 mlir::Value inTile(LocalPlan &plan, mlir::Value indices, int64_t factor);
 
 } // namespace cleave::sharding

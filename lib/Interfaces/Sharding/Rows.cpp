@@ -15,8 +15,9 @@ ShardingRule softmax(nn::SoftmaxOp op) {
   return rule;
 }
 
-/// Operands are (input, gain...) and results (output, statistics...). Gradients
-/// have the operands (cotangent, input, gain, statistics...).
+/// The sharding rule of a norm and its gradient. A norm has operands (input,
+/// gain...) and results (output, statistics...). A gradient has operands
+/// (cotangent, input, gain, statistics...).
 template <typename Op> ShardingRule norm(Op op) {
   ShardingRule rule;
   TensorFactors dims = addFactors(rule, shapeOf(op.getInput()));
@@ -71,8 +72,9 @@ int64_t rowFactor(LocalPlan &plan, unsigned operand) {
   return plan.rule().operands[operand].back()[0];
 }
 
-/// Builds the local form from the formula, with joint reductions if rows are
-/// split. `Operand` is an operand with the row dimension.
+/// Builds the local form of an operation on rows from its formula, with joint
+/// reductions if rows are split. `Operand` is the index of an operand that has
+/// the row dimension.
 template <typename Op, Decomposed (*Formula)(Op, TensorExpr &),
           unsigned Operand, dist::Purpose Purpose>
 LogicalResult planRows(Op, LocalPlan &plan) {
@@ -96,9 +98,9 @@ void cleave::sharding::attachRows(MLIRContext *context) {
   attach<nn::RmsNormGradOp, normGrad<nn::RmsNormGradOp>,
          planRows<nn::RmsNormGradOp, formula::rmsNormGrad, 0, activation>>(
       context);
-  // Three joint reductions of [b, s]: the maximum, the sum of exponentials, the
-  // label's logit. In the gradient, each rank computes the columns of its
-  // classes.
+  // With split classes, cross-entropy needs three reductions over ranks, each
+  // of a tensor [b, s]: the maximum, the sum of exponentials, and the label's
+  // logit. In the gradient, each rank computes the columns of its own classes.
   attach<nn::CrossEntropyOp, crossEntropy,
          planRows<nn::CrossEntropyOp, formula::crossEntropy, 0, loss>>(context);
   attach<nn::CrossEntropyGradOp, crossEntropyGrad,

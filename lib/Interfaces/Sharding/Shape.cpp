@@ -11,7 +11,8 @@ using namespace cleave::sharding;
 
 namespace {
 
-/// The rule of an operation that only moves the elements of one tensor.
+/// Turns `rule` into the rule of an operation that moves the elements of one
+/// tensor, whose dimensions have the factors `input` and `result`.
 ShardingRule moves(ShardingRule rule, const TensorFactors &input,
                    const TensorFactors &result) {
   rule.operands = {input};
@@ -29,10 +30,10 @@ ShardingRule broadcast(nn::BroadcastOp op) {
   return moves(std::move(rule), input, result);
 }
 
-/// Both shapes describe the same row-major elements. Their common divisors,
+/// The sharding rule of a reshape. Common divisors of the sizes on both sides,
 /// major first, are factors that pass through: [6, 4] -> [24] has the factors 6
-/// and 4. If the remaining sizes share no divisor, the dimensions up to the
-/// next common boundary cannot be split.
+/// and 4. Where sizes share no divisor, dimensions up to the next common
+/// boundary cannot be split.
 ShardingRule reshape(nn::ReshapeOp op) {
   ShardingRule rule;
   ArrayRef<int64_t> from = shapeOf(op.getInput()), to = shapeOf(op.getResult());
@@ -61,8 +62,8 @@ ShardingRule reshape(nn::ReshapeOp op) {
       b /= common;
       continue;
     }
-    // Without a common major part, these dimensions cannot be split until their
-    // products are equal.
+    // These dimensions have no common major part. They, and those that follow
+    // until the products of sizes are equal again, cannot be split.
     int64_t left = a, right = b;
     input[i].push_back(rule.addFactor(a, FactorKind::NeedReplication));
     result[j].push_back(rule.addFactor(b, FactorKind::NeedReplication));
@@ -91,9 +92,9 @@ ShardingRule transpose(nn::TransposeOp op) {
   return moves(std::move(rule), input, result);
 }
 
-/// Adds the factor of a dimension that the operation slices or pads, so that
-/// elements move between tiles. A single element is broadcast to all ranks: the
-/// result's dimension then has no factor.
+/// Adds a factor for a dimension that is sliced or padded. If it is split,
+/// elements move between tiles. If the dimension is cut to a single element,
+/// this is broadcast to all ranks, so the result's dimension has no factor.
 void addMoved(ShardingRule &rule, int64_t from, int64_t to,
               TensorFactors &input, TensorFactors &result) {
   if (from == 0 || to == 0) { // nothing moves
@@ -177,8 +178,9 @@ Value isFrom(LocalPlan &plan, RankedTensorType type, int64_t dim,
       nn::createSplat(plan.builder(), plan.loc(), indexType, bound));
 }
 
-/// Each operand is moved to its position in the result. Each element is taken
-/// from the last operand that begins at or before it.
+/// The local form of a concatenation along a split dimension: each operand is
+/// moved to its place in the result, and each element is selected from the last
+/// operand that begins at or before it.
 LogicalResult planConcat(nn::ConcatOp op, LocalPlan &plan) {
   int64_t dim = op.getDim(), factor = plan.rule().results[0][dim][0];
   if (!plan.isSplit(factor)) {
@@ -289,8 +291,8 @@ ShardingRule save(nn::SaveOp op) {
   return rule;
 }
 
-/// Only the time at which the cotangent is available matters, so its layout is
-/// arbitrary.
+/// nn.rematerialize only waits for its second operand, the cotangent, and does
+/// not read it; so the cotangent may have any layout.
 ShardingRule rematerialize(nn::RematerializeOp op) {
   ShardingRule rule;
   TensorFactors dims = addFactors(rule, shapeOf(op.getInput()));

@@ -16,14 +16,16 @@ ShardingRule dropout(nn::DropoutOp op) {
   rule.operands[3] = {dims[0]};
   rule.results = {dims};
   rule.linear = {{0}};
-  // If there are sample ids, they replace the index in dimension 0.
+  // Along the other dimensions, the mask depends on the index. Along dimension
+  // 0, sample ids take the place of the index if the operation has them.
   for (const DimFactors &dim : ArrayRef<DimFactors>(dims).drop_front())
     rule.factors[dim[0]].indexed = true;
   return rule;
 }
 
-/// The mask is a function of global indices: the tile's offsets are added for
-/// every dimension but the first, for which sample ids are used.
+/// The local form of dropout. Its mask is a function of global indices, so the
+/// tile's offset is added in every dimension but the first, for which sample
+/// ids are used.
 LogicalResult planDropout(nn::DropoutOp op, LocalPlan &plan) {
   const TensorFactors &dims = plan.rule().results[0];
   bool anySplit = false;

@@ -41,8 +41,8 @@ template <typename Op> void maskKeys(Op op, OpBuilder &builder, Value inside) {
   op.getKeyMaskMutable().assign(mask);
 }
 
-/// Adds positions to an operation that masks by index, so that tiles can be
-/// masked.
+/// Adds operands with positions to an attention that masks by index. A tile of
+/// its keys can then be masked without knowing the tile's place.
 template <typename Op> void givePositions(Op op, OpBuilder &builder) {
   if (op.getQPositions() || (!op.getCausal() && !op.getWindow()))
     return;
@@ -82,9 +82,9 @@ Value alongResult(TensorExpr &e, OpBuilder &builder, Value statistic,
   return e.broadcast(moved, type, {0, 1, 2, 3});
 }
 
-/// o = (o1 w1 + o2 w2) / (w1 + w2) and lse = m + log(w1 + w2), where m is the
-/// larger lse and w = exp(lse - m). A query with all keys masked has lse =
-/// -inf.
+/// Combines the results (o1, lse1) and (o2, lse2) for two sets of keys: o = (o1
+/// w1 + o2 w2) / (w1 + w2) and lse = m + log(w1 + w2), where m is the larger of
+/// both lse and w = exp(lse - m). A query with all keys masked has lse = -inf.
 SmallVector<Value> combineAttention(nn::AttentionOp op, OpBuilder &builder,
                                     ValueRange some, ValueRange others) {
   TensorExpr e(builder, op.getLoc());

@@ -39,16 +39,16 @@ std::string keyOf(Operation *op) {
   return key;
 }
 
-/// Returns whether the collective may be merged: it must have one dimension per
-/// operand.
+/// Returns whether collectives of this kind can be merged. They can if they
+/// take several operands, each with a dimension of its own.
 bool isVariadic(Operation *op) {
   return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp>(op);
 }
 
 class Buckets {
 public:
-  /// `limitOf`: the largest payload of a merged collective over the group of a
-  /// collective, in bytes.
+  /// `limitOf` returns, for the group of a collective, the largest payload in
+  /// bytes that a merged collective over this group may have.
   Buckets(func::FuncOp func,
           llvm::function_ref<int64_t(CollectiveOpInterface)> limitOf)
       : block(func.getBody().front()), limitOf(limitOf) {
@@ -72,8 +72,9 @@ public:
       OfKind &kind = kinds[keyOf(&op)];
       if (kind.all.empty())
         kind.limit = limitOf(cast<CollectiveOpInterface>(op));
-      // The merged collective takes the position of its last member. So a
-      // bucket that is read here or earlier takes no more members.
+      // The merged collective will be at the position of its last member, which
+      // is this collective. A bucket with a member that is read before this
+      // position can take no more members.
       unsigned place = order.lookup(&op);
       llvm::erase_if(kind.open,
                      [&](Bucket *bucket) { return bucket->firstUse <= place; });
@@ -100,7 +101,8 @@ private:
   struct Bucket {
     SmallVector<Operation *> members;
     int64_t bytes = 0;
-    /// The index of the first operation that reads a member.
+    /// The index of the first operation that reads a result of a member of the
+    /// bucket.
     unsigned firstUse = std::numeric_limits<unsigned>::max();
   };
 
@@ -188,9 +190,9 @@ struct DistBucketPass : cleave::impl::DistBucketPassBase<DistBucketPass> {
         Buckets(func, limitOf).run();
   }
 
-  /// The limit is a message that spends this share of its time on latency, so
-  /// larger ones gain little. Smaller ones complete sooner, so that the next
-  /// one can overlap with computation.
+  /// The payload limit is reached when latency is only this share of a
+  /// message's time, so larger messages gain little. Smaller messages complete
+  /// sooner and leave more computation to overlap with the next one.
   static constexpr double kShareOfStart = 0.05;
   static constexpr double kSmallest = 1 << 18;
   static constexpr int64_t kLargest = 25 << 20;

@@ -27,8 +27,9 @@ using namespace cleave::dist;
 
 namespace {
 
-/// The outermost dimension with more than one element; pieces along it are
-/// contiguous. -1 if there is none, or if it is in `taken`.
+/// Returns the outermost dimension with more than one element. A piece of the
+/// tensor along this dimension is contiguous. Returns -1 if there is none, or
+/// if it is in `taken`.
 int64_t outermost(RankedTensorType type, ArrayRef<int64_t> taken) {
   for (auto [dim, size] : llvm::enumerate(type.getShape()))
     if (size > 1)
@@ -42,16 +43,18 @@ RankedTensorType pieceOf(RankedTensorType type, int64_t dim, int64_t count) {
   return type.clone(shape);
 }
 
-/// A product that is computed piece by piece: the factor that is split, as the
-/// dimension of the result and of each operand that has it (or -1).
+/// A product that is cut into pieces along one factor. `result` and `operands`
+/// have the dimension of this factor in the result and in each operand; -1 for
+/// an operand without the factor.
 struct Cut {
   nn::EinsumOp product;
   int64_t result = -1;
   SmallVector<int64_t, 2> operands;
 };
 
-/// The pieces of a product along a factor that its result and some operand
-/// have. Pieces must be contiguous in all of these tensors.
+/// Returns how to cut a product along a factor of its result and of some
+/// operand. Pieces must be contiguous in all of these tensors; otherwise
+/// returns nullopt.
 std::optional<Cut> cutAlong(nn::EinsumOp product, const ShardingRule &rule,
                             int64_t factor) {
   auto dimOf = [&](const TensorFactors &dims) -> int64_t {
@@ -76,7 +79,8 @@ std::optional<Cut> cutAlong(nn::EinsumOp product, const ShardingRule &rule,
   return cut;
 }
 
-/// The factor that makes up a dimension alone, or -1.
+/// Returns the only factor of a dimension; -1 if the dimension has several
+/// factors or none.
 int64_t factorOf(const DimFactors &factors) {
   return factors.size() == 1 ? factors[0] : -1;
 }
@@ -95,8 +99,8 @@ bool isFused(Value value) {
   });
 }
 
-/// Bytes moved to concatenate the pieces: one read and one write, unless the
-/// readers are fused.
+/// Returns the bytes that are moved to concatenate the pieces of a value: one
+/// read and one write, or none if its readers are fused kernels.
 double bytesToJoin(Value value) {
   return isFused(value) ? 0 : 2 * double(bytesOf(value.getType()));
 }
@@ -146,7 +150,8 @@ public:
   }
 
 private:
-  /// Seconds of one of `count` pieces of the collective.
+  /// Returns the seconds of a collective on one of `count` equal pieces of its
+  /// operand.
   double secondsOf(CollectiveOpInterface collective, int64_t count) const {
     AxisSet group = setOf(mesh.decompose(collective.getAxes().getAxes()));
     double bytes = double(collective.getPayloadBytes()) / count;
@@ -165,8 +170,9 @@ private:
   /// concatenating the pieces.
   int64_t choose(CollectiveOpInterface collective, ArrayRef<Cut> cuts,
                  int64_t size, bool isGather, double bytes) const {
-    /// Both as shares of the collective's time: the least gain for which
-    /// splitting is done, and the most additional latency.
+    /// Splitting must gain at least the share kGain of the collective's time,
+    /// and the pieces may together take at most kLatency times as long as the
+    /// unsplit collective.
     constexpr double kGain = 0.1, kLatency = 1.5;
     const double whole = secondsOf(collective, 1);
     auto computes = [&](int64_t count) {
@@ -209,7 +215,8 @@ private:
     return op;
   }
 
-  /// A copy of the operation with other operands, whose result is one piece.
+  /// Clones an operation with operands that are pieces. Its result is a piece
+  /// of `count` elements along `dim`.
   static Value clonePiece(OpBuilder &b, Operation *op, ValueRange operands,
                           int64_t dim, int64_t count) {
     Operation *piece = b.clone(*op);
@@ -296,9 +303,10 @@ private:
                 factor >= 0)
               cut = cutAlong(product, rule, factor);
           }
-      // Other readers would need the whole value in addition to the pieces. A
-      // product that reads the gathered value twice, split along two factors,
-      // cannot be split either.
+      // The gathered value may only be read by products that can be cut, since
+      // other readers would need it as a whole in addition. A product that
+      // reads the gathered value twice cannot be cut, because the two operands
+      // are cut along different factors.
       if (!cut || llvm::count(product->getOperands(), gathered) != 1)
         return;
       bytes += bytesToJoin(product.getResult());
@@ -320,8 +328,9 @@ private:
           b, collective,
           slice(b, collective, collective->getOperand(0), dim, at, count), dim,
           count));
-    // Products whose other operands are available alternate, so that each piece
-    // is read as soon as it arrives.
+    // The pieces of several products alternate, so that each gathered piece is
+    // read by all products as soon as it arrives. Products that wait for other
+    // operands come later.
     Operation *first = cuts.front().product;
     SmallVector<SmallVector<Value>> results(cuts.size());
     auto isKnown = [&](const Cut &cut) {

@@ -60,8 +60,8 @@ void scatterReductions(Block &block, MeshAttr mesh) {
   }
 }
 
-/// Removes a gather followed by a slice of the rank's own tile, and a slice of
-/// a whole followed by a gather.
+/// Removes two pairs that cancel: a gather followed by a slice of the rank's
+/// own tile, and a slice followed by the gather of the same tiles.
 void cancelInverses(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto slice = dyn_cast<dist::SliceOp>(op)) {
@@ -79,8 +79,9 @@ void cancelInverses(Block &block) {
       if (gather.getNumOperands() != 1)
         continue;
       auto slice = gather.getInputs()[0].getDefiningOp<dist::SliceOp>();
-      // The sliced value must be the same on all ranks of the group. This holds
-      // after a gather or a reduction over the same axes.
+      // The second pair cancels only if the sliced value is the same on all
+      // ranks of the group. This is certain after a gather or an all-reduce
+      // over the same axes.
       Operation *source = slice ? slice.getInput().getDefiningOp() : nullptr;
       bool alike = false;
       if (auto reduce = dyn_cast_or_null<AllReduceOp>(source))
@@ -131,8 +132,8 @@ struct DistCombinePass : cleave::impl::DistCombinePassBase<DistCombinePass> {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       if (func.isExternal())
         continue;
-      // Includes the blocks of loops and branches. Erased operations have no
-      // regions.
+      // Blocks of loops and branches are included. No erased operation has
+      // regions, so the list of blocks stays valid.
       SmallVector<Block *> blocks;
       func.walk([&](Block *block) { blocks.push_back(block); });
       for (Block *block : blocks) {

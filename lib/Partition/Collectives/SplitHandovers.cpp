@@ -33,7 +33,8 @@ using namespace cleave::partition;
 
 namespace {
 
-/// With more axes than this, not all combinations are tried.
+/// The largest number of mesh axes for which all combinations of axes that may
+/// split the tile are tried.
 constexpr size_t kMaxAxes = 8;
 
 struct DistSplitHandoversPass
@@ -55,7 +56,8 @@ struct DistSplitHandoversPass
         split(func, links, *machine);
   }
 
-  /// The link class on which the value of a port is sent; "" if it is not sent.
+  /// Returns the link class of the link over which a port's value passes
+  /// between stages; "" if the value does not leave the stage.
   StringRef linkOf(const Port &port) const {
     if (port.role() == nn::Role::Activation)
       return port.isResult ? next : previous;
@@ -109,11 +111,10 @@ struct DistSplitHandoversPass
         gatherFor(argument, whole, builder);
   }
 
-  /// The tiles in which the value passes fastest to the next stage, counting
-  /// the transfer over the link and the gather after it. Nullopt if sending the
-  /// value in its own layout is fastest. Only tiles without padding along one
-  /// dimension are considered: the outermost dimension that divides evenly, so
-  /// that tiles are contiguous.
+  /// Returns the layout in tiles in which the value passes to the next stage
+  /// fastest, counting the transfer and the gather after it. Nullopt if its own
+  /// layout is as fast. Tiles are along the outermost dimension that divides
+  /// evenly, so that they are contiguous and without padding.
   std::optional<Layout> cheapest(RankedTensorType type, const Layout &layout,
                                  const cost::LinkModel &links,
                                  const LinkClass &link) const {
@@ -149,8 +150,8 @@ struct DistSplitHandoversPass
     return best;
   }
 
-  /// If the value has no other reader, it is computed in the tiles in which it
-  /// is sent, and so are additions that lead to it.
+  /// Computes a value that is sent in tiles from the start as tiles, if it has
+  /// no other reader. The same then applies to the additions that compute it.
   void makeInTiles(Value value, ShardingAttr tile) {
     Operation *def = value.getDefiningOp();
     if (!def || !value.hasOneUse() || isa<ConstrainOp>(def) ||
@@ -171,8 +172,9 @@ struct DistSplitHandoversPass
       }
   }
 
-  /// Inserts one gather for all readers of the argument. Uses that only pass it
-  /// on to the next stage, or add it to a value that is sent, keep tiles.
+  /// Inserts one gather of an argument that is received in tiles, for all
+  /// readers. Readers that only pass it on to the next stage, or add it to a
+  /// value that is sent, read the tile.
   void gatherFor(BlockArgument argument, ShardingAttr whole,
                  OpBuilder &builder) {
     ShardingAttr tile = tiles.lookup({false, argument.getArgNumber()});
@@ -210,9 +212,10 @@ struct DistSplitHandoversPass
   }
 
   MeshAxes mesh;
-  /// For the current function: the tiles of ports (true for results), the
-  /// layouts of arguments inside the stage, and operands of additions that stay
-  /// in tiles.
+  /// State for the current function: the tile layout of each port that is sent
+  /// in tiles (the flag is true for results), the layout of arguments inside
+  /// the stage, the operands of additions that stay tiles, and the remarks
+  /// already emitted.
   llvm::DenseMap<std::pair<unsigned, unsigned>, ShardingAttr> tiles;
   llvm::DenseMap<Value, ShardingAttr> inside;
   llvm::DenseSet<OpOperand *> inTiles;

@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace cleave;
 
-/// The operations whose results are needed, not counting barriers (the second
-/// operand of nn.rematerialize).
+/// Returns the operations whose results the function needs. Values that only
+/// nn.rematerialize waits for, as its second operand, do not count.
 static llvm::SetVector<Operation *> findRead(func::FuncOp func) {
   llvm::SetVector<Operation *> read;
   func.walk([&](Operation *op) {
@@ -29,8 +29,8 @@ static llvm::SetVector<Operation *> findRead(func::FuncOp func) {
   return read;
 }
 
-/// Follows `value` back to operations in `read`, and returns the latest such
-/// value; null if there is none.
+/// Searches backward from `value` for results of operations in `read`, and
+/// returns the latest in program order; null if there is none.
 static Value lastRead(Value value, const llvm::SetVector<Operation *> &read) {
   Value last;
   llvm::SetVector<Value> from;

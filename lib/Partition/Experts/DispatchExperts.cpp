@@ -31,8 +31,9 @@ namespace {
 
 class Dispatcher {
 public:
-  /// `next`: the axes of the second hop of a hierarchical exchange, or null.
-  /// `before`: the dispatcher of the first hop, or null.
+  /// `next` has the axes of the second hop if this is the first hop of a
+  /// hierarchical exchange, and is null otherwise. `before` is the dispatcher
+  /// of the first hop if this is the second hop, and null otherwise.
   Dispatcher(func::FuncOp func, const MeshAxes &mesh, AxisListAttr axes,
              double maxLoad, AxisListAttr next = {},
              const Dispatcher *before = nullptr)
@@ -109,7 +110,9 @@ private:
     replace(choice, *tile, sums);
   }
 
-  /// Per-expert sums over tokens, computed at the ranks of the experts.
+  /// A scatter-add of tokens by expert id gives a sum per expert. It is
+  /// computed on the ranks that hold the experts, to which the tokens are sent
+  /// anyway.
   void visit(nn::ScatterAddOp op) {
     std::optional<OpResult> tile = scattered(op.getResult(), axes);
     if (!tile || op.getDim() != 0 || typeOf(*tile).getRank() != 2)
@@ -126,15 +129,16 @@ private:
     replace(*choice, *tile, sums);
   }
 
-  /// Adds the operands at the expert ranks if they are there, so that only the
-  /// sum is combined. One operand may be per-expert data, like a bias.
+  /// Moves an addition of combined tokens to the expert ranks, so that only the
+  /// sum is sent back. One operand may be looked up per expert, like a bias.
   void visit(arith::AddFOp op) {
     const ExpertRows::Combined *a = rows.combinedOf(op.getLhs()),
                                *b = rows.combinedOf(op.getRhs());
     if (a && b ? a->choice != b->choice : !a && !b)
       return;
     Choice &choice = *(a ? a : b)->choice;
-    // Tokens with another reader must be combined anyway.
+    // If something else reads the combined tokens, they are sent back anyway,
+    // and moving the addition saves nothing.
     if ((!a || !b) && (!(a ? op.getLhs() : op.getRhs()).hasOneUse() ||
                        !rows.ofExperts(choice, a ? op.getRhs() : op.getLhs())))
       return;
@@ -153,8 +157,8 @@ private:
         rows.combine(choice, there, typeOf(op.getResult()), again));
   }
 
-  /// Whether the tokens are at the expert ranks already, or a product will
-  /// dispatch them.
+  /// Returns whether the tokens `updates` are at the expert ranks already, or
+  /// will be because a product reads them there.
   bool isThere(Choice &choice, Value updates) {
     if (rows.atExperts(choice, 0, updates))
       return true;
@@ -168,8 +172,8 @@ private:
     });
   }
 
-  /// The result of a reduce-scatter over `axes` that is the only reader of
-  /// `sum`.
+  /// Returns the result of a reduce-scatter over `axes`, if it is the only
+  /// reader of `sum`; nullopt otherwise.
   static std::optional<OpResult> scattered(Value sum, AxisListAttr axes) {
     if (!sum.hasOneUse())
       return std::nullopt;
@@ -187,9 +191,10 @@ private:
     return scatter->getResult(use.getOperandNumber());
   }
 
-  /// Replaces the tile by the sum over rounds of the rounds' partial sums. If
-  /// the tile is scattered further, each round's partial sum is scattered,
-  /// because only the tokens of some rounds are sent on.
+  /// Replaces `tile`, the result of a reduce-scatter, by the sum of `terms`,
+  /// the partial sums of each round. If the tile is reduce-scattered again over
+  /// the axes of the second hop, each partial sum is, because only the tokens
+  /// of some rounds are sent on.
   void replace(Choice &choice, OpResult tile, ArrayRef<Value> terms) {
     SmallVector<Value> sums(terms);
     std::optional<OpResult> last = next ? scattered(tile, next) : std::nullopt;
@@ -208,7 +213,8 @@ private:
     drop(tile.getOwner());
   }
 
-  /// Marks a reduce-scatter whose unread operands are dropped at the end.
+  /// Remembers a reduce-scatter whose results are no longer read; its unread
+  /// operands are removed at the end.
   void drop(Operation *scatter) {
     if (!llvm::is_contained(scatters, scatter))
       scatters.push_back(scatter);
@@ -221,7 +227,8 @@ private:
   }
 
   void eraseUnread() {
-    // A reduce-scatter that reads another one is erased first.
+    // A reduce-scatter over the axes of the second hop reads one over those of
+    // the first, so it is erased first.
     llvm::stable_sort(scatters, [&](Operation *a, Operation *b) {
       return isOver(a, next) && !isOver(b, next);
     });

@@ -62,8 +62,8 @@ bool cleave::partition::pays(func::FuncOp func, const Levels &levels,
   return twice < direct;
 }
 
-/// One of the two steps of a collective. Along its dimension, each operand
-/// grows by the factor `times` / `by`.
+/// Emits one of the two steps into which a collective is split. In each
+/// operand, the collective's dimension grows by the factor `times` / `by`.
 template <typename Make>
 static SmallVector<Value> step(ValueRange inputs, ArrayRef<int64_t> dims,
                                int64_t times, int64_t by, Make make) {
@@ -118,8 +118,8 @@ bool cleave::partition::splitByLevels(func::FuncOp func, const Levels &levels,
     OpBuilder builder(op);
     auto dims = op->getAttrOfType<DenseI64ArrayAttr>("dims");
     SmallVector<Value> values(op->getOperands());
-    // Ranks of one node have adjacent pieces, so pieces are gathered within
-    // nodes first and split within nodes last.
+    // The ranks of a node have adjacent tiles, so a gather runs within nodes
+    // first and then between nodes, and a reduce-scatter in the reverse order.
     SmallVector<AxisListAttr, 2> order = {levels.within, levels.between};
     if (!gathers)
       std::swap(order[0], order[1]);

@@ -1,11 +1,12 @@
 //===- ExpertLinks.h - tokens over two classes of links ---------*- C++ -*-===//
 //
 // A mesh axis that crosses nodes has two classes of links: between nodes and
-// within a node. This splits an all-gather over such an axis into one within
-// nodes and then one between nodes, and a reduce-scatter into the same two in
-// reverse order. The dispatch of tokens that replaces them then goes between
-// nodes first, to the rank at the sender's position in the target node, and
-// within the node from there.
+// within a node. If experts are sharded over such an axis, these functions
+// split an all-gather over it into one within nodes and then one between nodes,
+// and a reduce-scatter into the same two in reverse order. An exchange of
+// tokens that replaces these gathers then has two hops: first between nodes, to
+// the rank that has the sender's position in the target node, and then within
+// that node.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,11 +20,13 @@
 
 namespace cleave::partition {
 
-/// The parts of a mesh axis between nodes and within nodes.
+/// A mesh axis as two sub-axes: `between` numbers the nodes, `within` the ranks
+/// of a node.
 struct Levels {
   dist::AxisListAttr between, within;
 
-  /// Nullopt if all links of the axis are of one class.
+  /// Returns the two sub-axes, or nullopt if all links of the axis are of one
+  /// class.
   static std::optional<Levels> of(dist::MeshOp mesh, llvm::StringRef axis);
 };
 

@@ -17,8 +17,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// Rounds are unrolled in the program. If the slots would require more rounds
-/// than this, the buffers are enlarged instead.
+/// The largest number of rounds. Rounds are unrolled in the program, so if the
+/// buffers would be too small for this number, they are enlarged instead.
 static constexpr int64_t kMostRounds = 8;
 
 ExpertRows::ExpertRows(func::FuncOp func, const MeshAxes &mesh,
@@ -60,8 +60,8 @@ std::optional<Tile> ExpertRows::gathered(Value value) const {
 // Choices
 //===----------------------------------------------------------------------===//
 
-/// The expert ids without the masks that replace the ids of padding by -1;
-/// `masks` receives these masks.
+/// Returns the expert ids before masks set the ids of padding tokens to -1;
+/// adds these masks to `masks`.
 static Value chosen(Value ids, SmallVectorImpl<PadMask> &masks) {
   for (;;) {
     ids = kept(ids);
@@ -126,8 +126,8 @@ void ExpertRows::reckon(Choice &choice) {
     reckoned.by = AxisListAttr::get(builder.getContext(), axes);
 }
 
-/// With balanced routing, each rank receives the mean number of tokens of the
-/// ranks in its group.
+/// Notes how many tokens an exchange delivers under balanced routing: each rank
+/// receives the mean number of tokens of the ranks in its group.
 void ExpertRows::reckonArrivals(const Choice &choice) {
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
     Reckoned &reckoned = delivered[round.ids] = choice.reckoned;
@@ -204,9 +204,8 @@ void ExpertRows::plan(Choice &choice, Value ids) {
                                  counts, ids, choice.tile);
   mark(plan);
 
-  // With one round, a rank needs only the number of tokens that it receives.
-  // With several rounds, it also needs to know whether any rank needs each
-  // round.
+  // A rank has to know how many tokens it receives. With several rounds, it
+  // also has to know for each round whether any rank needs it.
   Value received, needed;
   PurposeAttr purpose = purposeOf(choice, 0);
   auto first = builder.getDenseI64ArrayAttr({0}),
@@ -262,8 +261,9 @@ void ExpertRows::plan(Choice &choice, Value ids) {
       round.needed = make<arith::CmpIOp>(arith::CmpIPredicate::sgt, count,
                                          number(count, 0));
       round.number = conditions++;
-      // If tokens come from a round that was skipped, nothing was counted, but
-      // the flag of that round is still known.
+      // If these tokens come from a round of the first hop that was skipped,
+      // nothing was counted for them. So this round also depends on the flag of
+      // that round, which is always known.
       auto condition = ConditionOp::create(builder, anchor->getLoc(),
                                            round.needed, round.number);
       if (outer) {
@@ -341,7 +341,8 @@ Value ExpertRows::send(Choice &choice, unsigned round, Value rows) {
 Value ExpertRows::exchange(const Choice &choice, unsigned round, Value blocks,
                            bool home) {
   const Round &in = choice.rounds[round];
-  // With balanced routing all tokens are in the first round.
+  // The expected counts of a round: with balanced routing, all tokens are sent
+  // in the first round and none in others.
   Reckoned reckoned = choice.reckoned;
   if (round > 0)
     reckoned = {0, {0}, AxisListAttr(), /*overflow=*/true};
@@ -363,8 +364,8 @@ Value ExpertRows::combine(Choice &choice, ArrayRef<Value> there,
   SmallVector<Value> home = inRounds(choice, [&](unsigned round) {
     return exchange(choice, round, there[round], /*home=*/true);
   });
-  // Each token is sent in one round only; the gathers of other rounds read
-  // zeros for it.
+  // Each token is sent in one round. The gathers from the results of other
+  // rounds give zeros for it, so the sum of all gathers is its value.
   Value result;
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
     Value list = flat(home[index], {ranks * choice.places, width});
@@ -419,14 +420,15 @@ Value ExpertRows::number(Value like, int64_t value) {
       type, builder.getIntegerAttr(type.getElementType(), value)));
 }
 
-/// The attributes that passes set on an operation also hold for its
-/// replacements.
+/// Sets the discardable attributes of the replaced operation on an operation
+/// that replaces it.
 void ExpertRows::mark(Operation *op) {
   for (NamedAttribute attribute : anchor->getDiscardableAttrs())
     if (!op->hasAttr(attribute.getName()) &&
         attribute.getName() != kRowShareAttrName)
       op->setAttr(attribute.getName(), attribute.getValue());
-  // A value that every round could compute alike belongs to no round.
+  // Constants and views are not made conditional on the round, since every
+  // round may share them.
   auto lowering = dyn_cast<LoweringInterface>(op);
   if (current && !op->hasTrait<OpTrait::ConstantLike>() &&
       !(lowering && lowering.getKernelClass() == KernelClass::View))

@@ -1,10 +1,10 @@
 //===- ExpertRows.h - tokens at the ranks of their experts ------*- C++ -*-===//
 //
-// Tracks for one function which tokens are at the ranks of their experts, in
-// which round, and how they are dispatched and combined. A token here is one
-// row of a grouped product. Values at the expert ranks have shape [ranks,
-// slots, ...]: block p has the tokens that rank p sent, from its start. The
-// slots after them are undefined, and their ids are -1.
+// Tracks, for one function, which tokens are at the ranks of their experts (the
+// expert ranks) and in which round they were sent there, and dispatches and
+// combines them. A token is one row of a grouped product. A value at the expert
+// ranks has shape [ranks, slots, ...]: block p begins with the tokens that rank
+// p sent. The other slots of the block are undefined, and their ids are -1.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,16 +27,17 @@ namespace cleave::partition {
 /// slots.
 struct Round {
   mlir::Value sources, places, sent, received;
-  /// Whether any rank of the group has tokens in this round, i1; null for the
-  /// first round.
+  /// An i1 value that says whether any rank of the group has tokens in this
+  /// round; null for the first round, which is always needed.
   mlir::Value needed;
-  /// The number of the round's condition; negative if there is none.
+  /// The number of the condition (dist.condition) under which the round runs;
+  /// negative if it always runs.
   int64_t number = -1;
   mlir::Value ids; // at the expert ranks
-  /// The values at the expert ranks, by local value: dispatched values, and
-  /// values computed from these. For overflow rounds, `recomputed` has the
-  /// values that are recomputed for the backward pass, by the value of the
-  /// forward pass.
+  /// Maps each value of tokens on their source rank to the same value at the
+  /// expert ranks: dispatched values, and values computed from these. For
+  /// overflow rounds, `recomputed` maps values of the forward pass to their
+  /// recomputation for the backward pass.
   llvm::MapVector<mlir::Value, mlir::Value> atExperts, recomputed;
 };
 
@@ -44,19 +45,22 @@ struct Round {
 struct Reckoned {
   /// The tokens of a rank without padding.
   int64_t rows = 0;
-  /// The expected counts, in the form of dist.all_to_all_v.
+  /// The expected numbers of tokens, as in the attributes `expected` and `by`
+  /// of dist.all_to_all_v.
   llvm::SmallVector<int64_t> expected;
   dist::AxisListAttr by;
-  /// Whether these are tokens of an overflow round, which is expected to be
-  /// empty.
+  /// True for the tokens of an overflow round. Under balanced routing such a
+  /// round is empty.
   bool overflow = false;
 };
 
-/// One routing of tokens to experts, which is planned once.
+/// One assignment of tokens to experts, given by expert ids. It is planned once
+/// and used by all products with these ids.
 struct Choice {
   mlir::Value ids; // of local tokens, padding included
   int64_t tile = 0, count = 0, rows = 0, places = 0;
-  /// Masks of ids: the tokens whose ids they replace are not sent.
+  /// The masks that set ids to -1 in `ids`. The tokens with these ids are
+  /// padding and are not sent.
   llvm::SmallVector<PadMask, 2> masks;
   Reckoned reckoned;
   std::vector<Round> rounds;
@@ -65,13 +69,12 @@ struct Choice {
 
 /// The value before saves and rematerializations.
 mlir::Value kept(mlir::Value value);
-/// Whether each element of the result depends only on the operand elements at
-/// the same index, and not on that index. (The mask of a dropout depends on
-/// it.)
+/// Whether element i of the result depends only on element i of each operand,
+/// and not on the index i itself. (A dropout mask does depend on the index.)
 bool isElementwise(mlir::Operation *op);
 
-/// A tile of the first dimension over the axis, and the size of the whole
-/// dimension.
+/// A tile of the first dimension along the mesh axis (`value`), and the size of
+/// the whole dimension (`count`).
 struct Tile {
   mlir::Value value;
   int64_t count = 0;
@@ -84,42 +87,47 @@ public:
   ExpertRows(mlir::func::FuncOp func, const dist::MeshAxes &mesh,
              dist::AxisListAttr axes, double maxLoad);
 
-  /// The second hop of a hierarchical exchange: tokens are sent over `axes`
-  /// from the ranks to which `before` sent them.
+  /// Makes this the second hop of a hierarchical exchange: its tokens are those
+  /// that `before`, the first hop, delivered to each rank.
   void continueFrom(const ExpertRows &before) {
     arrivedBefore = before.delivered;
   }
-  /// True if tokens are sent on over `axes`, so that the ranks along these axes
-  /// must also agree on the rounds.
+  /// Declares that a second hop will send the tokens on over `axes`. Then the
+  /// ranks along these axes must agree on which rounds run.
   void sendOnOver(dist::AxisListAttr axes) { onwardAxes = axes; }
 
   /// Inserts new operations before `op`, with its attributes.
   void insertBefore(mlir::Operation *op);
 
   Choice &choiceOf(mlir::Value ids, const Tile &tile);
-  /// The existing choice for these ids, or null.
+  /// Returns the planned choice for these expert ids; null if there is none.
   Choice *knownChoice(mlir::Value ids, const Tile &tile);
 
-  /// The tile that `value` was gathered from over the axis, seen through the
-  /// slice that cuts padding; nullopt if there is none.
+  /// Returns the tile from which an all-gather over the mesh axis made `value`,
+  /// looking through the slice that cuts padding off; nullopt if there is no
+  /// such gather.
   std::optional<Tile> gathered(mlir::Value value) const;
 
-  /// Calls `make` for each round; the operations that it makes belong to that
+  /// Calls `make` for each round, with the round's number, and returns the
+  /// values that it makes. Operations that it inserts are marked as part of the
   /// round.
   llvm::SmallVector<mlir::Value>
   inRounds(Choice &choice, llvm::function_ref<mlir::Value(unsigned)> make);
 
-  /// The tokens of a round at the expert ranks; dispatches them if necessary.
+  /// Returns the values `rows` of a round's tokens at the expert ranks.
+  /// Dispatches them if they are not there.
   mlir::Value dispatched(Choice &choice, unsigned round, mlir::Value rows);
-  /// The tokens at the expert ranks if they are there or can be computed there
-  /// elementwise; else null.
+  /// Returns the values `rows` of a round's tokens at the expert ranks, if they
+  /// were dispatched or can be computed there elementwise; otherwise null.
   mlir::Value atExperts(Choice &choice, unsigned round, mlir::Value rows);
-  /// Like the above, for a value of the forward pass that the backward pass
-  /// reads.
+  /// Like atExperts, for a value of the forward pass that the backward pass
+  /// reads: computes the value again at the expert ranks.
   mlir::Value recomputed(Choice &choice, unsigned round, mlir::Value rows);
-  /// The value without the masks of padding tokens that are not sent.
+  /// Returns the value before masks replaced the rows of padding tokens, which
+  /// are not sent.
   mlir::Value unmasked(const Choice &choice, mlir::Value rows) const;
-  /// Whether the rows are a lookup in a per-expert table by the expert ids.
+  /// Whether the rows are looked up, by the expert ids, in a table with a row
+  /// per expert, such as a bias.
   bool ofExperts(const Choice &choice, mlir::Value rows);
 
   /// Combines the tokens of all rounds at their source ranks, as a value of
@@ -131,7 +139,8 @@ public:
   /// The sum over rounds of their tiles.
   mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> terms);
 
-  /// Combined tokens: their values at the expert ranks in each round.
+  /// Tokens that were sent back to their source ranks, with the values at the
+  /// expert ranks that were sent in each round.
   struct Combined {
     Choice *choice = nullptr;
     llvm::SmallVector<mlir::Value> atExperts;
@@ -139,7 +148,8 @@ public:
   };
   const Combined *combinedOf(mlir::Value rows) const;
 
-  /// With balanced routing, one in this many slots of the round holds a token.
+  /// Returns n if, with balanced routing, one in n slots of the round holds a
+  /// token.
   int64_t shareOf(const Choice &choice, unsigned round) const;
 
   template <typename Op, typename... Args> mlir::Value make(Args &&...args) {
@@ -177,10 +187,12 @@ private:
   int64_t conditions = 0;
   std::deque<Choice> choices;
   llvm::DenseMap<mlir::Value, Combined> combinedValues;
-  /// By ids: the counts of tokens that an exchange over other axes delivered
-  /// here, and of those that this exchange delivers.
+  /// The number of tokens under balanced routing, by the expert ids at the
+  /// expert ranks: those that the first hop delivered, and those that this
+  /// exchange delivers.
   llvm::DenseMap<mlir::Value, Reckoned> arrivedBefore, delivered;
-  /// The flags of conditions that the function already has.
+  /// The values of conditions that the function already computes, by the number
+  /// of the condition.
   llvm::DenseMap<int64_t, mlir::Value> flags;
 };
 

@@ -27,7 +27,8 @@ Value cleave::partition::kept(Value value) {
   return value;
 }
 
-/// Whether two values are equal, apart from saves and rematerializations.
+/// Whether two values are equal, where a saved or rematerialized value equals
+/// the original.
 static bool isSame(Value a, Value b) {
   a = kept(a), b = kept(b);
   if (a == b)
@@ -61,8 +62,9 @@ bool cleave::partition::isElementwise(Operation *op) {
                        [](const Factor &factor) { return factor.indexed; });
 }
 
-/// Whether elements depend only on the index in the last dimension. Such values
-/// are the same for all tokens, on any rank.
+/// Whether the elements of a value of tokens depend only on the index in the
+/// last dimension. The value is then the same for every token, so it need not
+/// be sent.
 static bool isOfColumn(Value value) {
   DenseElementsAttr constant;
   if (matchPattern(value, m_Constant(&constant)))
@@ -84,8 +86,8 @@ RankedTensorType ExpertRows::widened(const Round &in, Value value) const {
   return typeOf(value).clone(sizes);
 }
 
-/// A value that depends only on the index in the last dimension, in the shape
-/// of the tokens at the expert ranks.
+/// Emits a value whose elements depend only on the index in the last dimension,
+/// in the shape that tokens have at the expert ranks.
 Value ExpertRows::ofColumn(const Round &in, Value value) {
   RankedTensorType type = widened(in, value);
   DenseElementsAttr constant;
@@ -133,8 +135,9 @@ Value ExpertRows::atExperts(Choice &choice, unsigned round, Value rows) {
   for (auto [local, arrived] : choice.rounds[0].atExperts)
     if (isSame(local, rows) &&
         (round == 0 || choice.sentRows.contains(local))) {
-      // The first round is saved for the backward pass, further rounds are
-      // dispatched again.
+      // The backward pass needs the tokens again. Those of the first round are
+      // saved, those of further rounds, which are usually empty, are dispatched
+      // again.
       there = round == 0 ? keep(arrived) : send(choice, round, rows);
       break;
     }
@@ -200,7 +203,8 @@ Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
                : Value();
   if (!isElementwise(op))
     return {};
-  // All operands are looked up before operations are made.
+  // All operands are looked up first, so that nothing is emitted if one of them
+  // is not at the expert ranks.
   SmallVector<Value> operands;
   for (Value operand : op->getOperands()) {
     operands.push_back(isOfColumn(operand) ? Value() : thereOf(operand));
@@ -238,7 +242,8 @@ Value ExpertRows::keep(Value value) {
   return save;
 }
 
-/// Broadcasts are recomputed at their readers instead of saved.
+/// Saves a value for the backward pass. A broadcast is not saved, but repeated
+/// where it is read.
 Value ExpertRows::keptHere(Value value) {
   if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
     return make<nn::BroadcastOp>(broadcast.getType(),

@@ -24,8 +24,8 @@ using namespace cleave::dist;
 
 namespace {
 
-/// FLOPs of a library call (a product, attention, ...), which is worth
-/// overlapping; else 0.
+/// Returns the FLOPs of a library call, such as a product or an attention, for
+/// which overlap is worthwhile; 0 for other operations.
 double flopsOf(Operation *op) {
   auto lowering = dyn_cast<LoweringInterface>(op);
   auto model = dyn_cast<CostInterface>(op);
@@ -33,7 +33,8 @@ double flopsOf(Operation *op) {
   return calls && model ? double(model.getFlops()) : 0;
 }
 
-/// An exchange of tokens and the computation that overlaps with it.
+/// One exchange of tokens, with its first reader and the computation that can
+/// overlap with it.
 class Exchange {
 public:
   explicit Exchange(AllToAllVOp op) : op(op) {
@@ -43,7 +44,9 @@ public:
         reader = user;
   }
 
-  /// Moves up to `seconds` of independent computation before the first reader.
+  /// Moves computation that takes up to `seconds`, and does not need the
+  /// exchanged tokens, from after the first reader of the exchange to before
+  /// it.
   void fill(double seconds, const Cluster &cluster) {
     if (!reader)
       return;
@@ -68,9 +71,9 @@ public:
   }
 
 private:
-  /// Whether the operation and its operands could move before the reader: they
-  /// must not depend on the exchanged tokens, communicate, or belong to another
-  /// action of the pipeline schedule.
+  /// Whether an operation and its operands can move before the first reader.
+  /// They must not depend on the exchanged tokens, communicate, or belong to
+  /// another action of the pipeline schedule.
   bool isMovable(Operation *next,
                  const llvm::SmallPtrSetImpl<Operation *> &fixed) const {
     if (next == reader || next->getNumRegions() != 0 || !isPure(next) ||
@@ -84,8 +87,8 @@ private:
     });
   }
 
-  /// The operation and those of its operands that follow the reader, in program
-  /// order.
+  /// Returns the operation and those operations after the first reader that
+  /// compute its operands, in program order.
   SmallVector<Operation *> neededBy(Operation *next) const {
     llvm::SetVector<Operation *> needed;
     needed.insert(next);
@@ -117,8 +120,8 @@ struct DistOverlapExpertsPass
       return signalPassFailure();
     for (auto func : getOperation().getOps<func::FuncOp>())
       func.walk([&](AllToAllVOp op) {
-        // Skips the exchange of counts, which is small, and further rounds,
-        // which are conditional.
+        // The exchange of counts is too small to overlap with computation, and
+        // exchanges of further rounds are conditional; both are skipped.
         auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
         if (!isa<FloatType>(type.getElementType()) ||
             op->hasAttr(kWhenAttrName))

@@ -38,16 +38,18 @@ bool isOfRows(Operation *op) {
   return isa<nn::SaveOp, nn::RematerializeOp>(op) || isElementwise(op);
 }
 
-/// One routing of rows [r...] to experts, and the order that sorts them by
-/// expert.
+/// One assignment of rows, of shape [r...], to experts, and the order in which
+/// rows are sorted by expert.
 struct Choice {
   Value ids; // unsorted
   int64_t matrices = 0;
   Attribute when; // the condition under which it is read
-  /// `order`: the row at each sorted position, [rows]. `places`: the sorted
-  /// position of each row, [r...]. `sorted`: the sorted ids, [rows].
+  /// The sorted order. `order` has the row at each sorted position, [rows];
+  /// `places` has the sorted position of each row, [r...]; `sorted` has the
+  /// sorted expert ids, [rows].
   Value order, places, sorted;
-  /// The token at each sorted position, by the number of top-k slots per token.
+  /// The token at each sorted position, if each token has n rows (its top-k
+  /// slots); by n.
   llvm::SmallDenseMap<int64_t, Value> tokens;
   /// Sorted values [rows, ...], by the unsorted value [r..., ...].
   llvm::DenseMap<Value, Value> known;
@@ -124,8 +126,8 @@ private:
         op.getType(), choice->sorted, updates, uint64_t(0)));
   }
 
-  /// Values that products read are sorted if they are computed from sorted
-  /// rows.
+  /// An elementwise operation runs on sorted rows if an operand is computed
+  /// from sorted rows and grouped products read the result.
   void visitElementwise(Operation *op) {
     for (Value operand : op->getOperands())
       if (Choice *choice = choiceWith(operand)) {
@@ -163,7 +165,8 @@ private:
     return choice;
   }
 
-  /// The choice in whose order the value was computed; else null.
+  /// Returns the choice by whose experts the rows of the value are sorted where
+  /// it was computed; null if they are not sorted.
   Choice *choiceWith(Value value) {
     auto it = computed.find(value);
     return it == computed.end() ? nullptr : it->second;
@@ -193,14 +196,16 @@ private:
     if (auto broadcast = dyn_cast_if_present<nn::BroadcastOp>(def))
       if (Value sorted = ofTokens(choice, broadcast, type))
         return sorted;
-    // Lookups in a per-expert table by the expert ids.
+    // A lookup by expert ids in a table with one row per expert is repeated
+    // with the sorted ids.
     if (auto gather = dyn_cast_if_present<nn::GatherOp>(def);
         gather && gather.getDim() == 0 &&
         kept(gather.getIndices()) == kept(choice.ids) &&
         typeOf(gather.getTable()).getDimSize(0) == choice.matrices)
       return make<nn::GatherOp>(type, gather.getTable(), choice.sorted,
                                 uint64_t(0));
-    // Operands that only grouped products read are computed in sorted order.
+    // An elementwise operation that only grouped products read is computed on
+    // sorted rows.
     if (def && isElementwise(def) &&
         def->getAttr(kWhenAttrName) == choice.when &&
         llvm::all_of(value.getUsers(), [](Operation *user) {
@@ -210,8 +215,8 @@ private:
     return gathered(choice, value, type, choice.order);
   }
 
-  /// For a value that all top-k slots of a token share, gathers the values of
-  /// the tokens; null for other values.
+  /// If a value is the same for all top-k slots of a token, gathers the values
+  /// of tokens in sorted order; returns null for other values.
   Value ofTokens(Choice &choice, nn::BroadcastOp op, RankedTensorType type) {
     int64_t rowDims = choice.rowSizes().size();
     ArrayRef<int64_t> dims = op.getDims();
@@ -235,8 +240,9 @@ private:
     return spread(rows, type, rest, rowDims, /*hasRows=*/true);
   }
 
-  /// Broadcasts rows along further dimensions; `rest` has their dimensions in
-  /// the unsorted value.
+  /// Broadcasts sorted rows along further dimensions, as the broadcast of
+  /// unsorted rows does. `rest` has the dimensions of `rows` in the unsorted
+  /// value.
   Value spread(Value rows, RankedTensorType type, ArrayRef<int64_t> rest,
                int64_t rowDims, bool hasRows) {
     if (rows.getType() == type)
@@ -262,7 +268,8 @@ private:
     return tokens;
   }
 
-  /// Gathers rows of a value [r..., ...], or of tokens, by index.
+  /// Gathers rows by index from a value of shape [r..., ...], or from a value
+  /// with one row per token.
   Value gathered(Choice &choice, Value value, RankedTensorType type,
                  Value numbers) {
     ArrayRef<int64_t> row = type.getShape().drop_front();
@@ -305,8 +312,9 @@ private:
     return op->getResult(0);
   }
 
-  /// The attributes that passes set on an operation also hold for its
-  /// replacements. Values that any condition could share get no condition.
+  /// Sets the discardable attributes of the replaced operation on an operation
+  /// that replaces it. Values that several conditions could share get no
+  /// condition.
   void mark(Operation *op) {
     auto lowering = dyn_cast<LoweringInterface>(op);
     bool shared = op->hasTrait<OpTrait::ConstantLike>() ||
@@ -323,7 +331,7 @@ private:
   Operation *anchor = nullptr;
   std::deque<Choice> choices;
   llvm::DenseMap<Value, Choice *> computed;
-  /// Elementwise operations on rows that grouped products read.
+  /// The elementwise operations on rows whose results grouped products read.
   llvm::SmallPtrSet<Operation *, 16> forProducts;
 };
 

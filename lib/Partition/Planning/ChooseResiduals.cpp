@@ -77,8 +77,8 @@ private:
     }
   }
 
-  /// The operation of the function body that is `op` or contains it (a loop or
-  /// branch).
+  /// Returns the operation directly in the function body that is `op` or
+  /// contains it (a loop or branch).
   Operation *inBlock(Operation *op) { return block.findAncestorOpInBlock(*op); }
 
   static bool within(AxisListAttr axes, ArrayRef<std::string> names) {
@@ -91,15 +91,16 @@ private:
   // Parameters
   //===--------------------------------------------------------------------===//
 
-  /// An operation that reads the gathered value; all-gathers and views do not
-  /// count.
+  /// A reader of the gathered parameter: an operation that uses it other than
+  /// an all-gather or a view, and its position in the function body.
   struct Reader {
     OpOperand *use;
     unsigned position;
   };
 
-  /// Collects the readers of `value`, seen through all-gathers and views, once
-  /// an all-gather was passed. `chain` receives the all-gathers and views.
+  /// Collects the readers of `value`, looking through all-gathers and views.
+  /// Only readers after an all-gather count. `chain` receives the all-gathers
+  /// and views on the way.
   void collect(Value value, bool gathered, SmallVectorImpl<Reader> &readers,
                llvm::SetVector<Operation *> &chain) {
     for (OpOperand &use : value.getUses()) {
@@ -131,8 +132,9 @@ private:
     auto isForward = [&](const Reader &reader) {
       return forward.contains(inBlock(reader.use->getOwner()));
     };
-    // One or two gathers, each next to its readers. With two, the readers are
-    // divided at the longest gap between them.
+    // The gathers are placed next to their readers. If the parameter is
+    // gathered twice, readers before the longest gap between two readers use
+    // the first gather, the others the second.
     size_t second = readers.size();
     if (again && llvm::any_of(readers, isForward) &&
         !llvm::all_of(readers, isForward)) {
@@ -154,9 +156,10 @@ private:
         op->erase();
   }
 
-  /// Rebuilds what `readers` read of the parameter right before the first of
-  /// them, or before the loop or branch that contains it. Values that the first
-  /// residency gathered and saves are reused.
+  /// Clones the all-gathers and views between the parameter and `readers`,
+  /// right before the first of these readers (or the loop or branch that
+  /// contains it). Values that the first gather made and that are saved are
+  /// reused.
   void gather(Value parameter, ArrayRef<Reader> readers,
               const llvm::SetVector<Operation *> &chain, bool barrier) {
     if (readers.empty())
@@ -191,8 +194,8 @@ private:
       made = std::move(mapping);
   }
 
-  /// Whether the value was gathered, and only over axes whose gathered values
-  /// are saved.
+  /// Whether the value was gathered, and only over axes for which the
+  /// configuration keeps gathered values for the backward pass.
   bool isKept(Value value) const {
     bool gathered = false;
     for (Operation *op = value.getDefiningOp(); op;
@@ -205,7 +208,8 @@ private:
     return gathered;
   }
 
-  /// A value that becomes available as late as possible before `op`.
+  /// Returns a value that the second gather can wait for: one that is computed
+  /// as late as possible before `op`.
   Value lastBefore(Operation *op,
                    const llvm::SetVector<Operation *> &chain) const {
     auto fits = [&](Value value) {
@@ -264,7 +268,8 @@ private:
   ArrayRef<std::string> keepParameters, keepActivations;
   llvm::DenseMap<Operation *, unsigned> position;
   llvm::DenseSet<Operation *> forward;
-  /// The values of the first residency of the current parameter.
+  /// Maps values of the original gather to those of the first gather of the
+  /// current parameter.
   IRMapping made;
   /// Whether the current parameter is gathered again in the backward pass.
   bool again = false;

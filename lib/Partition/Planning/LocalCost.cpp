@@ -1,8 +1,8 @@
 //===- LocalCost.cpp - communication inside operations --------------------===//
 //
-// Only the local form of an operation shows what it sends. So the local form is
-// emitted into a scratch block, its collectives are summed up, and it is
-// dropped.
+// What an operation sends is only known from its local form, the per-rank code
+// that planLocal emits for it. So the local form is emitted into a scratch
+// block, the cost of its collectives is summed up, and the block is dropped.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,8 +16,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// The number of first, first + stride, ... (`count` values) that are in [low,
-/// high).
+/// Returns how many of the `count` values first, first + stride, first + 2 *
+/// stride, ... are in [low, high).
 static int64_t countWithin(int64_t first, int64_t stride, int64_t count,
                            int64_t low, int64_t high) {
   if (count <= 0 || low >= high)

@@ -15,8 +15,8 @@ double secondsWithin(mlir::Operation *op, const ShardingRule &rule,
                      llvm::ArrayRef<dist::Axes> factors,
                      const dist::MeshAxes &mesh, const cost::LinkModel &links);
 
-/// The most elements along dimension `dim` that a rank of the window's group
-/// receives from other ranks.
+/// Returns the largest number of elements along the window's dimension that a
+/// rank of a group of `ranks` ranks receives from other ranks.
 int64_t elementsReceived(dist::WindowOp window, int64_t ranks);
 
 } // namespace cleave::partition

@@ -11,7 +11,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// The collective's name; empty for moves that any sharded program needs.
+/// Returns the name of the collective that makes a move. Empty for moves about
+/// which no remark is needed, since any sharded program has them.
 static StringRef nameOf(Move::Kind kind) {
   switch (kind) {
   case Move::AllGather:
@@ -30,7 +31,8 @@ static bool movesTiles(ArrayRef<Move> moves) {
       moves, [](const Move &move) { return !nameOf(move.kind).empty(); });
 }
 
-/// The first reader of the value; its defining operation if there is no reader.
+/// Returns the first reader of the value; if it has no reader, the operation
+/// that defines it.
 static Operation *firstUser(Value value) {
   Operation *first = value.getDefiningOp();
   for (Operation *user : value.getUsers()) {
@@ -48,7 +50,8 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to,
     return;
   auto type = cast<RankedTensorType>(value.getType());
 
-  // Whether tiles would still move if all sizes divided evenly.
+  // To find whether a size that does not divide evenly is the cause, plans the
+  // same reshard for sizes that do.
   std::string cause;
   SmallVector<int64_t> even(type.getShape());
   for (auto [dim, size] : llvm::enumerate(even)) {
@@ -74,7 +77,8 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to,
     int64_t bytes = elementBytes(type);
     for (int64_t extent : mesh.tile(move.after, type.getShape()))
       bytes *= extent;
-    // If a result is moved to its planned layout, its readers asked for that.
+    // If the reshard takes a result to its planned layout, the remark names the
+    // first reader of the result, because of which this layout was planned.
     bool isResult = value.getDefiningOp() == reader;
     Operation *who = isResult ? firstUser(value) : reader;
     std::string what;

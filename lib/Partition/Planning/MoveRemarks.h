@@ -19,8 +19,9 @@ class MoveRemarks {
 public:
   explicit MoveRemarks(const dist::MeshAxes &mesh) : mesh(mesh) {}
 
-  /// Adds the moves of an activation to the layout that `reader` wants, which
-  /// no constraint or boundary asked for. `planner` made them.
+  /// Notes the moves that reshard an activation to the layout that `reader`
+  /// needs, although no constraint or function boundary asks for this layout.
+  /// `planner` has planned the moves.
   void add(mlir::Value value, const dist::Layout &from, const dist::Layout &to,
            llvm::ArrayRef<Move> moves, mlir::Operation *reader,
            ReshardPlanner &planner);
@@ -35,8 +36,9 @@ public:
 private:
   struct Remark {
     mlir::Location loc, source;
-    /// `cause`: the size that does not divide evenly, or empty. `start` and
-    /// `what`: the text before and after the number of bytes.
+    /// `cause` is the size that does not divide evenly, or empty if sizes are
+    /// not the cause. `start` and `what` are the text of the remark before and
+    /// after the number of bytes.
     std::string cause, what, start;
     int64_t count = 0, bytes = 0;
   };

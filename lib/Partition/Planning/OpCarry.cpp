@@ -7,11 +7,13 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// How many operations are followed from a value to what decides its layout.
+/// The largest number of operations through which the search follows a value to
+/// the reader that decides whether it is reduced.
 constexpr unsigned kMaxSteps = 8;
 
-/// Whether `need` has the splits of `have` and, beyond these, only splits that
-/// a reduce-scatter of `have` gives.
+/// Whether the layout `need` splits dimensions like `have` and further only by
+/// axes over which `have` is partial, so that a reduce-scatter leads from
+/// `have` to `need`.
 static bool isScattered(const Layout &have, const Layout &need) {
   for (auto [had, wanted] : llvm::zip_equal(have.dims, need.dims))
     if (wanted.size() < had.size() ||
@@ -107,7 +109,8 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
         continue;
       }
       const Layout &have = layoutOf(operand);
-      // Other readers need the reduced value anyway, and share it.
+      // A partial operand with other readers is reduced for these, so this
+      // operation can read the reduced value, too.
       fits &= have.partial == 0 || operand.hasOneUse();
       fits &= have.partial == 0 ||
               isScattered(
@@ -125,15 +128,16 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
       continue;
     if (kind != ReduceKind::Sum && !rule.movement)
       continue;
-    // Operands outside the group must not be partial.
+    // Operands that are not in the group may not be partial over these axes.
     for (auto [index, operand] : llvm::enumerate(op->getOperands()))
       if (!llvm::is_contained(group, unsigned(index)) && hasLayout(operand) &&
           layoutOf(operand).partial & all)
         fits = false;
     if (!fits)
       continue;
-    // Scalars become partial sums at no cost; otherwise all operands must be
-    // partial.
+    // In a sum of a partial value with a scalar, the scalar becomes a partial
+    // sum without communication. Otherwise, all operands of the group must be
+    // partial over the axes.
     AxisSet carry = scalar && kind == ReduceKind::Sum ? all : common & all;
     for (const Axes &list : choice.factors)
       carry &= ~setOf(list);
@@ -147,8 +151,8 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
     choice.carry = carry;
     choice.carryKind = kind;
     choice.group = group;
-    // An operation with a result that is partial by another reduction cannot
-    // pass these partial operands through.
+    // A result that is partial by another kind of reduction cannot also be
+    // partial by that of the operands.
     for (unsigned index = 0; index < op->getNumResults(); ++index) {
       OpChoice without = choice;
       without.carry = 0;

@@ -9,8 +9,9 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// An operation with more FLOPs than this per element of its operands and
-/// results counts as a product.
+/// Separates products, which compute at their own rate, from parts of fused
+/// kernels. An operation is a product if it has more than this number of FLOPs
+/// per element of its operands and results.
 static constexpr double kProduct = 8;
 /// At most this many assignments are evaluated.
 static constexpr size_t kMaxAssignments = 512;
@@ -96,8 +97,9 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule,
     elements += type.getNumElements();
     Layout made = produced(rule, choice, index);
     int64_t bytes = elementBytes(type);
-    // The reduction happens after the later addition. If the operand is widened
-    // before, that does not add bytes.
+    // The partial result is reduced only after a later addition. If this
+    // operation widens its operand, this does not add to the bytes of the
+    // reduction.
     if (choice.carry &&
         isReducedLater(op->getResult(index), made, asked[index]) &&
         isSummedLater(op, choice.carry))
@@ -112,8 +114,8 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule,
   double flops = 0;
   if (auto model = dyn_cast<CostInterface>(op))
     flops = model.getFlops();
-  // Other operations are parts of fused kernels; their FLOPs run at the peak
-  // rate.
+  // An operation that is not a product is part of a fused kernel, in which its
+  // FLOPs run at the peak rate.
   double seconds = 0;
   if (flops > kProduct * elements)
     seconds = cluster.matmulSeconds(flops / ways);

@@ -16,7 +16,8 @@ struct OpChoice {
   llvm::SmallVector<dist::Axes> factors;
   dist::AxisSet carry = 0;
   dist::ReduceKind carryKind = dist::ReduceKind::Sum;
-  /// The operands that are read as partial results over `carry`.
+  /// The indices of the operands that are partial over `carry` and are read
+  /// without being reduced.
   llvm::ArrayRef<unsigned> group;
 };
 
@@ -41,19 +42,19 @@ public:
   OpChoice choose(mlir::Operation *op, const ShardingRule &rule,
                   llvm::ArrayRef<dist::Layout> asked);
 
-  /// The layout in which the operation produces result `index`.
+  /// Returns the layout of result `index` as the operation computes it with
+  /// `choice`, before any reshard.
   dist::Layout produced(const ShardingRule &rule, const OpChoice &choice,
                         unsigned index) const {
     return producedLayout(rule, choice.factors, choice.carry, choice.carryKind,
                           index);
   }
 
-  /// Whether the reduction of `value` should be deferred. In layout `kept`, the
-  /// value must lack only splits that a reduce-scatter gives. Either an
-  /// addition is its only reader, perhaps after a widening or rounding: its
-  /// other operand may be partial too, and one reduction of the sum suffices.
-  /// Or the value is only rounded, so that fewer bytes are sent after the
-  /// rounding.
+  /// Whether the reduction of a partial result, computed in layout `kept`, is
+  /// left to its reader. `asked` may split the value further only as a
+  /// reduce-scatter of `kept` does. The only reader must be an addition (one
+  /// reduction of the sum then suffices) or a rounding (fewer bytes are then
+  /// sent).
   static bool isReducedLater(mlir::Value value, const dist::Layout &kept,
                              const dist::Layout &asked);
 
@@ -74,35 +75,36 @@ private:
     }
   }
 
-  /// The axes of the factors if all tensors agree; empty otherwise. (A rule
-  /// without factors also agrees: its empty assignment can be told from
-  /// disagreement because the rule itself is empty.)
+  /// Returns the axes of the factors if all tensors of the operation agree on
+  /// them; an empty list otherwise. A rule without factors also gives an empty
+  /// list, but then the rule shows that there is no disagreement.
   llvm::SmallVector<dist::Axes>
   agreed(mlir::Operation *op, const ShardingRule &rule,
          llvm::ArrayRef<dist::Layout> asked) const;
   bool isValid(const ShardingRule &rule, llvm::ArrayRef<dist::Axes> axes) const;
-  /// Modelled seconds: to reshard operands and results, to compute a rank's
-  /// part, and to communicate inside the operation.
+  /// Returns the modelled seconds of an operation with these axes: resharding
+  /// its operands and results, computing one rank's part, and communication
+  /// inside the operation.
   double cost(mlir::Operation *op, const ShardingRule &rule,
               llvm::ArrayRef<dist::Layout> asked,
               llvm::ArrayRef<dist::Axes> axes) const;
-  /// Evaluates assignments of the tensors' axes to factors and returns the
-  /// cheapest.
+  /// Of the ways to assign the axes of the operation's tensors to factors,
+  /// returns the one with the least cost.
   llvm::SmallVector<dist::Axes>
   cheapest(mlir::Operation *op, const ShardingRule &rule,
            llvm::ArrayRef<dist::Layout> asked) const;
 
-  /// Whether the only reader of the result is, perhaps through linear
-  /// operations, an addition with a value partial over `axes`, a constraint
-  /// that asks for partial results, or a function result that is partial. The
-  /// reduction then happens there, and an earlier one would be redundant.
+  /// Whether the only reader of the result reads partial sums: an addition with
+  /// another value partial over `axes`, a constraint that asks for partial
+  /// results, or a partial function result. Linear operations may come in
+  /// between. Reducing the result earlier would be redundant.
   bool isSummedLater(mlir::Operation *op, dist::AxisSet axes) const;
-  /// The nearest value with a layout from which linear unary operations compute
-  /// `value`; possibly `value` itself. Null if there is none, or if another
-  /// reader needs an intermediate value reduced.
+  /// Follows unary linear operations back from `value` (which may be the
+  /// result) to the nearest value whose layout is known. Returns null if there
+  /// is none, or if another reader needs a value in between reduced.
   mlir::Value originOf(mlir::Value value) const;
-  /// Lets partial results pass through the operation if that defers a
-  /// reduction.
+  /// Lets the operation read partial operands and return partial results, if
+  /// this saves or defers a reduction.
   void addCarry(mlir::Operation *op, const ShardingRule &rule,
                 OpChoice &choice) const;
 

@@ -132,8 +132,8 @@ private:
         argument && argument.getOwner()->getParentOp() == func)
       if (auto purpose = purposeOfRole(nn::roleOf(argument)))
         return *purpose;
-    // The purpose that follows from the destination: a partial sum that is
-    // reduced to a gradient has the purpose `gradient`.
+    // If the value is a partial sum that is reduced to a gradient, the purpose
+    // is `gradient`, whatever the value comes from.
     for (at = value; at.hasOneUse();) {
       OpOperand &use = *at.getUses().begin();
       Operation *user = use.getOwner();
@@ -166,8 +166,8 @@ private:
   // Values in layouts
   //===--------------------------------------------------------------------===//
 
-  /// Whether a constraint asks for the value in `layout`, or all its readers
-  /// are function results that do.
+  /// Whether a constraint asks for the value in `layout`, or all readers of the
+  /// value are function results with this layout.
   bool isAsked(Value value, const Layout &layout) const {
     bool isResult = !value.use_empty();
     for (OpOperand &use : value.getUses()) {
@@ -186,8 +186,8 @@ private:
     return isResult;
   }
 
-  /// The local value of `global` in `layout`, resharded if necessary for
-  /// `reader`.
+  /// Returns the local form of the unsharded value `global` in `layout`. If it
+  /// does not exist yet, reshards the value before `reader`.
   FailureOr<Value> in(Value global, const Layout &layout, Operation *reader,
                       std::optional<Purpose> purpose = std::nullopt) {
     Operation *op = global.getDefiningOp();
@@ -205,7 +205,8 @@ private:
     }
     assert(!known.empty() && "operands are partitioned before their users");
 
-    // Reshards from the planned layout, or from a cheaper one reached before.
+    // Reshards from the planned layout of the value, or from another layout in
+    // which it is already available if that is cheaper.
     Purpose why = purpose ? *purpose : purposeOf(global);
     ReshardPlanner &planner =
         why == Purpose::Gradient || why == Purpose::Parameter ? buckets
@@ -235,7 +236,7 @@ private:
     return value;
   }
 
-  /// Emits an operation without operands in any layout.
+  /// Emits an operation without operands, such as a constant, in `layout`.
   FailureOr<Value> generate(Operation *op, const Layout &layout) {
     ShardingRule rule = ruleOf(op);
     SmallVector<Axes> factors(rule.factors.size());
@@ -289,8 +290,8 @@ private:
       factors.push_back(mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
     AxisSet carry = setOf(mesh.decompose(plan.getCarry().getAxes()));
 
-    // Partial operands that belong to the group of summands are read without
-    // being reduced.
+    // Partial operands in the group (such as the terms of an addition) are read
+    // without being reduced.
     ArrayRef<unsigned> group =
         carry ? carrying(op, rule, carry) : ArrayRef<unsigned>();
     SmallVector<Value> operands;
@@ -321,8 +322,8 @@ private:
       remarks.add(op, gather, local.axesOf(gather.factor));
     for (auto [index, result] : llvm::enumerate(op->getResults())) {
       Layout kept = mesh.layout(cast<ShardingAttr>(given[index]));
-      // The layout in which the operation produces the result; `kept` is the
-      // planned layout.
+      // `have` is the layout in which the operation computes the result; `kept`
+      // is the layout in which the plan wants it.
       Layout have =
           producedLayout(rule, factors, carry, kindOf(op, group), index);
       define(result, local.localResults()[index], have);
@@ -353,7 +354,8 @@ private:
     return success();
   }
 
-  /// A loop or branch: a carried value has the layout of its result throughout.
+  /// Partitions a loop or branch. A value that it carries has the same layout,
+  /// that of the result, everywhere.
   LogicalResult partitionRegions(Operation *op) {
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
     SmallVector<Carried> carried = carriedBy(op);
@@ -404,7 +406,7 @@ private:
                                 ArrayRef<Layout> layouts) {
     OpBuilder::InsertionGuard guard(builder);
     Block &block = to.front();
-    // Regions that yield nothing already have their terminator.
+    // The block of a region without results already has its terminator.
     if (block.mightHaveTerminator())
       builder.setInsertionPoint(block.getTerminator());
     else
@@ -423,7 +425,8 @@ private:
     }
     if (!block.mightHaveTerminator())
       scf::YieldOp::create(builder, terminator->getLoc(), yielded);
-    // Layouts made inside the region are not available outside.
+    // Forgets reshards that were made inside the region, since code outside of
+    // it cannot read them.
     for (auto &[value, known] : locals)
       llvm::erase_if(known, [&](Local &local) {
         return to.isAncestor(local.value.getParentRegion());
@@ -431,8 +434,8 @@ private:
     return success();
   }
 
-  /// The first group of operands through which partial results over `carry`
-  /// pass.
+  /// Returns the first group of operands (ShardingRule::linear) of which one is
+  /// partial over `carry`, so that partial results pass through the operation.
   ArrayRef<unsigned> carrying(Operation *op, const ShardingRule &rule,
                               AxisSet carry) {
     for (ArrayRef<unsigned> group : rule.linear)
@@ -461,7 +464,8 @@ private:
   MoveRemarks &remarks;
   OpBuilder builder;
   bool takesGradients = false;
-  /// The layouts in which a local value is available, the planned layout first.
+  /// For each unsharded value, its local forms by layout; the planned layout
+  /// comes first.
   llvm::DenseMap<Value, SmallVector<Local>> locals;
   IRMapping scalars;
 };
@@ -477,8 +481,8 @@ struct DistPartitionPass
     auto links = cost::LinkModel::load(getOperation(), *mesh, cluster);
     if (failed(links))
       return signalPassFailure();
-    // Equal tensors get equal plans, so that dist-bucket can merge their
-    // collectives.
+    // Gradients and parameters get plans without search, so that equal tensors
+    // get equal collectives, which dist-bucket can merge.
     ReshardOptions searched, plain;
     searched.largerTiles = plain.largerTiles = largerTiles;
     plain.plain = true;

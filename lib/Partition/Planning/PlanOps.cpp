@@ -33,9 +33,9 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
-    // Collectives that are ready together are merged later. It is not known
-    // here which of them pays the latency, so only bytes are modelled. The
-    // choice then does not depend on the size of the model.
+    // Latency is left out of the model: dist-bucket later merges collectives
+    // that are ready together, and it is not known here which of them pays the
+    // latency. The choice then does not depend on the size of the model.
     for (auto &[name, link] : machine->links)
       link.latency = link.message = 0;
     auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
@@ -63,7 +63,8 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     return planBlock(func.getBody().front(), mesh, planner);
   }
 
-  /// A carried value has its requested layout everywhere in the loop or branch.
+  /// Plans a loop or branch: a value that it carries has the layout that is
+  /// requested for the result everywhere.
   LogicalResult planRegions(Operation *op, ArrayRef<Layout> asked,
                             const MeshAxes &mesh, OpPlanner &planner) {
     SmallVector<Attribute> shardings;

@@ -1,7 +1,9 @@
 //===- PlanRemarks.cpp - remarks on partial results -----------------------===//
 //
-// Reads the plans: the layouts of an operation's operands and results follow
-// from the axes of its factors and from the axes that it carries.
+// Emits remarks on partial results from the plans that dist-plan-ops attached
+// to operations. The layouts of an operation's operands and results follow from
+// the axes of its factors and from the axes over which it reads partial
+// operands.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,8 +57,8 @@ private:
     return plan;
   }
 
-  /// The layout in which the value is planned; nullopt for scalars and for
-  /// values that are emitted separately for each reader.
+  /// Returns the planned layout of a value; nullopt for scalars, and for values
+  /// that are emitted separately in each reader's layout.
   std::optional<Layout> layoutOf(Value value) const {
     if (auto result = dyn_cast<OpResult>(value)) {
       auto given =
@@ -83,7 +85,7 @@ private:
     return {};
   }
 
-  /// The layout in which the reader needs the value.
+  /// Returns the layout in which an operation reads its operand `use`.
   std::optional<Layout> needOf(OpOperand &use) const {
     Operation *op = use.getOwner();
     unsigned number = use.getOperandNumber();
@@ -111,8 +113,8 @@ private:
   /// Text such as "; it stays so until it is read: all-reduced where math.exp
   /// reads it".
   std::string whereReduced(Value value, const Layout &kept) const {
-    // For each way in which readers reduce the value, the readers without
-    // duplicates.
+    // Maps each text that describes how readers reduce the value to the names
+    // of these readers, each once.
     llvm::MapVector<std::string, llvm::SetVector<StringRef>,
                     std::map<std::string, unsigned>>
         ways;
@@ -207,7 +209,8 @@ private:
     }
   }
 
-  /// Adds the sharded dimensions over which the operation reduces.
+  /// Appends the sharded dimensions over which the operation reduces, and so
+  /// makes the result partial, to the remark.
   void sayFactors(Operation *op, const Plan &plan, unsigned index,
                   InFlightDiagnostic &remark) const {
     StringRef separator = ": ";

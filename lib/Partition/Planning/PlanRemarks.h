@@ -8,8 +8,8 @@
 
 namespace cleave::partition {
 
-/// Emits remarks for a planned function: the results and arguments that are
-/// partial, the axes and the cause, and where they are reduced.
+/// Emits a remark for each partial result or argument of a planned function. It
+/// says over which axes the value is partial, why, and where it is reduced.
 void reportPartials(mlir::func::FuncOp func, const dist::MeshAxes &mesh);
 
 } // namespace cleave::partition

@@ -23,8 +23,8 @@ ShardingRule cleave::partition::ruleOf(Operation *op) {
     return rule;
   }
   if (isLoopOrBranch(op)) {
-    // A value that a loop carries has the sharding of the loop's result; bounds
-    // and conditions are not tensors.
+    // A loop's operands are the initial values of carried values, which have
+    // the sharding of the loop's results, and the bounds, which are no tensors.
     ShardingRule rule;
     rule.operands.resize(op->getNumOperands());
     size_t first = op->getNumOperands() - op->getNumResults();
@@ -93,7 +93,8 @@ SmallVector<Axes, 2> cleave::partition::axesOfFactors(const DimFactors &dim,
   size_t at = 0;
   int64_t left = dim.empty() ? 1 : rule.factors[dim[0]].size;
   for (Axis axis : axes) {
-    // A factor must be split completely before the next one.
+    // Axes go to the next factor only if the factor before it is split into
+    // single elements.
     while (at < dim.size() && left == 1)
       left = ++at < dim.size() ? rule.factors[dim[at]].size : 1;
     if (at == dim.size() || left % mesh.size(axis) != 0)

@@ -73,7 +73,8 @@ public:
   }
 
   const Layout &layout(NodeId id) const { return states[id].layout; }
-  /// For each axis of the dimension, the node from which it was propagated.
+  /// For each axis that splits the dimension, the node (tensor) that first
+  /// requested it.
   ArrayRef<NodeId> origins(NodeId id, int64_t dim) const {
     return states[id].origins[dim];
   }
@@ -158,15 +159,16 @@ private:
         fn(node, dims);
   }
 
-  /// The axes that a tensor gives one factor of an edge.
+  /// A claim: the axes by which a tensor of an edge wants to split one factor.
   struct Claim {
     Axes axes;
-    /// For each axis, the node that requested it.
+    /// For each axis of the claim, the node (tensor) that first requested it.
     SmallVector<NodeId, 2> origins;
-    /// Bytes of the largest tensor with these axes.
+    /// The number of bytes of the largest tensor that makes this claim.
     int64_t weight = 0;
   };
-  /// The axes that a dimension could have, starting with those that it has.
+  /// A list of axes that is proposed for a dimension. It begins with the axes
+  /// that the dimension already has.
   struct Proposal {
     NodeId node;
     size_t dim;
@@ -203,7 +205,8 @@ private:
           continue;
         Layout want = have;
         want.dims[dim].clear();
-        // Axes used by other dimensions are not available.
+        // Axes that already split other dimensions of the tensor are not
+        // available.
         AxisSet taken = want.used();
         Axes before;
         for (auto [other, part] : llvm::zip_equal(
@@ -235,8 +238,8 @@ private:
 
   void visit(const Edge &edge, std::vector<Proposal> &proposals) const {
     const ShardingRule &rule = edge.rule;
-    // For each factor, the axis lists of the tensors, without lists that are
-    // prefixes of another one.
+    // For each factor, the claims of the tensors. Claims whose axes are a
+    // prefix of another claim's axes are left out.
     SmallVector<SmallVector<Claim, 1>> candidates(rule.factors.size());
     bool any = false;
     forEachTensor(edge, [&](NodeId node, const TensorFactors &dims) {
@@ -305,8 +308,8 @@ private:
     return *best;
   }
 
-  /// An axis splits only one factor. If two claims share an axis, the one that
-  /// is cheaper to cut is cut before it.
+  /// Resolves claims of two factors for the same axis, since an axis splits
+  /// only one factor. The claim that is cheaper to cut is cut before this axis.
   void separate(const Edge &edge, MutableArrayRef<Claim> claims) const {
     for (size_t f = 0; f < claims.size(); ++f)
       for (size_t g = f + 1; g < claims.size(); ++g) {
@@ -332,8 +335,8 @@ private:
       }
   }
 
-  /// Proposes axes that the factors of a tensor's open dimensions have beyond
-  /// those of the dimensions.
+  /// For each open dimension of a tensor, proposes to add the axes that its
+  /// factors have got from other tensors of the edge.
   void propose(NodeId node, const TensorFactors &dims, const ShardingRule &rule,
                ArrayRef<Claim> claims, std::vector<Proposal> &proposals) const {
     const State &state = states[node];

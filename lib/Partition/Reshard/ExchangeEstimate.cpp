@@ -1,15 +1,17 @@
 //===- ExchangeEstimate.cpp - the volume of an exchange -------------------===//
 //
-// Only amounts are needed here, not boxes. A rank receives its target tile
-// minus the part that it holds. The ranks that hold one source tile share what
-// other ranks need of it: the tile once for each group of ranks that covers the
-// tensor, minus what the holders keep.
+// Estimates how many elements an exchange moves, without computing its boxes. A
+// rank receives its target tile minus the part that it already holds. The ranks
+// that hold one source tile share the work of sending what other ranks need of
+// it: the tile once for each set of ranks that together hold the target tensor,
+// minus what the holders keep.
 //
-// For one round that makes no partial sums, all numbers are exact, except the
-// number of senders if hundreds of ranks share tiles: that is estimated from
-// means. Otherwise only the total received by all ranks is exact. The numbers
-// for the busiest rank (elements received and sent, number of senders) assume
-// divisible elements and boxes of equal size.
+// For an exchange in one round that makes no partial sums, all numbers are
+// exact, except the number of senders if hundreds of ranks share tiles: it is
+// then estimated from means. For other exchanges only the total received by all
+// ranks is exact. The numbers for the busiest rank (elements received and sent,
+// number of senders) assume that dimensions divide evenly and that boxes have
+// equal size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +26,8 @@ using namespace cleave::partition;
 
 namespace {
 
-/// The ranks along the axes that two layouts use, with the tile of each.
+/// The ranks along the axes that two layouts use, and the tile that each of
+/// them holds.
 class Ranks {
 public:
   Ranks(const MeshAxes &mesh, AxisSet active)
@@ -57,8 +60,8 @@ private:
   SmallVector<int64_t, 8> strides;
 };
 
-/// If there are more boxes of source tiles than this, they are not visited one
-/// by one.
+/// The largest number of boxes of source tiles that are visited one by one to
+/// count senders.
 constexpr int64_t kMostBoxes = 1 << 14;
 
 /// Counts senders if several ranks hold the same tile of the same partial sum.
@@ -84,8 +87,9 @@ public:
     }
   }
 
-  /// `source`, `term`: the source tile and partial sum of each rank.
-  /// Each tile of the `terms` partial sums is held by `holders` ranks.
+  /// `source` and `term` have the source tile and the partial sum that each
+  /// rank holds. There are `terms` partial sums, and each tile of one is held
+  /// by `holders` ranks.
   void run(ArrayRef<int64_t> source, ArrayRef<int64_t> term, int64_t terms,
            int64_t holders, ExchangeEstimate &estimate) const {
     SmallVector<int64_t, 64> needed(llvm::product_of(ways) * terms, 0), sent,
@@ -115,7 +119,8 @@ public:
   }
 
 private:
-  /// Calls body(rank, source tile, elements) for each box, with `sizes` set.
+  /// Calls body(rank, source tile, number of elements) for each box that a rank
+  /// takes from a source tile. During the call, `sizes` has the box's sizes.
   template <typename Body> void forBoxes(Body body) const {
     for (int64_t rank = 0; rank < count; ++rank)
       forBoxesOf(rank, 0, 0, 1, body);
@@ -161,8 +166,9 @@ public:
       : mesh(mesh), shape(shape), from(from), to(to), rounds(rounds),
         reduced(from.partial & axes), made(to.partial & axes),
         splits(from.split() | to.split()),
-        // In two rounds all ranks of the group take part. Dimensions that are
-        // split alike on both sides scale all amounts, unless they are uneven.
+        // In two rounds all ranks of the group take part. Dimensions that both
+        // layouts split alike only scale all amounts and are left out, unless
+        // their tiles are uneven.
         ranks(mesh, splits | reduced | made | (rounds > 1 ? axes : 0)),
         n(ranks.count), p(mesh.size(reduced)), own(n, 1), wanted(n, 1),
         sourceSize(n, 1), peers(n, 1), source(n, 0), target(n, 0) {
@@ -194,8 +200,8 @@ public:
   }
 
 private:
-  /// Accumulates, over dimensions, the products of the sizes that ranks hold,
-  /// want and already have.
+  /// Multiplies the sizes along dimension `dim` into the numbers of elements
+  /// that each rank has, wants, and has of what it wants.
   void addDim(size_t dim) {
     int64_t extent = shape[dim];
     int64_t waysA = mesh.size(from.dims[dim]), waysB = mesh.size(to.dims[dim]);
@@ -253,13 +259,14 @@ private:
     return target[rank] * terms + (made ? targetTerm[rank] : 0);
   }
 
-  /// The number of elements of the target tile that none of its ranks holds.
+  /// The number of elements of the rank's target tile that no rank with this
+  /// target tile holds.
   double missing(int64_t rank) const {
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
   }
 
-  /// The elements that one rank keeps, receives, and receives at most, in the
-  /// first round.
+  /// The numbers of elements that one rank keeps, that it receives on average,
+  /// and that it receives at most, in the first round.
   struct Amounts {
     double keeps, received, most;
   };
@@ -269,17 +276,20 @@ private:
       double takes = keeps + missing(rank) * perTaker;
       if (made)
         owned[tileOf(rank)] += takes;
-      // The maximum is known only after the second round is counted.
+      // With two rounds, the maximum is set later, when the second round is
+      // counted.
       return {keeps, p * takes - keeps, 0};
     }
     if (!made) {
       double received = p * wanted[rank] - own[rank];
       return {double(own[rank]), received, received};
     }
-    // The ranks with these tiles and this partial sum of the target.
+    // The number of ranks that hold the same tiles and the same partial sum of
+    // the target.
     double perHolder = double(mesh.size(reduced & ~splits)) / alike;
-    // The elements that ranks with this partial sum of the target hold, and the
-    // share of the elements that no rank of the target tile holds.
+    // The number of elements that ranks with this partial sum of the target
+    // hold, and this rank's share of the elements that no rank with the target
+    // tile holds.
     double held = coveredBy[tileOf(rank)] * perHolder;
     double rest =
         std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
@@ -288,8 +298,8 @@ private:
     return {keeps, received, std::ceil(received - 1e-9)};
   }
 
-  /// The number of senders: one for each box of all source partial sums that
-  /// the rank takes, except the rank's own box.
+  /// The number of ranks that send to this rank: one for each box that the rank
+  /// takes of any source partial sum, except for its own box.
   int64_t sendersTo(int64_t rank) const {
     int64_t boxes = p * peers[rank], mine = own[rank] > 0;
     if (rounds > 1)
@@ -313,7 +323,8 @@ private:
     size[at] = sourceSize[rank];
   }
 
-  /// The elements that a holder of a source tile and partial sum sends.
+  /// The number of elements that each holder of a source tile and partial sum
+  /// sends.
   double sends(int64_t at) const {
     int64_t holders = n / sources, covers = rounds > 1 ? 1 : copies;
     return (covers * size[at] - kept[at]) / holders;
@@ -336,8 +347,8 @@ private:
   }
 
   void addSecondRound() {
-    // For each target tile (and partial sum), the number of ranks that
-    // assembled some of it in the first round.
+    // For each target tile and partial sum of it, the number of ranks that
+    // assemble a part of it in the first round.
     SmallVector<int64_t, 64> owners(targets * terms, 0);
     for (int64_t rank = 0; rank < n; ++rank)
       owners[tileOf(rank)] += own[rank] > 0 || missing(rank) > 0;
@@ -350,8 +361,8 @@ private:
                     (p - 1) * std::ceil(takes) + whole;
       result.mostReceived =
           std::max(result.mostReceived, std::ceil(most - 1e-9));
-      // An element that the rank assembled from its own partial sum need not be
-      // sent.
+      // A rank need not send an element of its own partial sum that it has
+      // assembled itself.
       double has = keeps + takes;
       double sent = sends(source[rank] * p + sourceTerm[rank]) + has +
                     std::ceil(has - 1e-9) * (copies - 2);
@@ -370,27 +381,29 @@ private:
   AxisSet reduced, made, splits;
   Ranks ranks;
   int64_t n, p; ///< ranks, and partial sums of the source
-  /// The elements of the target tile that the rank holds; the elements of the
-  /// target tile, and of the source tile; and the number of source tiles that
-  /// overlap the target tile.
+  /// For each rank: the number of elements of its target tile that it holds
+  /// (`own`); the number of elements of its target tile and of its source tile;
+  /// and the number of source tiles that overlap the target tile (`peers`).
   SmallVector<int64_t, 64> own, wanted, sourceSize, peers;
   SmallVector<int64_t, 64> source, target; ///< tiles
   SmallVector<int64_t, 64> sourceTerm, targetTerm;
   int64_t sources = 1, targets = 1;
-  /// The number of ranks with the same source and target tile; the partial sums
-  /// of the target; the number of these that are held by ranks with the same
-  /// tiles of one source partial sum; the number of ranks with the same target
-  /// tile, and of ranks that also have the same partial sum of it.
+  /// Counts that are the same for all ranks: ranks with the same source and
+  /// target tile (`alike`), partial sums of the target (`terms`), those of them
+  /// that are held by ranks with the same tiles of one source partial sum
+  /// (`choices`), ranks with the same target tile (`takers`), and ranks that
+  /// also have the same partial sum of it (`copies`).
   int64_t alike, terms, choices, takers, copies;
   double perAlike, perTaker, perTerm, perChoice; ///< their reciprocals
-  /// By target tile (and partial sum): the elements that its ranks hold, and
-  /// the number of ranks that hold some.
+  /// For each target tile, and for each partial sum of one (`...By`): the
+  /// number of elements that its ranks hold, and the number of ranks that hold
+  /// any.
   SmallVector<int64_t, 64> covered, coveredBy, having, havingBy;
-  /// By source tile and partial sum: the elements that its ranks keep, and its
-  /// size.
+  /// For each source tile and partial sum: the number of elements that its
+  /// ranks keep, and the number of elements of the tile.
   SmallVector<double, 64> kept, size;
-  /// By target tile and partial sum: the elements that the first round
-  /// assembles.
+  /// For each target tile and partial sum of it: the number of elements that
+  /// the first round assembles.
   SmallVector<double, 64> owned;
   ExchangeEstimate result;
 };

@@ -1,9 +1,10 @@
 //===- PlainReshard.cpp - a reshard without a search ----------------------===//
 //
-// Reductions first (reduce-scatters where the target is split), then slices,
-// which are free, all-to-alls, all-gathers, and last the slices that were not
-// possible before. The search starts from this sequence, which is also the
-// expected result if nothing else is better.
+// Plans a reshard by a fixed sequence: first reductions (reduce-scatters where
+// the target is split), then slices, which are free, all-to-alls, all-gathers,
+// and last the slices that were not possible before. The search in
+// ReshardSearch.cpp starts from this plan, and keeps it if no other plan is
+// better.
 //
 //===----------------------------------------------------------------------===//
 
@@ -91,7 +92,8 @@ private:
   /// Turns a replicated value into partial results.
   void keepFirst() {
     AxisSet more = to.partial & ~at.partial;
-    // Axes that split the value now are gathered first.
+    // Axes that still split the value must be gathered before the value can be
+    // partial over them.
     more &= ~at.split();
     if (!more)
       return;
@@ -104,8 +106,9 @@ private:
     add({Move::KeepFirst, 0, 0, listOf(more), ReduceKind::Sum, {}});
   }
 
-  /// A permutation: the same axes split other dimensions, with tiles of the
-  /// same shape, so that each rank's tile is the whole tile of some rank.
+  /// Emits a permutation if the same axes split the source and the target, but
+  /// other dimensions, with tiles of the same shape. The tile that a rank needs
+  /// is then the whole tile of another rank.
   bool tryPermute() {
     if (at.partial != to.partial || at.split() != to.split())
       return false;
@@ -142,7 +145,7 @@ private:
     }
   }
 
-  /// Moves trailing axes from one dimension to another by all-to-alls.
+  /// Moves the minor axes of a dimension to another dimension by all-to-alls.
   void exchange() {
     for (bool again = true; again;) {
       again = false;
@@ -179,8 +182,7 @@ private:
   void gather(size_t dim) {
     Axes &have = at.dims[dim];
     size_t keep = commonPrefix(have, to.dims[dim]);
-    // If the tiles of the remaining split do not nest in the current tiles, the
-    // dimension is gathered first.
+    // Gathers a dimension whose tiles do not nest with those of the target.
     if (keep == have.size() &&
         (keep == to.dims[dim].size() ||
          nests(dim, have, ArrayRef<Axis>(to.dims[dim]).drop_front(keep))))

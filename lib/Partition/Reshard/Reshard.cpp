@@ -1,8 +1,9 @@
 //===- Reshard.cpp - emits the moves of a reshard -------------------------===//
 //
-// Tile boundaries follow from the whole dimension (tile i of ceil(N / n)
-// elements). So collectives take padded tiles, and their results are cut. An
-// exchange moves boxes and needs neither.
+// Emits the moves of a reshard. A dimension of N elements split n ways has
+// tiles of ceil(N / n) elements, so the last tiles may end in padding. The
+// operands of collectives are padded to equal tiles, and their results are cut.
+// An exchange moves boxes of elements and needs neither.
 //
 //===----------------------------------------------------------------------===//
 
@@ -107,12 +108,13 @@ int64_t cleave::partition::sentBytes(const MeshAxes &mesh,
   return sent;
 }
 
-/// Pairs of source and target of a permutation, as group indices over `axes`.
+/// Returns the (source, target) pairs of a permutation, as indices of ranks
+/// within their group over `axes`.
 static SmallVector<int64_t> permutation(const MeshAxes &mesh,
                                         const Layout &from, const Layout &to,
                                         ArrayRef<Axis> axes) {
-  // The coordinates of a group index on each axis determine the tile that it
-  // holds.
+  // The tile that a rank holds follows from the coordinates of its group index
+  // on the axes.
   int64_t count = mesh.size(axes);
   auto tileOf = [&](const Layout &layout, int64_t index) {
     SmallVector<int64_t, 8> coordinate(64, 0);
@@ -145,7 +147,8 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc,
   MLIRContext *context = builder.getContext();
   auto purposeAttr = PurposeAttr::get(context, purpose);
   Layout at = from;
-  // Notes the padding of a new collective whose payload is a tile in `layout`.
+  // Notes on a new collective which padding its payload has, if the payload is
+  // a tile in `layout`.
   auto note = [&](const Layout &layout, Value payload, Operation *collective) {
     notePadding(collective, mesh, layout, type,
                 cast<RankedTensorType>(payload.getType()));

@@ -24,7 +24,8 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh,
   double width = elementBytes;
   switch (move.kind) {
   case Move::AllReduce: {
-    // Chunks consist of whole elements; the first rank always has a full chunk.
+    // An all-reduce splits the tile into chunks of whole elements, so the first
+    // rank has a full chunk even if the elements do not divide evenly.
     double tile = elements(at), chunk = std::ceil(tile / n);
     double padded = n > 1 ? (tile + (n - 2) * chunk) * n / (2 * (n - 1)) : tile;
     return {model.allReduce(group, width * padded), 2 * (n - 1) * tile / n};
@@ -38,7 +39,8 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh,
     return {model.allGather(group, width * tile * n), (n - 1) * tile};
   }
   case Move::AllToAll: {
-    // The dimension is padded before it is split.
+    // Before an all-to-all, the dimension that it splits is padded to equal
+    // tiles.
     double tile = 1;
     for (auto [dim, extent] : llvm::enumerate(mesh.tile(at, shape)))
       tile *= int64_t(dim) == move.dim ? n * mesh.tile(move.after, shape)[dim]
@@ -58,8 +60,8 @@ MoveCost cleave::partition::costOf(const MeshAxes &mesh,
     return {model.permute(group, width * tile), received};
   }
   case Move::Exchange: {
-    // The receivers' data is divided equally among the ranks that hold the same
-    // elements.
+    // Ranks that hold the same elements each send an equal share of what the
+    // receivers need.
     auto seconds = [&](const ExchangeEstimate &moved) {
       return model.exchange(group, width * moved.mostReceived, moved.peers) +
              model.exchange(group, 0, moved.copyPeers);

@@ -7,11 +7,11 @@
 
 namespace cleave::partition {
 
-/// Elements that an exchange over `axes` moves; the first two are maxima over
-/// ranks, summed over all rounds. ExchangeEstimate.cpp says which numbers are
-/// exact. If several ranks hold the same tile, the senders are counted only if
-/// `counts` returns true for the estimate without them; otherwise their number
-/// may be larger. Counting takes half of the time.
+/// The numbers of elements that an exchange over `axes` moves. The first two
+/// are maxima over ranks; all are summed over rounds. ExchangeEstimate.cpp says
+/// which are exact. If ranks hold equal tiles, senders are counted exactly only
+/// if `counts`, called with the estimate so far, returns true. Counting takes
+/// half of the time.
 struct ExchangeEstimate {
   double mostReceived = 0, mostSent = 0;
   double received = 0;              // mean over all ranks
@@ -23,11 +23,12 @@ ExchangeEstimate estimateExchange(
     int64_t rounds = 1,
     llvm::function_ref<bool(const ExchangeEstimate &)> counts = {});
 
-/// For callers that only need the received elements.
+/// A value for `counts` of callers that only need the received elements:
+/// senders are not counted.
 inline bool uncounted(const ExchangeEstimate &) { return false; }
 
-/// The mean of received elements also has a small weight: of two plans with
-/// equal time, the one that moves less is better.
+/// The weight in the cost of a plan of the mean number of received elements. Of
+/// two plans with equal time, the one that moves less is better.
 constexpr double kMeanWeight = 0.1;
 
 /// The seconds of a move, and the mean number of elements that a rank receives

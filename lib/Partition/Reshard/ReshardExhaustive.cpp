@@ -1,8 +1,8 @@
 //===- ReshardExhaustive.cpp - all plans of up to three moves -------------===//
 //
-// The search over layouts only follows typical reshards. If its plan is far
-// from the lower bound, and there are few layouts, all plans of up to three
-// moves are tried.
+// The search in ReshardSearch.cpp only tries moves that reshards typically
+// need. If its plan costs far more than the lower bound, and the tensor has few
+// possible layouts, this file tries all plans of up to three moves.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,8 +17,8 @@ std::vector<Layout> cleave::partition::layoutsOf(const MeshAxes &mesh,
                                                  unsigned rank, size_t most) {
   std::vector<Layout> all;
   Layout layout(rank);
-  // Each axis is inserted at every position of a list, so that every order is
-  // made once.
+  // Inserts each axis at every position of each list of axes, so that each
+  // order of axes occurs once.
   auto visit = [&](auto &&self, unsigned axis) -> void {
     if (all.size() > most)
       return;
@@ -69,7 +69,8 @@ MoveCost ReshardProblem::measure(ArrayRef<Move> moves) const {
 
 namespace {
 
-/// A transition from one layout to another: one move, or none.
+/// A step from one layout to another: a single move, or no move if the layouts
+/// are equal.
 struct Step {
   double cost = 0, received = 0;
   std::optional<Move> move;
@@ -132,8 +133,8 @@ public:
   }
 
 private:
-  /// The transitions that cost less than `enough` and are not dominated in both
-  /// cost and received elements.
+  /// Returns the steps between two layouts that cost less than `enough`. A step
+  /// is left out if another one is better in both cost and received elements.
   Steps between(const Layout &from, const Layout &to, double enough) const {
     Steps steps;
     if (from == to) {
@@ -167,8 +168,8 @@ private:
     } else if (collective(from, to, gone, come, offer)) {
       return steps;
     }
-    // A value that is partial before and after either stays partial or is
-    // reduced.
+    // Over an axis over which the value is partial both before and after, an
+    // exchange may leave it partial or reduce it.
     AxisSet axes = mesh.exchangeAxes(problem.shape, from, to),
             common = from.partial & to.partial;
     AxisSet unused = mesh.everyAxis() & ~(from.used() | to.used());
@@ -190,9 +191,10 @@ private:
     return steps;
   }
 
-  /// Offers the collectives for layouts that differ in the last axes of one
-  /// dimension, or of two dimensions of which one loses and the other gains
-  /// axes. Returns true if the move is free, so that no other is needed.
+  /// Offers the collectives between layouts that differ only in the minor axes
+  /// of one dimension, or of two dimensions of which one loses and the other
+  /// gains axes. Returns true if the move is free, so that no other move is
+  /// needed.
   template <class Offer>
   bool collective(const Layout &from, const Layout &to, AxisSet gone,
                   AxisSet come, Offer offer) const {

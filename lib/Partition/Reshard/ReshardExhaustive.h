@@ -22,13 +22,16 @@ struct ReshardProblem {
   llvm::ArrayRef<int64_t> shape;
   int64_t elementBytes;
   const dist::Layout &from, &to;
-  /// The largest tile, in elements, of an intermediate layout.
+  /// The largest number of elements that a tile of an intermediate layout may
+  /// have.
   double largestTile;
-  /// Whether an intermediate layout may be replicated on all ranks.
+  /// Whether the value may be replicated on all ranks in an intermediate
+  /// layout.
   bool mayReplicate;
 
   bool allows(const dist::Layout &layout) const;
-  /// Seconds, plus a small weight for the mean of received elements.
+  /// Returns the cost of moves: their seconds, plus the mean number of received
+  /// elements with a small weight.
   double cost(const MoveCost &moved) const;
   MoveCost measure(llvm::ArrayRef<Move> moves) const;
 };

@@ -16,7 +16,8 @@ constexpr double kFar = 0.04, kMostReceived = 1.2501;
 constexpr size_t kMostRanksTimesLayouts = 6000;
 /// The number of layouts that a search visits.
 constexpr unsigned kMaxVisits = 160;
-/// Latency is negligible if it takes at most this share of the time.
+/// Latency is negligible in a plan if it takes at most this share of the plan's
+/// time.
 constexpr double kHardlyLatency = 0.05;
 
 } // namespace
@@ -45,7 +46,8 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
   bool mayReplicate = options.largerTiles || !from.split() || !to.split();
   ReshardProblem problem = {mesh, model, shape,   elementBytes,
                             from, to,    largest, mayReplicate};
-  // If there are few layouts, all are tried later, so a short search suffices.
+  // If the tensor has few possible layouts, all plans may be tried later, so
+  // the search may be short.
   ArrayRef<Layout> few = fewLayouts(problem);
   unsigned maxVisits = few.empty() ? kMaxVisits : kMaxVisits / 8;
   AxisSet common = from.kind == to.kind ? from.partial & to.partial : 0;
@@ -53,8 +55,8 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
          leastReceived = INFINITY;
   SmallVector<Move> best;
   auto search = [&](double mostReceived) {
-    // Even if the target is partial as well, it may be cheaper to reduce on the
-    // way.
+    // Over axes over which both source and target are partial, it may still be
+    // cheaper to reduce in between and create partial sums again at the end.
     for (bool summing : {false, true}) {
       if (summing && !common)
         break;
@@ -97,7 +99,8 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
   return at->second;
 }
 
-/// All layouts, if there are few and partial results are sums; else empty.
+/// Returns all layouts of the tensor if there are few, and if partial results
+/// are sums; otherwise an empty list.
 ArrayRef<Layout> ReshardPlanner::fewLayouts(const ReshardProblem &problem) {
   for (const Layout *layout : {&problem.from, &problem.to})
     if (options.plain || (layout->partial && layout->kind != ReduceKind::Sum))

@@ -16,10 +16,12 @@ using namespace cleave::partition;
 
 namespace {
 
-/// The search ends with a plan this close to the lower bound.
+/// The search ends when the best plan costs at most this share more than the
+/// lower bound.
 constexpr double kSlack = 0.01;
 
-/// A plan is hardly slower than another if it takes at most this share longer.
+/// A plan counts as hardly slower than another if it takes at most this share
+/// longer.
 constexpr double kHardly = 0.03;
 
 /// The largest number of collectives in one plan.
@@ -61,7 +63,8 @@ public:
     return found ? problem.cost(problem.measure(best)) : INFINITY;
   }
   double fastestCost() const { return found ? bestCost : INFINITY; }
-  /// Lower bounds of the cost of any plan, and of the received elements.
+  /// Lower bounds for all plans: of the cost, and of the mean number of
+  /// elements that ranks receive.
   double leastCost() const { return bound(from); }
   double leastReceived() const { return remaining(from).mean; }
 
@@ -96,9 +99,9 @@ private:
     direct.emplace_back(moves);
   }
 
-  /// Among the initially known plans, prefers the one with the fewest received
-  /// elements if it is hardly slower than the found plan. `bestCost` remains
-  /// the cost of the fastest plan.
+  /// Among the plans that were known before the search, prefers the one with
+  /// the fewest received elements if it is hardly slower than the best plan.
+  /// `bestCost` remains the cost of the fastest plan.
   void preferLess() {
     MoveCost least = problem.measure(best);
     double limit = least.seconds * (1 + kHardly);
@@ -112,9 +115,9 @@ private:
     }
   }
 
-  /// Lower bounds of the elements still to receive: by the busiest rank, and by
-  /// ranks on average. A two-round exchange receives no more partial sums than
-  /// necessary.
+  /// Lower bounds of the number of elements that must still be received: by the
+  /// rank that receives the most, and by ranks on average. A two-round exchange
+  /// receives no more partial sums than necessary.
   struct Remaining {
     double most = 0, mean = 0;
   };

@@ -9,7 +9,8 @@
 
 namespace cleave::partition {
 
-/// A plan must be cheaper by this share to replace one found before.
+/// A later plan replaces an earlier one only if it is cheaper by at least this
+/// share.
 constexpr double kGain = 0.002;
 
 /// A unique key of a layout.
@@ -18,8 +19,9 @@ std::string keyOf(const dist::Layout &layout);
 struct SearchLimits {
   /// Axes over which source and target are partial and remain so.
   dist::AxisSet kept = 0;
-  /// True if partial sums over other common axes are reduced on the way, and
-  /// created again at the end.
+  /// True if partial sums over those axes over which both layouts are partial,
+  /// and which are not in `kept`, are reduced on the way and created again at
+  /// the end.
   bool summing = false;
   unsigned maxVisits = 0;
   /// The limit of elements that a rank receives on average.
@@ -28,10 +30,11 @@ struct SearchLimits {
 
 struct FoundPlan {
   llvm::SmallVector<Move> moves;
-  /// Infinite if there is no plan within the limits.
+  /// The cost of the plan `moves`; infinite if there is no plan within the
+  /// limits.
   double cost = INFINITY;
-  /// The cost of the fastest plan. `moves` may be hardly slower and receive
-  /// less; another plan must beat this cost.
+  /// The cost of the fastest plan, which another plan must beat. `moves` may be
+  /// a plan that is hardly slower and receives fewer elements.
   double fastestCost = INFINITY;
   /// Lower bounds of the cost of any plan, and of the elements that a rank
   /// receives on average.

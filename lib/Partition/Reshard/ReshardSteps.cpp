@@ -124,8 +124,9 @@ SmallVector<Axes> ReshardSteps::lists(AxisSet set, ArrayRef<Axis> have,
 
 void ReshardSteps::expand(const Layout &at, Step step) const {
   AxisSet unused = mesh.everyAxis() & ~at.used(), left = unreduced(at);
-  // Copies become partial sums if all ranks but the first drop theirs. For a
-  // maximum or minimum, copies are partial results already.
+  // A replicated value becomes partial sums, without communication, if all
+  // ranks but the first set their copy to zero. For a maximum or minimum, equal
+  // copies already are partial results.
   if (AxisSet more = added & unused; more && !left) {
     Layout after = at;
     after.partial |= more;
@@ -162,7 +163,8 @@ void ReshardSteps::reduce(const Layout &at, AxisSet away, Step step) const {
     for (const Axes &axes : lists(away, at.dims[dim], to.dims[dim], {})) {
       Layout after = reduced(setOf(axes));
       llvm::append_range(after.dims[dim], axes);
-      // An exchange needs no padding, and does not require that tiles nest.
+      // An exchange is also tried where collectives would need padding or tiles
+      // that nest, since it needs neither.
       if (isUneven(at) || isUneven(after))
         step(exchange(at, after));
       if (!nests(dim, at.dims[dim], axes))
@@ -242,7 +244,8 @@ void ReshardSteps::spread(const Layout &at, Step step) const {
   if ((at.partial && at.kind != ReduceKind::Sum) ||
       (to.partial && to.kind != ReduceKind::Sum))
     return;
-  // Axes that split both layouts move either at once or after the reduction.
+  // Axes that split both layouts may move to other dimensions before the
+  // reduction or after it.
   SmallVector<AxisSet> choices = {at.partial, at.used()};
   for (const Axes &axes : to.dims)
     for (size_t keep = axes.size(); keep-- > 0;)

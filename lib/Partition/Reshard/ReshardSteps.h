@@ -14,62 +14,74 @@ public:
   /// Receives a move by which a plan may continue.
   using Step = llvm::function_ref<void(Move)>;
 
-  /// The axes over which source and target are partial and stay so. `summing`
-  /// is true if partial sums that the target also has are reduced on the way.
+  /// `kept` has the axes over which source and target are partial and the value
+  /// stays partial. If `summing` is true, partial sums over other axes are
+  /// reduced on the way even if the target is partial over them.
   ReshardSteps(const ReshardProblem &problem, dist::AxisSet kept, bool summing);
 
-  /// The axes over which the layout is partial but the target is not, or is
-  /// partial with another reduction.
+  /// Returns the axes over which the layout is partial while the target is not,
+  /// or is by another kind of reduction.
   dist::AxisSet unreduced(const dist::Layout &at) const;
   /// Whether the move is valid. Partial maxima or minima can become partial
   /// sums only after they are reduced, in a two-round exchange.
   static bool isLegal(const dist::Layout &at, const Move &move);
-  /// Whether an exchange can produce the partial sums of the target.
+  /// Whether an exchange can turn the value into the partial sums of the
+  /// target.
   bool makesPartialSums() const;
 
-  /// An exchange to another layout. In a two-round exchange, all ranks that may
-  /// hold the same elements take part.
+  /// Returns the move that is an exchange to the layout `target`. With two
+  /// rounds, all ranks that may hold the same elements take part.
   Move exchange(const dist::Layout &at, const dist::Layout &target,
                 int64_t rounds = 1) const;
-  /// Appends the free moves that lead from a goal layout to the target.
+  /// Appends the moves, all without communication, that lead from one of the
+  /// `goals` to the target.
   void finish(const dist::Layout &goal, llvm::SmallVector<Move> &moves) const;
-  /// All moves from a layout that are worth trying, in a fixed order.
+  /// Calls `step` with each move from a layout that is worth trying, in a fixed
+  /// order.
   void expand(const dist::Layout &at, Step step) const;
 
-  /// Partial axes that stay, and partial axes that only the target has.
+  /// The partial axes that the value keeps throughout (`kept`), and those that
+  /// only the target has (`added`).
   const dist::AxisSet kept, added;
-  /// Layouts from which the target is reached for free, by making partial sums:
+  /// Layouts from which free moves lead to the target by creating partial sums:
   /// all ranks but the first drop their copies, or tiles become partial sums.
   llvm::SmallVector<dist::Layout> goals;
 
 private:
   void makeGoals();
   bool isUneven(const dist::Layout &layout) const;
-  /// Whether tiles of a dimension that `major` splits can be split by `minor`.
+  /// Whether tiles of a dimension that is split by `major` can be split further
+  /// by `minor` without moving elements.
   bool nests(int64_t dim, llvm::ArrayRef<dist::Axis> major,
              llvm::ArrayRef<dist::Axis> minor) const;
-  /// The axes of the set; those in `like` come first, in the order of `like`.
+  /// Returns the axes of a set as a list. Those in `like` come first, in the
+  /// order of `like`.
   static dist::Axes inOrder(dist::AxisSet set, llvm::ArrayRef<dist::Axis> like);
-  /// Lists of axes from the set by which a dimension may be split further.
+  /// Returns the lists of axes from the set `set` that may be appended to the
+  /// axes `have` of a dimension.
   llvm::SmallVector<dist::Axes> lists(dist::AxisSet set,
                                       llvm::ArrayRef<dist::Axis> have,
                                       const dist::Axes &want,
                                       llvm::ArrayRef<dist::Axis> like) const;
 
-  /// Reduces axes that the target is not partial over.
+  /// Tries the moves that reduce over axes over which the target is not
+  /// partial.
   void reduce(const dist::Layout &at, dist::AxisSet away, Step step) const;
-  /// Gathers trailing axes of a dimension, or moves them to another dimension.
+  /// Tries the moves that gather the minor axes of a dimension, or move them to
+  /// another dimension.
   void gather(const dist::Layout &at, Step step) const;
-  /// Tiles of a dimension become partial sums of the whole dimension. (If the
-  /// dimension remained split, dist-verify-variance could not prove it.)
+  /// Tries the moves by which tiles of a dimension become partial sums of the
+  /// whole dimension. The dimension is then split no more, since
+  /// dist-verify-variance could not prove further splits.
   void embed(const dist::Layout &at, Step step) const;
-  /// Exchanges into layouts from which a single gather reaches a goal.
+  /// Tries exchanges into layouts from which a single gather leads to a goal.
   void exchanges(const dist::Layout &at, Step step) const;
-  /// Exchanges in which axes that leave the dimensions become partial axes of
-  /// the target's tiles, which are reduced later. Most elements stay in place.
+  /// Tries exchanges after which axes that split dimensions are partial axes of
+  /// the target's tiles. The partial sums are reduced later, so most elements
+  /// stay in place.
   void spread(const dist::Layout &at, Step step) const;
-  /// An exchange in one round, and one in two rounds, which reduces first and
-  /// then copies.
+  /// Tries an exchange in one round, and one in two rounds, of which the first
+  /// reduces and the second copies.
   void exchangeAll(const dist::Layout &at, const dist::Layout &target,
                    Step step) const;
 

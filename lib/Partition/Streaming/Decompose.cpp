@@ -44,7 +44,8 @@ bool findScatter(Stream &ring, unsigned result) {
   return true;
 }
 
-/// Emits the rounds of one ring in place of its operation.
+/// Emits the rounds of a ring in place of the all-gather and of the operation
+/// that reads it.
 class RingEmitter : TileEmitter {
 public:
   RingEmitter(Stream &ring, const MeshAxes &mesh)
@@ -87,7 +88,8 @@ public:
       if (step + 1 < rounds.size())
         next = passed(tiles, rounds[step + 1] - distance,
                       purposeOf(ring.gathered));
-      // The sum accumulated so far is sent while this round is computed.
+      // The partial sum accumulated so far is sent on to the next rank while
+      // this round is computed.
       if (step > 1)
         travelling = passed(travelling, distance - rounds[step - 1],
                             purposeOf(ring.scattered));
@@ -120,9 +122,9 @@ private:
                : cast<CollectiveOpInterface>(tiles[0].collective).getPurpose();
   }
 
-  /// The distances (in ranks before this one) of the tiles that some rank
-  /// reads. These are all distances, unless positions are indices and the
-  /// attention window excludes some tiles.
+  /// Returns which rounds are needed: the distances to the ranks before this
+  /// one whose tiles some rank reads. These are all distances, unless positions
+  /// are indices and the attention window excludes some tiles.
   SmallVector<int64_t> roundsToGo() {
     SmallVector<int64_t> rounds =
         llvm::to_vector(llvm::seq<int64_t>(ring.ranks));
@@ -140,8 +142,8 @@ private:
     return rounds;
   }
 
-  /// Returns whether `value` counts 0, 1, ..., or, if `tile` is not 0, counts
-  /// from the offset of this rank's tile.
+  /// Returns whether `value` holds the indices 0, 1, ... or, if `tile` is not
+  /// 0, the indices from the begin of this rank's tile.
   bool isIndex(Value value, int64_t tile) const {
     if (!tile)
       return isa_and_present<nn::IotaOp>(value.getDefiningOp()) &&
@@ -158,7 +160,8 @@ private:
            int64_t(offset.getTile()) == tile && offset.getAxes() == ring.axes;
   }
 
-  /// The tiles of the rank `distance` ranks before this one.
+  /// Returns the values of the rank that is `distance` ranks before this one,
+  /// which are sent here.
   SmallVector<Value> passed(ValueRange values, int64_t distance,
                             Purpose purpose) {
     if (values.empty())
@@ -174,7 +177,8 @@ private:
     return copyMarks(permute)->getResults();
   }
 
-  /// The operation on the tile of the rank `distance` ranks before this one.
+  /// Emits the operation on the tiles of the rank that is `distance` ranks
+  /// before this one.
   Operation *emitRound(ArrayRef<Value> tiles, int64_t distance) {
     Value origin = ownIndex();
     if (distance) {
@@ -186,8 +190,8 @@ private:
     return emitPart(tiles, origin);
   }
 
-  /// Combines results that do not have the streamed dimension with the results
-  /// of earlier rounds.
+  /// Combines the results of one round that lack the streamed dimension with
+  /// the same results of earlier rounds.
   void combine(Operation *part, bool isFirst) {
     SmallVector<Value> values;
     for (auto [index, dims] : llvm::enumerate(ring.rule.results))

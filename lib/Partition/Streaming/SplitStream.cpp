@@ -1,8 +1,9 @@
 //===- SplitStream.cpp - dist-split-stream --------------------------------===//
 //
-// On verified per-rank programs: replaces an operation that every rank would
-// compute from all tiles. Each rank computes on its own tile, and the partial
-// results are combined.
+// Rewrites verified per-rank programs. If every rank computes a streaming
+// operation from the gathered tiles of all ranks, each rank instead computes
+// the operation on its own tile, and the partial results are combined over the
+// ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,8 +25,8 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Finds the only reader of a result that has the factor. It must slice this
-/// rank's tile.
+/// Checks that a result with the streamed factor has one reader, which slices
+/// this rank's tile, and notes this slice.
 bool findSlice(Stream &stream, unsigned result) {
   int64_t dim = dimOf(stream.rule.results[result], stream.factor);
   Value value = stream.op->getResult(result);
@@ -95,7 +96,8 @@ struct DistSplitStreamPass
       });
       if (found.empty())
         continue;
-      // Variance is analysed before any operation is replaced.
+      // The analysis of the whole function runs before the first operation is
+      // replaced.
       Variance variance(machine->mesh);
       if (failed(variance.verify(func)))
         return signalPassFailure();
@@ -135,8 +137,8 @@ private:
     if (auto model =
             dyn_cast<CostInterface>(static_cast<Operation *>(stream.op)))
       flops = model.getFlops();
-    // With several results, the ranks first reduce the weights of their partial
-    // results, then the weighted results.
+    // Several results need two reductions over ranks: first the weights of the
+    // partial results are reduced, then the weighted results.
     SmallVector<double> results;
     for (auto [index, dims] : llvm::enumerate(stream.rule.results))
       if (dimOf(dims, stream.factor) < 0)

@@ -18,7 +18,8 @@ int64_t partition::dimOf(const TensorFactors &dims, int64_t factor) {
   return -1;
 }
 
-/// Looks through the slice that cuts padding after a gather.
+/// Returns the gathered value before a slice along `dim` cut its padding off;
+/// the value itself if there is no such slice.
 static Value throughPadding(Value value, int64_t dim) {
   if (auto slice = value.getDefiningOp<nn::SliceOp>()) {
     bool cuts =

@@ -14,10 +14,12 @@
 
 namespace cleave::partition {
 
-/// The dimension that consists of this factor alone, or -1.
+/// Returns the dimension that consists of this factor alone; -1 if there is
+/// none.
 int64_t dimOf(const TensorFactors &dims, int64_t factor);
 
-/// A tile that is gathered for an operand, or the tile of a result.
+/// An operand that is gathered from tiles, or a result of which the rank's tile
+/// is taken, with the collective that does this.
 struct StreamTile {
   unsigned index = 0; // of the operand or result
   int64_t dim = 0;
@@ -25,7 +27,8 @@ struct StreamTile {
   unsigned part = 0;                     // the collective's operand
 };
 
-/// An operation that reads the tiles of all ranks along `axes`.
+/// An operation that reads a dimension in the tiles of all ranks along `axes`,
+/// with the factor that this dimension has.
 struct Stream {
   StreamingInterface op;
   ShardingRule rule;
@@ -34,20 +37,22 @@ struct Stream {
   llvm::SmallVector<StreamTile> gathered, scattered;
 
   bool isPadded() const { return tile * ranks != whole; }
-  /// Whether this operand is streamed tile by tile.
+  /// Whether this operand is gathered from tiles; other operands are whole on
+  /// every rank.
   bool isGathered(unsigned operand) const;
-  /// Erases the operation, which must have no readers, and the operations that
-  /// only served it.
+  /// Erases the operation, which must have no readers, and the collectives and
+  /// slices that only served it.
   void erase();
 };
 
-/// The gathered tiles of the operation; nullopt if it has none, or if a tile is
-/// beyond the end. The caller fills in `scattered`.
+/// Describes which operands of the operation are gathered from tiles. Nullopt
+/// if none is, or if some rank has a tile that consists of padding only. The
+/// caller fills in `scattered`.
 std::optional<Stream> findStream(StreamingInterface op,
                                  const dist::MeshAxes &mesh);
 
-/// The bytes of the gathered tiles, and the bytes of other operands and of
-/// results that lack the streamed factor.
+/// The bytes of the tiles after the gather, and the bytes of the other operands
+/// and of results without the streamed factor.
 double bytesOfTiles(const Stream &stream);
 double bytesOfTheRest(const Stream &stream);
 
@@ -59,16 +64,17 @@ public:
   /// Makes the global indices of a tile explicit operands. This must be called
   /// first.
   void nameIndices();
-  /// The position of this rank among the ranks of the stream: tensor<i64>.
+  /// Returns the index of this rank among the ranks of the stream, as
+  /// tensor<i64>.
   mlir::Value ownIndex();
-  /// The tile of this rank with padding replaced by zeros. Undefined padding
-  /// must not be read, even if the result does not depend on it.
+  /// Returns this rank's tile with its padding replaced by zeros. Undefined
+  /// padding must not be read, even if results do not depend on it.
   mlir::Value cleared(const StreamTile &tile);
-  /// A copy of the operation on the tiles of rank `origin` (tensor<i64>), which
-  /// replace the gathered operands.
+  /// Emits the operation on `tiles`, the tiles of the rank with index `origin`
+  /// (tensor<i64>), in place of the gathered operands.
   mlir::Operation *emitPart(llvm::ArrayRef<mlir::Value> tiles,
                             mlir::Value origin);
-  /// Copies the attributes that passes set on the original operation.
+  /// Copies the discardable attributes of the original operation to `op`.
   mlir::Operation *copyMarks(mlir::Operation *op);
 
 protected:
@@ -77,8 +83,8 @@ protected:
   }
   /// A mask of the elements that are not padding in the tile of rank `index`.
   mlir::Value inside(mlir::Value index);
-  /// The slice of an operand that is not gathered which belongs to the tile of
-  /// rank `origin`.
+  /// Returns the part of an operand that is whole on this rank which belongs to
+  /// the tile of the rank with index `origin`.
   mlir::Value partOf(mlir::Value value, int64_t dim, mlir::Value origin);
 
   Stream &stream;

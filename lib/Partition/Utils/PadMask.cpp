@@ -10,7 +10,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// The element of a scalar or splat constant; null for other values.
+/// Returns the element that a scalar constant has, or that all elements of a
+/// splat constant are equal to; null for other values.
 static Attribute splatOf(Value value) {
   DenseElementsAttr dense;
   if (!matchPattern(value, m_Constant(&dense)) || !dense.isSplat())

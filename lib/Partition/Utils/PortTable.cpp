@@ -87,8 +87,9 @@ bool cleave::partition::isForPeople(const Port &port) {
                            func.getName() == nn::kForwardFunc);
 }
 
-/// Returns whether both shardings split dimensions alike; `partially` also
-/// compares the partial axes.
+/// Returns whether both shardings split each dimension by the same axes. If
+/// `partially` is true, also compares the axes over which the values are
+/// partial.
 static bool alike(dist::ShardingAttr a, dist::ShardingAttr b, bool partially) {
   if (a == b || !a || !b)
     return a == b;

@@ -12,7 +12,8 @@ using namespace cleave::partition;
 
 namespace {
 
-/// A sub-axis and the tensor that it splits.
+/// A use of a sub-axis in the sharding of a tensor, with the tensor's name for
+/// messages.
 struct Use {
   dist::AxisRefAttr axis;
   std::string tensor;

@@ -67,7 +67,8 @@ bool Variance::satisfies(const AxisState &have, const AxisState &want) {
     return true;
   if (have.kind == AxisState::Invariant && want.kind == AxisState::Split)
     return have.dims & want.dims;
-  // A replicated value is its own partial maximum and minimum.
+  // If all ranks have the same value, it is also a valid partial maximum or
+  // minimum.
   if (have.kind == AxisState::Invariant && want.kind == AxisState::Partial)
     return want.reduce != ReduceKind::Sum || have.mayBePartial(want.reduce);
   if (have.kind == want.kind)
@@ -81,8 +82,9 @@ bool Variance::satisfies(const AxisState &have, const AxisState &want) {
     }
   if (have.orPartial && want.kind == AxisState::Partial)
     return have.reduce == want.reduce;
-  // A tile computed from the rank's offset is varying. Only the interpreter can
-  // check that it is the right tile.
+  // A tile that is computed from the rank's offset has the state Varying and is
+  // accepted as a tile (Split). Only the interpreter can check that it is the
+  // right one.
   return (have.kind == AxisState::Varying || have.maybe) &&
          want.kind == AxisState::Split;
 }

@@ -1,7 +1,8 @@
 //===- VarianceCollectives.cpp - states through collectives ---------------===//
 //
-// Collectives change the state over the axes of their group; slices and similar
-// operations turn a replicated value into a part of it.
+// Computes how collectives change the states of values over the axes of their
+// group. Slices and similar operations, which turn a replicated value into a
+// part of it, are included.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +15,7 @@ using namespace cleave::partition;
 
 namespace {
 
-/// The effect of a collective on one operand over each axis of its group.
+/// What a collective does to one operand, over each axis of its group.
 struct Effect {
   std::optional<ReduceKind> reduce;
   std::optional<int64_t> from, to; // dimensions that are gathered, or split
@@ -36,8 +37,9 @@ Effect effectOf(Operation *op, unsigned index) {
     effect.to = exchange.getSplitDims()[index];
   }
   if (auto window = dyn_cast<WindowOp>(op)) {
-    // If all ranks read the same window, the operation gathers; if windows are
-    // adjacent, the result is tiles again; other windows overlap.
+    // If all ranks read the same window of a dist.window, it acts as a gather.
+    // If the windows are adjacent, its result consists of tiles again. In other
+    // cases the windows overlap.
     effect.from = window.getDim();
     int64_t length = cast<RankedTensorType>(op->getResult(index).getType())
                          .getDimSize(window.getDim());
@@ -70,7 +72,8 @@ LogicalResult Variance::visitCollective(Operation *op, ArrayRef<Axis> axes) {
     Effect effect = effectOf(op, index);
     for (Axis axis : axes) {
       const AxisState &at = state[axis];
-      // The maximum of equal values is that value.
+      // Reducing by maximum or minimum is allowed if all ranks have the same
+      // value, since the result is that value.
       bool repeats = at.kind == AxisState::Invariant && effect.reduce &&
                      *effect.reduce != ReduceKind::Sum;
       if (effect.reduce && !at.mayBePartial(*effect.reduce) && !repeats &&
@@ -100,7 +103,8 @@ LogicalResult Variance::visitCollective(Operation *op, ArrayRef<Axis> axes) {
   return success();
 }
 
-/// Checks the declared source layout and sets the declared target layout.
+/// Checks the operand of an exchange against the declared source layout. The
+/// result then has the declared target layout.
 LogicalResult Variance::visitExchange(ExchangeOp op, unsigned index,
                                       AxisSet over, State &state) const {
   State from = declared(cast<ShardingAttr>(op.getFrom()[index]));
@@ -118,8 +122,9 @@ LogicalResult Variance::visitExchange(ExchangeOp op, unsigned index,
   return success();
 }
 
-/// Tiles are concatenated in the order of `axes`, major first. Axes that still
-/// split the dimension must be major to all of these axes.
+/// Checks the order of axes for a gather along `dim`, which concatenates tiles
+/// in the order of `axes`, major first. Axes by which the dimension remains
+/// split must be major to all of these axes.
 LogicalResult Variance::checkGathered(Operation *op, unsigned index,
                                       ArrayRef<Axis> axes, int64_t dim,
                                       const State &state) const {
@@ -144,7 +149,8 @@ LogicalResult Variance::checkGathered(Operation *op, unsigned index,
   return success();
 }
 
-/// Axes that do not split the tensor yet split the dimension further, major
+/// Records that `axes`, which did not split the tensor before, now split `dim`
+/// further. They are minor to the axes that split it already, and ordered major
 /// first.
 void Variance::splitFurther(State &state, ArrayRef<Axis> axes,
                             int64_t dim) const {
@@ -164,8 +170,8 @@ void Variance::forgetOrder(State &state, AxisSet axes) {
     at.majorTo = contains(axes, Axis(axis)) ? 0 : at.majorTo & ~axes;
 }
 
-/// Tiles move between ranks: each of the axes may then split any dimension that
-/// one of them split before.
+/// Records that tiles have moved between ranks: each of the axes may now split
+/// any dimension that one of them split before.
 void Variance::permute(State &state, AxisSet over) const {
   AxisState all = AxisState::of(AxisState::Split);
   for (Axis axis : listOf(over)) {
@@ -174,7 +180,8 @@ void Variance::permute(State &state, AxisSet over) const {
     all.dims |= state[axis].dims;
   }
   Axes axes = listOf(over);
-  // Two axes on two dimensions can only swap.
+  // If two axes split one dimension each, moving tiles can only swap these
+  // dimensions.
   bool swaps = axes.size() == 2 && all.kind == AxisState::Split &&
                llvm::popcount(state[axes[0]].dims) == 1 &&
                llvm::popcount(state[axes[1]].dims) == 1 &&

@@ -1,9 +1,9 @@
 //===- VariancePadding.cpp - padding through operations -------------------===//
 //
-// Padding follows its dimension through operations. An operation that reduces
-// along a dimension must read the identity of its reduction in the padding. A
-// mask (PadMask.h) provides it; the mask is recognised by its form and checked
-// against the tracked extent of the dimension.
+// Tracks padding along dimensions through operations. If an operation reduces
+// along a dimension with padding, the padding must have the identity of the
+// reduction. A mask (PadMask.h) puts it there; the mask is recognized by its
+// form and checked against the tracked extent of the dimension.
 //
 //===----------------------------------------------------------------------===//
 
@@ -90,8 +90,9 @@ bool Padding::isSplit(Value value, int64_t dim) const {
          });
 }
 
-/// The extent of the dimension. For one without padding, also its size: the
-/// local size times the number of ranks that split it.
+/// Returns the extent of a dimension. If the dimension has no padding, the
+/// extent also gets a size: the local size times the number of ranks that split
+/// the dimension.
 Extent Padding::sized(Value value, int64_t dim) const {
   Extent extent = at(value, dim);
   auto it = states.find(value);
@@ -130,8 +131,8 @@ std::string Padding::describe(const Extent &extent) const {
   return text;
 }
 
-/// Merges the extents of two dimensions with equal layout, as any fact about
-/// one holds for the other.
+/// Merges what is known of two dimensions that have the same layout, as what
+/// holds for one also holds for the other.
 bool Padding::join(Extent &into, const Extent &other) {
   auto rank = [](const Extent &extent) {
     return extent.kind == Extent::Real
@@ -154,16 +155,16 @@ bool Padding::join(Extent &into, const Extent &other) {
     into = Extent::of(Extent::Unknown);
     return true;
   }
-  // If tiles have equally many elements, a dimension without padding is larger
-  // than a padded one.
+  // Tiles of equal size are full in a dimension without padding, so that
+  // dimension is larger than one with padding.
   auto differ = [](const Extent &real, const Extent &padded) {
     return real.kind == Extent::Real && real.size != 0 &&
            padded.kind == Extent::Padded && real.size != padded.size;
   };
   if (differ(into, other) || differ(other, into))
     return false;
-  // If one of two equally sharded dimensions has no padding, neither does the
-  // other.
+  // Two dimensions that are sharded alike have the same padding. If one is
+  // known to have none, the other has none either.
   if (into.kind == Extent::Free ||
       (other.kind != Extent::Free && rank(other) > rank(into)))
     into = other;
@@ -270,8 +271,9 @@ void Padding::carry(Value init, Value argument) {
   Extents given = all(init);
   for (auto [dim, extent] : llvm::enumerate(given)) {
     extent.filler = {};
-    // The kind stays unknown until the yielded value is known: a constant may
-    // be a tile or the whole, and tiles of unknown size may be padded.
+    // Until the yielded value has been visited, it is not known whether the
+    // carried value is padded: a constant may be a tile or the whole, and tiles
+    // of unknown size may have padding.
     if (extent.kind == Extent::Free ||
         (extent.kind == Extent::Real && sized(init, dim).size == 0) ||
         extent.kind == Extent::Windows)
@@ -368,8 +370,8 @@ LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
       }
     break;
   }
-  // If padding of two dimensions overlaps, the last mask determines its
-  // content.
+  // Where padding of this dimension overlaps with padding of another one, the
+  // last mask determines its content.
   for (Extent &other : result)
     if (other.filler != mask.filler)
       other.filler = {};

@@ -1,7 +1,7 @@
 //===- VariancePaddingMoves.cpp - padding through moves -------------------===//
 //
-// The extents of dimensions through collectives, slices, reshapes and lookups
-// by index.
+// Determines the extents of dimensions (their sizes and padding) after
+// collectives, slices, reshapes and lookups by index.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@ static int64_t extentOf(Value value, int64_t dim) {
   return cast<RankedTensorType>(value.getType()).getDimSize(dim);
 }
 
-/// The extent after a dimension with `from` elements per rank is split further
-/// into tiles of `to` elements.
+/// Returns the extent of a dimension after its part on each rank, of `from`
+/// elements, is split by `axes` into tiles of `to` elements.
 Extent Padding::splitBy(Extent extent, int64_t from, int64_t to,
                         ArrayRef<Axis> axes, bool isSplit) const {
   int64_t ways = mesh.size(axes);
@@ -41,8 +41,8 @@ Extent Padding::splitBy(Extent extent, int64_t from, int64_t to,
   return extent.ways * to == extent.size ? Extent() : extent;
 }
 
-/// The extent after the tiles over `axes` are concatenated, with `to` elements
-/// per rank.
+/// Returns the extent of a dimension after the tiles over `axes` are
+/// concatenated to `to` elements on each rank.
 Extent Padding::gatheredBy(Extent extent, int64_t to,
                            ArrayRef<Axis> axes) const {
   if (extent.kind != Extent::Padded)
@@ -61,8 +61,8 @@ Extent Padding::gatheredBy(Extent extent, int64_t to,
   return extent.ways * to == extent.size ? Extent() : extent;
 }
 
-/// The start of the windows is taken from the operation. Only execution can
-/// check that the reader needs them there.
+/// Determines the extent of a dist.window. Where the windows begin is not
+/// checked: only execution can check that the reader needs these elements.
 LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
                                    ArrayRef<Axis> axes) const {
   int64_t dim = op.getDim(), size = op.getSize(), ways = mesh.size(axes);
@@ -92,7 +92,8 @@ LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
   extent.placed = step != 0;
   if (step != length * stride || tileSize(whole, ways) != length)
     return success();
-  // Adjacent windows are tiles; elements outside are zero.
+  // Adjacent windows form tiles; their elements outside of the dimension are
+  // zero.
   extent = tileOf(extent, length);
   int64_t first = base + whole * stride,
           last = base + (length * ways - 1) * stride;
@@ -129,8 +130,9 @@ void Padding::permute(Extent &extent, ArrayRef<int64_t> pairs,
     }
     return index % mesh.size(axis);
   };
-  // Axes outside of the group keep their digits, so each run of group axes is
-  // replaced by another run.
+  // Only the axes of the group may change places. So each run of group axes in
+  // the order of the tiles is replaced by a run of equal size, and other axes
+  // stay.
   Axes placed;
   bool found = !llvm::is_contained(source, -1);
   for (size_t begin = 0; found && begin < extent.axes.size();) {
@@ -189,8 +191,8 @@ LogicalResult Padding::visitCollective(Operation *op, ArrayRef<Axis> group) {
     }
     bool known = extents.contains(input);
     Extents extents = all(input);
-    // Sums of zeros are zero, the maximum of equal numbers is that number, and
-    // a rank that receives nothing has zeros, so the padding stays known.
+    // The padding keeps its content if that is zero in sums or equal on all
+    // ranks in a maximum or minimum. A rank that receives nothing has zeros.
     ReduceKind kind = ReduceKind::Sum;
     if (auto reduce = dyn_cast<AllReduceOp>(op))
       kind = reduce.getKind();
@@ -244,9 +246,9 @@ void Padding::visitPlace(Operation *op, ArrayRef<Axis> group) {
   set(result, std::move(extents));
 }
 
-/// Elements stay in row-major order. A dimension corresponds to one with the
-/// same size and the same number of elements before it. One-element tiles may
-/// belong to any such dimension.
+/// Determines the extents after a reshape. A result dimension corresponds to
+/// the operand dimension with the same size and the same number of elements
+/// before it. One-element tiles may correspond to several.
 LogicalResult Padding::visitReshape(Operation *op) {
   Value input = op->getOperand(0), result = op->getResult(0);
   auto known = extents.find(input);
@@ -290,7 +292,8 @@ LogicalResult Padding::visitReshape(Operation *op) {
 
 namespace {
 
-/// Indices minus the offset of the rank's tile: `subi index, offset`.
+/// An index value of the form `subi index, offset`, where `offset` is that of
+/// the rank's tile.
 struct LocalIndex {
   Value index;
   TileOffsetOp offset;
@@ -319,20 +322,22 @@ std::optional<Lookup> Lookup::of(Operation *op) {
   return std::nullopt;
 }
 
-/// A lookup along a dimension that ends in padding must not read padding.
-/// Indices must be less than the size of the whole, or those beyond it must be
-/// redirected outside.
+/// Checks an operation that reads by index along a dimension that ends in
+/// padding. It must not read padding: indices must be less than the unsharded
+/// size, or those that are not must be replaced by an index outside of all
+/// tiles.
 LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
                                    Extents &result) const {
   Value table = op->getOperand(lookup.table),
         indices = op->getOperand(lookup.indices);
   int64_t dim = lookup.dim, tile = extentOf(table, dim);
-  // Only a gather moves elements to the positions of other elements.
+  // Only a gather puts elements at positions given by indices; its result can
+  // therefore be a tile of the windows.
   bool places = isa<nn::GatherOp>(op) &&
                 cast<RankedTensorType>(indices.getType()).getRank() == 1;
   const Extent &extent = at(table, dim);
-  // For windows: this rank's tile, which begins at a different position of the
-  // window on each rank.
+  // A gather can select this rank's tile from windows, in which the tile begins
+  // at a different position on each rank.
   if (extent.kind == Extent::Windows && places) {
     Extent windows = extent;
     windows.placed = true;
@@ -358,8 +363,8 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
         Twine(extent.size));
   Axes axes = counted(mesh.decompose(local.offset.getAxes().getAxes()));
   ArrayRef<Axis> have = extent.axes;
-  // After the tile is placed among zeros, the value may still be split by other
-  // axes.
+  // The axes of the offset must be those that split the dimension. If the tile
+  // is placed among zeros, it suffices that they are its minor axes.
   bool over = choice ? have == ArrayRef<Axis>(axes)
                      : have.size() >= axes.size() &&
                            have.take_back(axes.size()) == ArrayRef(axes);
@@ -367,7 +372,8 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
     return wrong("the offset of a tile of " + Twine(tile) +
                  " elements over the axes that split it");
   if (counts) {
-    // The tile placed at its position among zeros.
+    // The result is the tile at its place among zeros, so its size is that
+    // after a gather.
     int64_t size = extentOf(indices, 0);
     Extent whole = gatheredBy(extent, size, axes);
     whole.filler = {};

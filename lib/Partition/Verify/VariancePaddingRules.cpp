@@ -1,7 +1,8 @@
 //===- VariancePaddingRules.cpp - padding through operations --------------===//
 //
-// Operations with a sharding rule: factors determine which dimensions are
-// sharded alike, which are reduced, and which are moved.
+// Determines the extents of dimensions (their sizes and padding) after
+// operations with a sharding rule. The factors of the rule tell which
+// dimensions are sharded alike, which are reduced, and which are moved.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +30,8 @@ static bool isCombined(const ShardingRule &rule, int64_t factor) {
   });
 }
 
-/// The dimension of an operand that consists of the factor alone, or -1.
+/// Returns the dimension of an operand that consists of this factor alone; -1
+/// if there is none.
 static int64_t dimOf(const TensorFactors &dims, int64_t factor) {
   for (auto [dim, made] : llvm::enumerate(dims))
     if (made.size() == 1 && made[0] == factor)
@@ -37,7 +39,8 @@ static int64_t dimOf(const TensorFactors &dims, int64_t factor) {
   return -1;
 }
 
-/// Returns whether a pad fills with the value that the padding has.
+/// Returns whether an nn.pad inserts the value that the padding already has,
+/// `filler`.
 static bool fills(nn::PadOp pad, Attribute filler) {
   if (pad.getValue().isZero())
     return isZero(filler);
@@ -72,7 +75,8 @@ LogicalResult Padding::mustBe(Operation *op, unsigned operand, int64_t dim,
   return error;
 }
 
-/// Whether each window along the spatial dimension is a single element.
+/// Whether the windows of a convolution or pooling have one element along the
+/// spatial dimension, so that it is elementwise there.
 static bool isElementwise(Operation *op, int64_t dim) {
   auto is = [&](StringRef name, int64_t number) {
     auto list = op->getAttrOfType<DenseI64ArrayAttr>(name);
@@ -144,8 +148,8 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
   }
   if (isa<nn::ReshapeOp>(op))
     return visitReshape(op);
-  // The extents of factors, from the operands; factors that no operand has have
-  // none.
+  // Determines the extents of the rule's factors from the operands. Factors
+  // that no operand has get no extent.
   SmallVector<Extent> factors(rule.factors.size());
   llvm::SmallBitVector seen(rule.factors.size());
   bool plain = true;
@@ -212,7 +216,9 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
         }
         if (extent.kind == Extent::Real)
           extent = Extent();
-        // Inserted elements may overlap with padding of another dimension.
+        // The content of padding is no longer known if the operation computes
+        // new elements, or if nn.pad inserts other values where they overlap
+        // with padding of another dimension.
         if (!rule.movement || (pad && !fills(pad, extent.filler)))
           extent.filler = {};
       }
@@ -225,8 +231,9 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
   return success();
 }
 
-/// The tile that an operation computes from overlapping windows. If the length
-/// differs, a slice or gather takes the tile later.
+/// Returns the extent of the tile that an operation computes from overlapping
+/// windows. If the operation computes more or fewer than `length` elements of
+/// the tile, a later slice or gather takes the tile.
 Extent Padding::tileOf(const Extent &windows, int64_t length) {
   // Unless `placed`, all ranks read the same windows.
   if (!windows.placed || tileSize(windows.size, windows.ways) != length)
@@ -236,8 +243,8 @@ Extent Padding::tileOf(const Extent &windows, int64_t length) {
   return Extent::padded(windows.size, windows.ways, windows.axes);
 }
 
-/// The extent of a dimension along which a slice, pad or concatenation moves
-/// elements.
+/// Determines the extent of a dimension along which a slice, pad or
+/// concatenation moves elements.
 LogicalResult Padding::movedExtent(Operation *op, int64_t dim,
                                    Extent &moved) const {
   Value input = op->getOperand(0);

@@ -1,6 +1,7 @@
 //===- VarianceRegions.cpp - loops and branches ---------------------------===//
 //
-// A value that a loop carries or branches yield has the same state everywhere.
+// Determines the states of values that loops carry or branches yield. Such a
+// value has the same state everywhere in the loop or branch.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,8 +13,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// A carried value must match its sharding at the start, where it is yielded,
-/// and after the loop.
+/// Verifies a loop or branch. The values that it carries must match their
+/// declared shardings at the start, where they are yielded, and after the loop.
 LogicalResult Variance::visitRegions(Operation *op) {
   if (auto loop = dyn_cast<scf::ForOp>(op); loop && !hasStaticTripCount(loop))
     if (Operation *collective = collectiveIn(op, ~AxisSet(0)))
@@ -58,7 +59,8 @@ LogicalResult Variance::visitRegions(Operation *op) {
   if (auto loop = dyn_cast<scf::ForOp>(op))
     states[loop.getInductionVar()] =
         State(mesh.count(), AxisState::of(AxisState::Invariant));
-  // Repeats if the yielded values say more about padding than the initial ones.
+  // The body is visited again if the padding of carried values is known better
+  // from the yielded values than from the initial ones.
   for (bool again = true; again;) {
     for (Region &region : op->getRegions())
       if (!region.empty() && failed(visitBlock(region.front())))
@@ -70,7 +72,8 @@ LogicalResult Variance::visitRegions(Operation *op) {
           return failure();
     again = false;
     for (const Carried &value : carried) {
-      // A branch yields the value of its first region or of its second.
+      // The result of a branch is the value that its first or its second region
+      // yields.
       padding.carry(value.init ? value.init : value.yielded.front(),
                     value.result);
       for (Value yielded : value.yielded)
@@ -90,7 +93,8 @@ LogicalResult Variance::check(Operation *op, Value value, const State &want,
   return success();
 }
 
-/// The first collective inside `op` over one of the axes.
+/// Returns the first collective inside `op` whose group includes one of the
+/// axes.
 Operation *Variance::collectiveIn(Operation *op, AxisSet axes) const {
   Operation *found = nullptr;
   op->walk([&](CollectiveOpInterface collective) {

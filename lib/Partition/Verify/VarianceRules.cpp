@@ -17,15 +17,16 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Joint reductions, and moves between tiles, are explicit in per-rank
-/// programs. The remaining operation needs these dimensions whole.
+/// Whether an operation needs the dimension of this factor unsplit. In per-rank
+/// programs, joint reductions and moves between tiles are explicit, so the
+/// operations that remain of them need the whole dimension.
 bool mustBeWhole(const ShardingRule &rule, const Factor &factor) {
   return factor.kind == FactorKind::NeedReplication || isJoint(factor) ||
          (factor.kind == FactorKind::Permutation && rule.movement);
 }
 
-/// If tiles may be of several dimensions, a dimension that the operation needs
-/// whole is no candidate, as long as others are left.
+/// If it is unclear which of several factors an axis splits, removes the
+/// factors that the operation needs unsplit, unless no other is left.
 void keepSplittable(const ShardingRule &rule,
                     llvm::SmallBitVector &candidates) {
   llvm::SmallBitVector kept = candidates;
@@ -57,8 +58,8 @@ uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
   return result;
 }
 
-/// Notes a partial result if all candidates that the result lacks are reduced
-/// by the same combiner.
+/// Marks that the result may consist of partial values, if all candidate
+/// factors that it lacks are reduced by the same combiner.
 void noteCombined(const ShardingRule &rule,
                   const llvm::SmallBitVector &candidates, unsigned index,
                   AxisState &state) {
@@ -80,8 +81,8 @@ void noteCombined(const ShardingRule &rule,
   state.reduce = reduceKindOf(*combiner);
 }
 
-/// A reduction of a tile that was computed from the rank's offset gives partial
-/// results.
+/// Returns the state of a result if operands vary, which includes tiles
+/// computed from the rank's offset: a reduction of these gives partial results.
 AxisState varyingResult(const ShardingRule &rule, unsigned index) {
   AxisState state = AxisState::of(AxisState::Varying);
   llvm::SmallBitVector all(rule.factors.size());
@@ -101,14 +102,16 @@ AxisState stateOfResult(const ShardingRule &rule,
       continue;
     ++found;
     state.dims |= AxisState::split(dim).dims;
-    // The split may also be of a preceding one-element dimension.
+    // A one-element dimension before the split dimension may be the split one
+    // as well.
     for (size_t before = dim;
          before > 0 && rule.results[index][before - 1].empty(); --before)
       state.dims |= AxisState::split(before - 1).dims;
   }
   const Factor &factor = rule.factors[candidates.find_first()];
-  // If some of the dimensions remain and others are reduced, the result may be
-  // either. If none remains, all must be reduced alike.
+  // If some candidate dimensions remain in the result and others are reduced,
+  // the result may be tiles or partial. If none remains, all must be reduced by
+  // the same combiner.
   bool alike = llvm::all_of(candidates.set_bits(), [&](unsigned other) {
     const Factor &info = rule.factors[other];
     return info.kind == factor.kind && info.combiner == factor.combiner;
@@ -134,8 +137,9 @@ AxisState stateOfResult(const ShardingRule &rule,
 
 } // namespace
 
-/// The states of an operation's results over one axis. Operands that are in
-/// contradiction with their possible states count as varying.
+/// Computes the states of an operation's results over one axis. If the
+/// operands' states contradict each other, operands whose state is only
+/// possible count as varying.
 LogicalResult Variance::transfer(Operation *op, const ShardingRule &rule,
                                  unsigned axis) {
   SmallVector<std::pair<Value, AxisState>> unsure;
@@ -169,8 +173,8 @@ LogicalResult Variance::transfer(Operation *op, const ShardingRule &rule,
   return done;
 }
 
-/// The factors of operand `index` that an axis may split, if the axis splits
-/// the operand as `state` says; none if that cannot be said.
+/// Returns the factors of operand `index` that an axis may split, given the
+/// operand's state over this axis. Returns none if the state does not tell.
 static llvm::SmallBitVector
 splitFactors(const AxisState &state, const ShardingRule &rule, unsigned index) {
   llvm::SmallBitVector factors(rule.factors.size());
@@ -180,8 +184,8 @@ splitFactors(const AxisState &state, const ShardingRule &rule, unsigned index) {
     // A one-element tile may have no factor.
     if (made.empty())
       return llvm::SmallBitVector(rule.factors.size());
-    // Of several factors, the major one is split first, or the next one if the
-    // major one has one element.
+    // A split of a dimension of several factors splits the major factor; if
+    // that has one element, the next one.
     for (int64_t factor : made) {
       factors.set(factor);
       if (rule.factors[factor].size != 1)
@@ -196,7 +200,7 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
   if (isa<nn::ReshapeOp>(op))
     return transferReshape(op, axis);
   bool anyVarying = false;
-  // The factors that the axis may split, by the operands' states.
+  // The factors that the axis may split, as far as the operands' states tell.
   std::optional<llvm::SmallBitVector> candidates;
   SmallVector<unsigned> partial;
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
@@ -261,8 +265,8 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
   return success();
 }
 
-/// Tiles cannot be combined with a whole value along the same dimension, unless
-/// the whole value repeats there.
+/// Checks that no operand is whole along a factor along which others are tiles.
+/// A whole operand is allowed if its elements repeat along the factor.
 LogicalResult Variance::checkWhole(Operation *op, const ShardingRule &rule,
                                    unsigned axis, int64_t factor) const {
   if (rule.factors[factor].size <= 1)
@@ -283,7 +287,8 @@ LogicalResult Variance::checkWhole(Operation *op, const ShardingRule &rule,
   return success();
 }
 
-/// By shapes, because tiles may have fewer factors than whole tensors.
+/// Determines the state after a reshape from the shapes and not from the
+/// sharding rule, because tiles may have fewer factors than whole tensors.
 LogicalResult Variance::transferReshape(Operation *op, unsigned axis) {
   auto from = cast<RankedTensorType>(op->getOperand(0).getType()).getShape();
   auto to = cast<RankedTensorType>(op->getResult(0).getType()).getShape();
@@ -316,8 +321,8 @@ bool Variance::repeats(Operation *op, const ShardingRule &rule, unsigned axis,
   return true;
 }
 
-/// Whether the result is zero: the operation is linear in operands that are
-/// zero.
+/// Whether the result is zero, because the operation is linear in a group of
+/// operands that are all zero.
 bool Variance::isZero(Operation *op, const ShardingRule &rule,
                       unsigned axis) const {
   return llvm::any_of(rule.linear, [&](ArrayRef<unsigned> group) {
@@ -328,9 +333,10 @@ bool Variance::isZero(Operation *op, const ShardingRule &rule,
   });
 }
 
-/// The result of invariant operands repeats where they do, and along broadcast
-/// dimensions. A reduction of a repeating value may be of a tile or of the
-/// whole.
+/// Returns the state of a result of operands that are equal on all ranks. It
+/// repeats along dimensions along which they repeat, and along broadcast
+/// dimensions. If an operand repeats along a reduced dimension, it may be a
+/// tile or the whole, and so may the result.
 AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
                                     unsigned axis, unsigned index) const {
   AxisState state = AxisState::of(AxisState::Invariant);
@@ -345,7 +351,8 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
       state.orPartial = true;
       state.reduce = reduceKindOf(info.combiner);
     }
-  // Along a dimension that no operand has, an operation may count.
+  // Along a dimension that no operand has, the elements of the result may
+  // depend on the index (as in an iota), so it does not repeat there.
   auto isNew = [&](int64_t factor) {
     return !rule.movement && op->getNumOperands() != 0 &&
            llvm::none_of(rule.operands, [&](const TensorFactors &dims) {
@@ -355,21 +362,22 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
   for (auto [dim, made] : llvm::enumerate(rule.results[index]))
     for (int64_t factor : made) {
       const Factor &info = rule.factors[factor];
-      // The largest of equal elements are equal, but their indices are not.
+      // Of equal elements, top-k returns equal values, but different indices.
       bool passes = info.kind == FactorKind::PassThrough ||
                     (isa<nn::TopKOp>(op) && index == 0);
       if (passes && !info.indexed && !isNew(factor) &&
           repeats(op, rule, axis, factor))
         state.dims |= AxisState::split(dim).dims;
-      // A minor factor is split only if the major ones have one element.
+      // A minor factor can be split only if all factors major to it have one
+      // element.
       if (info.size != 1)
         break;
     }
   return state;
 }
 
-/// An operation that is linear in a possibly partial value gives a possibly
-/// partial result.
+/// If an operation is linear in operands that may be partial sums, its results
+/// may be partial sums as well.
 void Variance::keepPartialSums(Operation *op, const ShardingRule &rule,
                                unsigned axis) {
   for (ArrayRef<unsigned> group : rule.linear) {
@@ -424,8 +432,8 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule,
     }
     if (kind != ReduceKind::Sum && !rule.movement && !rule.chooses)
       break;
-    // Operands of the group count as partial; all others must be neither split
-    // nor varying.
+    // Operands in the group are read as partial sums. Operands outside of the
+    // group must be neither split nor varying.
     if (llvm::any_of(llvm::enumerate(op->getOperands()), [&](auto operand) {
           AxisState::Kind have = states[operand.value()][axis].kind;
           return (have == AxisState::Split || have == AxisState::Varying) &&

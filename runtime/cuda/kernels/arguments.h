@@ -24,8 +24,8 @@ inline Divider dividerOf(uint32_t divisor) {
 }
 
 constexpr int copyDims = 8;
-// A strided copy of `units` units of the kernel's width. The innermost
-// dimension is first.
+// A strided copy. It moves `units` units, each as wide as the unit type of the
+// kernel. Dimensions are listed innermost first.
 struct CopyArguments {
   char *dst;
   const char *src;
@@ -36,12 +36,13 @@ struct CopyArguments {
   int64_t dstStride[copyDims], srcStride[copyDims];
 };
 
-// The tile size, in rows and in columns, of a transpose of units of `unit`
-// bytes.
+// The number of rows and of columns in a tile of a copy that transposes, for
+// units of `unit` bytes.
 template <int64_t unit> constexpr int transposeTile = unit < 8 ? 64 : 32;
 
-// A fill of `head` bytes, `units` units of 16 bytes, and `tail` bytes;
-// `pattern` is the pattern at dst.
+// A fill of memory with a pattern of 8 bytes: `head` bytes, then `units`
+// aligned units of 16 bytes, then `tail` bytes. `pattern` is as it appears at
+// dst.
 struct FillArguments {
   char *dst;
   int64_t head, units, tail;
@@ -49,8 +50,8 @@ struct FillArguments {
 };
 
 constexpr int reduceSources = 256;
-// Rows of `count` elements in `vectors` vectors, the last of which may be
-// partial.
+// An elementwise reduction over `rows` rows of `count` elements. A row is
+// processed as `vectors` vectors, the last of which may be partial.
 struct ReduceArguments {
   char *dst;
   const char *srcs[reduceSources];
@@ -69,8 +70,9 @@ struct PlanRowsArguments {
   int64_t rows, rounds, ranks, places, tile;
   int64_t *sources, *placeOf, *sent, *counts;
 };
-// Counts with `chunks` blocks for each sample. Without `inShared` the counts of
-// experts do not fit into shared memory.
+// Arguments of PositionInExpert. `chunks` blocks count the slots of each
+// sample. `inShared` is 0 if the counts of all experts do not fit into shared
+// memory.
 struct PositionArguments {
   const int64_t *ids, *positions, *loads, *samples;
   int64_t *result;
@@ -78,14 +80,14 @@ struct PositionArguments {
   int32_t perSample, inShared;
 };
 
-// The rows and columns of a tile of a product.
+// The rows and columns of the tile of a matrix product that one block computes.
 constexpr int64_t productRows = 64, productColumns = 64;
 constexpr int productThreads = 256;
 // The same of those on matrix units.
 constexpr int64_t matrixRows = 128, matrixColumns = 128;
-// The tile size of products on Hopper's tensor cores, the elements of a sum per
-// stage, the number of stages of operands in shared memory, and the memory
-// after them for row offsets.
+// For matrix products on Hopper's tensor cores: the tile of a block, the
+// elements along k in a stage, the number of stages (buffers of operands in
+// shared memory), and the bytes of all stages with the row offsets after them.
 constexpr int stagedRows = 128, stagedColumns = 256;
 constexpr int stageDepth = 64, stageCount = 4;
 constexpr int stageBytes = 2 * stageDepth * (stagedRows + stagedColumns);
@@ -107,15 +109,17 @@ struct GemmArguments {
       cBatch[batchDims];
 };
 
-// Rows sorted by the matrix that they choose. Matrix m has the rows [rowEnd[m -
-// 1], rowEnd[m]), in tiles [tileEnd[m - 1], tileEnd[m]); rows that choose no
-// matrix come last, as matrix e. aAt and cAt are the offsets of the rows.
+// The tables of a grouped product, whose rows are sorted by the matrix that
+// they choose. Matrix m has the sorted rows [rowEnd[m - 1], rowEnd[m]) and
+// their tiles [tileEnd[m - 1], tileEnd[m]). Rows that choose no matrix come
+// last, as matrix e. aAt and cAt are the offsets of each row in a and c.
 struct GroupTables {
   int64_t *rowEnd, *tileEnd; // [e + 1]
   int64_t *aAt, *cAt;        // [rows]
 };
 constexpr int rowDims = 8;
-// The dimensions of rows, innermost first, with strides in elements.
+// The arguments of sorting the rows of a grouped product. The row dimensions
+// are listed innermost first, with strides in elements.
 struct GroupRowsArguments {
   GroupTables tables;
   const int64_t *ids;

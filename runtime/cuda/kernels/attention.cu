@@ -73,8 +73,8 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
         T other = __shfl_xor_sync(allLanes, best, with);
         best = other > best ? other : best;
       }
-      // If a row has seen no key yet, the shift is 0, so that exp(-inf - -inf)
-      // is not computed.
+      // If a row has seen no key yet, its maximum is -inf. Then 0 is subtracted
+      // instead of the maximum, because exp(-inf - -inf) would be NaN.
       T shift = best == minusInfinity<T>() ? T(0) : best;
       shrink[i] = expOf(high[i] - shift);
       high[i] = best;

@@ -35,8 +35,8 @@ struct AttentionArguments {
 };
 
 constexpr int attentionThreads = 256;
-// The number of features in shared memory at a time: four for each of 16
-// threads.
+// The number of head features that a block keeps in shared memory at a time:
+// four for each of 16 threads.
 constexpr int attentionFeatures = 64;
 
 // The keys that a query sees: positions [low, high] in the query's segment.
@@ -48,7 +48,8 @@ struct AttentionKey {
   int32_t isSeen;
 };
 
-// The dropout decisions for a tile: four keys in one word, one bit each.
+// Which weights of a tile dropout keeps: one bit per weight, and one byte for
+// four adjacent keys.
 template <int tile> struct alignas(16) AttentionKept {
   uint8_t bits[tile][tile / 4];
 };

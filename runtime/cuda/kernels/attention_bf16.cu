@@ -71,8 +71,8 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
     for (int i = 0; i < 2; ++i) {
       best[i] = matrices.overRow(
           best[i], [](float a, float b) { return a > b ? a : b; });
-      // If a row has seen no key yet, the shift is 0, so that exp(-inf - -inf)
-      // is not computed.
+      // If a row has seen no key yet, its maximum is -inf. Then 0 is subtracted
+      // instead of the maximum, because exp(-inf - -inf) would be NaN.
       shift[i] = best[i] == minusInfinity<float>() ? 0 : best[i];
       shrink[i] = expOf(high[i] - shift[i]);
       high[i] = best[i];

@@ -7,8 +7,8 @@
 
 namespace cleave::cuda::device {
 
-/// Per-query values of a tile. lse is 0 if no key is visible to the query; all
-/// its scores are -inf then.
+/// Loads lse and delta of query i of a tile. If the query sees no key, all its
+/// scores are -inf, and 0 is stored for lse.
 template <class T, class Shared>
 CLEAVE_DEVICE void loadQueries(const AttentionArguments &x, Shared &shared,
                                int i, int64_t b, int64_t n, int64_t g,
@@ -28,8 +28,8 @@ CLEAVE_DEVICE void loadQueries(const AttentionArguments &x, Shared &shared,
 }
 
 /// Computes the softmax weight of a key for a query, and the gradient of their
-/// score, from the product q k and from dO v^T. With dropout, the weight is the
-/// one that multiplied the value.
+/// score. `product` is q k^T of the two, `dP` is dO v^T. With dropout, `weight`
+/// is the one after dropout, which multiplied the value.
 template <bool drops, class T>
 CLEAVE_DEVICE void gradientOf(const AttentionArguments &x, bool isSeen,
                               bool isKept, int64_t biasAt, T lse, T delta,

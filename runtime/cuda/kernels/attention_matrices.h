@@ -65,7 +65,7 @@ template <int tiles, int wide> struct AttentionMatrices {
     }
   }
 
-  /// sums += weights x right, with the weights rounded to bf16.
+  /// Computes sums += weights x right. The weights are rounded to bf16 before.
   CLEAVE_DEVICE void addWeighted(const Scores &weights, const Tile &right,
                                  Sums &sums) const {
 #pragma unroll
@@ -91,7 +91,8 @@ template <int tiles, int wide> struct AttentionMatrices {
         sums[part][i] = 0;
   }
 
-  /// Writes the sums; the row g + 8 i is multiplied by factors[i].
+  /// Writes the thread's sums to the output. Its first row (g of the warp) is
+  /// multiplied by `first`, the row g + 8 by `second`.
   CLEAVE_DEVICE void write(const HeadRows &to, const Sums &sums, float first,
                            float second) const {
     auto *out = static_cast<uint16_t *>(const_cast<void *>(to.data)) + to.first;

@@ -1,6 +1,6 @@
-// Products of attention tiles in f32 or f64. There are 16 x 16 threads: thread
-// (x, y) has the scores of rows `side` y + i and columns x + 16 j, and result
-// columns 4 x + c of every 64 features.
+// Products of attention tiles in f32 or f64 by 16 x 16 threads. Thread (x, y)
+// has `side` rows of scores from side * y on, and the columns x, x + 16, x + 32
+// and so on. Of each 64 features of the result it has columns 4 x to 4 x + 3.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_TILES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_TILES_H
 

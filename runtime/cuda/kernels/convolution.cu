@@ -27,8 +27,8 @@ CLEAVE_DEVICE Place placeOf(int64_t index, const ConvolutionGrid &grid) {
   return out;
 }
 
-// Returns the input element that window `o` has at kernel position `k`, or -1
-// for padding, which reads as zero.
+// Returns the offset of the input element that output position `o` multiplies
+// with kernel position `k`, or -1 if it is in the padding, which reads as zero.
 CLEAVE_DEVICE int64_t inputAt(const ConvolutionArguments &x, const Place &o,
                               const Place &k) {
   int64_t at = 0;
@@ -43,8 +43,8 @@ CLEAVE_DEVICE int64_t inputAt(const ConvolutionArguments &x, const Place &o,
   return at;
 }
 
-// Returns the window that has input element `in` at kernel position `k`, or -1
-// if there is none.
+// Returns the output position whose window has the input element `in` at kernel
+// position `k`, or -1 if there is none.
 CLEAVE_DEVICE int64_t windowOf(const ConvolutionArguments &x, const Place &in,
                                const Place &k) {
   int64_t at = 0;
@@ -80,7 +80,8 @@ CLEAVE_DEVICE PaddedSide<T, Find> windowsOf(const ConvolutionArguments &x,
   return {{from, x.isBf16 != 0, alongInner, x.columns, x.depth, find}};
 }
 
-// The tile of this block within its group.
+// The tile of the matrix product that this block computes, and the first
+// channel and feature of its group.
 struct Tile {
   int64_t row0, column0, channel0, feature0;
 };

@@ -49,7 +49,8 @@ public:
 #if defined(__x86_64__)
   void prepare(char *stack, size_t bytes, void (*entry)()) {
     auto *top = reinterpret_cast<void **>(stack + bytes);
-    // Space for six registers, the start address, and a null return address.
+    // The initial stack of a fiber: six registers that the first switch pops,
+    // the start address, and a null return address.
     top[-1] = nullptr;
     top[-2] = reinterpret_cast<void *>(entry);
     for (int i = 3; i <= 8; ++i)
@@ -81,8 +82,8 @@ constexpr int64_t mostShared = 227 << 10;
 
 enum class State { Ready, AtBlock, AtWarp, Done };
 
-/// The asynchronous groups that a thread has started. The last group is not
-/// committed yet.
+/// The groups of asynchronous operations that a thread has started. The last
+/// group still collects operations: it is not committed yet.
 struct Pending {
   using Group = std::vector<std::function<void()>>;
   std::deque<Group> groups{Group()};
@@ -298,8 +299,8 @@ void emulation::waitFor(Queue queue, int most) {
 void emulation::copyUnit(void *to, const void *from, bool isThere) {
   if ((sharedAddress(to) | reinterpret_cast<uintptr_t>(from)) % 16)
     complain("copies a unit that is no multiple of 16 bytes");
-  // Reads the address even if the value is not needed, so that a sanitizer
-  // checks it.
+  // One byte is read from the address even if the unit is to be cleared, so
+  // that a sanitizer checks the address.
   unsigned char unit[16];
   std::memcpy(unit, from, 1);
   std::memset(to, 0xff, 16);

@@ -27,9 +27,9 @@ struct Index {
 };
 inline thread_local Index threadIndex, blockIndex, blockSize, gridSize;
 
-// The dynamic shared memory of the block, at a multiple of 128 bytes. Its
-// address as the device counts follows the static shared memory, so it is not
-// aligned to much more.
+// The dynamic shared memory of the block, at a multiple of 128 bytes. As on a
+// device it does not begin at address 0 of shared memory, so kernels cannot
+// rely on a larger alignment.
 unsigned char *dynamicShared();
 constexpr uint32_t dynamicBegin = 128;
 inline uint32_t sharedAddress(const void *at) {
@@ -37,8 +37,8 @@ inline uint32_t sharedAddress(const void *at) {
          static_cast<uint32_t>(static_cast<const unsigned char *>(at) -
                                dynamicShared());
 }
-// Returns the memory at a shared address; reports an error if the range is not
-// the block's.
+// Returns the memory for an address in shared memory; reports an error if its
+// `bytes` bytes are not all in the block's shared memory.
 const void *sharedAt(uint32_t address, int bytes);
 
 // Ends the launch with an error that names the thread and gives this reason.
@@ -50,8 +50,9 @@ void blockBarrier();
 int blockCount(bool isTrue);
 // A barrier of a warp: all lanes must call it together, with the same `kind`.
 void warpBarrier(unsigned mask, unsigned kind);
-// A slot per lane for data that other lanes read after the next warp barrier.
-// There are two slots, so that a slot is not overwritten while it is read.
+// A slot of each lane, for a value that other lanes read after the next warp
+// barrier. Each lane has two slots, used in turn, so that a value is not
+// overwritten while other lanes read it.
 constexpr int slotBytes = 32;
 void *ownSlot();
 const void *slotOf(int lane);

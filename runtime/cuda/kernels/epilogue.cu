@@ -41,7 +41,8 @@ template <class T> CLEAVE_DEVICE T slope(T x) {
   return T(0.5) * (1 + t + x * (1 - t * t) * root * (1 + 3 * cubic));
 }
 
-// C has type C, bias and other operands have type S.
+// Applies the epilogue. C is the type of the product's result; S is the type of
+// the bias and of the other operands.
 template <class C, class S>
 CLEAVE_DEVICE void epilogue(const EpilogueArguments &x) {
   int64_t step = int64_t(gridDim.x) * blockDim.x;

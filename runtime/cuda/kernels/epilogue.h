@@ -19,7 +19,8 @@ struct EpilogueArguments {
   int64_t size[epilogueDims], stride[epilogueDims];
 };
 
-// The columns of a block, and the number of threads that sum each column.
+// For kernels that sum the columns of an operand: the columns that a block
+// sums, and the number of threads for each column.
 constexpr int sumsColumns = 16, sumsLanes = 64;
 // Sums of columns; strides in elements.
 struct OperandSumsArguments {

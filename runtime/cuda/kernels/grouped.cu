@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         uint32_t((end - tables.totals[m] + x.tileRows - 1) / x.tileRows);
   }
   __syncthreads();
-  // `totals` is no longer needed, so it is reused for the number of tiles of
+  // `totals` is reused for another prefix sum: the number of tiles of all
   // earlier matrices.
   for (int64_t m = threadIdx.x; m <= x.e; m += blockDim.x)
     tables.totals[m] = tables.counts[m];

@@ -21,7 +21,7 @@ CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
   for (int64_t i = threadIdx.x; i < stagedRows; i += blockDim.x)
     rowAt[i] = row0 + i < count ? x.tables.aAt[begin + row0 + i] : 0;
   __syncthreads();
-  // Rows that choose no matrix become zeros, as sums without terms.
+  // Rows that choose no matrix get sums without terms, which are zero.
   int64_t depth = m < x.e ? x.k : 0;
   auto left = stagedSide<false, stagedRows>(
       x.a, count, depth, [&, row0 = row0](int64_t row, int64_t k) {

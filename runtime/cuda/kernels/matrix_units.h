@@ -1,10 +1,12 @@
-// Products of small matrices of bf16 that the lanes of a warp hold together, as
-// mma.m16n8k16 has them, and loading such matrices from shared memory.
+// Loads small bf16 matrices from shared memory and multiplies them. The lanes
+// of a warp hold each matrix together, distributed as the instruction
+// mma.m16n8k16 requires.
 //
-// Lane 4 g + t holds of C, [16, 8], elements (g, 2t), (g, 2t + 1), (g + 8, 2t),
-// (g + 8, 2t + 1); of A, [16, 16], pairs along k: (g, 2t), (g + 8, 2t),
-// (g, 2t + 8), (g + 8, 2t + 8); of B, [16, 8], pairs along k: (2t, g),
-// (2t + 8, g).
+// Lane 4 g + t holds these elements:
+// - C [16, 8]: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1);
+// - A [16, 16]: pairs along k that begin at (g, 2t), (g + 8, 2t), (g, 2t + 8),
+//   (g + 8, 2t + 8);
+// - B [16, 8]: pairs along k that begin at (2t, g), (2t + 8, g).
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_MATRIX_UNITS_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_MATRIX_UNITS_H
 
@@ -118,9 +120,9 @@ CLEAVE_DEVICE void loadLeft(uint32_t (&out)[4], const uint16_t *from) {
     loadMatrices<false>(out, from + lane % 16 * pitch + lane / 16 * 8);
 }
 
-/// Loads two matrices B, [16, 8] each, for columns 0 to 7 and 8 to 15, from
-/// memory in the order [column][k], or [k][column]. The first one is out[0],
-/// out[1].
+/// Loads two adjacent B operands, [16, 8] each: columns 0 to 7 into out[0] and
+/// out[1], columns 8 to 15 into out[2] and out[3]. Memory has them in the order
+/// [column][k], or [k][column] if transposed.
 template <bool isTransposed, int pitch>
 CLEAVE_DEVICE void loadRight(uint32_t (&out)[4], const uint16_t *from) {
   int lane = ownLane();

@@ -56,8 +56,9 @@ CLEAVE_DEVICE void copy(const CopyArguments &x) {
   }
 }
 
-/// Dimension 0 is contiguous at the destination and dimension 1 at the source,
-/// so tiles of both are transposed in shared memory.
+/// A copy in which dimension 0 is contiguous at the destination and dimension 1
+/// at the source. Tiles of both dimensions are transposed in shared memory, so
+/// that reads and writes are contiguous.
 template <class Unit> CLEAVE_DEVICE void transpose(const CopyArguments &x) {
   constexpr int tile = transposeTile<sizeof(Unit)>;
   // The padded pitch places rows of the tile in different banks.
@@ -134,7 +135,8 @@ extern "C" __global__ void __launch_bounds__(256) cleave_fill(FillArguments x) {
   auto byteAt = [&](int64_t at) {
     return static_cast<char>(x.pattern >> (at % 8 * 8));
   };
-  // The pattern rotated to begin at the first whole unit.
+  // The pattern, rotated for units that begin `head` bytes after the start of
+  // the destination.
   int turn = static_cast<int>(x.head % 8 * 8);
   uint64_t turned =
       turn ? x.pattern >> turn | x.pattern << (64 - turn) : x.pattern;

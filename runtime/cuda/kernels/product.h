@@ -27,14 +27,16 @@ CLEAVE_DEVICE void storeAs(void *to, int64_t at, T value, bool isBf16) {
 }
 
 template <class T> struct ProductTile {
-  // Stored as [depth][rows], so that a thread reads four rows at once.
+  // Tiles of both operands, stored as [depth][rows] so that a thread reads four
+  // adjacent rows at once.
   T left[productDepth][productRows + 4],
       right[productDepth][productColumns + 4];
 };
 
-/// An operand of a product. Element (outer, inner) is at place(outer, inner),
-/// where `inner` runs along the sums. If `alongInner`, elements along the sums
-/// are contiguous.
+/// An operand of a product. `inner` is its index along the dimension that is
+/// summed, `outer` the other one (a row of A or a column of B). place(outer,
+/// inner) is the offset of an element. If `alongInner`, elements that are
+/// adjacent along `inner` are contiguous.
 template <class T, class Place> struct ProductSide {
   const void *from;
   bool isBf16, alongInner;

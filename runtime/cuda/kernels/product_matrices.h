@@ -9,10 +9,10 @@ namespace cleave::cuda::device {
 
 constexpr int matrixDepth = 32;
 
-/// An operand that is contiguous in units of 16 bytes along the sums or, if
-/// transposed, across them; sizes in that direction are multiples of 8.
-/// place(outer, inner) is the offset of an element, where `inner` runs along
-/// the sums.
+/// An operand of a product. `inner` is its index along the dimension that is
+/// summed, `outer` the other one. place(outer, inner) is the offset of an
+/// element. Along `inner` (along `outer` if transposed), elements are
+/// contiguous in units of 16 bytes, and the size is a multiple of 8.
 template <bool isTransposed, class Place> struct MatrixSide {
   const uint16_t *from;
   int64_t outer, inner; // sizes

@@ -19,8 +19,9 @@ CLEAVE_DEVICE RankingTables rankingTables(unsigned char *at, int64_t groups) {
   return {counts, counts + blockDim.x / 32 * groups};
 }
 
-/// Calls visit(row, group, same, isRow) for a warp's rows; `same` is the mask
-/// of lanes whose row has the same group.
+/// Calls visit(row, group, same, isRow) for each row of the warp's section, one
+/// row per lane at a time. `same` is the mask of lanes whose row is in the same
+/// group.
 template <class GroupOf, class Visit>
 CLEAVE_DEVICE void forSection(int64_t rows, GroupOf groupOf, Visit visit) {
   int64_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
@@ -69,10 +70,11 @@ CLEAVE_DEVICE void sumBefore(uint32_t *values, int64_t count) {
   __syncthreads();
 }
 
-/// Calls visit(row, group, number) for every row. `number` counts the earlier
-/// rows of its group; if `isSorted`, it is the row's position in the sorted
-/// order. groupOf(row) is in [0, groups). Afterwards `totals` has the number of
-/// rows of each group, or the beginning of each group.
+/// Calls visit(row, group, number) for every row. `number` is the number of
+/// earlier rows in the row's group; if `isSorted`, it is the row's position
+/// after sorting by group. groupOf(row) is in [0, groups). Afterwards `totals`
+/// has the size of each group; if `isSorted`, the position at which each group
+/// begins.
 template <class GroupOf, class Visit>
 CLEAVE_DEVICE void rankRows(const RankingTables &tables, int64_t rows,
                             int64_t groups, bool isSorted, GroupOf groupOf,

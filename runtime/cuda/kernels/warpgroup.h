@@ -1,13 +1,13 @@
-// What Hopper's devices (sm_90a) have beyond others: products of warpgroups,
-// four warps each, whose operands are in shared memory; and copies to there
-// that a thread does not wait for.
+// Instructions that only Hopper devices (sm_90a) have: matrix products of a
+// warpgroup (four warps) with operands in shared memory. Also asynchronous
+// copies to shared memory.
 //
-// An operand of a product is a tile of bf16 in pieces of 8 lines of 128 bytes,
-// 1024 bytes each; unit u of 16 bytes of line l is at unit u ^ l % 8
-// (swizzled, so that neither copies nor products meet in banks). A line has 64
-// numbers along the sums ("along"), or 64 rows or columns of the result
-// ("across"): PTX ISA, asynchronous warpgroup level matrix instructions,
-// K-major and MN-major layouts of 128 bytes.
+// An operand is a tile of bf16, stored in pieces of 1024 bytes: 8 lines of 128
+// bytes. Lines are swizzled to avoid bank conflicts: the 16-byte unit u of line
+// l is stored at unit u ^ l % 8. The 64 numbers of a line either run along the
+// dimension that is summed ("along") or across it, over rows or columns of the
+// result ("across"). PTX calls these layouts K-major and MN-major (asynchronous
+// warpgroup level matrix instructions).
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_H
 
@@ -35,8 +35,9 @@ CLEAVE_DEVICE uint32_t sharedAddress(const void *at) {
 #endif
 }
 
-/// Starts a copy of 16 bytes to shared memory, or a clear; `from` must be a
-/// multiple of 16 in both cases.
+/// Starts an asynchronous copy of 16 bytes to shared memory; if not `isThere`,
+/// 16 zeros are written instead. In both cases `from` must be a valid address,
+/// a multiple of 16.
 CLEAVE_DEVICE void copyUnit(void *to, const void *from, bool isThere) {
 #ifdef __CUDACC__
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -130,8 +131,9 @@ struct Product {
         }
     return out;
   }
-  /// Returns a checksum of the operands, to detect that they were overwritten.
-  /// Lanes that read the same columns share the work.
+  /// Returns a checksum of the operands, to detect that they are overwritten
+  /// while the product is in flight. Lanes that read the same columns of the
+  /// right operand share these columns.
   uint32_t look() const {
     uint32_t seen = 0;
     for (int k = 0; k < warpgroupDepth; ++k) {
@@ -187,8 +189,8 @@ CLEAVE_DEVICE void commitProducts() {
   emulation::commit(emulation::Products);
 #endif
 }
-/// Waits until at most `most` groups of products are in flight. Sums may be
-/// read after waiting for 0.
+/// Waits until at most `most` groups of asynchronous products are in flight.
+/// Their sums may be read only after waiting with `most` = 0.
 template <int most> CLEAVE_DEVICE void waitForProducts(WarpgroupSums &sums) {
 #ifdef __CUDACC__
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(most) : "memory");

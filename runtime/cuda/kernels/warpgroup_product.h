@@ -8,10 +8,11 @@
 
 namespace cleave::cuda::device {
 
-/// An operand that is contiguous in units of 16 bytes along the sums, or across
-/// them (along rows or columns of the result); sizes in that direction are
-/// multiples of 8. A tile has `tileSize` rows or columns. place(outer, inner)
-/// is the offset of an element, where `inner` runs along the sums.
+/// An operand of a product, with `tileSize` rows or columns in a tile. `inner`
+/// is its index along the dimension that is summed, `outer` the other one.
+/// place(outer, inner) is the offset of an element. Along `inner` (along
+/// `outer` if lines run across), elements are contiguous in units of 16 bytes,
+/// and the size is a multiple of 8.
 template <bool linesAcross, int tileSize, class Place> struct StagedSide {
   const uint16_t *from;
   int64_t outer, inner; // sizes
@@ -35,15 +36,16 @@ template <bool linesAcross, int tileSize, class Place> struct StagedSide {
       int64_t o = outer0 + (isAcross ? 8 * fast : slow);
       int64_t k = inner0 + (isAcross ? slow : 8 * fast);
       bool isThere = o < outer && k < inner;
-      // No branch is needed, as the tile's first element always exists.
+      // A copy beyond the operand's end is a clear. It gets the address of the
+      // tile's first element, which always exists, so no branch is needed.
       copyUnit(tile + fast / 8 * partBytes + slow * lineBytes +
                    (fast % 8 ^ slow % 8) * 16,
                from + place(isThere ? o : outer0, isThere ? k : inner0),
                isThere);
     }
   }
-  /// The descriptor of a tile at this address, from `outer0` (a multiple of 64)
-  /// and `inner0` on.
+  /// Returns the matrix descriptor of the part that begins at element (outer0,
+  /// inner0) of a tile in shared memory. `outer0` is a multiple of 64.
   CLEAVE_DEVICE static uint64_t operand(uint32_t tile, int outer0, int inner0) {
     if constexpr (isAcross)
       return operandOf(tile + outer0 / lineNumbers * partBytes +
@@ -60,8 +62,8 @@ stagedSide(const void *from, int64_t outer, int64_t inner, Place place) {
   return {static_cast<const uint16_t *>(from), outer, inner, place};
 }
 
-/// The block's dynamic shared memory: the stages, aligned to the size of their
-/// pieces, and then the kernel's other data.
+/// The dynamic shared memory of the block: first the stages of operands,
+/// aligned to pieces of 1024 bytes, then other data of the kernel.
 CLEAVE_DEVICE unsigned char *stagedMemory() {
   unsigned char *begin = sharedMemory();
   return begin + (0 - sharedAddress(begin)) % pieceBytes;
@@ -101,16 +103,16 @@ CLEAVE_DEVICE void multiplyStages(const Left &left, const Right &right,
           sums, Left::operand(tile, warpgroupRow, k),
           Right::operand(tile + Left::bytes, 0, k), step > 0 || k > 0);
     commitProducts();
-    // Overwrites the stage of two steps before, whose products were complete at
-    // the barrier.
+    // Loads the operands of step + 2 over those of step - 2, whose products
+    // have completed on all threads at the barrier above.
     load(step + 2);
     waitForProducts<1>(sums);
   }
   waitForProducts<0>(sums);
 }
 
-/// Transposes four words of each of four adjacent lanes: lane t then has word t
-/// of lanes 0, 1, 2 and 3.
+/// Transposes a 4 x 4 matrix of words that four adjacent lanes hold, one row
+/// each: afterwards lane t has word t of lanes 0, 1, 2 and 3.
 CLEAVE_DEVICE void transposeQuad(uint32_t (&words)[4]) {
   bool isOdd = ownLane() & 1, isUpper = ownLane() & 2;
   auto exchange = [&](uint32_t &first, uint32_t &second, bool isLater,
@@ -127,8 +129,9 @@ CLEAVE_DEVICE void transposeQuad(uint32_t (&words)[4]) {
     exchange(words[i], words[i + 2], isUpper, 2);
 }
 
-/// Calls put(row, h) for the two rows of the thread, whose elements are sums[4
-/// j + 2 h + i]. All lanes call it, and rows may be beyond the result.
+/// Calls put(row, h) for the two rows (h = 0, 1) of which the thread has
+/// elements; these are sums[4 * j + 2 * h + i]. All lanes make both calls, even
+/// if a row is beyond the result.
 template <class Put> CLEAVE_DEVICE void forRows(int64_t row0, Put put) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)

@@ -1,27 +1,28 @@
-// What commands read and write, said once.
+// Which memory each command reads and writes. All code that needs to know this
+// asks the functions of this file.
 //
 // accesses(kernels, command, visit) calls visit(operand) for every address of a
 // command: first what is read, then what is written, then scratch memory, last
-// the command's condition; arguments of a kernel and parts of a collective in
-// their order. Addresses that the command does not use, as those of optional
-// operands that are not there, are visited, too: see Operand::isUsed(). A Wait
-// and a Call have none: a Wait ends what its start touches, a Call runs
-// commands that have their own.
+// the command's condition. Arguments of a kernel and parts of a collective are
+// visited in their order. Addresses that the command does not use, such as
+// those of missing optional operands, are visited, too: see Operand::isUsed().
+// A Wait has no addresses, because those of its asynchronous start count. A
+// Call has none either, because the commands that it runs have their own.
 //
-// Who asks, and what for:
-// - a rank of the runtime (rank.h): resolves what is used to an address, checks
-//   that it stays in its arena, and notes it for recordings of a device;
-// - traces (traffic.cpp): bytes of what is Data;
-// - the proofs about transfers that are under way, and about slots
-//   (lib/PipelineSchedule/Touches.h): ranges, and whether they are read or
-//   written;
-// - injected faults (lib/Check): who reads what a transfer brings, and all
-//   addresses of a command that is moved to another slot.
+// The users of this file:
+// - A rank of the runtime (rank.h) resolves the used addresses, checks that
+//   each operand is within its arena, and records accesses for a device.
+// - Traces (traffic.cpp) add up the bytes of operands of the kind Data.
+// - The proofs about asynchronous transfers and about slots
+//   (lib/PipelineSchedule/Touches.h) compare the ranges that are read and
+//   written.
+// - Injected faults (lib/Check) find the commands that read what a transfer
+//   brings, and move all addresses of a command to another slot.
 //
-// That none is forgotten is checked where this file is compiled: a command
-// without operands() does not compile, nor does one with an address in its
-// fields that operands() does not visit. A test compares the rest with the
-// operations of the rt dialect (test/unit/Target/AccessesTest.cpp).
+// Compiling this file checks that no operand is forgotten: a command
+// without operands() does not compile, nor does a command with an address in
+// its fields that operands() does not visit. A test compares the accesses with
+// the operations of the rt dialect (test/unit/Target/AccessesTest.cpp).
 #ifndef CLEAVE_ACCESSES_H
 #define CLEAVE_ACCESSES_H
 
@@ -45,14 +46,15 @@ enum class OperandKind : uint8_t {
   Condition, // the flag that says whether the command runs
 };
 
-// An address of a command and what the command does there. It touches no byte
-// but those of the box of `dims` elements of `elementSize` bytes, which begins
-// at the address. Strides are in elements, one for each of `dims`; without them
-// the box is dense, the last dimension fastest. A dimension along which the
-// operand repeats may be left out of both, or have stride 0.
+// An address of a command, and how the command accesses it. The command touches
+// only a box that begins at the address: `dims` elements of `elementSize` bytes
+// each. Strides are in elements, one for each of `dims`; without strides the
+// box is dense, the last dimension fastest. A dimension along which the operand
+// is broadcast may be left out of dims and strides, or have stride 0.
 //
-// Sizes are the program's: those of a damaged one may be anything, and whoever
-// reads such programs multiplies with care (runtime/src/operands.h).
+// Sizes are taken from the program unchecked. Those of a damaged program may
+// have any value, so code that reads such programs must check products for
+// overflow (runtime/src/operands.h).
 template <class Ref> // BufferRef, const where the command is
 struct Operand {
   Ref &buffer;
@@ -152,8 +154,8 @@ constexpr void operands(const Kernels &kernels, T &x, Visit &&visit) {
   }
 }
 
-// The matrices of a batch with the strides of `like`; a matrix that is
-// broadcast along a batch dimension is visited once.
+// The matrices of a batch, laid out with the strides of `like`. Along a batch
+// dimension with stride 0 (a broadcast) the matrix is visited only once.
 template <class Ref>
 constexpr Operand<Ref> matrices(Ref &buffer, const MatrixRef &like,
                                 const std::vector<int64_t> &batch, int64_t rows,
@@ -179,8 +181,8 @@ constexpr void operands(const Kernels &, T &x, Visit &&visit) {
   visit(matrices(x.a.buffer, x.a, x.batch, x.m, x.k, x.dtype).reads());
   visit(matrices(x.b.buffer, x.b, x.batch, x.k, x.n, x.dtype).reads());
   visit(dense(x.bias, sizeOf(x.dtype), {x.n}).reads().ifPresent());
-  // A product with a result wider than its operands has neither this operand
-  // nor `preActivation`.
+  // With a result wider than the operands, a product has neither derivativeAt
+  // nor preActivation.
   visit(likeC(x.derivativeAt, x.dtype).reads().ifPresent());
   visit(likeC(x.c.buffer, x.resultType()).reads(x.accumulate).writes());
   visit(likeC(x.preActivation, x.dtype).writes().ifPresent());

@@ -28,11 +28,11 @@
 
 namespace cleave::program {
 
-// A box of the receiver's tile. Its value is the reduction of the boxes of the
-// senders, one for each partial sum, in this order; it is zero if there is no
-// sender. `srcAt` and `dstAt` are the first element of the box in the sender's
-// and the receiver's tile. In the second round the sender's tile is its target
-// tile.
+// A box of the receiver's target tile, assembled in one round. Its value is the
+// reduction over the boxes of `senders`, in this order: one sender for each
+// partial sum. Without senders it is zero. `srcAt` is the box's first element
+// in a sender's source tile (in the second round: in its target tile), `dstAt`
+// that in the receiver's target tile.
 struct ExchangePiece {
   int32_t receiver = 0, round = 0;
   std::vector<int32_t> senders;
@@ -148,7 +148,8 @@ private:
       collect(tile, target);
   }
 
-  // Visits the source tiles that the target tile overlaps.
+  // Adds to `target` one box for each source tile that the target tile
+  // overlaps.
   void collect(const Index &tile, Target &target) {
     size_t rank = tiles.shape.size();
     Index low(rank), high(rank);
@@ -196,7 +197,8 @@ private:
     }
   }
 
-  // Every member takes all partial sums of its tile.
+  // If the target is no partial sum: every member of a target tile needs all
+  // partial sums of the tile's boxes.
   void takeAll() {
     for (size_t member = 0; member < tiles.members.size(); ++member) {
       const Target &target = targets.at(tiles.members[member].to);
@@ -210,8 +212,8 @@ private:
     }
   }
 
-  // Adds a need for the partial sums `taken`; for all partial sums if `taken`
-  // is empty.
+  // Adds a need for the partial sums `taken` of the source, or for all of them
+  // if `taken` is empty.
   void add(Need need, const std::vector<int64_t> &taken) {
     if (need.kind == Take) {
       need.first = terms.size();
@@ -224,8 +226,10 @@ private:
     needs.push_back(need);
   }
 
-  // Records, for each partial sum, at which element of the whole sequence of
-  // needed elements this need begins.
+  // All elements that receivers need of one source tile and partial sum form a
+  // sequence, which its holders share. Records at which element of this
+  // sequence the need begins, for each of its partial sums; -1 if the receiver
+  // is a holder itself.
   void demand(const Need &need) {
     for (int32_t i = 0; i < need.count; ++i) {
       Holders &source = holders[holdersOf(need, i)];
@@ -242,16 +246,17 @@ private:
     return boxes[need.box].holders + terms[need.first + i];
   }
 
-  // A part of a box, as positions in row-major order, and the taker that it is
-  // assigned to.
+  // Positions [begin, end) of a box, in row-major order, and the taker that
+  // they are assigned to.
   struct Part {
     int64_t begin, end, of;
   };
 
-  // Assigns the boxes of a target tile to takers: to members in an exchange of
-  // two rounds, else to partial sums of the target. Each of the `ways` partial
-  // sums of the source is assigned by itself, to takers that hold it. The parts
-  // are ordered by box, then by partial sum.
+  // Assigns the boxes of a target tile to takers. Takers are members if the
+  // exchange has two rounds, else the partial sums of the target. The box of
+  // each of the `ways` partial sums of the source is assigned separately, to
+  // takers that hold it. Returns the parts of each box, ordered by box, then by
+  // partial sum.
   template <class Taker>
   std::vector<std::vector<Part>> shareOut(const Target &target, int64_t ways,
                                           Taker takerOf) const {
@@ -271,7 +276,8 @@ private:
         held[at * ways + (ways > 1 ? self.term : 0)].insert(takerOf(member));
     }
     std::vector<std::vector<Part>> parts(held.size());
-    // Boxes that no taker holds are laid end to end and cut into equal parts.
+    // Boxes that no taker holds are laid end to end and cut into one equal part
+    // for each taker.
     std::vector<int64_t> everyone(all.begin(), all.end());
     std::map<int64_t, int64_t> loads;
     int64_t total = 0, start = 0;
@@ -289,9 +295,9 @@ private:
         shareOne(i, everyone, start, total);
         start += boxes[target.box + i / ways].volume;
       }
-    // Other boxes are cut one by one, as each of a member's boxes is held by
-    // other members. The remainder goes to the last takers, which are those
-    // with the fewest elements so far.
+    // A box that takers hold is cut separately, as each box has other holders.
+    // The remainder goes to the last takers of the sorted list, which have the
+    // fewest elements so far.
     for (size_t i = 0; i < held.size(); ++i) {
       std::vector<int64_t> takers(held[i].begin(), held[i].end());
       std::sort(takers.begin(), takers.end(), [&](int64_t a, int64_t b) {
@@ -303,8 +309,10 @@ private:
     return parts;
   }
 
-  // Divides boxes into parts that a member assembles in the first round, parts
-  // that it copies in the second round, and zeros.
+  // For two rounds: divides each box into a part for each member, which this
+  // member assembles in the first round. Other members copy the part in the
+  // second round or, if they hold another partial sum of the target, set it to
+  // zero.
   void chooseMembers() {
     for (auto &[tile, target] : targets) {
       std::vector<std::vector<Part>> parts =
@@ -329,8 +337,8 @@ private:
     }
   }
 
-  // Divides boxes by the partial sums of the source that each partial sum of
-  // the target takes.
+  // For one round into a partial sum: decides which partial sums of the source
+  // are added to each partial sum of the target.
   void chooseTerms() {
     for (auto &[tile, target] : targets) {
       std::vector<std::vector<Part>> all =
@@ -390,8 +398,9 @@ private:
     return parts;
   }
 
-  // Calls body(low, high, sender) for the parts of the need's i-th partial sum
-  // that the receiver does not hold itself.
+  // Divides the i-th partial sum of a need among the members that hold it, and
+  // calls body(low, high, sender) for each part. The receiver must not be a
+  // holder.
   template <class Body>
   void forParts(const Need &need, int32_t i, Body body) const {
     const Holders &source = holders[holdersOf(need, i)];
@@ -448,8 +457,8 @@ private:
     }
   }
 
-  // A piece for a box of the need that begins at element `low` of the box and
-  // has the given sizes.
+  // Completes a piece: its box has the given sizes and begins at element `low`
+  // of the need's box.
   ExchangePiece placed(const Need &need, ExchangePiece piece, const Index &low,
                        const Index &sizes) const {
     const Box &box = boxes[need.box];
@@ -471,9 +480,9 @@ private:
   std::map<Index, Target> targets;
   std::vector<Box> boxes;
   std::vector<Need> needs;
-  // For each partial sum of the needs: its index, and where this need begins in
-  // the sequence of elements that are needed from it. -1 if the receiver holds
-  // it.
+  // For each partial sum of each need: its index, and the need's beginning in
+  // the sequence of all elements that are needed of this partial sum of the
+  // source tile (-1 if the receiver holds it).
   std::vector<int32_t> terms;
   std::vector<int64_t> starts;
   bool isComplete = true;

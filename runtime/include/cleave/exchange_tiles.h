@@ -25,10 +25,11 @@ struct ExchangeTiles {
   std::vector<Member> members;
 };
 
-// Cuts `total` positions into `ways` equal parts. A box holds the positions
-// from `start` on, in row-major order from `begin` to `end`. Calls body(low,
-// high, way) for the parts of the box in order. A cut is moved to the boundary
-// of a row if the parts stay almost equal.
+// Divides a sequence of `total` elements among `ways` holders, in equal parts.
+// The elements [begin, end) of a box, in row-major order, are in the sequence
+// from `start` on. Calls body(low, high, way) for the part of the box that each
+// holder gets, in order. A cut is moved to the boundary of a row if the parts
+// stay almost equal.
 template <class Sizes, class Body>
 void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
               int64_t total, int64_t ways, Body body) {
@@ -62,8 +63,8 @@ void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
     body(at, end, taker);
 }
 
-// forBoxes() for the dimensions from `dim` on; the coordinates before `dim` are
-// fixed already.
+// forBoxes() for the dimensions from `dim` on. The coordinates in `low` and
+// `sizes` before `dim` are already set.
 template <class Body>
 void forBoxesFrom(size_t dim, const std::vector<int64_t> &box, int64_t begin,
                   int64_t end, std::vector<int64_t> &low,
@@ -138,8 +139,8 @@ exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
   for (size_t dim = 0; dim < exchange.shape.size(); ++dim) {
     auto tile = [&](const std::vector<SubAxis> &axes) {
       int64_t ways = positionsOn(axes);
-      // An empty dimension still has tiles of size one, as positions are
-      // divided by the size of a tile.
+      // If the dimension is empty its tiles have size one, because positions
+      // are divided by the tile size.
       return std::max<int64_t>((exchange.shape[dim] + ways - 1) / ways, 1);
     };
     tiles.fromTile.push_back(tile(exchange.from[dim]));

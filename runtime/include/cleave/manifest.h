@@ -57,9 +57,10 @@ struct ManifestTensor {
   std::optional<WeightRef> weight; ///< absent: `init` says what it starts from
   Initializer init;
   std::vector<std::string> aliases; ///< other names of the same (tied) tensor
-  /// The model's tensors that this tensor concatenates along dimension 0, each
-  /// with shape[1:]. Empty if the tensor is not a concatenation. Files hold the
-  /// parts under their own names; `name` is that of the first part.
+  /// Set if the program stores several tensors of the model as one,
+  /// concatenated along dimension 0; each part has shape[1:]. Files hold the
+  /// parts under their own names, and `name` is that of the first part. Empty
+  /// for other tensors.
   std::vector<ManifestPart> parts;
 };
 
@@ -73,11 +74,12 @@ struct ManifestState {
       "zeros"; ///< zeros (or what the action init_state gives) | parameter
 };
 
-/// Returns part `index` of a concatenated tensor as a tensor of its own.
+/// Returns a part of a concatenated tensor as a separate tensor.
 ManifestTensor partOf(const ManifestTensor &tensor, size_t index);
 
-/// A region of an input whose elements are indices into a table; the bounds are
-/// given for every dimension of the input.
+/// The elements of an input that the model uses as indices into a table. They
+/// are a strided region of the input, with offsets, sizes and strides for each
+/// of its dimensions.
 struct ManifestLookup {
   std::vector<int64_t> offsets, sizes, strides;
   int64_t rows = 0;
@@ -121,9 +123,10 @@ struct ManifestInput {
   int64_t vocabulary = 0; ///< rows of the table that it indexes; 0: none
   std::vector<ManifestLookup> lookups = {}; ///< of its parts; all samples alike
   bool trainingOnly = false;                ///< no input of action "forward"
-  /// The input whose samples of the whole step this input holds; then `shape`
-  /// covers all microbatches. Empty if this input holds the samples of one
-  /// microbatch. The divisor of a loss is counted from the whole step.
+  /// Set for an input from which the divisor of a loss is counted over the
+  /// whole step: the name of the input whose samples it holds, for all
+  /// microbatches together; `shape` covers all of them. Empty for an input that
+  /// holds the samples of one microbatch.
   std::string stepOf;
 };
 
@@ -134,8 +137,8 @@ struct ManifestOutput {
   std::string dtype;
   std::vector<int64_t> shape; ///< of the whole microbatch over all ranks
   int64_t batchDim = -1;
-  /// True if the output is computed from all samples of a call together, so
-  /// that it is right only if a call is full.
+  /// True if the output is computed from all samples of one `forward` call
+  /// together, so that it is right only if the call has no padding.
   bool wholeCall = false;
 };
 

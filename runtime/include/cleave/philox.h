@@ -45,8 +45,8 @@ CLEAVE_PHILOX_FUNCTION Block blockOf(uint64_t key, Block counter) {
   return counter;
 }
 
-// The index of the Philox block that serves key `key` and three neighbours, and
-// the index of the key's word in that block.
+// The word for key `key`: the index of the Philox block, which serves four
+// adjacent keys, and the index of the word in this block.
 CLEAVE_PHILOX_FUNCTION uint32_t blockIndex(int64_t key) {
   return uint32_t(uint64_t(key) >> 2);
 }
@@ -64,9 +64,9 @@ CLEAVE_PHILOX_FUNCTION Block weightsOf(uint64_t key, int64_t query,
   return blockOf(key, Block{{keys, uint32_t(uint64_t(query)), 0, 0}});
 }
 
-// The integer form of word / 2^32 >= p: an attention weight is kept if its word
-// is at least this number. For p close to 1 the result may be 2^32, so that no
-// word reaches it.
+// The least random word for which an attention weight is kept at dropout
+// probability p: word / 2^32 >= p, in integers. For p close to 1 the result may
+// be 2^32, so that no word reaches it.
 CLEAVE_PHILOX_FUNCTION uint64_t leastKept(double p) {
   double words = p * 4294967296.0;
   auto whole = uint64_t(words);

@@ -32,7 +32,7 @@ namespace cleave::program {
 
 // A named persistent buffer: what a host program may read and write.
 //
-// From the bytes in files to the bytes on a rank:
+// How the array in a file becomes tiles on ranks:
 //   globalShape --reshape--> viewShape --transpose by viewPerm--> V
 //   V is cut along dim i into tiles of localShape[i], in the row-major order
 //   of the sub-axes sharding[i]; elements past V's end are padding (zero).
@@ -41,12 +41,12 @@ namespace cleave::program {
 // Example: c_attn [h, 3h] as [h, 3, heads, d], heads split by "tensor":
 // globalShape [h, 3h], viewShape [h, 3, heads, d], sharding [[],[],[t],[]].
 //
-// With `rankClass` >= 0 only ranks of that class hold the buffer, and there is
-// an entry of the same name for each class that does (several where the class
-// has several stages that do), which may be elsewhere and be cut differently;
-// name, role, dtype and globalShape are the same. The class is then all ranks
-// with one index on some axes (the pipeline axis), which no sharding names. The
-// host acts on all entries of a name.
+// With `rankClass` >= 0 only ranks of this class hold the buffer. Each class
+// that holds it has an entry of the same name, or several entries if several of
+// its pipeline stages hold it. These entries have the same name, role, dtype
+// and globalShape, but may differ in address and sharding. The class consists
+// of all ranks with one index on some axes (the pipeline axis), which no
+// sharding names. The host acts on all entries of a name.
 struct Boundary {
   std::string name;
   std::string onnxName; // "" if it has none
@@ -76,15 +76,15 @@ struct Boundary {
 enum class Device : uint8_t { Cpu, Cuda };
 inline constexpr Device lastDevice = Device::Cuda;
 
-// Adds an offset in bytes to all references to an arena.
+// Part of a Call: adds `offset` bytes to all addresses in one arena.
 struct Rebase {
   int32_t arena = 0;
   int64_t offset = 0;
 };
 
-// Runs the commands of another action of the same class on another slot. An
-// arena of n slots of equal size has one action that is compiled for slot 0;
-// its references are moved by an offset for the other slots. Calls do not nest.
+// Runs another action of the same class of ranks, on another slot of an arena.
+// An arena of n equal slots has one action, compiled for slot 0; for other
+// slots all addresses in the arena are moved by an offset. Calls do not nest.
 // All members of a group make the same calls in the same order.
 struct Call {
   uint32_t action = 0;        // index into Program::actions
@@ -98,10 +98,10 @@ struct Command {
       op;
   StringId source = 0; // what the user knows this command by
   int64_t flops = 0;
-  // The condition of a command: a byte, 0 or 1. At 0 the command is skipped, on
-  // this rank and on all ranks that it would communicate with. A command
-  // without a condition always runs. Asynchronous starts and waits have no
-  // condition.
+  // The address of a condition, a byte that is 0 or 1. If it is 0, this rank
+  // skips the command, and so do all ranks that the command would communicate
+  // with. A command without a condition always runs. Asynchronous starts and
+  // waits have no condition.
   BufferRef when = {};
 };
 

@@ -236,7 +236,8 @@ private:
   std::string bytes;
 };
 
-// After the first failure all reads return zeros, and ok() is false.
+// Reads the fields of a program from bytes. After the first failure all reads
+// return zeros, and ok() is false.
 class Reader {
 public:
   explicit Reader(std::string_view bytes) : bytes(bytes) {}

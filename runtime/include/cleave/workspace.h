@@ -17,7 +17,8 @@ int64_t attentionWorkspace(const program::Attention &attention, int threads,
 int64_t groupedWorkspace(const program::GroupedGemm &grouped, int threads,
                          std::string &error);
 
-// The same on a CUDA device, known without one.
+// The same functions for a CUDA device. They can be called on a machine without
+// a device.
 namespace cuda {
 int64_t gemmWorkspace(const program::Gemm &gemm, std::string &error);
 int64_t attentionWorkspace(const program::Attention &attention,

@@ -31,8 +31,9 @@ int64_t taskCount(const Attention &x) {
                     : x.b * x.n * x.g * blocksOf(x.qLen, attentionQueries);
 }
 
-// The number of samples that have masks, and so block spans, of their own; 0 if
-// every query sees every key.
+// The number of samples with masks of their own: for each of them the position
+// and segment ranges of all blocks are computed. 0 if every query sees every
+// key.
 int64_t blockSamples(const Attention &x) {
   auto all = {&x.queryPositions, &x.keyPositions, &x.querySegments,
               &x.keySegments, &x.keyMask};
@@ -46,8 +47,8 @@ int64_t blockSamples(const Attention &x) {
   return shared ? std::min<int64_t>(x.b, 1) : x.b;
 }
 
-// The parts of the workspace: block spans, delta, and scratch memory of the
-// threads.
+// The bytes of the first part of the workspace: the position and segment ranges
+// of all blocks of queries and keys.
 int64_t blockBytes(const Attention &x) {
   int64_t blocks =
       blocksOf(x.qLen, attentionQueries) + blocksOf(x.kLen, attentionKeys);
@@ -167,8 +168,8 @@ std::function<void()> make(const Attention &x, const AttentionBuffers &buffers,
   const MicroKernels<S> &kernels = kernelsOf<S>(microKernels());
   T *scratch = p.delta + deltaElements(x);
   int64_t perThread = scratchElements<S>(x), tasks = taskCount(x);
-  // The multiply-adds for one score: q k^T and p v forward; backward the score
-  // again, dO v^T, p^T dO, dS k and dS^T q.
+  // The floating-point operations for one score. Forward: q k^T and p v.
+  // Backward: q k^T again, dO v^T, p^T dO, dS k and dS^T q.
   int64_t perScore = x.backward ? 6 * x.d + 4 * x.dv : 2 * x.d + 2 * x.dv;
   return [=, &kernels, flops = buffers.flops, backward = x.backward] {
     findBlocks(p);

@@ -1,8 +1,8 @@
 // Decides which attention weights dropout keeps. Included by isa_*.cpp, before
 // attention_kernels.h.
 
-// The random words for a run of keys: the counters of the Philox blocks, and
-// the position of each key's word among the words of these blocks.
+// Which random words a run of keys uses: the counters of the Philox blocks that
+// hold them, and the index of each key's word among all words of these blocks.
 struct DropoutWords {
   int64_t blocks = 0;
   uint32_t counters[attentionKeys];

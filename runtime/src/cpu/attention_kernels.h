@@ -52,8 +52,8 @@ template <class T> struct Pieces {
   }
 };
 
-// The scratch memory of a thread, enough for both directions. Every part is
-// rounded up to a cache line.
+// The scratch memory of a thread, enough for the forward and for the backward
+// pass. Every array in it is rounded up to a cache line.
 template <class S, class T = Compute<S>>
 int64_t attentionScratch(int64_t d, int64_t dv) {
   int64_t wide = roundUp(d, Block<T>::columns);
@@ -108,7 +108,7 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
           finishRow(p, b, n, g, x.q0 + i, x.k0, x.keys, checks, row);
       T high = maxRow(row, width);
       high = high > rowMax[at] ? high : rowMax[at];
-      // While a row has seen no key: exp(-inf - 0), as exp(-inf - -inf) is NaN.
+      // If no key was seen yet, 0 is subtracted: exp(-inf - -inf) is NaN.
       T shift = high == minusInfinity<T> ? T(0) : high;
       T shrink = expOf(splat<T>(rowMax[at] - shift))[0];
       rowSum[at] = rowSum[at] * shrink + expRow(row, width, shift);
@@ -144,8 +144,8 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
   return computed;
 }
 
-// The memory in which dq of a query is summed: `sums`, or the output itself if
-// there are no sums.
+// Where dq of the queries is summed: in `sums`, in the type of computation, or
+// in the output array itself if it has this type.
 template <class S, class T = Compute<S>> struct QuerySums {
   const AttentionProblem<S> &p;
   int64_t b, n;
@@ -227,7 +227,8 @@ void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
       Vec<T> dS = weight * (load<T>(gradient + j) - shift);
       if (p.softcap != T(0))
         dS *= load<T>(slope + j);
-      // For hidden keys dP may be NaN, so it is not multiplied.
+      // dP of a hidden key may be NaN. It is replaced by 0 and not multiplied
+      // by the weight 0, which would give NaN.
       store<T>(gradient + j, weight == T(0) ? Vec<T>{} : dS);
     }
     if (p.dropoutKeys)

@@ -3,14 +3,15 @@
 
 template <class T> constexpr T minusInfinity = -T(__builtin_inff());
 
-// The mask conditions that must be checked for each pair of a block.
+// The conditions of the mask that must be checked for each (query, key) pair of
+// a block, because they do not hold for the whole block.
 enum Checks {
   noCheck = 0,
   checkPositions = 1,
   checkSegments = 2,
   checkKeys = 4
 };
-// No query of the block sees any of its keys.
+// The value of checksOf() for a block in which no query sees any key.
 constexpr int nothingSeen = -1;
 
 inline int64_t minOf(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -27,8 +28,8 @@ inline int64_t plus(int64_t a, int64_t b) {
   return b > 0 ? INT64_MAX : INT64_MIN;
 }
 
-// The key positions [low, high] that a query sees by the causal mask and the
-// window.
+// The range [low, high] of key positions that the causal mask and the window
+// let a query see.
 struct Span {
   int64_t low, high;
 };
@@ -43,8 +44,9 @@ inline Span spanOf(const AttentionProblem<S> &p, int64_t position) {
   return span;
 }
 
-// Returns the checks that a block of scores needs, from the ranges of its
-// queries and keys.
+// Decides from the position and segment ranges of a block's queries and keys
+// which conditions must be checked for each pair (`Checks`), or that nothing is
+// seen.
 template <class S, class T = Compute<S>>
 int checksOf(const AttentionProblem<S> &p, int64_t b, int64_t q0, int64_t k0,
              int64_t keys) {
@@ -60,8 +62,8 @@ int checksOf(const AttentionProblem<S> &p, int64_t b, int64_t q0, int64_t k0,
   if (k.count == 0)
     return nothingSeen;
   int checks = k.count < keys ? checkKeys : noCheck;
-  // The span moves with the position, so the first and the last query bound the
-  // spans of all queries.
+  // The span of a query moves with its position. So the spans of the queries
+  // with the lowest and the highest position bound those of all queries.
   Span first = spanOf(p, q.lowPosition), last = spanOf(p, q.highPosition);
   if (k.highPosition < first.low || k.lowPosition > last.high)
     return nothingSeen;
@@ -79,9 +81,10 @@ struct Area {
   int64_t q0, queries, k0, keys;
 };
 
-// Shrinks the area: removes queries and keys at its borders that see nothing of
-// the rest (on the diagonal, and where positions jump). The result begins at a
-// multiple of the size that tileGemm writes at once, in rows of the block.
+// Removes queries and keys at the borders of a block if no remaining key or
+// query pairs with them: on the diagonal, and where positions jump. The result
+// begins at multiples of the size that tileGemm writes at once, counted from
+// the block's first row.
 template <class S, class T = Compute<S>>
 Area narrowed(const AttentionProblem<S> &p, int64_t b, Area area, int checks) {
   if (!(checks & checkPositions))
@@ -147,9 +150,9 @@ inline void capRow(T softcap, int64_t begin, int64_t end, T *row, T *slope) {
   }
 }
 
-// Turns products of a query with the keys of a block into scores: soft-capped,
-// biased, hidden ones -inf. Returns the number of columns, in whole vectors,
-// that may hold anything but -inf; columns beyond are not written.
+// Turns a row of products q k^T into scores: scaled, soft-capped, biased, with
+// hidden ones -inf. Returns the number of columns, in whole vectors, that may
+// hold anything but -inf; columns beyond them are not written.
 template <class S, class T = Compute<S>>
 int64_t finishRow(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
                   int64_t query, int64_t k0, int64_t keys, int checks, T *row,

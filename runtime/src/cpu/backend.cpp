@@ -201,8 +201,8 @@ Backend::Run CpuBackend::planRows(const PlanRows &x,
                                   const PlanRowsBuffers &at) {
   return [at, rows = x.rows, rounds = x.rounds, ranks = x.ranks,
           places = x.places, tile = x.tile] {
-    // All rows of a rank are counted in its first round; they are divided over
-    // the rounds below.
+    // First all rows for a rank are counted as if they were sent in round 0.
+    // The counts are divided over the rounds below.
     int64_t all = rounds * ranks * places;
     std::fill_n(at.counts, ranks * rounds, 0);
     std::fill_n(at.sources, all, -1);
@@ -242,8 +242,8 @@ Backend::Run CpuBackend::sortRows(const SortRows &x,
     int64_t begin = 0;
     for (int64_t &end : ends)
       begin += std::exchange(end, begin);
-    // Each beginning moves forward as rows take their slots, and ends where the
-    // next group begins.
+    // `ends` holds the beginning of each group at first. A beginning advances
+    // as the group's rows are placed, until it is the group's end.
     for (int64_t row = 0; row < rows; ++row) {
       int64_t id = chosen(row), place = ends[id]++;
       at.order[place] = row;

@@ -1,6 +1,7 @@
 // One tile of a matrix product with its epilogue. Included by isa_*.cpp.
 
-// Depth of a packed block: A, B and C blocks fit the second-level cache.
+// The depth (along k) of packed blocks, chosen so that the blocks of A, B and C
+// fit into the second-level cache.
 template <class T> constexpr int64_t gemmDepth = 1024 / int64_t(sizeof(T));
 
 template <class S, class T = Compute<S>> int64_t gemmScratch() {
@@ -8,8 +9,8 @@ template <class S, class T = Compute<S>> int64_t gemmScratch() {
          gemmTileRows * gemmTileColumns;
 }
 
-// Writes a row of C, of type E, from the accumulators, applying alpha,
-// accumulation, bias and activation as program::Gemm defines.
+// Computes a row of C from its accumulators: applies alpha, accumulation, bias
+// and activation as program::Gemm defines. E is the element type of C.
 template <class E, class S, class T = Compute<S>>
 void gemmRow(const GemmProblem<S> &p, const T *acc, E *c, S *pre, const S *bias,
              int64_t n) {

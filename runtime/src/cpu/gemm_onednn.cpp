@@ -73,7 +73,9 @@ using Primitive = dnnl::matmul::primitive_desc;
 std::optional<Primitive> makePrimitive(const Gemm &gemm) {
   if (gemm.dtype == DType::F64 || gemm.m == 0 || gemm.n == 0 || gemm.k == 0)
     return std::nullopt;
-  // oneDNN applies its scale to the bias, too, and its sum reads the output.
+  // oneDNN cannot compute these cases. Its scale would apply to the bias, too.
+  // Its post-op `sum` would read the destination, which is preActivation if
+  // that is stored, and not C.
   bool scaled = gemm.alpha != 1.0;
   if ((scaled && gemm.bias.present()) ||
       (gemm.accumulate && gemm.preActivation.present()))
@@ -155,7 +157,8 @@ std::function<void()> cleave::makeOneDnnGemm(const Gemm &gemm,
   if (!found)
     return nullptr;
   const Primitive &descriptor = *found;
-  // A prepared execution with its arguments, which point into it.
+  // A primitive with the arguments of its execution. The arguments point into
+  // the memory descriptors beside them.
   struct Prepared {
     dnnl::matmul primitive;
     dnnl::stream stream;

@@ -33,7 +33,8 @@ template <class T> int64_t workspaceBytes(const GroupedGemm &x, int threads) {
   return tableBytes(x) + used * scratchElements<T>() * int64_t(sizeof(T));
 }
 
-// The product of one matrix with the rows that choose it.
+// The matrix product of one matrix with all rows that choose it, and its number
+// of tiles.
 template <class S> struct Product {
   GemmProblem<S> gemm;
   int64_t rowTiles, columnTiles;

@@ -79,7 +79,8 @@ Operand together(const Rows &rows, float *data, float *scratch, int threads) {
   return {scratch, rows.size};
 }
 
-// A matrix with rows or columns of one element counts as having any stride.
+// Return whether the rows (or the columns) of a matrix are contiguous and do
+// not overlap. The distance between them may exceed their length.
 bool isRowMajor(const GroupedGemm &x) {
   return x.w.colStride == 1 && x.w.rowStride >= x.n;
 }

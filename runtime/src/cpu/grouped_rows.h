@@ -23,7 +23,7 @@ inline int64_t rowCount(const program::GroupedGemm &x) {
   return count;
 }
 
-// The tables at the start of the workspace, of 64-bit numbers.
+// The tables at the start of the workspace. All entries are 64-bit numbers.
 struct Tables {
   int64_t *rowEnd;    // [e + 1]: rows of matrix m end here; last those of none
   int64_t *taskEnd;   // [e]
@@ -70,8 +70,8 @@ inline void sortRows(const program::GroupedGemm &x, const int64_t *ids,
   int64_t begin = 0;
   for (int64_t m = 0; m <= x.e; ++m)
     begin += std::exchange(tables.rowEnd[m], begin);
-  // Each beginning moves forward as rows are entered, and ends where the next
-  // group begins.
+  // rowEnd[m] holds the beginning of matrix m's rows at first. It advances as
+  // these rows are entered, until it is their end.
   forEachRow(x, [&](int64_t a, int64_t c, int64_t id) {
     int64_t at = tables.rowEnd[chosen(id)]++;
     tables.aAt[at] = a;

@@ -46,7 +46,8 @@ template <class S> struct GemmProblem {
   T alpha;
   bool accumulate;
   int activation;
-  // Offsets of rows or columns, in elements, that replace a stride; null if the
+  // Tables of offsets in elements (one for each row of A, column of A, row of
+  // B, row of C). A table replaces the stride of that dimension; null if the
   // stride applies.
   const int64_t *aRowAt, *aColAt, *bRowAt, *cRowAt;
 };
@@ -54,8 +55,9 @@ template <class S> struct GemmProblem {
 // The tile that gemmTile computes at once; a multiple of every register block.
 inline constexpr int64_t gemmTileRows = 96, gemmTileColumns = 256;
 
-// The ranges of positions and segments of a block of queries or keys. Keys that
-// the key mask hides are ignored; `count` is the number of remaining keys.
+// The lowest and highest position and segment in a block of queries or of keys.
+// Keys that the key mask hides are left out; `count` is the number of the
+// others.
 struct AttentionBlock {
   int64_t lowPosition, highPosition, lowSegment, highSegment, count;
 };
@@ -100,14 +102,15 @@ template <class S> struct AttentionProblem {
   AttentionIndex queryIndices, keyIndices;
   uint64_t leastKept;
   T keptScale;
-  // Ranges for the blocks of every sample, or one set for all samples if
+  // The ranges of each block of queries and of keys, by sample; only one set if
   // blockSamples is 1. Null if every query sees every key.
   AttentionBlock *queryBlocks, *keyBlocks;
   int64_t blockSamples;
   T *delta; // backward: [b, n, g, qLen], rowsum(dO * o)
 };
 
-// The extra elements per thread for dq, if dq cannot be summed in the output.
+// The number of scratch elements per thread in which dq is summed, if the
+// output has a narrower type than the computation; else 0.
 template <class S> int64_t attentionSums(int64_t qLen, int64_t g, int64_t d) {
   return sizeof(S) < sizeof(Compute<S>) ? (qLen * g * d + 63) / 64 * 64 : 0;
 }
@@ -128,17 +131,17 @@ template <class S> struct MicroKernels {
   // dst[i] = activation(src[i])
   void (*activate)(int activation, const S *src, S *dst, int64_t count);
 
-  // Computes one block of queries of one head. Both functions return the number
-  // of scores that they computed; blocks in which no query sees a key are
-  // skipped.
+  // Computes one block of queries of one head. Like attentionBackward it
+  // returns the number of scores that were computed: blocks in which no query
+  // sees a key are skipped.
   int64_t (*attentionForward)(const AttentionProblem<S> &problem, int64_t b,
                               int64_t n, int64_t g, int64_t queryBlock,
                               T *scratch);
   // Computes the gradients for all queries and keys of one KV head.
   int64_t (*attentionBackward)(const AttentionProblem<S> &problem, int64_t b,
                                int64_t n, T *scratch);
-  // The scratch memory per thread, in elements. The backward pass in bf16 also
-  // needs dq of all queries of a KV head (attentionSums).
+  // The scratch memory per thread, in elements. The backward pass in bf16 needs
+  // attentionSums() elements in addition, for dq of all queries of a KV head.
   int64_t (*attentionScratch)(int64_t d, int64_t dv);
 };
 

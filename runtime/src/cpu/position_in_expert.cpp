@@ -55,8 +55,8 @@ void countSlots(const PositionInExpert &x, const int64_t *ids,
     end = begin + 1;
     while (end < x.s && positions[order[end]] == positions[order[begin]])
       ++end;
-    // Slots with the same position and the same index in k do not precede each
-    // other, so they are read before any of them is counted.
+    // Slots with the same position and the same index in k do not count one
+    // another. So all their counts are read before any of them is increased.
     for (int64_t slot = 0; slot < x.k; ++slot) {
       for (int64_t i = begin; i < end; ++i) {
         int64_t at = order[i] * x.k + slot;

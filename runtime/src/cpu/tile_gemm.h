@@ -69,7 +69,7 @@ void packB(const S *src, int64_t rowStride, int64_t colStride, int64_t k,
   }
 }
 
-// Packs rows or columns that begin at src + at[i], in any order.
+// Packs rows of A that begin at src + at[i]; these offsets may have any order.
 template <class T, class S>
 void packRowsOfA(const S *src, const int64_t *at, int64_t colStride, int64_t m,
                  int64_t k, T *dst) {

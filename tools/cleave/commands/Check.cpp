@@ -83,9 +83,8 @@ const CLI::Validator aboveZero(
     },
     "");
 
-/// Values that are not finite compare equal and spread, so a comparison in
-/// which nothing else differs proves nothing. NaN weights are refused when they
-/// are read.
+/// Refuses values that are not finite. They compare equal and spread, so if a
+/// comparison finds no difference, it proves nothing.
 void refuseUndefined(const std::string &model, check::CheckReport &report) {
   if (report.undefined.empty())
     return;
@@ -152,8 +151,9 @@ void CheckCommand::verifyRecord(const Config &config) const {
     throw Failure(BadUsage, record + " exists; choose another folder");
 }
 
-/// Returns the model from which the stages of a pipeline are cut, or null
-/// without a pipeline.
+/// If `config` asks for a pipeline, returns a copy of the model, from which the
+/// stages are cut. Returns null without a pipeline, or if the model has
+/// shardings of its own.
 OwningOpRef<ModuleOp> CheckCommand::cutForStages(ModuleOp module,
                                                  const Config &config,
                                                  const Mesh &mesh) const {
@@ -174,9 +174,9 @@ check::CheckOptions CheckCommand::optionsFor(const Config &config) const {
   check::CheckOptions options;
   options.microbatches = config.train.microbatches;
   options.steps = steps;
-  // A scalar sums many values that may be rounded differently, to bf16 or TF32.
-  // So its tolerance is one epsilon of that type, while f32 has sixteen
-  // epsilons of its own.
+  // A scalar may differ by sixteen times `epsilon`. In f32 that is sixteen
+  // epsilons of f32. For bf16 and TF32 it should be one epsilon of that type,
+  // as a scalar sums many rounded values; hence the division by sixteen.
   if (config.train.precision == "bf16")
     options.epsilon = 0x1p-7 / 16;
   else if (config.train.precision == "tf32")
@@ -198,8 +198,8 @@ CheckCommand::compare(check::Programs &engines, ModuleOp global, ModuleOp local,
       diagnostics.need(engines.reference(global, /*wide=*/true));
   if (failed(check::runExact(global, sharded, *reference, values, options,
                              report, first))) {
-    // Ranks that do not fit together any more report an error, so the injected
-    // fault counts as detected.
+    // If an injected fault makes the ranks' programs inconsistent, the run
+    // stops with an error. The fault counts as detected.
     if (!report.stopped || report.fault.empty())
       diagnostics.fail(RunFailed);
     report.notes.push_back("the broken program stopped: " +
@@ -223,8 +223,8 @@ CheckCommand::compare(check::Programs &engines, ModuleOp global, ModuleOp local,
   return report;
 }
 
-/// --bisect: names the first value that differs, using programs that keep all
-/// values.
+/// --bisect: names the first value that differs between both programs. Runs
+/// programs that keep all their values for this.
 void CheckCommand::findFirstDifference(check::Programs &engines,
                                        ModuleOp global, check::Values &values,
                                        const check::CheckOptions &options,
@@ -256,14 +256,16 @@ void CheckCommand::findFirstDifference(check::Programs &engines,
       !found.empty()      ? found
       : engines.untrained ? "none among the values that each stage computes"
                           : "none among the values of one step";
-  // Values that are kept are additional places for an injected fault.
+  // Programs that keep all values have more places for a fault, so another
+  // fault may have been injected.
   if (engines.fault != report.fault)
     report.notes.push_back("the first difference was looked for with another "
                            "fault of this kind: " +
                            engines.fault);
 }
 
-/// Output files must not replace inputs; given inputs bind symbolic dimensions.
+/// Checks that output files do not replace inputs. If --inputs is given, its
+/// arrays determine the symbolic dimensions.
 void CheckCommand::prepareFiles(Config &config) const {
   if (!gradients.empty()) {
     protectInputs(gradients, model, *this, config);

@@ -34,6 +34,16 @@ inline const Command commands[] = {
     {"completion", "Make bash or zsh complete these commands", addCompletion},
 };
 
+/// Returns the message for an unknown command: the command that is probably
+/// meant, by its name in other programs or by its spelling. `names` are the
+/// commands.
+std::string describeUnknown(const std::string &name,
+                            const std::vector<std::string> &names);
+
+/// Returns our flag for a flag that other trainers have, for messages:
+/// "'--out'". Returns "" if there is none.
+std::string meantByFlag(const std::string &flag);
+
 } // namespace cleave::driver
 
 #endif // CLEAVE_TOOLS_COMMANDS_H

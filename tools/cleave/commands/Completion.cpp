@@ -28,8 +28,9 @@ struct Target {
   std::vector<Target> commands;
 };
 
-// "DIR|latest|auto" -> latest, auto: lower-case words are literal words that
-// the shell completes.
+// Returns the words that the shell can complete for the type of a flag: those
+// in lower case, which are meant literally. "DIR|latest|auto" gives latest and
+// auto.
 std::vector<std::string> wordsOf(const std::string &type) {
   std::vector<std::string> words;
   for (size_t begin = 0; begin < type.size();) {
@@ -89,8 +90,8 @@ std::string quoted(const std::string &text) {
   return result + "'";
 }
 
-// Completions of keys: `mesh.` is followed by a name that the user chooses,
-// `train.lr=` by a value.
+// Returns the words that complete a key: `train.lr=`, which a value follows,
+// and `mesh.`, which a name that the user chooses follows.
 std::vector<std::string> keyWords() {
   std::vector<std::string> words = keyNames();
   for (std::string &word : words)

@@ -49,7 +49,8 @@ std::function<int()> driver::addExplain(CLI::App &app) {
     Booking booking;
     booking.gradient =
         width(train.gradDtype.empty() ? train.precision : train.gradDtype);
-    // Without a master copy the optimizer updates the bf16 weights themselves.
+    // If train.master_dtype is bf16 there are no master copies: the optimizer
+    // updates the bf16 weights themselves.
     if (train.masterDtype == "bf16")
       booking.master = 0;
     auto memory = footprintsOf(lowered.program, *lowered.module, booking);

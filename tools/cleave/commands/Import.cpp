@@ -123,8 +123,8 @@ void printConstants(const FileSummary &file) {
         rowsOf(file.constants));
 }
 
-// Prints a summary of the file while dimensions are unbound, and which
-// dimensions these are.
+// These two functions summarise an ONNX file: the first prints its tensors and
+// nodes, the second its symbolic dimensions, bound or not.
 void summarise(const FileSummary &file) {
   print("inputs", rowsOf(file.inputs));
   print("outputs", rowsOf(file.outputs));

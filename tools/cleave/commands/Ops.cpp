@@ -17,9 +17,9 @@ using namespace cleave;
 using namespace cleave::driver;
 
 namespace {
-// Returns whether all operations that an ONNX operator is imported as implement
-// an interface. An operator that is imported as no operation is evaluated, or
-// only moves elements.
+// Returns "yes" or "no": whether all operations that an ONNX operator is
+// imported as (`becomes`) implement an interface. Returns "-" if there are
+// none, because the importer evaluates the operator or only moves elements.
 template <class Interface>
 const char *answers(mlir::MLIRContext &context, llvm::StringRef becomes) {
   llvm::SmallVector<llvm::StringRef> names;

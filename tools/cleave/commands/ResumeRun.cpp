@@ -22,7 +22,8 @@ RunPlan::RunPlan(const TrainOptions &asked, const std::string &model,
     : asked(asked) {
   if (asked.resume.empty())
     return;
-  // With "auto" the same command starts a run and resumes it.
+  // With --resume auto the same command may start a run, which needs --weights,
+  // or resume it, which ignores them.
   if (!asked.weights.empty() && !isAuto())
     throw Failure(BadUsage,
                   "--resume goes on with the weights of its checkpoint, "
@@ -79,8 +80,8 @@ void RunPlan::checkModel(const Config &config, const std::string &model) const {
   }
 }
 
-/// Parameters with equal counts of updates form a group; new parameters have no
-/// count.
+/// Fills train.began: parameters with the same number of updates form a group.
+/// Parameters that are trained for the first time belong to no group.
 void RunPlan::setBegan(Config &config) const {
   config.train.began.clear();
   if (config.train.optimizer != "adamw")
@@ -89,8 +90,8 @@ void RunPlan::setBegan(Config &config) const {
   std::map<int64_t, std::vector<std::string>> sets;
   for (const auto &[name, count] : counts.trained)
     sets[count].push_back(name);
-  // If the set of trained parameters differs from the checkpoint's, the
-  // remaining ones have no updates.
+  // If the configuration now trains other parameters, those without updates in
+  // the checkpoint may be trained for the first time.
   bool mayBeNew = counts.trained.size() < counts.all.size() &&
                   (!recorded || recorded->train.frozen != config.train.frozen ||
                    recorded->train.trainable != config.train.trainable);
@@ -138,8 +139,8 @@ void RunPlan::settle(Config &config) {
                        std::to_string(asFile), true});
     refuseChanges(path, found, keys);
     checkSameOptimizer(path, state, config.train.optimizer);
-    // If --steps overrode train.steps of the file, the effective value was
-    // recorded.
+    // The recorded configuration has the number of steps that was in effect,
+    // also if --steps overrode that of the file.
     horizon =
         recorded && !keys.count("train.steps") ? recorded->train.steps : asFile;
     setBegan(config);

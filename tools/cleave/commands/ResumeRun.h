@@ -24,13 +24,12 @@ public:
   RunPlan(const TrainOptions &asked, const std::string &model,
           CommonOptions &common);
 
-  // Refuses a checkpoint of another model, that is, one with tensors that
-  // `model` lacks. Other differences between models are detected after
-  // compilation.
+  // Refuses a checkpoint with tensors that `model` lacks: it belongs to another
+  // model. Other differences between models are detected after compilation.
   void checkModel(const Config &config, const std::string &model) const;
 
-  // Refuses data that does not exist, or that differs from the recorded run's.
-  // `data` is the path that is trained on.
+  // Refuses data that does not exist, or that differs from the data of the run
+  // that is resumed. `data` is the path that is trained on.
   void checkData(const LoadedConfig &loaded, const std::string &model,
                  const std::string &data);
 
@@ -40,10 +39,11 @@ public:
   void settle(Config &config);
 
   const std::string &checkpoint() const { return path; } // or empty
-  // With "auto" cleave-run finds the same checkpoint, or starts a new run; it
-  // succeeds if all steps are done.
+  // Whether --resume auto was given. Then cleave-run looks for the checkpoint
+  // itself, or starts a new run; if all steps are done, that is a success.
   bool isAuto() const { return asked.resume == "auto"; }
-  // train.steps, and the keys that --accept, --set and --bind name.
+  // The end of the learning-rate schedule (train.steps), and the keys whose
+  // change the flags --accept, --set and --bind accept.
   int64_t horizon = 0;
   std::vector<std::string> accepted;
 

@@ -32,8 +32,9 @@ struct Options : CommonOptions {
   std::vector<CLI::Option *> handedOn;
 };
 
-// Replaces this process by `cleave-run FOLDER ACTION flags...`; its visible
-// command line stays the user's. `settled` replaces options of the same names.
+// Replaces this process by `cleave-run FOLDER ACTION flags...`. `ps` still
+// shows the user's command line. `settled` has flags with values, which replace
+// those that the user gave.
 [[noreturn]] void
 become(const Options &options, const std::string &folder,
        const std::string &action,
@@ -42,7 +43,8 @@ become(const Options &options, const std::string &folder,
   std::filesystem::path self =
       std::filesystem::read_symlink("/proc/self/exe", error);
   std::string program = (self.parent_path() / "cleave-run").string();
-  // Error messages begin with the name of the command that the user called.
+  // The first word is "cleave", so that error messages begin with the name of
+  // the command that the user called.
   std::vector<std::string> words = {"cleave", folder, action};
   for (const CLI::Option *option : options.handedOn) {
     // get_name() is empty for a hidden option.
@@ -112,7 +114,7 @@ std::string compileCached(const Options &options, const Config &config,
       }));
 }
 
-// Missing data is reported before compiling, not after.
+// Refuses missing data before the model is compiled.
 void requireData(const std::string &path) {
   if (path.empty())
     throw Failure(BadUsage,

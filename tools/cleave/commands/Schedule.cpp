@@ -103,8 +103,9 @@ std::string number(double value) {
   return text;
 }
 
-// Describes the cost of the gradient norm: it synchronizes all ranks at the end
-// of each step, so ranks that finish early wait for the others.
+// Describes the time of consecutive steps. The gradient norm synchronizes all
+// ranks at the end of each step, so ranks that finish early wait for the
+// others.
 void describeSteps(const Table &table, double alone, double inARow,
                    std::ostream &out) {
   out << "steps that follow each other: ";
@@ -173,7 +174,8 @@ struct GivenTable {
   LoweredTable lowered; ///< if it has transfers
 };
 
-/// Flags may repeat what a table file says, but not contradict it.
+/// If the user gives a table file as well as flags, the flags must not
+/// contradict the table.
 void verifyRepeated(const Options &options, const Table &table) {
   if (options.stages && options.stages != table.stages)
     contradict(options, "stages", options.stages, table.stages);
@@ -247,7 +249,8 @@ int run(const Options &options) {
   const Table &table = given.table;
   LoweredTable &lowered = given.lowered;
 
-  // If a file is written to standard output, nothing else is printed there.
+  // If the user sends a file (--csv, --svg or --lowered) to standard output,
+  // the description goes to stderr.
   bool alone =
       options.csv == "-" || options.svg == "-" || options.lowered == "-";
   std::ostream &out = alone ? std::cerr : std::cout;

@@ -12,24 +12,24 @@ def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
     becomes `rt.gemm`: each label is a batch, m, n or k dimension, adjacent labels merge if their
     strides allow this, and the operands are ordered so that the result's innermost label is an n
     dimension. Transposes, slices and reshapes of operands become strides; an operand is copied only
-    if its contracted labels have no common order. Products without a contraction become elementwise
-    operations. A bias along the last dimensions and a following gelu, relu or silu are fused into
-    the product (which also stores the pre-activation if the backward pass reads it), and so are
-    sums of products and the addition to a gradient accumulator. `nn.attention` and its gradient
-    become library calls on strided views, so that query, key and value may be slices of one
-    projection, and their gradients slices of one buffer. Convolutions and their gradients become
-    slices and products.
+    if its contracted labels have no common order. An `nn.einsum` without a contracted label becomes
+    elementwise operations. A bias along the last dimensions and a following gelu, relu or silu are
+    fused into the product (which also stores the pre-activation if the backward pass reads it), and
+    so are sums of products and the addition to a gradient accumulator. `nn.attention` and its
+    gradient become library calls on strided views, so that query, key and value may be slices of
+    one projection, and their gradients slices of one buffer. Convolutions and their gradients
+    become slices and products.
 
     With `device=cuda`, additionally:
 
-    - Convolutions that the runtime has a command for become `rt.conv`, in bf16 if the operands are bf16 that
-      is widened and the result is rounded.
-    - Many products of one vector with a matrix each (tokens with matrices of their experts) become elementwise operations
-      and sums.
-    - A bias in bf16 is fused into the product, which is then rounded once, after the addition. The derivative of gelu
-      (tanh) is fused in any type.
-    - The gradient of a bias is fused into the product for the weight gradient, if both read one cotangent in
-      one type.
+    - Convolutions for which the runtime has a command become `rt.conv`. The command computes in
+      bf16 if the operands are widened bf16 values and the result is rounded to bf16.
+    - A batch of many products of a vector with a matrix (such as those that combine the experts'
+      results of each token) becomes elementwise operations and sums.
+    - A bias in bf16 is fused into the product, which is then rounded once, after the addition. The
+      derivative of gelu (tanh) is fused into the product in any type.
+    - The gradient of a bias is fused into the product for the weight gradient, if both read the
+      same cotangent in the same type.
 
     `dist.keep_first` becomes elementwise operations. Kernels and collectives do not change.
 
@@ -73,9 +73,10 @@ def PadClassesPass : Pass<"nn-pad-classes", "::mlir::ModuleOp"> {
     The product that computes the logits gets zeros for additional classes, so that the bytes of a
     row are a multiple of 16. `nn.cross_entropy` and its gradient read minus infinity for the
     additional classes, so that the probability of these classes is exactly 0, and so is their
-    cotangent. Products that read the cotangent read the padded one: either the other operand gets
-    zeros for the additional classes, or the result has additional rows of zeros, which are sliced
-    off. A label that is not a class is still not a class after padding.
+    cotangent. Products that read the cotangent of the logits then read the padded cotangent: either
+    the other operand of the product gets zeros for the additional classes, or the result has
+    additional rows of zeros, which are sliced off. A label that is not a class is still not a class
+    after padding.
 
     The pass only pads if all readers of the logits are losses, all readers of the cotangent are
     products, and there are 128 classes or more.

@@ -29,8 +29,8 @@ namespace cleave {
 /// A module attribute with the names of graph inputs that no node reads. The
 /// function has no arguments for these inputs.
 inline constexpr llvm::StringLiteral kUnreadAttr = "nn.unread_inputs";
-/// A module attribute with a digest of what the graph computes, independent of
-/// its weights and sizes.
+/// A module attribute with a digest of the computation of the graph. The digest
+/// does not depend on the values of weights or on the sizes of dimensions.
 inline constexpr llvm::StringLiteral kGraphDigestAttr = "nn.graph_digest";
 /// The prefix of a graph digest. Digests with different prefixes cannot be
 /// compared.
@@ -39,7 +39,8 @@ inline const std::string kGraphDigestVersion = "1:";
 /// The source of a graph input.
 enum class InputBinding { Data, Ones, Zeros, Arange };
 
-/// A value that an input is bound to, for all samples and steps.
+/// A constant to which a graph input is bound; the input has this value for all
+/// samples and steps.
 struct BoundInput {
   std::string text; ///< as given: a number, or the name of a file
   bool isNumber = false;
@@ -57,8 +58,9 @@ struct Tie {
   bool transposed = false;
 };
 
-/// Limits of the work during import, because even a small file can cause any
-/// amount of work. The configuration only accepts positive limits.
+/// Limits of the work during import. Without limits, a small file could cause
+/// any amount of work, for example by constants that are evaluated or functions
+/// that are expanded. The configuration only accepts positive limits.
 struct ImportLimits {
   /// The maximum total number of elements of constants that are evaluated
   /// during import.
@@ -82,9 +84,11 @@ struct ImportOptions {
   /// The name of the tokens input. If empty, it is the only integer input of
   /// shape [batch, sequence].
   std::string tokens;
-  /// The name of the graph input that has the labels, or empty.
+  /// The name of the graph input that has the labels; empty if labels are not a
+  /// graph input.
   std::string labels;
-  /// Ties of initializers in addition to those in the file.
+  /// Ties in addition to those that the file itself expresses. A tie makes two
+  /// initializers the same parameter.
   std::vector<Tie> ties;
   /// Initializers that are parameters although their elements or uses look like
   /// those of constants; other names are ignored.
@@ -92,17 +96,18 @@ struct ImportOptions {
   /// Patterns of initializer names. Each use of a matching initializer becomes
   /// a separate, untied parameter. A pattern without a match is an error.
   std::vector<std::string> untie;
-  /// Returns whether a parameter is frozen; frozen parameters cause no
-  /// messages.
+  /// Returns whether the parameter of this name is frozen, that is, not
+  /// trained. The import reports no remarks on frozen parameters.
   std::function<bool(llvm::StringRef)> isFrozen;
-  /// If true, vectors without a gradient, such as a bias that only affects the
-  /// choices of TopK, become buffers instead of constants, so that training may
-  /// change them.
+  /// If true, vectors that get no gradient become buffers instead of constants,
+  /// so that training may change them. An example is a router's bias that only
+  /// affects which experts TopK chooses.
   bool keepBuffers = false;
   ImportLimits limits;
   /// The outputs to keep; if empty, all.
   std::vector<std::string> outputs;
-  /// If true, missing bytes of weights are an error; otherwise, a remark.
+  /// If true, it is an error if the bytes of a weight are missing; if false, it
+  /// is a remark.
   bool requireData = false;
 };
 

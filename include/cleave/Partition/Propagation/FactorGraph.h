@@ -25,8 +25,9 @@ struct Node {
   mlir::RankedTensorType type;
   Port port; // of function arguments and results
   bool isPort = false;
-  /// An operation without operands: it is emitted again for each layout, so it
-  /// does not tie its users.
+  /// True for a value of an operation without operands. The operation is
+  /// emitted again for each layout that a user of the value needs, so its users
+  /// need not agree on a layout.
   bool isGenerator = false;
   /// The sharding that an attribute or a constraint asks for.
   dist::ShardingAttr asked;
@@ -48,7 +49,7 @@ public:
 
   llvm::SmallVector<Node, 0> nodes;
   llvm::SmallVector<Edge, 0> edges;
-  /// For each node, the edges that it takes part in.
+  /// For each node, the edges that connect the node with other nodes.
   llvm::SmallVector<llvm::SmallVector<unsigned, 4>, 0> edgesOf;
 
   NodeId nodeOf(mlir::Value value) const {
@@ -60,34 +61,39 @@ private:
   NodeId addNode(Node node);
   void addEdge(Edge edge);
   void addTie(NodeId a, NodeId b);
-  /// The node of a new value; kNoNode for scalars.
+  /// Adds a node for a value; returns kNoNode for scalars, which have no node.
   mlir::FailureOr<NodeId> addValue(mlir::Value value);
   mlir::LogicalResult addBlock(mlir::Block &block);
-  /// Ties the values that a loop carries, or that branches return.
+  /// Adds ties between the values that must have one sharding because a loop
+  /// carries them or branches yield them.
   mlir::LogicalResult addRegions(mlir::Operation *op);
   mlir::LogicalResult addFunction(mlir::func::FuncOp func);
   llvm::DenseMap<mlir::Value, NodeId> ids;
 };
 
-/// The rule of an operation; one that replicates all tensors if it has none.
+/// Returns the sharding rule of an operation; if it has none, a rule that
+/// replicates all tensors.
 ShardingRule ruleOf(mlir::Operation *op);
 
-/// Whether the operation can be emitted again in any layout.
+/// Whether the operation has no operands, so that it can be emitted once more
+/// in each layout.
 bool isGenerator(mlir::Operation *op);
 
-/// Whether the value is a constant of zeros, which is also a partial sum of
-/// zero.
+/// Whether the value is a constant of zeros. Zeros on all ranks can also be
+/// read as partial sums with the total zero.
 bool isZeroConstant(mlir::Value value);
 
-/// The layout of result `index` when the factors are sharded by `factorAxes`
-/// and partial sums (or candidates) over `carry` pass through.
+/// Returns the layout of result `index` if the factors of the operation are
+/// sharded by `factorAxes`, and partial values over the axes `carry` pass from
+/// operands to the result.
 dist::Layout producedLayout(const ShardingRule &rule,
                             llvm::ArrayRef<dist::Axes> factorAxes,
                             dist::AxisSet carry, dist::ReduceKind carryKind,
                             unsigned index);
 
-/// Spreads the axes of a dimension over its factors, major first: `result[i]`
-/// has the axes of factor `dim[i]`. Axes that do not fit are left out.
+/// Distributes the mesh axes `axes` of a dimension over the factors of the
+/// dimension, major first: `result[i]` has the axes of factor `dim[i]`. Axes
+/// that do not fit a factor are left out.
 llvm::SmallVector<dist::Axes, 2> axesOfFactors(const DimFactors &dim,
                                                const ShardingRule &rule,
                                                llvm::ArrayRef<dist::Axis> axes,

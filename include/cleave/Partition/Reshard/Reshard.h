@@ -39,7 +39,8 @@ struct Move {
 };
 
 struct ReshardOptions {
-  /// Allows local tiles larger than the larger of source and target.
+  /// Allows intermediate layouts whose tiles are larger than those of both the
+  /// source and the target layout.
   bool largerTiles = false;
   /// Skips the search wherever the layouts of the plain plan are allowed: one
   /// reduce-scatter, all-reduce or gather for each group, whatever it sends.
@@ -63,7 +64,7 @@ public:
   ReshardPlanner(const dist::MeshAxes &mesh, cost::LinkModel model,
                  ReshardOptions options = {});
 
-  /// The result is valid as long as the planner.
+  /// Returns the moves. The array is valid during the lifetime of the planner.
   llvm::ArrayRef<Move> plan(llvm::ArrayRef<int64_t> shape, int64_t elementBytes,
                             const dist::Layout &from, const dist::Layout &to);
 
@@ -82,17 +83,20 @@ private:
   std::map<size_t, std::vector<dist::Layout>> layouts;
 };
 
-/// Bytes of an element of the tensor; an i1 takes one byte.
+/// Returns the number of bytes of an element of the tensor; an i1 takes one
+/// byte.
 inline int64_t elementBytes(mlir::RankedTensorType type) {
   return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
 
-/// Bytes that the busiest rank sends for the moves.
+/// Returns the number of bytes that the rank which sends the most sends in all
+/// of these moves.
 int64_t sentBytes(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
                   int64_t elementBytes, const dist::Layout &from,
                   llvm::ArrayRef<Move> moves);
 
-/// Emits the moves on `local`, the tile of a tensor of `type`.
+/// Emits the operations of the moves, starting from `local`, the tile of a
+/// tensor of the unsharded type `type`.
 mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc,
                         const dist::MeshAxes &mesh, mlir::RankedTensorType type,
                         mlir::Value local, const dist::Layout &from,

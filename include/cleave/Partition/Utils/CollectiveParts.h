@@ -7,8 +7,9 @@
 
 namespace cleave::partition {
 
-/// Drops the operands of a collective with `dims` whose results have no
-/// readers. Erases the collective if none is left.
+/// Removes from a collective the operands whose results have no readers, with
+/// their entries of the attribute `dims`. Erases the collective if no operand
+/// is left.
 void dropUnreadParts(mlir::Operation *collective);
 
 } // namespace cleave::partition

@@ -26,7 +26,7 @@ struct PadMask {
   mlir::Attribute filler;
 
   static std::optional<PadMask> of(mlir::arith::SelectOp op);
-  /// Whether both mask the same padding, regardless of the filler.
+  /// Whether both masks replace the same padding; the fillers may differ.
   bool isAlike(const PadMask &other) const {
     return dim == other.dim && size == other.size && tile == other.tile &&
            axes == other.axes;

@@ -41,19 +41,21 @@ llvm::SmallVector<Port> portsOf(mlir::ModuleOp module);
 /// without a name are left out.
 llvm::SmallVector<llvm::SmallVector<Port>> boundaryTable(mlir::ModuleOp module);
 
-/// Whether the port is a result of @loss or @forward, which are for the user:
-/// partial sums are reduced there. Between other functions they are passed on
-/// as they are.
+/// Whether the port is a result of @loss or @forward, which the user reads.
+/// Partial sums are reduced in these results. Values that one function passes
+/// to another function of the program may stay partial sums.
 bool isForPeople(const Port &port);
 
-/// The function that takes gradients, or null: the one with the update.
+/// Returns the function that takes gradients as arguments, which is the one
+/// that updates parameters; null if the module has none.
 mlir::func::FuncOp updateFunction(mlir::ModuleOp module);
 
-/// Checks that no two sub-axes of one axis cross (dist::crosses), and names the
-/// tensors that they shard.
+/// Checks that no two sub-axes of one mesh axis cross (see dist::crosses). The
+/// error names the tensors that these sub-axes shard.
 mlir::LogicalResult verifySubAxes(mlir::ModuleOp module);
 
-/// Checks that each group has one type and one sharding.
+/// Checks that all ports of the same name and role have one type and one
+/// sharding.
 mlir::LogicalResult verifyBoundary(mlir::ModuleOp module);
 
 } // namespace cleave::partition

@@ -13,7 +13,8 @@
 
 namespace cleave::partition {
 
-/// All occurrences of one tensor that a loop carries or a branch yields.
+/// The values that stand for one tensor in a loop or branch: the loop's initial
+/// value and block argument, the values that the blocks yield, and the result.
 struct Carried {
   mlir::Value init, argument; // null for branches
   llvm::SmallVector<mlir::Value, 2> yielded;
@@ -24,14 +25,15 @@ inline bool isLoopOrBranch(mlir::Operation *op) {
   return llvm::isa<mlir::scf::ForOp, mlir::scf::IfOp>(op);
 }
 
-/// For scf.for and scf.if: one entry for each result.
+/// Returns, for an scf.for or scf.if, one entry for each result.
 llvm::SmallVector<Carried> carriedBy(mlir::Operation *op);
 
 /// Whether the bounds and the step of the loop are constants.
 bool hasStaticTripCount(mlir::scf::ForOp loop);
 
-/// Reports region operations other than scf.if and scf.for with a static trip
-/// count, and carried values that are not tensors.
+/// Reports an error for an operation with regions that is neither an scf.if nor
+/// an scf.for with a static trip count, and for carried values that are not
+/// tensors.
 mlir::LogicalResult checkRegions(mlir::Operation *op);
 
 /// Whether the operation only works on scalars or reads the single element of a

@@ -9,7 +9,7 @@
 
 namespace cleave::partition {
 
-/// What the ranks along one mesh axis hold.
+/// What the ranks along one mesh axis hold of a value.
 struct AxisState {
   enum Kind : uint8_t {
     Zero,      // a zero tensor: a tile, a partial result or the whole of it
@@ -25,8 +25,9 @@ struct AxisState {
   /// cannot be told from [1, 2] split on the second. Invariant: the dimensions
   /// along which the value repeats, so that it is a tile as well.
   uint64_t dims = 0;
-  /// Split or Partial, but only as one of several possibilities. If the value
-  /// turns out to be something else, it counts as Varying.
+  /// True if the value is Split or Partial only as one of several
+  /// possibilities. An operation that needs one of the other possibilities
+  /// treats the value as Varying.
   bool maybe = false;
   /// Split, Varying, Invariant: the value may also be partial results, combined
   /// by `reduce`.
@@ -56,14 +57,16 @@ struct AxisState {
   bool isSplitOn(int64_t dim) const {
     return kind == Split && dims >> std::min<int64_t>(dim, 63) & 1;
   }
-  /// Whether the value is certainly tiles of one known dimension.
+  /// Whether the ranks certainly hold tiles of one known dimension of the
+  /// value.
   bool isSurelySplit() const {
     return kind == Split && llvm::popcount(dims) == 1 && !maybe;
   }
   bool isSurelySplitOn(int64_t dim) const {
     return isSplitOn(dim) && isSurelySplit();
   }
-  /// Whether the value may be read as partial results of this kind.
+  /// Whether the values of the ranks may be read as partial results of the
+  /// reduction `kind`.
   bool mayBePartial(dist::ReduceKind kind) const {
     if (this->kind == Zero)
       return kind == dist::ReduceKind::Sum;

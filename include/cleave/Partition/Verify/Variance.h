@@ -1,22 +1,23 @@
 //===- Variance.h - the state of values along mesh axes ---------*- C++ -*-===//
 //
-// The forward analysis of dist-verify-variance over a per-rank program.
+// The pass dist-verify-variance is a forward analysis of a per-rank program. It
+// determines how the contents of each value vary over the ranks of each mesh
+// axis.
 //
-// A value has one state for each axis. The states of arguments are declared by
-// their shardings. All others follow from operations: by their sharding rules
-// on local shapes (VarianceRules.cpp), for collectives and operations that
-// depend on the rank's position (VarianceCollectives.cpp), and for loops and
-// branches (VarianceRegions.cpp). Padding is tracked beside the states
-// (VariancePadding.h).
+// A value has one state (AxisState.h) for each axis. The states of arguments
+// are declared by their shardings. All other states follow from operations: by
+// their sharding rules on local shapes (VarianceRules.cpp), for collectives and
+// operations that depend on the rank's position (VarianceCollectives.cpp), and
+// for loops and branches (VarianceRegions.cpp). Padding is tracked apart from
+// the states (VariancePadding.h).
 //
-// If several axes split one dimension, their order is part of the state: each
-// split axis knows the axes that are minor to it. If neither of two axes is
-// known to be minor to the other, their order is unknown, and nothing is
-// claimed.
+// If several axes split one dimension, the state of each has the axes that are
+// known to be minor to it. If neither of two axes is known to be minor to the
+// other, their order is unknown and is not checked.
 //
-// A constant may be a tile or the whole. Zeros are accepted as any state, other
-// splats as a tile or the whole, and a reduction of a repeating value as a
-// reduction of either.
+// A constant may be a tile or the whole. Zeros are accepted as any state, and
+// other splats as a tile or the whole. A reduction of a value whose elements
+// repeat is accepted as the reduction of a tile or of the whole.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,21 +36,24 @@ public:
   explicit Variance(const dist::MeshAxes &mesh)
       : mesh(mesh), padding(mesh, states) {}
 
-  /// Reports the first operation that needs an operand in a different state, or
-  /// the first result whose state contradicts its sharding.
+  /// Verifies a function. The error is reported on the first operation that
+  /// needs an operand in another state than the operand has, or the first
+  /// result whose state contradicts its declared sharding.
   llvm::LogicalResult verify(mlir::func::FuncOp func);
 
-  /// Whether all ranks along `axes` have the same value. The function must be
-  /// verified.
+  /// Whether all ranks along `axes` hold the same value. `verify` must have
+  /// succeeded for the function.
   bool isInvariant(mlir::Value value, dist::AxisSet axes) const;
 
 private:
   std::string name(dist::Axis axis) const;
-  /// The state that a sharding declares; invariant without a sharding.
+  /// Returns the state that a declared sharding implies. Without a sharding the
+  /// value is invariant over all axes.
   State declared(dist::ShardingAttr sharding) const;
   static bool satisfies(const AxisState &have, const AxisState &want);
-  /// Describes the first contradiction: "is ... over axis ..., `source` says
-  /// ..."; empty if there is none.
+  /// Returns a text for the first axis over which the states `have` and `want`
+  /// contradict each other, such as "is ... over axis ..., `source` says ...";
+  /// empty if there is no contradiction.
   std::string mismatch(const State &have, const State &want,
                        llvm::StringRef source) const;
 
@@ -84,7 +88,8 @@ private:
   void keepPartialSums(mlir::Operation *op, const ShardingRule &rule,
                        unsigned axis);
 
-  // Collectives and operations that depend on the rank's position.
+  // These functions handle collectives and operations that depend on the rank's
+  // position.
   llvm::LogicalResult visitCollective(mlir::Operation *op,
                                       llvm::ArrayRef<dist::Axis> axes);
   llvm::LogicalResult visitExchange(dist::ExchangeOp op, unsigned index,

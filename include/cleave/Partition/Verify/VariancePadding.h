@@ -1,16 +1,16 @@
 //===- VariancePadding.h - the padding of values ----------------*- C++ -*-===//
 //
 // The part of dist-verify-variance that proves that padding is masked. For each
-// value it tracks the dimensions whose last tiles end in padding, the size of
-// the whole dimension, the axes that number the tiles, and the content of the
-// padding. Sizes come from `dist.global_type`, exchanges, windows and masks.
-// For dimensions without padding they follow from the tile and the axes that
-// split it.
+// value it tracks the dimensions whose last tiles end in padding, with the
+// unsharded size of the dimension, the axes that number the tiles, and the
+// content of the padding. Sizes come from `dist.global_type`, exchanges,
+// windows and masks; if a dimension has no padding, its size follows from the
+// tile and the axes that split it.
 //
-// Nothing is claimed of a dimension whose size the program does not show:
-// results of scatters, reshapes of one-element tiles, dimensions merged from
-// such dimensions, slices of tiles that do not nest, and arguments without a
-// global type.
+// Padding is not checked in dimensions whose size the program does not show:
+// those of results of scatters, reshapes of one-element tiles, dimensions
+// merged from such dimensions, slices of tiles that do not nest, and arguments
+// without a global type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,8 @@ struct Extent {
   Kind kind = Real;
   /// For `Real`, 0 if unknown.
   int64_t size = 0, ways = 1;
-  /// The axes that number the tiles, major first; unknown unless `placed`.
+  /// The axes that number the tiles, major first. They are known only if
+  /// `placed` is true.
   dist::Axes axes;
   bool placed = true;
   /// The content of all padding; null: anything.
@@ -92,19 +93,22 @@ public:
   mlir::LogicalResult enter(mlir::func::FuncOp func);
   mlir::LogicalResult leave(mlir::func::FuncOp func) const;
 
-  // Operations; each function reports padding that would mix with elements.
+  // These functions handle operations. Each reports an error if an operation
+  // would combine padding with elements.
   void visitConstant(mlir::Operation *op);
   mlir::LogicalResult visit(mlir::Operation *op, const ShardingRule &rule);
   mlir::LogicalResult visitCollective(mlir::Operation *op,
                                       llvm::ArrayRef<dist::Axis> axes);
   void visitPlace(mlir::Operation *op, llvm::ArrayRef<dist::Axis> axes);
 
-  // Loops and branches: a carried value has the layout of `init` and of the
-  // yielded values.
+  // These functions handle loops and branches. A value that a loop carries, or
+  // that branches yield, has the layout of both `init` and the yielded values.
   void carry(mlir::Value init, mlir::Value argument);
   mlir::LogicalResult merge(mlir::Operation *op, mlir::Value value,
                             mlir::Value yielded);
-  /// Whether more is known of the argument now than when its block was visited.
+  /// Returns whether the padding of a loop's block argument is now known more
+  /// precisely than when the loop's body was visited, so that the body must be
+  /// visited again.
   bool learn(mlir::Value argument, mlir::Value result);
 
 private:
@@ -124,8 +128,8 @@ private:
   Extent sized(mlir::Value value, int64_t dim) const;
   dist::Axes counted(llvm::ArrayRef<dist::Axis> axes) const;
   std::string describe(const Extent &extent) const;
-  /// Returns false if the whole sizes differ, or if the tiles are on other
-  /// ranks.
+  /// Merges `other` into `into`. Returns false if the unsharded sizes of the
+  /// dimensions differ, or if equal tiles are on different ranks.
   static bool join(Extent &into, const Extent &other);
   mlir::LogicalResult mustBe(mlir::Operation *op, unsigned operand, int64_t dim,
                              FactorCombiner combiner) const;

@@ -8,8 +8,8 @@
 using namespace mlir;
 using namespace cleave::dist;
 
-/// Ranks are numbered in 32 bits, so that products of sizes up to this bound do
-/// not overflow.
+/// The largest number of ranks of a mesh. Ranks are numbered in 32 bits, so
+/// that 64-bit products of sizes do not overflow.
 static constexpr int64_t kMaxRanks = std::numeric_limits<int32_t>::max();
 
 //===----------------------------------------------------------------------===//
@@ -54,8 +54,8 @@ static void printAxisRef(AsmPrinter &printer, AxisRefAttr axis) {
     printer << ":(" << axis.getPre() << ")" << axis.getSize();
 }
 
-/// Parses axes up to and including the closing brace. A trailing `?` is allowed
-/// if `isOpen` is given.
+/// Parses a list of axes up to and including the closing brace. If `isOpen` is
+/// given, a trailing `?` is allowed and sets it.
 static ParseResult parseAxesInBraces(AsmParser &parser,
                                      SmallVectorImpl<AxisRefAttr> &axes,
                                      bool *isOpen) {
@@ -292,7 +292,8 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
       parser.parseComma() ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseDim))
     return {};
-  // The optional parts come in one fixed order.
+  // The optional parts of a sharding come in one fixed order; `next` is the
+  // first part that may still follow.
   int next = 0;
   while (succeeded(parser.parseOptionalComma())) {
     SMLoc partLoc = parser.getCurrentLocation();

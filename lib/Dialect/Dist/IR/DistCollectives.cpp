@@ -11,7 +11,8 @@ using namespace cleave::dist;
 // Shared
 //===----------------------------------------------------------------------===//
 
-/// Checks (C1) and (C2) and returns the size of the group.
+/// Checks the constraints (C1) and (C2) of collectives, and returns the number
+/// of ranks in a group.
 template <typename OpTy>
 static FailureOr<int64_t> checkedGroupSize(OpTy op,
                                            SymbolTableCollection &symbols) {
@@ -312,8 +313,9 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
 int64_t AllReduceOp::getPayloadBytes() {
   return bytesOf(getInputs().getTypes());
 }
-// A reduce-scatter and an all-gather of chunks of ceil(elements / n); the first
-// rank has a full chunk.
+// The volume of an all-reduce is that of a reduce-scatter and an all-gather of
+// chunks of ceil(elements / n) elements. The first rank of a group always has a
+// full chunk.
 int64_t AllReduceOp::getSentBytes(int64_t n) {
   int64_t elements = 0;
   for (Type type : getInputs().getTypes())
@@ -344,8 +346,9 @@ int64_t AllToAllOp::getSentBytes(int64_t n) {
   return (n - 1) * getPayloadBytes() / n;
 }
 
-// The payload is the expected rows. One of n shares stays on the rank and is
-// not sent.
+// The payload of all_to_all_v is the expected number of rows, which may be
+// fewer than the buffer holds. A rank keeps one n-th of them and sends the
+// rest.
 int64_t AllToAllVOp::getPayloadBytes() {
   auto type = cast<RankedTensorType>(getInputs()[0].getType());
   int64_t rows = type.getDimSize(0) * type.getDimSize(1);
@@ -356,7 +359,8 @@ int64_t AllToAllVOp::getSentBytes(int64_t n) {
   return (n - 1) * getPayloadBytes() / n;
 }
 
-// The first rank that is a source and not its own target determines the volume.
+// The volume of a permute is a full tile if any rank sends to another rank, and
+// 0 otherwise.
 int64_t CollectivePermuteOp::getPayloadBytes() {
   return bytesOf(getInputs().getTypes());
 }
@@ -367,7 +371,8 @@ int64_t CollectivePermuteOp::getSentBytes(int64_t n) {
   return 0;
 }
 
-// The volume is what the busiest rank sends of its tile to other ranks.
+// The volume of a window is the number of bytes that the rank which sends the
+// most sends to other ranks.
 int64_t WindowOp::getPayloadBytes() { return bytesOf(getResults().getTypes()); }
 int64_t WindowOp::getSentBytes(int64_t n) {
   int64_t most = 0;
@@ -403,8 +408,8 @@ SmallVector<WindowPiece> cleave::dist::windowPieces(WindowOp op, int64_t n) {
   return pieces;
 }
 
-// The payload is the larger of the two tiles; the volume is what the busiest
-// rank sends.
+// The payload of an exchange is the larger of the source tile and the target
+// tile. Its volume is the number of bytes sent by the rank that sends the most.
 int64_t ExchangeOp::getPayloadBytes() {
   int64_t bytes = 0;
   for (auto [input, result] :

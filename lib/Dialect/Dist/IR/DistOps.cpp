@@ -11,8 +11,8 @@ using namespace cleave::dist;
 // Checks against a mesh
 //===----------------------------------------------------------------------===//
 
-/// Checks an axis against the mesh. `place` says in messages where the axis is,
-/// if it is not simply in a list.
+/// Checks that the mesh has the axis or sub-axis. `place` is a text for
+/// messages that says where the axis is written, if it is not simply in a list.
 static LogicalResult verifyAxis(function_ref<InFlightDiagnostic()> emitError,
                                 AxisRefAttr axis, MeshAttr mesh,
                                 const Twine &place = "") {
@@ -81,8 +81,8 @@ cleave::dist::verifySharding(function_ref<InFlightDiagnostic()> emitError,
 //===----------------------------------------------------------------------===//
 
 static ParseResult parseAxisList(OpAsmParser &parser, AxisListAttr &axes) {
-  // Operations print only the braces, without the angle brackets of the
-  // attribute's own syntax.
+  // In operations, the attribute is printed as braces only, without the angle
+  // brackets that it has elsewhere.
   SmallVector<AxisRefAttr> refs;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLBrace())
@@ -182,7 +182,8 @@ StringRef MeshOp::linkOf(AxisRefAttr axis) {
   for (auto [index, known] : llvm::enumerate(getMesh().getAxes())) {
     if (known.getName() != axis.getName() || !getLinks())
       continue;
-    // The number of ranks in a block of the sub-axis, counted along the axis.
+    // The number of consecutive ranks of the mesh axis that differ only in
+    // their indices on the sub-axis and on more minor parts of the axis.
     int64_t block = known.getSize() / (axis.isWhole() ? 1 : axis.getPre());
     if (getWithin() && (*getWithin())[index] % block == 0)
       return "intra";

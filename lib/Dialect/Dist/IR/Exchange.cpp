@@ -30,8 +30,8 @@ cleave::dist::describeExchange(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
     exchange.from.push_back(subAxes(mesh, dim.getAxes()));
   for (DimShardingAttr dim : to.getDims())
     exchange.to.push_back(subAxes(mesh, dim.getAxes()));
-  // Axes outside `axes` over which the value stays partial are left out, since
-  // all members have the same coordinates on them.
+  // Partial axes that are not among the axes of the exchange are left out of
+  // the layouts: all members of a group have the same coordinates on them.
   SmallVector<AxisRefAttr> refs(axes);
   llvm::append_range(refs, from.getPartial());
   llvm::append_range(refs, to.getPartial());

@@ -34,8 +34,9 @@ MeshAxes::MeshAxes(FlatSymbolRefAttr name, MeshAttr mesh,
                    ArrayRef<AxisRefAttr> refs)
     : symbol(name), meshAttr(mesh) {
   for (MeshAxisAttr axis : mesh.getAxes()) {
-    // A cut at p has p blocks before it. Each cut must divide the next one,
-    // since otherwise the parts are not adjacent.
+    // The places at which the axis is cut into atoms. A cut at p has p blocks
+    // before it (it is major). Each cut must divide the next one, since
+    // otherwise they do not form a factorization of the axis.
     std::set<int64_t> cuts = {1, axis.getSize()};
     for (AxisRefAttr ref : refs)
       if (ref.getName() == axis.getName() && !ref.isWhole()) {
@@ -78,8 +79,8 @@ FailureOr<MeshAxes> MeshAxes::of(Operation *module) {
            failure();
   auto name = FlatSymbolRefAttr::get(found.getSymNameAttr());
   MeshAxes axes(name, found.getMesh(), refs.getArrayRef());
-  // Sub-axes that split one axis in ways that do not nest, such as 2 x 3 and 3
-  // x 2, have no common atoms.
+  // A sub-axis is a run of atoms unless two sub-axes split the axis in ways
+  // that do not nest, such as 2 x 3 and 3 x 2.
   for (AxisRefAttr ref : refs)
     if (axes.size(axes.decompose(ref)) != axisSize(found.getMesh(), ref))
       return found->emitError("sub-axis ")

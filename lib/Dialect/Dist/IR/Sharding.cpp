@@ -38,8 +38,9 @@ bool cleave::dist::crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
          !divide(endA, b.getPre()) || !divide(endA, endB);
 }
 
-/// Returns a sub-axis of the size of `b` that does not cross `a`: after, before
-/// or within `a`; null if the axis has none.
+/// Returns, for an error message, a sub-axis that has the size of `b` and does
+/// not cross `a`: after, before or within `a`. Returns null if the axis has no
+/// such sub-axis.
 static AxisRefAttr besideOf(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
   int64_t whole = mesh.getAxisSize(a.getName()), size = axisSize(mesh, b);
   int64_t end = a.getPre() * axisSize(mesh, a);
@@ -225,7 +226,8 @@ TileBounds cleave::dist::tileBounds(MeshAttr mesh, ShardingAttr sharding,
   return bounds;
 }
 
-/// Returns true if `axes` begins with `prefix`, after splitting axes as needed.
+/// Returns true if the list `axes` begins with the list `prefix`, where an axis
+/// may also be written as its parts.
 static bool isPrefix(MeshAttr mesh, ArrayRef<AxisRefAttr> prefix,
                      ArrayRef<AxisRefAttr> axes) {
   SmallVector<AxisRefAttr> p = canonicalAxes(mesh, prefix),
@@ -235,7 +237,8 @@ static bool isPrefix(MeshAttr mesh, ArrayRef<AxisRefAttr> prefix,
   for (size_t i = 0; i < p.size(); ++i) {
     if (p[i] == a[i])
       continue;
-    // The last entry of the prefix may be the major part of a larger sub-axis.
+    // The last axis of the prefix may be the major part of the corresponding,
+    // larger sub-axis of `axes`.
     if (i + 1 != p.size() || p[i].getName() != a[i].getName() ||
         p[i].getPre() != a[i].getPre())
       return false;

@@ -115,7 +115,8 @@ static bool isPartList(Attribute value) {
   return isListOf<PartAttr>(value) && !cast<ArrayAttr>(value).empty();
 }
 
-// The table has attributes of higher layers as well. The description of the
+// The attributes that arguments and results may have. The table includes
+// attributes that passes of other folders define. The description of the nn
 // dialect documents all of them.
 static constexpr KnownAttr kPortAttrs[] = {
     {kNameAttr, isAttr<StringAttr>, "a string"},
@@ -144,8 +145,8 @@ static constexpr KnownAttr kPortAttrs[] = {
     {kCountAttr, isAttr<StringAttr>, "a string, the name of an argument"},
 };
 
-/// Checks an attribute against a port's type. `whole` is the type of the
-/// unsharded tensor if ranks hold tiles.
+/// Checks that the value of an attribute fits a port's type `whole`. If ranks
+/// hold tiles of the tensor, `whole` is the type of the unsharded tensor.
 static LogicalResult verifyFits(Location loc, NamedAttribute attr, Type whole) {
   auto type = dyn_cast<RankedTensorType>(whole);
   if (!type)
@@ -174,7 +175,8 @@ static LogicalResult verifyPort(Location loc, NamedAttribute attr, Type type,
   if (failed(verifyKnown([&] { return emitError(loc); }, attr, kPortAttrs,
                          "an argument or result")))
     return failure();
-  // The dist dialect stores the type of the unsharded tensor in this attribute.
+  // After partitioning, the attribute dist.global_type has the type of the
+  // unsharded tensor.
   auto whole = attrs.getAs<TypeAttr>("dist.global_type");
   return verifyFits(loc, attr, whole ? whole.getValue() : type);
 }

@@ -9,12 +9,13 @@ using namespace cleave::nn;
 
 namespace {
 
-/// With this bound, products of two entries stay far below the limit of 64
-/// bits.
+/// The largest size, stride, dilation or padding of a window. With this bound,
+/// products of two of these numbers stay far below 2^63.
 constexpr int64_t kMostWindow = int64_t(1) << 24;
 
-/// Checks the attributes of a window, and per spatial dimension that the size
-/// of `output` follows from `input`. `kernel` has the window's sizes.
+/// Checks the attributes of a sliding window and, for each spatial dimension,
+/// that the size of `output` follows from that of `input`. `kernel` has the
+/// window's size in each spatial dimension.
 template <typename Op>
 LogicalResult checkWindow(Op op, ArrayRef<int64_t> input,
                           ArrayRef<int64_t> kernel, ArrayRef<int64_t> output) {
@@ -85,16 +86,17 @@ LogicalResult checkConv(Op op, RankedTensorType input, RankedTensorType filter,
                      result.getShape().drop_front(2));
 }
 
-/// Returns the first of `windows` that has all `size` elements in a gap between
-/// its positions. Such a window begins in the padding, which is shorter than
-/// the window, and its dilation is larger than the number of elements.
+/// Returns the first of the `windows` windows that reads no element of an input
+/// dimension of `size` elements, because all elements are in a gap of the
+/// dilated window. Such a window begins in the padding, and its dilation
+/// exceeds `size`.
 std::optional<int64_t> windowWithoutElements(int64_t size, int64_t windows,
                                              int64_t low, int64_t stride,
                                              int64_t dilation) {
   if (dilation <= size)
     return std::nullopt;
-  // After at most `dilation` windows, the offsets of the windows repeat modulo
-  // `dilation`.
+  // It suffices to test `dilation` windows, since after that the offsets of
+  // windows repeat modulo `dilation`.
   int64_t count = std::min<int64_t>(
       {int64_t(llvm::divideCeil(low, stride)), dilation, windows});
   for (int64_t at = 0; at < count; ++at)

@@ -20,8 +20,9 @@ static LogicalResult expectType(Operation *op, StringRef name, Type found,
                            << expected;
 }
 
-/// Checks that the input of a row operation has a last dimension to work along,
-/// and that `features`, `statistics` and `whole` have types that fit the input.
+/// Checks the types of an operation on rows. The input must have a last
+/// dimension, along which rows run. `features` have the size of that dimension,
+/// `statistics` one element per row, and `whole` the shape of the input.
 static LogicalResult
 verifyRows(Operation *op, Value input,
            ArrayRef<std::pair<StringRef, Value>> features,

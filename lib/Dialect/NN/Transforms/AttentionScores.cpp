@@ -8,8 +8,8 @@ namespace cleave::nn {
 
 namespace {
 
-/// A number at or below this hides a key: its exponential is 0 beside any
-/// score.
+/// A mask value at or below this number hides a key: beside any usual score,
+/// its exponential is 0.
 constexpr double kHidden = -1.0e4;
 
 bool hides(Value value) {
@@ -31,8 +31,8 @@ bool leadsToEinsum(Value value, unsigned depth) {
   return false;
 }
 
-/// Adds a term of the scores: a mask that is spelled as 0 or a very negative
-/// number, or a bias.
+/// Adds a term of the scores: a bias, or a mask whose elements are 0 or a very
+/// negative number.
 void addTerm(Value value, ArrayRef<int64_t> dims, double factor,
              Scores &scores) {
   if (splatOf(value) == 0.0)
@@ -92,7 +92,8 @@ std::optional<Scores> analyzeScores(Value value) {
       value = div.getLhs();
       continue;
     }
-    // A mask inside the tanh would only scale scores, and hide none.
+    // Inside the tanh of a softcap, a mask would only bound scores and not hide
+    // them, so it is not recognized there.
     if (scores.softcap != 0)
       return std::nullopt;
     if (auto tanh = dyn_cast<math::TanhOp>(op)) {

@@ -164,7 +164,9 @@ void BatchFlow::visit(Operation *op) {
     if (isBatch[factor])
       set(value, dim);
   });
-  // A dimension of size 1 is no factor of a reshape.
+  // For a batch of one sample, the sharding rule of a reshape does not connect
+  // the batch dimensions, since dimensions of size 1 have no factors. They are
+  // connected here.
   if (auto reshape = dyn_cast<nn::ReshapeOp>(op); reshape && batch == 1) {
     Value from = reshape.getInput(), to = reshape.getResult();
     for (auto [source, target] : {std::pair(from, to), std::pair(to, from)})

@@ -27,7 +27,8 @@ inline int64_t rankOf(mlir::Value value) {
 /// shape, no effects.
 bool isElementwise(mlir::Operation *op);
 
-/// Clones an elementwise operation for operands of another shape.
+/// Clones an elementwise operation with new operands, which all have the shape
+/// `shape`; the result has this shape.
 mlir::Value cloneElementwise(mlir::OpBuilder &builder, mlir::Operation *op,
                              mlir::ValueRange operands,
                              llvm::ArrayRef<int64_t> shape);
@@ -45,7 +46,8 @@ Dims allDims(int64_t rank);
 Dims inverse(llvm::ArrayRef<int64_t> permutation);
 bool isIdentity(llvm::ArrayRef<int64_t> permutation);
 
-// Builders that return the operand itself if it has the wanted shape already.
+// Each of these builders returns the operand itself if it already has the
+// wanted shape.
 mlir::Value reshapeTo(mlir::OpBuilder &builder, mlir::Location loc,
                       mlir::Value value, llvm::ArrayRef<int64_t> shape);
 mlir::Value transposeTo(mlir::OpBuilder &builder, mlir::Location loc,
@@ -54,15 +56,16 @@ mlir::Value broadcastTo(mlir::OpBuilder &builder, mlir::Location loc,
                         mlir::Value value, llvm::ArrayRef<int64_t> shape,
                         llvm::ArrayRef<int64_t> dims);
 
-/// A value and the dimensions that a broadcast of it adds: dimension i of the
-/// source is dimension `dims[i]` of the broadcast value.
+/// A value `source` that was broadcast: dimension i of the source is dimension
+/// `dims[i]` of the broadcast value, which has other dimensions besides.
 struct Narrow {
   mlir::Value source;
   Dims dims;
 };
 Narrow narrow(mlir::Value value);
 
-// Pattern sets; see the files of the same names.
+// Each function adds the patterns of the file that it is named after, such as
+// MovementPatterns.cpp.
 void populateMovementPatterns(mlir::RewritePatternSet &patterns);
 void populateEinsumPatterns(mlir::RewritePatternSet &patterns);
 void populateLogicPatterns(mlir::RewritePatternSet &patterns);

@@ -15,8 +15,8 @@ std::string spell(const EinsumOp::Labels &labels) {
   return labels.lhs + "," + labels.rhs + "->" + labels.result;
 }
 
-/// One operand of an einsum, with its labels and the labels of the other
-/// operand.
+/// One operand of an einsum: its value, its labels, and the labels of the other
+/// operand (`other`).
 struct Side {
   Value value;
   std::string labels, other;

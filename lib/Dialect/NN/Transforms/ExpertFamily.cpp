@@ -43,7 +43,7 @@ static std::optional<FamilyStep::Kind> kindOf(Operation *op) {
   return std::nullopt;
 }
 
-/// Reads the operation's attributes about dimensions into the step.
+/// Copies into `step` the attributes of its operation that refer to dimensions.
 static void readDims(FamilyStep &step) {
   if (auto broadcast = dyn_cast<BroadcastOp>(step.op))
     step.dims = Dims(broadcast.getDims());
@@ -95,8 +95,9 @@ static bool lookAlike(Value a, Value b, unsigned depth) {
                       [&](unsigned i) { return alike(i, i); });
 }
 
-/// The operands of each member. Operands of commutative operations are sorted,
-/// so that equal ones match.
+/// Returns the operands of each member of a family. The operands of commutative
+/// operations are sorted, so that equal operands of two members have the same
+/// index.
 static SmallVector<SmallVector<Value>> operandsOf(const Family &family) {
   SmallVector<SmallVector<Value>> operands;
   Operation *first = family.first().getDefiningOp();
@@ -149,8 +150,9 @@ static std::optional<FamilyStep> stepOfMembers(const Family &family) {
   return step;
 }
 
-/// The step along a family with a dimension of experts, without that dimension
-/// in its lists.
+/// Returns the step of a family that is one value with a dimension of experts.
+/// The dimension lists of the step are those of one member, without the
+/// dimension of experts.
 static std::optional<FamilyStep> stepAlong(const Family &family) {
   FamilyStep step;
   int64_t dim = family.dim;
@@ -243,15 +245,16 @@ std::optional<FamilyStep> stepOf(const Family &family) {
 
 namespace {
 
-/// A position along one dimension of a value: an index, or a dimension of the
-/// frame.
+/// A position along one dimension of a value: a fixed index, or the index along
+/// a dimension of the frame (the named dimensions of the sum over experts).
 struct At {
   bool isFixed = false;
   int64_t value = 0;
 };
 using Place = SmallVector<At, 6>;
 
-/// The frame's name for the dimension of the experts.
+/// The name of the dimension of experts in a frame (the named dimensions of a
+/// sum over experts).
 constexpr int64_t kExpert = std::numeric_limits<int64_t>::max();
 
 /// Moves `place` from the result of a data movement to its source; nullopt for
@@ -286,7 +289,7 @@ std::optional<Value> stepBack(Value value, Place &place) {
     return slice.getInput();
   }
   if (auto reshape = dyn_cast_if_present<ReshapeOp>(op)) {
-    // The reshape may add and drop dimensions of size 1.
+    // Only reshapes that add or drop dimensions of size 1 are looked through.
     Place inner;
     ArrayRef<int64_t> to = shapeOf(value), from = shapeOf(reshape.getInput());
     size_t next = 0;
@@ -312,8 +315,8 @@ std::optional<Value> stepBack(Value value, Place &place) {
   return std::nullopt;
 }
 
-/// The number at `place` of a constant; kExpert if it equals the index along
-/// the experts.
+/// Returns the number at `place` of a constant; kExpert if this number equals
+/// the index along the dimension of experts.
 std::optional<int64_t> numberAt(Value value, Place place) {
   for (;;) {
     if (!isa<IntegerType>(tensorTypeOf(value).getElementType()))

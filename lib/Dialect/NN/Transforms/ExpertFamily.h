@@ -1,7 +1,7 @@
-// One value per expert of a layer, treated as one.
-// A model spells its experts as E values, one after the other, or as one value
-// with a dimension of E. A family is either: its members have the same shape,
-// and are computed in the same way from the members of other families.
+// Families of expert values. A model computes the experts of a layer either as
+// E values, one after the other, or as one value with a dimension of size E. A
+// family represents both. Its members, one per expert, have the same shape, and
+// are computed in the same way from the members of other families.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTFAMILY_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTFAMILY_H
@@ -11,8 +11,8 @@
 namespace cleave::nn {
 
 struct Family {
-  /// One value per expert, or one value with the experts along dimension `dim`.
-  /// One value without that dimension is shared by all experts.
+  /// Either one value per expert, or one value with the experts along dimension
+  /// `dim`, or (with `dim` -1) one value that all experts share.
   llvm::SmallVector<mlir::Value> members;
   int64_t dim = -1;
 
@@ -41,26 +41,30 @@ struct FamilyStep {
   EinsumOp::Labels labels;
 };
 
-/// The step that computes a value whose operands all experts share.
+/// Returns the operation that computes a value, as a step on operands that all
+/// experts share.
 std::optional<FamilyStep> stepOf(mlir::Value value);
-/// The step of a family. It is a Leaf if the members are arguments; nullopt if
-/// the operands form no families.
+/// Returns the operation that computes the members of a family, as a step on
+/// other families. Returns a Leaf if the members are arguments; nullopt if the
+/// operands form no families.
 std::optional<FamilyStep> stepOf(const Family &family);
 
-/// A comparison of expert ids with the number of each member's expert.
+/// A test that compares the expert ids of tokens with the number of an expert.
+/// In a family, member n tests for expert n.
 struct ExpertTest {
   mlir::Value ids;
-  /// The frame dimension of each dimension of the ids; -1 for dimensions of
-  /// size 1.
+  /// For each dimension of the ids, its name in the frame, the named dimensions
+  /// of the sum over experts; -1 for dimensions of size 1.
   Dims frame;
   bool operator==(const ExpertTest &) const = default;
 };
 
-/// The comparison, if member n (or element n along `dim`) tests for expert n,
-/// as a boolean or as 0 and 1. `frame` names the dimensions of a member.
+/// Returns the test that a family computes as a boolean or as 0 and 1, if
+/// member n (or element n along `dim`) tests for expert n. `frame` names the
+/// dimensions of a member.
 std::optional<ExpertTest> testOf(const Family &family, Dims frame);
 
-/// The comparison that one value is, and the expert that it tests for.
+/// Returns the test that one value computes, and the expert for which it tests.
 std::optional<std::pair<ExpertTest, int64_t>> testOf(mlir::Value value,
                                                      Dims frame);
 

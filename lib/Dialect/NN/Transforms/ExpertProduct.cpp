@@ -1,4 +1,5 @@
-// Splits sums over experts into a test and factors.
+// Recognizes sums over experts in which each term is a product of a test (did
+// the token choose this expert?) and factors.
 
 #include "ExpertProduct.h"
 
@@ -18,9 +19,10 @@ std::optional<int64_t> choicesOf(Value ids) {
 
 namespace {
 
-/// The operands of a step that may contain the test, each with its frame; empty
-/// if the step is another one. `slot` names the dimension that is summed,
-/// `sums` says whether one is.
+/// Returns the operands of a step that may contain the test for an expert, each
+/// with the names of its dimensions; empty for steps that a product cannot
+/// contain. `slot` is the name of a dimension that the step sums over, and
+/// `sums` is set if the step sums.
 SmallVector<std::pair<Family, Dims>>
 partsOf(const FamilyStep &step, const Dims &frame, int64_t slot, bool &sums) {
   sums = false;
@@ -79,7 +81,8 @@ public:
 
   ExpertProduct product;
 
-  /// Returns false if a test contradicts an earlier one.
+  /// Splits a family into the test and factors. Returns false if the family has
+  /// a test that differs from one that was found before.
   bool peel(const Family &family, const Dims &frame) {
     if (std::optional<ExpertTest> test = testOf(family, frame)) {
       if (product.test && !(*product.test == *test))
@@ -94,7 +97,8 @@ public:
   }
 
 private:
-  /// Splitting a family pays only if a test is among its parts.
+  /// Splits the operands of a step. This is useful only if one of them contains
+  /// a test; otherwise the family remains one factor.
   bool peelParts(const FamilyStep &step, const Dims &frame) {
     bool sums;
     auto parts = partsOf(step, frame, slot, sums);
@@ -140,7 +144,8 @@ std::optional<std::pair<ExpertTest, int64_t>> expertOf(Value term) {
   return expertIn(term, allDims(rank), rank, true);
 }
 
-/// Checks that the sum runs over the slots of the ids.
+/// Checks that a test was found and that the sum, if there is one, runs over
+/// the dimension of slots of the test's ids.
 static std::optional<ExpertProduct> checked(ExpertProduct product,
                                             int64_t experts) {
   product.experts = experts;

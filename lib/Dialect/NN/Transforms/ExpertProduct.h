@@ -1,4 +1,5 @@
-// Splits sums over experts into a test and factors.
+// Recognizes sums over experts in which each term is a product of a test (did
+// the token choose this expert?) and factors.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTPRODUCT_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTPRODUCT_H
@@ -7,15 +8,17 @@
 
 namespace cleave::nn {
 
-/// A family of values, one per expert, with named dimensions: the dimensions of
-/// the sum, from 0, and those that the sum reduces.
+/// A family of values, one per expert, and a name for each dimension of a
+/// member: the dimensions of the sum over experts have the names 0, 1, ...,
+/// followed by those that the sum reduces.
 struct Factor {
   Family family;
   Dims frame;
 };
 
-/// The sum over slots of test * factors. `slot` names the dimension of a
-/// token's slots in the frame; -1 if a token has one slot.
+/// The sum over slots of test * factors, as one expert contributes it. `slot`
+/// is the name of the dimension of a token's slots in the frame; it is -1 if a
+/// token has one slot.
 struct ExpertProduct {
   int64_t experts = 0;
   std::optional<ExpertTest> test;
@@ -23,15 +26,16 @@ struct ExpertProduct {
   int64_t slot = -1;
 };
 
-/// The term of each expert as a product with a test; nullopt if it is no such
-/// product.
+/// Returns the terms of a sum over experts, one per expert, as a product of a
+/// test for the expert and factors; nullopt if they are not such a product.
 std::optional<ExpertProduct> productOf(const Family &terms);
 
-/// Like the above, for an einsum that contracts the experts along its only
-/// letter for them.
+/// Like productOf, for an einsum that sums over experts by contraction. Exactly
+/// one of its letters stands for the experts.
 std::optional<ExpertProduct> productOfContracted(EinsumOp op);
 
-/// The test of one term, and the expert that it tests for.
+/// Returns the test that one term of a sum over experts contains, and the
+/// expert for which it tests.
 std::optional<std::pair<ExpertTest, int64_t>> expertOf(mlir::Value term);
 
 /// The number of experts that the ids choose from, if the ids come from

@@ -1,11 +1,12 @@
-// Sums over experts, rewritten to slots.
+// Rewrites a sum over experts n to a sum over the slots k of a token t:
 //
 //   sum over experts n of sum over k of [ids[t, k] = n] * w[t, k] * f_n(x[t])
 //     = sum over k of w[t, k] * f_ids[t, k](x[t])
 //
-// Each dimension of the left side's values has a name in a frame. By the ids'
-// own dimensions they are those of tokens, that of slots, or features; a value
-// of slots is [tokens..., slots, features...].
+// Here f_n is what expert n computes, and w are weights. A frame gives a name
+// to each dimension of the values on the left side. A named dimension is one of
+// tokens or that of slots if the ids have it, and otherwise one of features. A
+// value on the right side has the dimensions [tokens..., slots, features...].
 
 #include "ExpertSlots.h"
 
@@ -27,7 +28,8 @@ private:
   bool isFeature(int64_t dim) const {
     return dim != product.slot && !llvm::is_contained(tokens, dim);
   }
-  /// The positions of the feature dimensions in a frame.
+  /// Returns the indices in `frame` of the dimensions that are features, not
+  /// tokens or slots.
   Dims featuresOf(const Dims &frame) const {
     Dims features;
     for (auto [index, dim] : llvm::enumerate(frame))
@@ -49,8 +51,8 @@ private:
   Value transposeOf(const FamilyStep &step, const Dims &frame);
   Value spread(Value value, Dims frame);
   Value einsumOf(const FamilyStep &step, const Dims &frame);
-  /// Stacks the members along a new first dimension: [experts, dimensions of a
-  /// member...].
+  /// Stacks the members of a family along a new first dimension, in the shape
+  /// [experts, dimensions of a member...].
   Value stackOf(const Family &family);
 
   OpBuilder &b;
@@ -92,14 +94,15 @@ bool SlotBuilder::arrangeIds() {
   return true;
 }
 
-/// Repeats a value that all experts share for each slot.
+/// Broadcasts a value that all experts share to the dimensions of tokens and
+/// slots.
 Value SlotBuilder::spread(Value value, Dims frame) {
   Dims shape = slotShape(Family::shared(value), frame), features;
   if (Value number = reshapedSplat(b, loc, value, shape))
     return number;
   for (int64_t index : featuresOf(frame))
     features.push_back(frame[index]);
-  // Looks through broadcasts: the result is broadcast once, at the end.
+  // Broadcasts of the value are skipped: only the final result is broadcast.
   while (auto broadcast = value.getDefiningOp<BroadcastOp>()) {
     Dims inner;
     for (int64_t dim : broadcast.getDims())
@@ -233,8 +236,8 @@ Value SlotBuilder::build(const Family &family, const Dims &frame) {
   auto operand = [&](Dims inner) { return slotsOf(step->operands[0], inner); };
   switch (step->kind) {
   case FamilyStep::Leaf:
-    // For a factor without a token dimension: gathers, for each slot, the
-    // values of the slot's expert.
+    // For a factor without dimensions of tokens, such as a bias, gathers the
+    // values of each slot's expert.
     if (featuresOf(frame).size() != frame.size())
       return nullptr;
     return GatherOp::create(b, loc, stackOf(family), ids, 0);
@@ -337,7 +340,8 @@ Value SlotBuilder::run(ArrayRef<int64_t> shape) {
     result = ReduceOp::create(b, loc, Combiner::Sum, result,
                               ArrayRef<int64_t>{slot});
   }
-  // Transposes [tokens..., features...] to the order of the sum.
+  // Transposes the result from [tokens..., features...] to the dimension order
+  // of the original sum.
   Dims have = tokens, order;
   llvm::append_range(have, features);
   for (int64_t dim = 0; dim < int64_t(shape.size()); ++dim) {

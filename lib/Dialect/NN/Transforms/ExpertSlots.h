@@ -7,9 +7,10 @@
 
 namespace cleave::nn {
 
-/// The sum over the experts, in the shape of one term, computed by slots. Null
-/// if an expert has an operation that this rewrite does not know; operations
-/// that were built until then have no uses.
+/// Returns the sum over experts as a sum over slots, in the shape `shape` of
+/// one term of the original sum. Returns null if the term of an expert has an
+/// operation that this rewrite does not handle; operations that were built
+/// before are then unused.
 mlir::Value sumBySlots(mlir::OpBuilder &builder, mlir::Location loc,
                        const ExpertProduct &product,
                        llvm::ArrayRef<int64_t> shape);

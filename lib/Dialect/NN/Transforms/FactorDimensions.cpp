@@ -74,8 +74,9 @@ void FactorAnalysis::visitReshape(ReshapeOp op) {
     makeAtomic(result);
     return;
   }
-  // Groups dimensions of both shapes into the smallest groups with equal
-  // products, ignoring sizes of 1.
+  // Splits the dimensions of a reshape's operand and result into the smallest
+  // consecutive groups with equal numbers of elements; sizes of 1 belong to no
+  // group.
   auto next = [](ArrayRef<int64_t> shape, size_t &at) {
     while (at < shape.size() && shape[at] == 1)
       ++at;
@@ -184,7 +185,8 @@ void FactorAnalysis::visit(Operation *op) {
       unite(gather.getIndices(), d, gather.getResult(), dim + d);
     return makeAtomic(gather.getTable(), dim);
   }
-  // The last dimension must not be cut; the others may be.
+  // An operation on rows needs its last dimension whole, so that dimension is
+  // atomic; the others may be cut.
   auto rows = [&](Value input, Value result, ValueRange features,
                   ValueRange statistics) {
     int64_t last = rankOf(input) - 1;
@@ -247,7 +249,8 @@ void FactorAnalysis::visit(Operation *op) {
 // Cuts
 //===----------------------------------------------------------------------===//
 
-/// Whether each cut divides the next one, and the last cut divides `size`.
+/// Whether the set of cuts factors the size: each cut divides the next one, and
+/// the last cut divides `size`.
 static bool isChain(const std::set<int64_t> &cuts, int64_t size) {
   int64_t inner = 1;
   for (int64_t cut : cuts) {
@@ -258,8 +261,8 @@ static bool isChain(const std::set<int64_t> &cuts, int64_t size) {
   return size % inner == 0;
 }
 
-/// Adds cuts of classes; returns false and adds none if one of them is
-/// impossible.
+/// Cuts classes of dimensions as given by `cuts`. Returns false, and changes
+/// nothing, if one of the cuts is impossible.
 bool FactorAnalysis::addCuts(ArrayRef<std::pair<int, int64_t>> cuts) {
   std::map<int, std::set<int64_t>> wanted;
   for (auto [node, cut] : cuts) {
@@ -331,8 +334,8 @@ void FactorAnalysis::cutEqualSlices(func::FuncOp function) {
       for (int64_t dim = 0; dim < rankOf(argument); ++dim)
         ofParameters.insert(find(node(argument, dim)));
   }
-  // For each class, the size of its slices (0 if they differ), and their
-  // offsets.
+  // For each class of dimensions, the size of the slices that are taken of it
+  // (0 if sizes differ), and the offsets of these slices.
   std::map<int, std::pair<int64_t, std::set<int64_t>>> parts;
   for (const Cut &slice : slices) {
     auto &[size, offsets] =

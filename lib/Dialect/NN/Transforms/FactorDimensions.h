@@ -1,14 +1,14 @@
-// The dimensions that remain when reshapes are gone.
+// Finds shapes for all values of a function with which reshapes disappear.
 //
 // Dimensions of different values that must be the same dimension (operand and
 // result of an addition, the places of a letter in an einsum, ...) form a
-// class. A reshape [10, 12] -> [2, 5, 3, 4] says where classes are cut: 10 into
-// 2 x 5, 12 into 3 x 4; a cut of a class holds for all its members. Cuts spread
-// until nothing changes. Then every value has a factored shape, and a reshape
-// whose two sides have the same one is the identity. Dimensions that an
-// operation needs whole (rows of a norm, the sequence of attention) are atomic.
-// A reshape whose cuts would contradict others, or cut an atomic class, is
-// left out and stays.
+// class. A reshape [10, 12] -> [2, 5, 3, 4] cuts dimensions: 10 into 2 x 5, and
+// 12 into 3 x 4. A cut holds for all dimensions of the class, and so may cut
+// operands of other reshapes, until nothing changes. Then each value has a
+// factored shape, and a reshape is the identity if its operand and its result
+// have the same factored shape. Dimensions that an operation needs whole (rows
+// of a norm, the sequence of attention) are atomic. If the cuts of a reshape
+// would contradict others, or cut an atomic class, the reshape remains.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_FACTORDIMENSIONS_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_FACTORDIMENSIONS_H
@@ -23,8 +23,9 @@ namespace cleave::nn {
 
 class FactorAnalysis {
 public:
-  /// With `views`, a dimension of a parameter is also cut if the function reads
-  /// only equal slices of it: two matrices that are stored as one.
+  /// If `views` is true, a dimension of a parameter is also cut if the function
+  /// reads only slices of it that have equal sizes. The parameter then is, for
+  /// example, two matrices that are stored as one.
   FactorAnalysis(mlir::func::FuncOp function, bool views);
 
   /// The factors of a dimension, major to minor; empty for size 1.
@@ -38,10 +39,12 @@ private:
   struct Class {
     int64_t size = 1;
     bool atomic = false;
-    /// The sizes of inner parts. Each divides the next one and the size.
+    /// The places at which the class is cut, each as the number of elements of
+    /// the parts to its right (minor). Each divides the next one and the size.
     std::set<int64_t> cuts;
   };
-  /// Dimensions of two shapes whose row-major products are equal.
+  /// Consecutive dimensions of a reshape's operand and of its result with the
+  /// same number of elements in total.
   struct Group {
     llvm::SmallVector<std::pair<int, int64_t>, 4> parts; // (node, stride)
     int64_t size = 1;

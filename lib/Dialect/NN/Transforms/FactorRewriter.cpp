@@ -21,7 +21,8 @@ public:
 private:
   void mapArgument(BlockArgument argument);
   void rewrite(Operation *op);
-  /// Returns false if the operation must keep its original shapes.
+  /// These functions rewrite an operation to factored shapes. They return false
+  /// if the operation must keep its original shapes.
   bool rewriteFactored(Operation *op);
   bool rewriteRows(Operation *op);
   bool rewriteChoice(Operation *op);
@@ -32,15 +33,16 @@ private:
   RankedTensorType typeOf(Value old) {
     return tensorTypeOf(old).clone(analysis.shape(old));
   }
-  /// For each dimension of the old value, the positions of its factors in the
-  /// factored shape.
+  /// For each dimension of the original value, the indices of its factors among
+  /// the dimensions of the factored shape.
   SmallVector<Dims> positions(Value old);
   Value mapped(Value old) { return map.lookup(old); }
   /// The rewritten value, reshaped to `shape`.
   Value as(Value old, ArrayRef<int64_t> shape) {
     return reshapeTo(builder, loc, mapped(old), shape);
   }
-  /// The factored shape, in which the dimensions `dims` keep their size of 1.
+  /// Returns the factored shape of a value, but keeps the dimensions `dims`, of
+  /// size 1, which otherwise have no factors.
   Dims shapeWithUnits(Value old, ArrayRef<int64_t> dims);
   void define(Value old, Value value) {
     map[old] = reshapeTo(builder, loc, value, analysis.shape(old));
@@ -98,7 +100,8 @@ void Rewriter::mapArgument(BlockArgument argument) {
     function.setArgAttr(
         index, kViewAttr,
         ViewAttr::get(function.getContext(), original, seen, {}));
-  // Operations that are not rewritten yet still read the original shape.
+  // Until all operations are rewritten, some of them still read the argument in
+  // its original shape.
   auto reshape = ReshapeOp::create(
       builder, loc, tensorTypeOf(argument).clone(shape), argument);
   viewed.push_back(reshape);
@@ -107,7 +110,7 @@ void Rewriter::mapArgument(BlockArgument argument) {
 
 void Rewriter::rewriteEinsum(EinsumOp op) {
   EinsumOp::Labels labels = op.getLabels();
-  // The letters of the factors of each old letter.
+  // For each letter of the original equation, the letters of its factors.
   llvm::SmallDenseMap<char, std::string> letters;
   char next = 'a';
   auto expand = [&](StringRef old, Value value) {
@@ -168,7 +171,7 @@ bool Rewriter::rewriteSlice(SliceOp op) {
         done = true;
         continue;
       }
-      // The slice is within one index of this factor.
+      // The slice selects a single index of this factor, and a range within it.
       if (offset / inner != (offset + size - 1) / inner)
         return false;
       offsets.push_back(offset / inner);
@@ -340,8 +343,8 @@ bool Rewriter::rewriteFactored(Operation *op) {
   return rewriteChoice(op) || rewriteRows(op);
 }
 
-/// Gives the operands their old shapes, for an operation that cannot be
-/// factored.
+/// Reshapes operands back to their original shapes for an operation that cannot
+/// be rewritten to factored shapes.
 void Rewriter::rewriteRestored(Operation *op) {
   IRMapping mapping;
   for (Value operand : op->getOperands())

@@ -1,10 +1,9 @@
 // Finds routers whose choice of experts was replaced by constants in the
-// export.
-// A tracer that sees indices as numbers stores the indices of its example. The
-// graph then computes the largest scores, but nothing reads their indices: a
-// score is multiplied with the expert of the example, or is masked as the
-// example was. Largest numbers that no matrix scored, or that are multiplied
-// with nothing, belong to no router.
+// export. A tracer that treats indices as numbers stores the indices that its
+// example input had. The graph then computes the largest scores, but nothing
+// reads their indices: scores are multiplied with the experts of the example,
+// or masked as for the example. If the scores do not come from a matrix of the
+// model, or are multiplied with nothing, they belong to no router.
 
 #include "FrozenRouting.h"
 #include "Dataflow.h"
@@ -44,8 +43,8 @@ Value largestScores(Operation &op) {
                                                        : Value();
 }
 
-/// Whether a value is computed from parameters alone: a matrix of the model, or
-/// one with scaled rows.
+/// Whether a value is computed from parameters alone, such as a matrix of the
+/// model with scaled rows.
 bool isLearned(Value matrix) {
   bool hasParameter = false;
   SmallVector<Value> values = {matrix};
@@ -81,11 +80,13 @@ bool followsFromProduct(Value value) {
   return false;
 }
 
-/// Follows scores until they meet other data, and notes whether elements at
-/// fixed positions are read or masked.
+/// Follows router scores through their readers until they are combined with
+/// other data. Notes whether the program reads or masks elements at fixed
+/// positions.
 class Followed {
 public:
-  /// The last dimension of the scores, their slots, may be sliced.
+  /// With `hasSlots`, the last dimension of the scores has the slots of a
+  /// token, and slices of it do not count as reading fixed positions.
   Followed(Value scores, bool hasSlots) : scores(scores), hasSlots(hasSlots) {
     add(scores, false);
     while (!values.empty()) {
@@ -95,7 +96,8 @@ public:
     }
   }
 
-  /// Whether scores at fixed positions are multiplied with other data.
+  /// Whether scores at fixed positions are multiplied with values other than
+  /// scores and constants.
   bool weighFixedly() const {
     for (auto [value, isPlaced] : atFixed)
       if (isPlaced)
@@ -144,7 +146,8 @@ private:
     } else if (isa<BroadcastOp, ReshapeOp, TransposeOp, ReduceOp>(user)) {
       add(user->getResult(0), isPlaced);
     } else if (isElementwise(user) || isa<EinsumOp>(user)) {
-      // The other operand may be a mask of the file that selects some scores.
+      // The other operand may be a constant mask that selects some of the
+      // scores.
       bool mayMask = isa<arith::MulFOp, arith::SelectOp, EinsumOp>(user);
       bool isMasked = false;
       for (Value operand : user->getOperands())

@@ -22,8 +22,8 @@ using namespace cleave;
 
 namespace {
 
-/// The choices of one router, with the dimensions that define the order of
-/// slots.
+/// The experts that one router chooses, and the dimensions that define in which
+/// order slots fill an expert.
 struct Choices {
   Value ids;
   int64_t experts;
@@ -76,7 +76,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     std::optional<int64_t> batch = samplesOfCall();
     bool isSequence = tokenDims >= 2 && sizes[0] == batch.value_or(sizes[0]) &&
                       samplesDimOf(ids).value_or(0) == 0;
-    // If the batch is one sample, its dimension may be missing.
+    // If the batch has one sample, the ids may lack the dimension of samples.
     bool isOne = batch == 1;
     if (!isSequence && !isOne && scope == "sequence")
       return op.emitOpError("has choices ")
@@ -85,7 +85,8 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
                 "[samples, positions, slots] or [samples, positions]; with "
                 "parallel.expert.capacity_scope = \"microbatch\" it is that of "
                 "all";
-    // Without a dimension of samples, all tokens are one sequence.
+    // If the ids have no dimension of samples, all tokens count as one
+    // sequence.
     choices.shape = {isSequence ? sizes[0] : 1, 1};
     for (int64_t size : sizes.slice(isSequence, tokenDims - isSequence))
       choices.shape[1] *= size;
@@ -170,7 +171,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     return nn::ReshapeOp::create(b, value.getLoc(), type.clone(shape), value);
   }
 
-  /// The number of slots of each sample that chose each expert: [samples,
+  /// Returns how many slots of each sample chose each expert, [samples,
   /// experts].
   static Value loadsOf(OpBuilder &b, Value ids, int64_t experts) {
     Location loc = ids.getLoc();

@@ -19,8 +19,8 @@ struct BoolToFloat : OpRewritePattern<arith::UIToFPOp> {
     auto type = dyn_cast<RankedTensorType>(op.getType());
     if (!type || !getElementTypeOrSelf(op.getIn().getType()).isInteger(1))
       return rewriter.notifyMatchFailure(op, "operand is no boolean tensor");
-    // The pattern applies only if arithmetic follows. Other uses, such as
-    // counting labels, stay unchanged.
+    // The pattern applies only if more arithmetic with constants follows. In
+    // other uses, such as counting labels, the conversion stays unchanged.
     bool followed = llvm::any_of(op->getUsers(), [&](Operation *user) {
       return isElementwise(user) &&
              llvm::all_of(user->getOperands(), [&](Value operand) {

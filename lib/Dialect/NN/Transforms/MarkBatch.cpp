@@ -38,7 +38,8 @@ struct MarkBatchPass : cleave::impl::MarkBatchPassBase<MarkBatchPass> {
       if (!isInput(argument) || said(argument))
         continue;
       std::optional<int64_t> dim = flow.dimOf(argument);
-      // The input has a dimension of samples that is only summed.
+      // An input can have a dimension of samples that propagation does not
+      // connect with the batch, because the function only sums over it.
       if (!dim && !isDeclared && typeOf(argument).getRank() &&
           typeOf(argument).getDimSize(0) == batch && !flow.meetsBatch(argument))
         dim = 0;

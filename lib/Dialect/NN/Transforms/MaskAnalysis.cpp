@@ -11,15 +11,18 @@ namespace cleave::nn {
 
 namespace {
 
-/// query * (index of the query) + key * (index of the key) + offset.
+/// An integer that depends on the position in the scores: query * (index of the
+/// query) + key * (index of the key) + offset.
 struct Affine {
   int64_t query = 0, key = 0, offset = 0;
 };
 
-/// Larger numbers cannot be indices. The bound keeps sums within 64 bits.
+/// The bound for integers in index arithmetic. It keeps sums within 64 bits,
+/// and larger numbers cannot be indices.
 constexpr double kLargest = int64_t(1) << 60;
 
-/// The dimensions of the operand of a data movement, given those of its result.
+/// For a data movement whose result has the score dimensions `dims`, returns
+/// the score dimensions of its operand.
 std::optional<Dims> through(Operation *op, ArrayRef<int64_t> dims) {
   Dims result;
   if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
@@ -35,7 +38,9 @@ std::optional<Dims> through(Operation *op, ArrayRef<int64_t> dims) {
   return std::nullopt;
 }
 
-/// Looks through the data movements that made the value.
+/// Follows a value back through broadcasts and other data movements to the
+/// value whose elements they move, and tells which score dimensions that value
+/// has.
 Narrow narrowed(Value value, ArrayRef<int64_t> dims) {
   Narrow result{value, Dims(dims)};
   while (Operation *op = result.source.getDefiningOp()) {
@@ -79,8 +84,8 @@ std::optional<Affine> affineOf(Value value, ArrayRef<int64_t> dims,
   return std::nullopt;
 }
 
-/// Adds the bounds on j - i that `low <= value <= high` implies; returns false
-/// if it implies none.
+/// If `value` is an index difference of a key j and a query i, adds the bounds
+/// on j - i that `low <= value <= high` implies; otherwise returns false.
 bool addBand(const Affine &value, std::optional<int64_t> low,
              std::optional<int64_t> high, MaskPart part, MaskParts &parts) {
   if (value.query * value.key != -1)

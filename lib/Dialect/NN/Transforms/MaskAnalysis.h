@@ -20,8 +20,9 @@ struct MaskPart {
   bool negated = false;
 };
 
-/// Queries see the keys of their own segment. The ids are [query] or [batch,
-/// query], and [key] or [batch, key], in some order.
+/// Divides queries and keys into segments, by ids. A query sees only the keys
+/// of its own segment. The ids of queries are [query] or [batch, query], those
+/// of keys [key] or [batch, key]; the two dimensions may be in any order.
 struct SegmentPart {
   Narrow query, key;
 };
@@ -33,25 +34,27 @@ struct MaskParts {
   /// The comparisons that gave `lowest`.
   llvm::SmallVector<MaskPart> lowerBounds;
   std::optional<SegmentPart> segments;
-  /// Parts that depend on the key alone, or on the key and the sample.
+  /// Parts of the mask that depend on the key alone, or on the key and the
+  /// sample, but not on the query.
   llvm::SmallVector<MaskPart> keyMasks;
   llvm::SmallVector<MaskPart> rest;
 };
 
-/// Splits `mask`, or its negation. Dimension i of the mask is dimension dims[i]
-/// of the scores.
+/// Adds to `parts` the parts of `mask`, or of its negation. Dimension i of the
+/// mask is dimension dims[i] of the scores.
 void splitMask(mlir::Value mask, bool negated, llvm::ArrayRef<int64_t> dims,
                const ScoreDims &scores, MaskParts &parts);
 
-/// A band in the attributes of nn.attention: key j has position j, query i has
-/// position i + shift.
+/// A band of the mask, as attributes of nn.attention. For these, key j has
+/// position j and query i has position i + shift.
 struct BandRule {
   bool causal = false;
   int64_t window = 0, shift = 0;
 };
 
-/// Adds the band of `parts`, over s queries and t keys, as attributes. Bounds
-/// that the attributes cannot express are added to the other parts.
+/// Converts the band in `parts`, for s queries and t keys, to attributes of
+/// nn.attention. Bounds that the attributes cannot express are moved to
+/// `parts.rest`.
 BandRule sayBand(MaskParts &parts, int64_t s, int64_t t);
 
 } // namespace cleave::nn

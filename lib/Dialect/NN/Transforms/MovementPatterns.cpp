@@ -48,8 +48,9 @@ struct TransposeOfBroadcast : OpRewritePattern<TransposeOp> {
   }
 };
 
-/// An elementwise operation whose operands all repeat along some dimension is
-/// computed without it.
+/// If all operands of an elementwise operation are repeated along some
+/// dimension, computes the operation without that dimension and broadcasts the
+/// result.
 struct NarrowElementwise : RewritePattern {
   NarrowElementwise(MLIRContext *context)
       : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
@@ -106,8 +107,9 @@ struct SinkTransposeElementwise : RewritePattern {
     ArrayRef<int64_t> permutation;
     for (Value operand : op->getOperands())
       if (auto transpose = operand.getDefiningOp<TransposeOp>()) {
-        // TransposeOfBroadcast has priority. Next to another broadcast, which
-        // is transposed below, the two patterns would undo each other forever.
+        // A transpose of a broadcast is left to the pattern
+        // TransposeOfBroadcast. If both patterns handled it, and another
+        // broadcast followed, they would undo each other forever.
         if (transpose.getInput().getDefiningOp<BroadcastOp>())
           return rewriter.notifyMatchFailure(op, "a broadcast is transposed");
         permutation = transpose.getPermutation();

@@ -88,8 +88,9 @@ std::optional<int64_t> PositionFlow::dimOf(Value value) const {
   return std::nullopt;
 }
 
-/// A dimension of another size is something else: a table of positions, or a
-/// slice.
+/// Marks a dimension as positions if it is as long as the sequence. A connected
+/// dimension of another size is something else, such as a table of positions or
+/// a slice.
 bool PositionFlow::mark(Value value, int64_t dim) {
   RankedTensorType type = typeOf(value);
   if (!type || type.getDimSize(dim) != length)
@@ -100,8 +101,8 @@ bool PositionFlow::mark(Value value, int64_t dim) {
 }
 
 void PositionFlow::run(Block &body) {
-  // Each use has its own copy of a constant, so constants connect no
-  // dimensions.
+  // Constants do not connect dimensions of their uses, since each use can have
+  // its own copy of the constant.
   auto connects = [](Operation *op) {
     return !op->hasTrait<OpTrait::ConstantLike>();
   };

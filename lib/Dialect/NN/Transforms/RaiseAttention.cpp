@@ -1,15 +1,16 @@
-// Attention, told from its two contractions:
+// Recognizes attention by its two contractions:
 //
 //   scores  = einsum(query, key) * scale, capped, + bias, masked
 //   result  = einsum(softmax(scores), value)
 //
-// Letters of the einsums say which dimension is which: those of query, key and
-// scores are batch and key heads, those of query and scores alone the queries
-// and the query heads of a group, the one contracted in the second einsum the
-// keys. No order of dimensions is assumed, except that keys are last in the
-// scores, as softmax runs along them, and queries after their heads. Heads and
-// features may be several dimensions each, where projections are fused or
-// positions rotate pairs: nn.attention has them as one.
+// The letters of the einsums tell the role of each dimension. Letters that
+// query, key and scores have are the batch and the KV heads. Letters that only
+// query and scores have are the queries and the query heads per KV head. The
+// letter that the second einsum contracts is the keys. The order of dimensions
+// is arbitrary, except that keys are last in the scores, since softmax runs
+// along them, and that queries follow their heads. Heads and features may be
+// several dimensions each, where projections are fused or where positions
+// rotate pairs; in nn.attention they are one dimension each.
 
 #include "AttentionScores.h"
 #include "MaskAnalysis.h"
@@ -26,7 +27,8 @@ namespace cleave::nn {
 
 namespace {
 
-/// Moves a constant factor of an operand into the attention scale.
+/// If `value` is a product with a constant, multiplies `scale` by the constant
+/// and returns the other factor.
 Value peelScale(Value value, double &scale) {
   if (auto mul = value.getDefiningOp<arith::MulFOp>())
     for (auto [x, factor] : {std::pair(mul.getLhs(), mul.getRhs()),
@@ -61,7 +63,8 @@ SoftmaxOp softmaxOf(Value value) {
 /// The role of each dimension of the scores; -1 for a role without a dimension.
 struct Roles {
   int64_t batch = -1, query = -1, key = -1;
-  /// The KV heads, and the query heads that share a KV head.
+  /// The dimensions of KV heads, and those of the query heads that share a KV
+  /// head (`group`).
   Dims heads, group;
 
   /// In the order of nn.attention's bias.
@@ -173,8 +176,9 @@ bool Raiser::isOneSample() {
   return false;
 }
 
-/// Transposes to the letters of `order`, merges the letters of one role, and
-/// adds sizes of 1.
+/// Transposes a value with the letters `labels` to the order `order`, and
+/// reshapes it to `shape`, where the letters of one role form one dimension and
+/// missing roles have size 1.
 Value Raiser::arrange(Value source, StringRef labels, StringRef order,
                       ArrayRef<int64_t> shape) {
   Dims permutation;
@@ -184,8 +188,8 @@ Value Raiser::arrange(Value source, StringRef labels, StringRef order,
                    transposeTo(rewriter, loc, source, permutation), shape);
 }
 
-/// Adds a term [batch, heads, group, queries, keys] in which some of the first
-/// three may be 1.
+/// Adds `term`, of shape [batch, heads, group, queries, keys], to the attention
+/// bias. The first three dimensions may have size 1.
 void Raiser::addBias(Value term) {
   if (!bias) {
     bias = term;
@@ -221,8 +225,8 @@ Value Raiser::toBias(Narrow term) {
     return placeOf(term.dims[a]) < placeOf(term.dims[b]);
   });
   Value sorted = transposeTo(rewriter, loc, term.source, order);
-  // The bias gets full dimensions of queries and keys; the others may have size
-  // 1.
+  // nn.attention needs a bias with all queries and keys, so these dimensions
+  // are broadcast to their full size; the others may have size 1.
   Dims wide, dims, shape;
   int64_t next = 0;
   for (const Dims &role : roles.inOrder()) {

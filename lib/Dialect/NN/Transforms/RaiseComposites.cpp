@@ -27,7 +27,8 @@ struct RaiseCompositesPass
     cleave::nn::populateRaiseGeluPatterns(patterns);
     cleave::nn::populateRaiseRotaryPatterns(patterns);
     cleave::nn::populateRaiseAttentionPatterns(patterns);
-    // Movement patterns undo what the raising patterns move.
+    // The set includes the movement patterns so that they undo the moves that
+    // the raising patterns make.
     cleave::nn::populateMovementPatterns(patterns);
     cleave::nn::populateEinsumPatterns(patterns);
     OpPassManager cleanup(func::FuncOp::getOperationName());

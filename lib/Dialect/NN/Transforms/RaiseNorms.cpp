@@ -22,7 +22,8 @@ Value alongRows(Value value) {
   return broadcast.getInput();
 }
 
-/// The x of sum(x) / n or sum(x) * (1/n) along the last dimension.
+/// If `value` is a mean along the last dimension, sum(x) / n or sum(x) * (1/n),
+/// returns x; otherwise null.
 Value meanOf(Value value) {
   Value sum;
   double factor = 0;
@@ -152,7 +153,8 @@ struct RaiseNormQuotient : OpRewritePattern<arith::DivFOp> {
   }
 };
 
-/// A vector along the last dimension, broadcast over all others.
+/// If `value` is a vector along the last dimension that is broadcast over all
+/// others, returns the vector; otherwise null.
 Value featureOf(Value value) {
   auto broadcast = value.getDefiningOp<BroadcastOp>();
   if (!broadcast || broadcast.getDims() != ArrayRef<int64_t>(rankOf(value) - 1))

@@ -11,8 +11,9 @@ namespace cleave::nn {
 
 namespace {
 
-/// A slice of one half of dimension `dim`; other dimensions are whole. If x
-/// itself is a slice, slices of it may have been merged with it.
+/// Whether `value` is a slice of x that is one half (the second if `second`) of
+/// dimension `dim` and all of the other dimensions. If x itself is a slice, the
+/// two slices may have been merged into one.
 bool isHalf(Value value, Value x, int64_t dim, bool second) {
   auto slice = value.getDefiningOp<SliceOp>();
   auto outer = x.getDefiningOp<SliceOp>();
@@ -66,7 +67,8 @@ bool hasEqualHalves(Value table) {
          llvm::all_of(op->getOperands(), hasEqualHalves);
 }
 
-/// The first half of a table with equal halves.
+/// Returns the first half, along the last dimension, of a table whose two
+/// halves are equal.
 Value halfOf(Value table, OpBuilder &builder) {
   if (auto concat = table.getDefiningOp<ConcatOp>())
     return concat.getInputs()[0];

@@ -26,8 +26,8 @@ namespace {
 // Matrices that are gathered
 //===----------------------------------------------------------------------===//
 
-/// A product in which each slot is multiplied with a matrix that was gathered
-/// for it.
+/// Matches an einsum that multiplies each slot with the expert matrix that was
+/// gathered for the slot, and rewrites it to a grouped product.
 struct ProductOfGathered : OpRewritePattern<EinsumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(EinsumOp op,
@@ -83,7 +83,8 @@ struct ProductOfGathered : OpRewritePattern<EinsumOp> {
   }
 };
 
-/// The products, by slots, from which a value is computed elementwise.
+/// If `value` is computed elementwise from a product of slots with expert
+/// matrices (nn.grouped_dot), returns the dimension of slots.
 std::optional<int64_t> slotDimOf(Value value, unsigned depth) {
   Operation *op = value.getDefiningOp();
   if (!op || depth == 0)
@@ -131,9 +132,9 @@ struct CombineSlots : OpRewritePattern<ReduceOp> {
   }
 };
 
-/// A slice of the columns of a product is a product with the same columns of
-/// the matrix. So two matrices that are stored as one become two, each of which
-/// can be sharded.
+/// Rewrites a slice of the columns of a product to a product with a slice of
+/// the matrix. Two matrices that are stored as one are so read as two, each of
+/// which can be sharded.
 struct SliceOfProduct : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op,
@@ -224,8 +225,9 @@ std::string spellMissing(const std::map<int64_t, Value> &found, int64_t count) {
   return missing > named ? text + ", ..." : text;
 }
 
-/// Finds one term for each expert; some may be zero. Fails if experts are
-/// missing and no zeros stand for them.
+/// Collects the terms of a sum over experts, one for each expert, and rewrites
+/// the sum. Fails if experts have no term and no zeros in the sum stand for
+/// them.
 LogicalResult rollUnrolled(arith::AddFOp root) {
   Sum all(root);
   SmallVector<Value> rest;

@@ -28,8 +28,8 @@ public:
   }
 
 private:
-  /// The parameter that is one slice of the stack; null if the slice is no
-  /// parameter.
+  /// Returns the parameter that is one slice of a stack of tensors; null if the
+  /// slice is anything but a parameter.
   BlockArgument partOf(Value slice) {
     if (auto reshape = slice.getDefiningOp<ReshapeOp>())
       slice = reshape.getInput();
@@ -123,8 +123,8 @@ void stackParameters(func::FuncOp function) { Stacker(function).run(); }
 void sortByUse(func::FuncOp function) {
   Block &block = function.front();
   Operation *end = block.getTerminator();
-  // Sorts operations so that each follows its operands, those of the first
-  // operand first.
+  // Sorts operations so that each follows the operations that compute its
+  // operands. What computes the first operand comes first.
   llvm::SetVector<Operation *> order;
   llvm::SetVector<Value> arguments;
   llvm::SmallVector<std::pair<Operation *, unsigned>> path = {{end, 0}};

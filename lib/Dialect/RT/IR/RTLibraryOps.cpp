@@ -37,8 +37,8 @@ static Type elementType(Value value) {
 // rt.gemm
 //===----------------------------------------------------------------------===//
 
-/// Checks the results after the first `count`: there is none, or one that is
-/// scratch memory.
+/// Checks that a command has no results after the first `count`, or a single
+/// one that is scratch memory.
 static LogicalResult verifyScratch(Operation *op, size_t count) {
   if (op->getNumResults() == count)
     return success();
@@ -177,8 +177,8 @@ Value GroupedGemmOp::getScratchResult() {
   return getNumResults() > 1 ? getResults().back() : Value();
 }
 
-// The count assumes that every row chooses a matrix, since the ids are not
-// known here.
+// Assumes that every row chooses an expert's matrix. The ids, which may say
+// that a row chooses none, are not known at compile time.
 int64_t GroupedGemmOp::getFlops() {
   int64_t flops = 2 * int64_t(getK()) * int64_t(getN());
   for (int64_t size : getRows())
@@ -264,7 +264,7 @@ Value ConvOp::getScratchResult() {
   return getNumResults() > 1 ? getResults().back() : Value();
 }
 
-// Positions in the zero padding count as well.
+// Multiplications with elements of the zero padding count as well.
 int64_t ConvOp::getFlops() {
   auto filter = cast<RankedTensorType>(getFilter().getType());
   auto output = cast<RankedTensorType>(getOutput().getType());
@@ -292,7 +292,8 @@ LogicalResult PositionInExpertOp::verify() { // (PI1)
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// An operand or result of attention and its view.
+/// An operand or result of attention, and the attribute that says how its
+/// dimensions are stored in memory (its view).
 struct Piece {
   StringRef name;
   Value value;
@@ -426,6 +427,6 @@ Value AttentionGradOp::getScratchResult() {
                                                   : Value();
 }
 
-// The products are the recomputed scores, dp = do v^T, dv = p^T do, dq = ds k,
-// dk = ds^T q.
+// Gradients take five products of queries, keys and features: the recomputed
+// scores, dp = do v^T, dv = p^T do, dq = ds k, dk = ds^T q.
 int64_t AttentionGradOp::getFlops() { return attentionFlops(*this, 6, 4); }

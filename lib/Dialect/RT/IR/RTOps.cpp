@@ -103,8 +103,8 @@ CollectiveOp::describeExchanges() {
     rest = rest.drop_front();
     return value;
   };
-  // A count is checked before its numbers are read, since a wrong count must
-  // not exhaust memory.
+  // The encoded count of a list is compared with the numbers that follow before
+  // the list is read. Otherwise a wrong count could exhaust memory.
   auto count = [&](int64_t width) {
     int64_t value = next();
     good &= value >= 0 && value <= int64_t(rest.size()) / width;

@@ -1,8 +1,9 @@
 //===- Error.h - errors of the host part ----------------------------------===//
 //
-// The host part of the runtime (files, data, training loop) reports errors by
-// throwing Error, which carries the exit code of the contract; the edge (a
-// tool's main, or a function documented not to throw) catches it.
+// The host part of the runtime (files, data, training loop) reports an error by
+// throwing Error, which carries the documented exit code of the process. The
+// outermost caller catches it: the main() of a tool, or a function that is
+// documented not to throw.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IO_ERROR_H

@@ -35,7 +35,8 @@ public:
   /// nanoseconds since 1970.
   int64_t modifiedAt() const { return modified; }
 
-  /// Returns whether bytes were read that the file no longer has.
+  /// Returns whether bytes beyond the end of a truncated file were read (as
+  /// zeros).
   bool isCut() const;
   /// Throws InputError where they were.
   void checkWhole() const;

@@ -1,7 +1,8 @@
 //===- Npy.h - NumPy's .npy and .npz files --------------------------------===//
 //
-// bf16 has no NumPy type: it is written as f32. Entries of an .npz may be
-// stored or deflated; written ones are stored.
+// NumPy has no bf16, so arrays of bf16 are written as f32. Entries of an .npz
+// file may be stored or deflated when they are read; they are always written
+// stored.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IO_NPY_H

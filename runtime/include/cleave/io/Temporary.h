@@ -64,8 +64,9 @@ std::unique_ptr<TemporaryPath> makeTemporaryFolder(const std::string &prefix,
 /// outlive the process.
 void removeTemporariesOnSignals(const char *name);
 
-/// Blocks these signals during its lifetime. It is used before exec: the new
-/// image calls letSignalsThrough() when it knows what to remove.
+/// Blocks SIGINT, SIGTERM and SIGHUP during its lifetime. It is used before
+/// exec: the new image calls letSignalsThrough() once it knows which files to
+/// remove.
 class HeldSignals {
 public:
   HeldSignals();
@@ -77,8 +78,8 @@ private:
   sigset_t before;
 };
 
-/// Unblocks the signals that HeldSignals has blocked, in this image or the one
-/// before exec.
+/// Unblocks the signals that HeldSignals has blocked, in this process or before
+/// it called exec.
 void letSignalsThrough();
 
 } // namespace cleave

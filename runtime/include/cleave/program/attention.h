@@ -30,22 +30,24 @@ struct IndexRef {
 //   s = cap(scale * q k^T) + bias, masked; o = softmax(s) v;
 //   lse = log sum exp s; cap(x) = softcap * tanh(x / softcap), or x for 0.
 // Key j is visible to query i unless
-// - causal, and kpos(j) > qpos(i), where kpos(j) is the entry of keyPositions,
-//   else keyOffset + j, and qpos(i) that of queryPositions, else queryOffset +
-//   i;
+// - `causal` is set, and kpos(j) > qpos(i). kpos(j) is keyPositions[j] or,
+//   without this array, keyOffset + j; qpos(i) is queryPositions[i] or
+//   queryOffset + i;
 // - window > 0, and |qpos(i) - kpos(j)| >= window;
-// - there are segments, and those of the two differ;
-// - there is a keyMask, and its entry (u8) is 0: such keys and values are not
-//   read and may hold anything.
-// With dropout = p > 0, weight (i, j) of the softmax is kept, and divided by 1
-// - p, where the word that philox.h has for dropoutKeys (i64, [b, n, g]; other
-// strides are ignored), queryIndices of i and keyIndices of j (i64) is at least
-// leastKept(p); else it is 0. lse does not depend on it.
+// - there are segments, and those of query i and key j differ;
+// - there is a keyMask, and its entry j (u8) is 0. Such keys and their values
+//   are not read and may hold anything.
+// Dropout with probability p > 0 acts on the weights of the softmax: a weight
+// (i, j) is kept and divided by 1 - p, or set to 0. It is kept if a random word
+// is at least leastKept(p). philox.h computes the word from dropoutKeys (i64,
+// [b, n, g]; other strides are ignored), queryIndices[i] and keyIndices[j]
+// (i64). lse is computed without dropout.
 // A row without a visible key gives o = 0, lse = -inf and zero gradients. The
 // bias has strides [b, query, n, g, key]; 0 broadcasts. Positions and segments
-// are i64 and come in pairs. Forward reads q, k, v and writes o, lse; backward
-// reads q, k, v, o, dO, lse and writes dq, dk, dv. lse and the bias have the
-// attention's dtype, f32 for bf16, in which everything is computed then.
+// are i64, and given for both queries and keys or for neither. Forward reads q,
+// k, v and writes o, lse; backward reads q, k, v, o, dO, lse and writes dq, dk,
+// dv. Everything is computed in the type of the attention or, if that is bf16,
+// in f32; this is also the type of lse and the bias.
 struct Attention {
   bool backward = false;
   DType dtype = DType::F32;
@@ -64,13 +66,12 @@ struct Attention {
   int64_t workspaceSize = 0;
 };
 
-// The number of (query, key) pairs that the causal mask and the window leave,
-// if queries and keys have positions 0, 1,
-// ...
+// The number of (query, key) pairs that the causal mask and the window leave if
+// query i has position i and key j position j.
 inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
                               int64_t window) {
-  // Counts the pairs with key <= query + shift. Rows in [first, full) see only
-  // some of the keys.
+  // Counts the pairs with key <= query + shift. Queries before `first` see no
+  // key, queries from `full` on see all keys.
   auto upTo = [&](int64_t shift) {
     int64_t first = std::clamp<int64_t>(-shift, 0, queries);
     int64_t full = std::clamp<int64_t>(keys - 1 - shift, first, queries);
@@ -83,9 +84,9 @@ inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
   return upTo(causal ? 0 : reach - 1) - upTo(-reach);
 }
 
-// The mean over ranks, if queries and keys have different positions (the tiles
-// of ring attention). Over all tiles a query sees half of the keys of other
-// tiles.
+// The mean number of (query, key) pairs of a tile of ring attention, in which
+// queries and keys have different positions. Averaged over all tiles, a causal
+// mask leaves half of the pairs.
 inline int64_t meanAttentionPairs(int64_t queries, int64_t keys, bool causal,
                                   int64_t window) {
   int64_t pairs = causal ? queries * keys / 2 : queries * keys;

@@ -23,7 +23,7 @@ enum class CollectiveKind : uint8_t {
 inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::AllToAllV;
 
 // One buffer of a collective; N is the group's size. Elements of src and dst:
-//   AllReduce, Permute, Broadcast: [count]; but for Permute dst may be src
+//   AllReduce, Permute, Broadcast: [count]
 //   AllGather:     src [outer, inner] -> dst [outer, N, inner]
 //   ReduceScatter: src [outer, N, inner] -> dst [outer, inner]
 //   AllToAll:      src [outer, N, inner] -> dst [dstOuter, N, dstInner], block
@@ -34,11 +34,11 @@ inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::AllToAllV;
 //   Exchange:      src [count], the source tile; dst [dstOuter * dstInner], the
 //                  target tile (see Exchange); inner = count
 //   SendRecv:      src [count] at the sender, dst [count] at the receiver; the
-//                  other one is not looked at
-// with count = outer * inner = dstOuter * dstInner (but for Exchange). Other
-// than above, src and dst do not overlap (AllGather: src may be its own block
-// of dst when outer = 1; ReduceScatter: dst its own block of src when outer =
-// 1).
+//                  other buffer is ignored
+// Here count = outer * inner = dstOuter * dstInner, except for Exchange. src
+// and dst do not overlap, with these exceptions: for AllReduce and Broadcast
+// dst may be src; if outer = 1, src of an AllGather may be the member's own
+// block of dst, and dst of a ReduceScatter its own block of src.
 struct Transfer {
   BufferRef src, dst;
   int64_t count = 0;
@@ -46,13 +46,14 @@ struct Transfer {
   int64_t dstOuter = 1, dstInner = 0;
 };
 
-// Of an exchange: how the whole tensor of `shape` is placed before and after.
-// Dim i is cut into tiles of ceil(shape[i] / ways), in the row-major order of
-// the sub-axes from[i], then of to[i]. The source is partial over `partial`,
-// which the result reduces; the result is a partial sum over `toPartial`.
-// Sub-axes outside the group cut alike in both. In two rounds every element is
-// assembled once and copied then. Who sends what to whom follows
-// (cleave/exchange.h); padding is left as it is.
+// For an Exchange: the layout of a tensor of the given shape before and after.
+// Dim i is cut along the sub-axes from[i] before and to[i] after, in tiles of
+// ceil(shape[i] / ways), in row-major order. The source is a partial sum over
+// the axes `partial`, which the exchange reduces; the result is a partial sum
+// over `toPartial`. Sub-axes outside the group cut both layouts alike. With two
+// rounds every element is first assembled at one member and then copied to the
+// others. cleave/exchange.h computes who sends what to whom. Padding is not
+// written.
 struct Exchange {
   std::vector<int64_t> shape;
   std::vector<std::vector<SubAxis>> from, to;
@@ -60,20 +61,21 @@ struct Exchange {
   int32_t rounds = 1;
 };
 
-// A collective over the ranks that agree on all mesh axes outside `group`,
-// its members ordered row-major over `group` (first entry slowest). With
-// `token` >= 0 it only starts, and a Wait with this token ends it; buffers
-// are not touched in between. Permute: member i receives from
-// sources[i] (-1: zeros). Broadcast: from member `root`.
+// A collective. Ranks with the same index on all mesh axes outside `group` form
+// a group, ordered row-major over the axes of `group` (first entry slowest).
+// With `token` >= 0 the collective is asynchronous: a Wait with this token ends
+// it, and until then no other command touches its buffers. Permute: member i
+// receives from sources[i], or zeros if that is -1. Broadcast: all receive from
+// member `root`.
 //
-// If `positions` is not empty, only these positions of the group take part,
-// in this order: member i is positions[i]. Only their ranks run the command.
+// If `positions` is not empty, only the ranks at these positions of the group
+// take part and run the command: member i is the rank at positions[i].
 //
-// SendRecv: positions[0] sends to positions[1]; always with a token. The k-th
-// start of the sender matches the k-th start of the receiver, per ordered pair
-// of ranks and apart from all else that the two do. At the sender the Wait
-// returns when src may be overwritten, at the receiver when dst is complete;
-// neither waits for more than the other's start.
+// SendRecv is always asynchronous: positions[0] sends to positions[1]. For each
+// ordered pair of ranks, the k-th start of the sender matches the k-th start of
+// the receiver, whatever else the two ranks do. The sender's Wait returns when
+// src may be overwritten, the receiver's when dst is complete. Neither waits
+// for more than the start of the other rank.
 struct Collective {
   CollectiveKind kind = CollectiveKind::AllReduce;
   ReduceOp reduce = ReduceOp::Sum;
@@ -87,12 +89,13 @@ struct Collective {
   int32_t root = 0;
   std::vector<Exchange> exchanges; // Exchange: one for each part
   std::vector<int32_t> positions;
-  // For AllToAllV: the numbers of rows that go to each member, and that come
-  // from each member (i64). Both sides know them before.
+  // For AllToAllV: the addresses of the numbers of rows (i64) that go to each
+  // member and that come from each member. Sender and receiver know the numbers
+  // before the collective starts.
   BufferRef sent, received;
   // For reports only: the number of rows that a rank is expected to send to all
-  // members together, as one number or one for each position on `by`. If `home`
-  // is set, the rows are sent back to their source rank.
+  // members together. It is one number, or one for each position on the axes
+  // `by`. `home` says that the rows return to the ranks that they came from.
   std::vector<int64_t> expected;
   std::vector<SubAxis> by;
   bool home = false;

@@ -21,8 +21,8 @@ struct KernelArg {
 struct Kernel {
   std::string symbol;
   int32_t numArgs = 0;
-  // The operands, then the results; a result may overlap an operand. Empty if
-  // the accesses of the kernel are unknown.
+  // First the operands of the kernel, then its results. A result may overlap an
+  // operand. Empty if it is not known what the kernel accesses.
   std::vector<KernelArg> args = {};
   // For Device::Cuda: the blocks of a launch and the threads of a block; shared
   // memory is static. The kernel has one more argument, not listed in `args`:

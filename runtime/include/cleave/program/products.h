@@ -95,12 +95,13 @@ inline constexpr ConvolutionKind lastConvolutionKind =
 //                x[n, c, o * strides + k * dilations - low] w[m, c, k]
 // with zeros outside of x. x is [samples, groups * channels, input...], w
 // [groups * features, channels, kernel...], y [samples, groups * features,
-// output...]; features of a group read its channels. All are dense. Forward
-// reads x and w and writes y; InputGrad reads w and y, the cotangent, and
-// writes that of x; FilterGrad reads x and y and writes that of w. `high` zeros
-// follow x, as far as output makes windows reach there. bf16 is summed in f32.
-// `narrow`: f32 whose operands are values of bf16, so that rounding them to
-// TF32 changes nothing.
+// output...]; features of a group read its channels. All arrays are dense.
+// Forward reads x and w and writes y. In a gradient, y is the cotangent of the
+// result: InputGrad reads w and y and writes the cotangent of x; FilterGrad
+// reads x and y and writes the cotangent of w. `low` and `high` are the zeros
+// before and after x; windows that `output` does not count are not computed.
+// bf16 is summed in f32. `narrow` says that f32 operands have values of bf16,
+// so that rounding them to TF32 changes nothing.
 struct Convolution {
   ConvolutionKind kind = ConvolutionKind::Forward;
   DType dtype = DType::F32;

@@ -51,13 +51,14 @@ struct MeshAxis {
   std::string name;
   int64_t size = 1;
   std::string link;
-  // The number of adjacent ranks on this axis that share a node.
+  // The number of adjacent ranks on this axis that are on the same node.
   int64_t within = 1;
 };
 
-// The part of mesh axis `axis` that has `pre` blocks before it and `size`
-// positions: its index is (axis_index / (axisSize / (pre * size))) % size.
-// The whole axis is {axis, 1, axisSize}.
+// A part of mesh axis `axis`, as in Shardy: `size` positions, with `pre` the
+// product of the sizes of the parts before it. A rank's index on it is
+// (axis_index / (axisSize / (pre * size))) % size. The whole axis is {axis, 1,
+// axisSize}.
 struct SubAxis {
   int32_t axis = 0;
   int64_t pre = 1;

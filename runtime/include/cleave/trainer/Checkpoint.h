@@ -28,8 +28,8 @@ struct Stretch {
 
 struct CheckpointState {
   int64_t step = 0; ///< steps done, those that were left out included
-  /// The optimizer's count of updates, from checkpoints of earlier versions,
-  /// which have one count for all parameters.
+  /// For checkpoints of earlier versions: the optimizer's number of updates,
+  /// which was the same for all parameters.
   int64_t updates = 0;
   int64_t nextSample = 0; ///< number of the first sample of the next step
   std::vector<Stretch> stretches; ///< empty in earlier versions
@@ -59,7 +59,8 @@ std::string saveCheckpoint(const std::string &folder, const Manifest &manifest,
 CheckpointState readCheckpointState(const std::string &path,
                                     bool checksDigests = true);
 
-/// Also checks that the checkpoint belongs to the program's model.
+/// Reads and checks state.json like the function above, and checks that the
+/// checkpoint belongs to the program's model.
 CheckpointState readCheckpointState(const std::string &path,
                                     const Manifest &manifest);
 
@@ -77,8 +78,9 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
 std::map<std::string, std::vector<int64_t>>
 shapesInCheckpoint(const std::string &path);
 
-/// Returns the tensor file that --weights names: the file of a checkpoint, the
-/// file of the newest checkpoint in a run's folder, or the path itself.
+/// Returns the file with the tensors that --weights names. The path may be that
+/// of a checkpoint, of a run's folder (then its newest checkpoint is used), or
+/// of the file itself.
 std::string weightsFileOf(const std::string &path);
 
 /// Refuses weights that do not fit the program's model: `path` is a checkpoint
@@ -100,10 +102,10 @@ void checkInitialValues(const Manifest &manifest);
 
 /// A checkpoint in a run's folder, ordered by age (older ones compare less).
 struct CheckpointEntry {
-  /// The rank of the checkpoint in the run's file `latest` (larger is newer),
-  /// or 0 if the file does not name it. Times of files do not survive copies,
-  /// and steps do not order checkpoints either, as a run may continue from an
-  /// earlier one.
+  /// The age order that the run's file `latest` gives (a larger number is
+  /// newer), or 0 if the file does not name the checkpoint. Modification times
+  /// would be lost in copies. Step numbers would not do either, as a run may
+  /// continue from an earlier checkpoint.
   int named;
   int64_t time; ///< when it was written, in some unit
   int64_t step;

@@ -48,8 +48,9 @@ class Dataset {
 public:
   virtual ~Dataset() = default;
   virtual int64_t samples(Split split) const = 0;
-  /// Writes one sample of `input` (the part of its shape after dimension 0).
-  /// Throws DataError where a file does not hold it any more.
+  /// Writes one sample of `input` to `out`; its shape is that of the input
+  /// without dimension 0. Throws DataError if a data file has been truncated
+  /// since it was opened.
   virtual void fill(const ManifestInput &input, Split split, int64_t sample,
                     std::byte *out) const = 0;
   /// Writes an entire input that has no batch dimension.

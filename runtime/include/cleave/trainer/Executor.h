@@ -1,7 +1,8 @@
 //===- Executor.h - what the training loop needs of a running program -----===//
 //
-// The loop works against this interface; SessionExecutor serves it through the
-// runtime's C ABI, and tests serve it with a model of a few lines.
+// The training loop runs programs only through this interface. SessionExecutor
+// implements it by the runtime's C ABI; tests implement it by a model of a few
+// lines.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TRAINER_EXECUTOR_H
@@ -44,8 +45,8 @@ struct RankEvent {
   std::string name, kind; ///< "0F3", "call"
   int64_t beginNs = 0, endNs = 0;
   bool transfers = false; ///< on the stream of what ranks send each other
-  /// The sending and receiving rank of a message that starts or arrives here,
-  /// and its number among the messages between these two ranks.
+  /// If a message starts or arrives at this command: its sender, its receiver,
+  /// and its number among the messages from one to the other.
   int64_t from = -1, to = -1, message = 0;
   std::string kernel = {}; ///< the symbol of a launched kernel
   int64_t bytes = 0;       ///< of its operands and results; 0: not known
@@ -77,8 +78,8 @@ public:
   virtual void run(const std::string &action) = 0;
 
   virtual std::vector<RankTraffic> traffic(int64_t rank) = 0;
-  /// The floating-point operations of attention on this rank, counting only the
-  /// blocks that its masks left.
+  /// The floating-point operations of attention on this rank. Blocks of scores
+  /// that are masked entirely are not computed and not counted.
   virtual int64_t attentionFlops(int64_t rank) { return 0; }
   virtual RankMemory memory(int64_t rank) = 0;
   virtual void resetCounters() = 0;

@@ -11,8 +11,9 @@
 
 namespace cleave {
 
-/// One row of a microbatch: the index of the sample in the data, and its global
-/// number. A row without a sample (-1) has no weight in the loss.
+/// One row of a microbatch. `sample` is the index of its sample in the data,
+/// `number` the sample's number in the run. Both are -1 for a row without a
+/// sample, which has no weight in the loss.
 struct FeedRow {
   int64_t sample = -1;
   int64_t number = -1;

@@ -12,12 +12,12 @@ enum class KeyEffect {
   Mathematics, ///< what is computed
   Layout,      ///< where and how it is computed, but for rounding
   Reporting,   ///< how far and how often; what is said and kept
-  /// Changes the layout only. In pipelines that update after each microbatch
-  /// (asynchronous schedules) it changes the mathematics, as the weights that a
-  /// microbatch sees depend on it.
+  /// Changes only the layout, with one exception: in pipelines that update
+  /// after each microbatch (asynchronous schedules) it changes the mathematics,
+  /// as it decides which weights a microbatch sees.
   LayoutUnlessAsync,
-  /// Like LayoutUnlessAsync; also changes the mathematics if loads of experts
-  /// are balanced within each microbatch.
+  /// Like LayoutUnlessAsync, and also changes the mathematics if the loads of
+  /// experts are balanced within each microbatch.
   LayoutUnlessPerMicrobatch,
 };
 

@@ -1,7 +1,8 @@
 //===- Resume.h - that a resumed run is the same run ----------------------===//
 //
-// A checkpoint has the configuration that it was made with. What a resume would
-// change of the mathematics has to be asked for, key by key.
+// A checkpoint records the configuration that it was made with. If a resume
+// would change the mathematics of the run, the user must accept each changed
+// key.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TRAINER_RESUME_H
@@ -20,12 +21,13 @@
 
 namespace cleave {
 
-/// Returns the checkpoint that `resume` (--resume) names. It is a path, or
-/// "latest": the newest complete checkpoint below `out`, or below
-/// runs/<model>-* if `out` is empty, or "auto": the checkpoint of `out` if
-/// there is one. Returns an empty string if `resume` is empty or "auto" finds
-/// none. Throws InputError if "latest" finds none, and for "auto" without
-/// `out`.
+/// Returns the checkpoint that `resume` (--resume) names:
+/// - a path: this checkpoint;
+/// - "latest": the newest complete checkpoint below `out`, or below
+///   runs/<model>-* if `out` is empty; InputError if there is none;
+/// - "auto": the newest checkpoint of `out`, or an empty string if there is
+///   none; InputError if `out` is empty;
+/// - empty: an empty string.
 std::string resolveResume(const std::string &resume, const std::string &out,
                           const std::string &model);
 
@@ -44,18 +46,19 @@ struct Difference {
   bool changesMathematics;  ///< what is computed, not only how and where
 };
 
-/// The keys with different values in both configurations (JSON). data.path and
-/// train.steps are compared elsewhere.
+/// Compares two configurations (JSON) and returns the keys whose values differ.
+/// data.path and train.steps are left out; other functions compare them.
 std::vector<Difference> differences(const std::string &was,
                                     const std::string &is);
 
 /// Changes of the mathematics that the user has accepted for this resume.
 struct Accepted {
-  /// Accepted keys of the configuration; "data.path" stands for other data,
-  /// "model" for a model with another graph.
+  /// The keys whose change is accepted. Besides keys of the configuration,
+  /// "data.path" stands for other data and "model" for a model with another
+  /// graph.
   std::set<std::string> keys;
-  /// The flag that accepts a change: --set KEY=VALUE if true; --accept KEY if
-  /// the values are already compiled into the program.
+  /// Which flag accepts a change, for messages. True: --set KEY=VALUE. False:
+  /// --accept KEY, used when the values are already compiled into the program.
   bool isBySet = false;
 
   bool count(const std::string &key) const { return keys.count(key); }
@@ -103,8 +106,8 @@ std::string identityOfData(const std::string &path);
 /// recorded only the first and last bytes.
 bool isSameData(const std::string &identity, const std::string &path);
 
-/// For AdamW: the number of updates of each tensor that has moments in the
-/// checkpoint, and the names of all parameters and buffers.
+/// What a checkpoint says of AdamW: how often each tensor that has moments was
+/// updated, and the names of all parameters and buffers.
 struct UpdateCounts {
   std::map<std::string, int64_t> trained;
   std::set<std::string> all;

@@ -9,8 +9,8 @@
 
 namespace cleave {
 
-/// [data], [train] and [target] of the resolved configuration; defaults are the
-/// contract's.
+/// The sections [data], [train] and [target] of the resolved configuration. The
+/// defaults are those that docs/configuration.md documents.
 struct Settings {
   std::string dataPath;
   std::string dataDtype = "uint16"; ///< of a .bin file

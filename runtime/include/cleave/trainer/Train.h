@@ -14,7 +14,8 @@
 
 namespace cleave {
 
-/// Starts the ranks of a program; tests provide their own.
+/// Creates the executor, which starts the ranks of a program. Tests provide an
+/// executor of their own.
 using ExecutorFactory = std::function<std::unique_ptr<StepExecutor>()>;
 
 struct TrainOptions {
@@ -34,7 +35,8 @@ struct TrainOptions {
   int64_t evalEvery = -1;   ///< -1: ten times a run; 0: at the end only
   int64_t evalSamples = -1; ///< -1: by the length of the run; 0: all
   std::optional<bool> progressBar; ///< default: where output is a terminal
-  /// The number of calls of malloc so far, if the caller counts them.
+  /// Returns how often malloc was called so far; empty if the caller does not
+  /// count these calls.
   std::function<int64_t()> allocations;
 };
 
@@ -58,8 +60,9 @@ void infer(const Manifest &manifest, const InferOptions &options,
 /// nccl.
 std::string checkRanks(const Manifest &manifest, std::optional<int64_t> ranks);
 
-/// The part of checkRanks that concerns launchers, for a mesh of `ranks` and
-/// the key target.transport (auto, local, mpi, nccl). `device` is target.kind.
+/// Returns the transport for a mesh of `ranks` under the launcher of this
+/// process; `key` is target.transport (auto, local, mpi, nccl), and `device` is
+/// target.kind. Throws InputError if the launcher's number of ranks differs.
 std::string chooseTransport(const std::string &key, int64_t ranks,
                             const std::string &device = "cpu");
 

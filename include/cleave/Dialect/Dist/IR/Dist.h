@@ -31,23 +31,24 @@
 
 namespace cleave::dist {
 
-/// On arguments and results of functions: the sharding. On operations: an array
-/// with one sharding for each result.
+/// Attribute of arguments and results of functions: the sharding. On
+/// operations, the attribute is an array with one sharding for each result.
 inline constexpr llvm::StringLiteral kShardingAttrName = "dist.sharding";
-/// On arguments and results of local functions: the type of the unsharded
-/// tensor.
+/// Attribute of arguments and results of per-rank functions, whose tensors are
+/// tiles: the type of the unsharded tensor.
 inline constexpr llvm::StringLiteral kGlobalTypeAttrName = "dist.global_type";
-/// On operations between dist-plan-ops and dist-partition: `factors`, the axes
-/// of each factor, and `carry`, the axes over which operands are read as
-/// partial values.
+/// Attribute of operations between the passes dist-plan-ops and dist-partition.
+/// Its entry `factors` has the mesh axes that split each factor of the
+/// operation's sharding rule. Its entry `carry` has the axes over which
+/// operands are read as partial values.
 inline constexpr llvm::StringLiteral kPlanAttrName = "dist.plan";
 
-/// On the `arith.select` that replaces padding by the identity of a reduction:
-/// unit.
+/// Unit attribute of the `arith.select` that replaces padding by the identity
+/// element of a reduction.
 inline constexpr llvm::StringLiteral kPadMaskAttrName = "dist.pad_mask";
-/// On the `nn.pad` that makes a dimension as long as its tiles: unit. The
-/// elements that this pad adds are padding, while those of other pads are
-/// regular elements.
+/// Unit attribute of the `nn.pad` that lengthens a dimension to a whole number
+/// of equal tiles. The elements that this pad adds are padding with undefined
+/// content, while those that other pads add are regular elements.
 inline constexpr llvm::StringLiteral kTilePaddingAttrName = "dist.tile_padding";
 
 /// Reports an error through `emitError` if the sharding does not fit the type
@@ -63,15 +64,15 @@ mlir::LogicalResult
 verifyAxes(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
            llvm::ArrayRef<AxisRefAttr> axes, MeshAttr mesh);
 
-/// A run of elements of a window that one member of the group holds. For i
-/// below `count`, element `targetBegin + i` of the target's window is element
-/// `sourceBegin + i * stride` of the source's tile.
+/// A run of elements of a dist.window that come from the same rank. For i below
+/// `count`, element `targetBegin + i` in the window of rank `target` of the
+/// group is element `sourceBegin + i * stride` in the tile of rank `source`.
 struct WindowPiece {
   int64_t source, target;
   int64_t sourceBegin, targetBegin, count;
 };
-/// Returns the pieces of all windows, by target, for a group of `groupSize`
-/// ranks.
+/// Returns the pieces of the windows of all ranks of a group of `groupSize`
+/// ranks, sorted by the rank that receives the piece.
 llvm::SmallVector<WindowPiece> windowPieces(WindowOp op, int64_t groupSize);
 
 } // namespace cleave::dist

@@ -32,8 +32,9 @@ def Dist_MeshAttr : Dist_Attr<"Mesh", "mesh"> {
 def Dist_AxisRefAttr : Dist_Attr<"AxisRef", "axis"> {
   let summary = "A mesh axis, or a sub-axis of it";
   let description = [{
-    `"x"` is the whole axis. `"x":(2)4` is the sub-axis of x with 2 blocks
-    before it (major to it) and size 4. A size of 0 stands for the whole axis.
+    `"x"` is the whole axis. `"x":(2)4` is, as in Shardy, the sub-axis of x of size
+    4 with pre-size 2, the product of the sizes of the sub-axes of x that are major
+    to it. A size of 0 stands for the whole axis.
   }];
   let parameters = (ins "::mlir::StringAttr":$name, "int64_t":$pre, "int64_t":$size);
   let builders = [

@@ -239,14 +239,15 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
 def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
   let summary = "Assigns rows to places on the ranks that hold the experts of the rows";
   let description = [{
-    Rows are numbered over all dimensions of `ids` in row-major order. Row r is sent to
-    rank ids[r] / tile. The rows of a rank take its places in order, and the places of
-    the first round are filled first. A row with an id outside [0, tile * ranks) is not
+    Rows are numbered over all dimensions of `ids` in row-major order. Row r is sent
+    to rank ids[r] / tile. In each round, a rank has a number of places for rows.
+    The rows that are sent to a rank take its places in order, and the places of the
+    first round are filled first. A row with an id outside [0, tile * ranks) is not
     sent. For every place of every rank in every round, `sources` gives the row that
     takes the place, and `sent` gives the id of this row minus the first id of the
-    rank's tile; both are -1 for an empty place. `places` gives the place of each row,
-    counted over all rounds and ranks, or -1. `counts` gives the number of rows that are
-    sent to each rank in each round.
+    rank's tile; both are -1 for an empty place. `places` gives the place of each
+    row, counted over all rounds and ranks, or -1. `counts` gives the number of rows
+    that are sent to each rank in each round.
 
     ```mlir
     %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
@@ -393,10 +394,10 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
     that a rank already holds are not sent, and padding is never sent. Tiles need not
     nest, and axes need not divide dimensions.
 
-    With two rounds, the first round assembles every element on one of the ranks that
-    need it, with equal parts on each of them, and the second round sends the element to
-    the other ranks. Partial sums are then reduced only once, as in a reduce-scatter
-    followed by an all-gather.
+    With two rounds, the first round assembles every element on only one of the
+    ranks that need it, so that these ranks assemble equal parts, and the second
+    round sends the element to the other ranks that need it. Partial sums are then
+    reduced only once, as in a reduce-scatter followed by an all-gather.
 
     `global` has the types of the unsharded tensors; the boxes follow from these types
     and the shardings.

@@ -8,19 +8,21 @@
 
 namespace cleave::dist {
 
-/// Converts the axes to the form of the program, with indices of the mesh's
-/// axes.
+/// Converts axes from attributes to the form in which the compiled program
+/// stores them, where an axis is an index into the axes of the mesh.
 std::vector<program::SubAxis> subAxes(MeshAttr mesh,
                                       llvm::ArrayRef<AxisRefAttr> axes);
 
-/// Describes an exchange over `axes` in the form of the program.
+/// Describes an exchange over `axes` in the form in which the compiled program
+/// stores exchanges.
 program::Exchange describeExchange(MeshAttr mesh,
                                    llvm::ArrayRef<AxisRefAttr> axes,
                                    ShardingAttr from, ShardingAttr to,
                                    llvm::ArrayRef<int64_t> shape,
                                    int64_t rounds);
 
-/// Computes the boxes that the ranks of one group, its members, exchange.
+/// Computes which boxes of elements each rank of the group `group` sends to
+/// which other rank of the group in the exchange.
 program::ExchangePlan planExchange(MeshAttr mesh,
                                    const program::Exchange &exchange,
                                    llvm::ArrayRef<int64_t> group);

@@ -36,7 +36,8 @@ Axes listOf(AxisSet set);
 /// rank holds the same elements.
 struct Layout {
   llvm::SmallVector<Axes, 4> dims;
-  /// The axes over which ranks hold partial sums (or candidates) of the value.
+  /// The axes over which ranks hold partial results of the value: its terms if
+  /// `kind` is a sum, or the candidates for a maximum or minimum.
   AxisSet partial = 0;
   ReduceKind kind = ReduceKind::Sum;
 
@@ -91,7 +92,8 @@ public:
   /// has no such axis.
   Axes named(llvm::StringRef axis) const;
 
-  /// Returns the canonical list of axes, with adjacent parts of an axis merged.
+  /// Returns an equal list of axes in canonical form: adjacent parts of one
+  /// axis are merged.
   AxisListAttr list(llvm::ArrayRef<Axis> axes) const;
   AxisListAttr list(AxisSet set) const { return list(listOf(set)); }
 

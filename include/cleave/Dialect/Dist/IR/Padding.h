@@ -7,9 +7,10 @@
 
 namespace cleave::dist {
 
-/// On collectives, also in command lists: the bytes of the payload that are
-/// padding, as the mean over all groups. Without the attribute there is no
-/// padding. The value is only used for reports.
+/// Attribute of collectives and of their commands in the rt dialect: the number
+/// of bytes of the payload that are padding, as the mean over all groups.
+/// Without the attribute there is no padding. The value is only used for
+/// reports.
 inline constexpr llvm::StringLiteral kPaddingAttrName = "padding";
 
 /// Sets the padding of a collective with a payload of shape `payload`, which is

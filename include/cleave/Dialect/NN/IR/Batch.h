@@ -14,27 +14,31 @@ namespace cleave::nn {
 /// The dimension that counts samples; -1 means that there is none. See
 /// `nn-mark-batch`.
 inline constexpr llvm::StringLiteral kBatchDimAttr = "nn.batch_dim";
-/// On a result that depends on all samples of a call together, so that the
-/// samples may neither be divided into calls differently nor be padded.
+/// Unit attribute of a result that depends on all samples of a call together.
+/// The samples may then neither be divided into calls differently nor be
+/// padded.
 inline constexpr llvm::StringLiteral kWholeCallAttr = "nn.whole_call";
 
-/// On an input of a microbatch that holds the samples of the whole step: the
-/// name of the input that holds the samples of the microbatch. The divisor of a
-/// loss is computed from the whole step. See `nn-add-loss`.
+/// Attribute of an input of a microbatch that has the samples of the whole
+/// step, which the divisor of a loss needs: the name of the input with the
+/// samples of the microbatch. See `nn-add-loss`.
 inline constexpr llvm::StringLiteral kWholeStepAttr = "nn.whole_step";
-/// A version of `@forward` for all samples of a step, while `@forward` itself
-/// is for one microbatch. `nn-add-loss` reads and removes this version.
+/// The name of a version of `@forward` for the samples of a whole step, as
+/// opposed to those of a microbatch. `nn-add-loss` reads and removes this
+/// version.
 inline constexpr llvm::StringLiteral kForwardStepFunc = "forward_step";
-/// A version of `@forward` for another number of samples, which is greater than
-/// one. If a microbatch has more than one sample, `@forward` itself is used
-/// instead of a separate version.
+/// A version of `@forward` for another number of samples, greater than one, so
+/// that constants that depend on the number of samples can be found. If a
+/// microbatch has more than one sample, `@forward` itself serves and there is
+/// no separate version.
 inline constexpr llvm::StringLiteral kForwardOtherFunc = "forward_other";
 
-/// On a constant that is a parameter of the model but is not trained.
+/// Unit attribute of a constant of the program that is a parameter of the model
+/// but is not trained.
 inline constexpr llvm::StringLiteral kFrozenAttr = "nn.frozen";
 
-/// On a moment of AdamW: the name of the argument of @update that counts the
-/// updates of the moment's parameter.
+/// Attribute of a moment of AdamW: the name of the argument of @update that
+/// counts the updates of the moment's parameter.
 inline constexpr llvm::StringLiteral kCountAttr = "nn.count";
 
 /// Returns the batch dimension of an argument or result with these attributes.

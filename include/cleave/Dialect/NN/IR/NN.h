@@ -41,8 +41,8 @@ inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
 /// is a piece of optimizer state.
 inline constexpr llvm::StringLiteral kMasterSuffix = ".master";
 
-/// On an arith.truncf: the operation only rounds a value for storage. A kernel
-/// that also widens the result may read the value before rounding. Other
+/// Unit attribute of an arith.truncf that only rounds a value for storage. A
+/// kernel that also widens the result may read the value before rounding. Other
 /// roundings are part of the model.
 inline constexpr llvm::StringLiteral kStorageAttr = "nn.storage";
 

@@ -16,12 +16,12 @@ def NN_CombinerAttr : I32EnumAttr<"Combiner", "how partial results are combined"
 def NN_EinsumOp : NN_Op<"einsum", [Pure, InferTypeOpAdaptorWithIsCompatible]> {
   let summary = "Multiplies two tensors and sums over labels absent from the result";
   let description = [{
-    Each letter of the equation names one dimension. A letter in both operands and in
-    the result is a batch dimension; a letter in both operands only is contracted; a
-    letter in one operand and the result is free. So the equation also expresses
-    transposes, and the splitting and merging of attention heads, at no cost. Products
-    are accumulated in the element type, or in f32 for bf16 operands. The result of
-    bf16 operands is f32, or bf16 after a single rounding.
+    Each letter of the equation names one dimension. A letter in both operands and
+    in the result is a batch dimension; a letter in both operands only is
+    contracted; a letter in one operand and the result is free. So the equation also
+    expresses transposes, and the splitting and merging of attention heads, at no
+    cost. Sums of products are accumulated in the element type, or in f32 for bf16
+    operands. The result of bf16 operands is f32, or bf16 after a single rounding.
 
     ```mlir
     %q = nn.einsum "bsh,hnd->bsnd" %x, %w : tensor<2x5x6xf32>, tensor<6x3x2xf32> -> tensor<2x5x3x2xf32>
@@ -30,7 +30,8 @@ def NN_EinsumOp : NN_Op<"einsum", [Pure, InferTypeOpAdaptorWithIsCompatible]> {
     Constraints:
     - (E1) The equation reads `letters,letters->letters`, letters a-z and A-Z,
       each at most once per operand and result.
-    - (E2) Letter counts are the operands' ranks, and equal letters have equal sizes.
+    - (E2) Each operand has as many letters as dimensions, and dimensions with the
+      same letter have the same size.
     - (E3) Each letter of the result occurs in an operand; a letter that occurs in only
       one operand occurs in the result.
     - (E4) The result has the operands' element type; for bf16 operands it may also be f32.

@@ -11,10 +11,11 @@ def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input",
   let summary = "Multiplies every row by the expert matrix that the row chooses";
   let description = [{
     result[r, :] = input[r, :] x matrices[ids[r], :, :], where r runs over all
-    dimensions of `ids`. In a layer of experts a row is a slot of a token, and `ids` is
-    [b, s, k] for k experts per token. A row with an id outside [0, e) gives zeros. So
-    sharded matrices are used with shifted ids and one sum over the ranks, and the id
-    of a dropped slot is -1. Rows that choose no matrix are not multiplied.
+    dimensions of `ids`. In a layer of experts a row is a slot of a token, and `ids`
+    is [b, s, k] for k experts per token. A row with an id outside [0, e) gives
+    zeros. So if the matrices are sharded, each rank uses its tile with shifted ids
+    and one sum over the ranks gives the result. The id of a dropped slot is -1.
+    Rows that choose no matrix are not multiplied.
 
         input [r..., k]   matrices [e, k, n], with `transposed` [e, n, k]
         ids   [r...]      result   [r..., n]

@@ -70,7 +70,8 @@ def NN_SliceOp : NN_Op<"slice", [Pure, InferTypeOpAdaptor]> {
     ```mlir
     %1 = nn.slice %0 [0, 2] [4, 3] [1, 1] : tensor<4x6xf32> -> tensor<4x3xf32>
     ```
-    The three lists are offsets, sizes and strides.
+    The three lists of the assembly format are the offsets, sizes and strides of the
+    box.
 
     Constraints:
     - (S1) One offset, size and stride per dimension; strides are not 0.

@@ -97,9 +97,9 @@ def NN_DropoutOp : NN_Op<"dropout", [Pure, AllTypesMatch<["input", "result"]>]> 
 def NN_SaveOp : NN_Op<"save", [Pure, SameOperandsAndResultType]> {
   let summary = "Marks a value of the forward pass that the backward pass reads";
   let description = [{
-    The operation is the identity. When local sizes are known, later passes decide at
-    these operations which residuals are saved, recomputed, gathered again or moved to
-    other memory.
+    The operation is the identity. After partitioning, when the sizes on a rank are
+    known, later passes decide at these operations which residuals are saved,
+    recomputed, gathered again or moved to other memory.
 
     ```mlir
     %1 = nn.save %0 : tensor<4x6xf32>

@@ -1,4 +1,5 @@
-// Arguments that consist of several tensors of the file.
+// Arguments of the program that consist of several tensors of the model file,
+// stacked.
 
 #ifndef CLEAVE_DIALECT_NN_IR_PARTS_H
 #define CLEAVE_DIALECT_NN_IR_PARTS_H
@@ -7,8 +8,8 @@
 
 namespace cleave::nn {
 
-/// On @forward: the names of float tensors of the file that were imported as
-/// constants, so that no argument has these names.
+/// Attribute of @forward: the names of float tensors of the model file that
+/// were imported as constants, so that no argument has these names.
 inline constexpr llvm::StringLiteral kConstantsAttr = "nn.constants";
 
 /// Returns the names of the tensors of the file that an argument with these
@@ -23,13 +24,13 @@ fileNamesOf(mlir::DictionaryAttr attrs) {
   return names;
 }
 
-/// On a parameter [C, 1, ...] that is only added or multiplied and has one
-/// number for each channel: the parameter was a vector in the module that was
-/// exported to the file.
+/// Unit attribute of a parameter [C, 1, ...] that has one number for each
+/// channel and is only added or multiplied. It says that the parameter was a
+/// vector in the module that was exported to the file.
 inline constexpr llvm::StringLiteral kVectorAttr = "nn.vector";
 
-/// Returns the rank of each tensor of an argument in the file, if the argument
-/// as a whole has `rank` in the file's shape.
+/// Returns the rank that each tensor of the model file has if an argument that
+/// consists of one or more of them has rank `rank`.
 inline int64_t fileRankOf(mlir::DictionaryAttr attrs, int64_t rank) {
   if (attrs && attrs.get(kVectorAttr))
     return 1;

@@ -56,8 +56,9 @@ llvm::SmallVector<LookupAttr> lookupsOf(mlir::DictionaryAttr attrs);
 /// Returns the names of other tensors of the file that are the same parameter.
 llvm::SmallVector<llvm::StringRef> tiedNamesOf(mlir::DictionaryAttr attrs);
 
-/// Returns the shape of the tensor in the file if the program has `shape`. A
-/// stack of parts counts as one tensor.
+/// Returns the shape that a port's tensor has in the model file, given its
+/// shape `shape` in the program. If the port stacks several tensors of the
+/// file, the stack counts as one tensor.
 llvm::ArrayRef<int64_t> fileShapeOf(mlir::DictionaryAttr attrs,
                                     llvm::ArrayRef<int64_t> shape);
 

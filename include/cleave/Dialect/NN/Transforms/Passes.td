@@ -41,12 +41,12 @@ def FoldShapesPass : Pass<"nn-fold-shapes", "::mlir::func::FuncOp"> {
 def RaiseCompositesPass : Pass<"nn-raise-composites", "::mlir::func::FuncOp"> {
   let summary = "Recognise attention, norms, rotary positions and GELU in their spelled-out forms";
   let description = [{
-    The pass matches the dimensions that are contracted, repeated or reduced, in any
-    order, and constants by value. Attention absorbs scales on query, key or scores,
-    soft-capping, repeated key heads, guards against rows without keys, and masks. Causal
-    masks, windows, masks of packed documents and a mask over keys become attributes and
-    operands; other masks become a bias. The pass expects the form that `nn-fold-shapes`
-    gives. Operations that do not match do not change.
+    The pass recognises these operations by the dimensions that are contracted, repeated or reduced,
+    in any order of dimensions, and by the values of constants. Attention absorbs scales on query,
+    key or scores, soft-capping, repeated key heads, guards against rows without keys, and masks.
+    Causal masks, windows, masks of packed documents and a mask over keys become attributes and
+    operands; other masks become a bias. The pass must run after `nn-fold-shapes`. Operations that
+    do not match do not change.
 
     Before:
     ```mlir
@@ -81,21 +81,21 @@ def RaiseCompositesPass : Pass<"nn-raise-composites", "::mlir::func::FuncOp"> {
 def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
   let summary = "Bring layers of experts, in any form that a file has, to products of slots";
   let description = [{
-    A model file has a layer of experts in one of three forms: one subgraph for each
-    expert, with a result that is masked by a comparison of the chosen ids; products of
-    all tokens with matrices [experts, ., .]; or products with the matrices that each slot
-    gathers. All forms compute, for each token, the sum over its slots of weight times
-    expert. The pass rewrites them to `nn.grouped_dot` on rows [tokens..., slots, .] and
-    one `nn.einsum` over the slots. The subgraphs of the experts must be equal except for
-    the comparison, with ids from `nn.top_k` or `nn.argmax`; layers that do not match do
-    not change. Tensors of the file that belong to one expert each are stacked into one
-    argument; `nn.parts` of the argument lists these tensors in order.
+    A model file has a layer of experts in one of three forms: one subgraph for each expert, with a
+    result that is masked by a comparison of the chosen ids; products of all tokens with matrices
+    [experts, ., .]; or products with the matrices that each slot gathers. All forms compute, for
+    each token, the sum over its slots of weight times expert. The pass rewrites them to
+    `nn.grouped_dot` on rows [tokens..., slots, .] and one `nn.einsum` over the slots. The subgraphs
+    of the experts must be equal except for the id with which they compare, and the ids of the
+    chosen experts must come from `nn.top_k` or `nn.argmax`; layers that do not match do not change.
+    If each expert has its own tensors in the file, these are stacked into one argument; `nn.parts`
+    of the argument lists the tensors in order.
 
-    It is an error if a layer sums fewer experts than its router chooses from, since an
-    export by tracing has then kept only the experts that its sample chose. It is also an
-    error if the scores of a router (the largest scores of a product with a parameter)
-    weight data at positions that the file fixes, while no operation reads the ids of the
-    chosen experts.
+    It is an error if a layer sums fewer experts than its router chooses from: such a model was
+    exported by tracing, which kept only the experts that the sample input chose. It is also an
+    error if the scores of a router (the largest elements of a product with a parameter) weight data
+    at indices that are constants of the file, while no operation reads the ids of the chosen
+    experts.
 
     Before:
     ```mlir
@@ -143,14 +143,13 @@ def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
 def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
   let summary = "Bring nn IR to the form that the partitioner relies on";
   let description = [{
-    The pass absorbs transposes and broadcasts into `nn.einsum`, moves broadcasts below
-    elementwise operations, composes shape operations, folds constants, and merges equal
-    operations. With `parameter-views`, used once after import, dimensions are split as in
-    `nn-fold-shapes`, and a parameter that is read only through a reshape takes the shape
-    of the reshape's result; `nn.view` keeps the shape in the file. A fused weight [h, 3h]
-    then becomes [h, 3, heads, d] and can be sharded by heads. A dimension that is read
-    only in equal slices is split as well: the weight [h, 2f] of a gated MLP becomes
-    [h, 2, f].
+    The pass absorbs transposes and broadcasts into `nn.einsum`, moves broadcasts below elementwise
+    operations, composes shape operations, folds constants, and merges equal operations. With
+    `parameter-views`, which is used once after import, dimensions are split as in `nn-fold-shapes`,
+    and a parameter that is read only through a reshape gets the shape of the reshape's result; its
+    attribute `nn.view` records its shape in the file. A fused weight [h, 3h] then becomes [h, 3,
+    heads, d] and can be sharded by heads. A dimension that is read only in equal slices is split as
+    well: the weight [h, 2f] of a gated MLP becomes [h, 2, f].
 
     Before (`parameter-views`):
     ```mlir
@@ -183,14 +182,14 @@ def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
 def LimitChoicesPass : Pass<"nn-limit-choices", "::mlir::func::FuncOp"> {
   let summary = "Drop the slots that an expert has no room for";
   let description = [{
-    With `capacity` c, k slots per token and e experts, an expert takes at most
-    ceil(c s k / e) slots of a sequence of s positions (Lepikhin et al., 2020), in the
-    order of positions, then of slots. With `scope` = microbatch, an expert takes
-    ceil(c b s k / e) slots of all b sequences, in the order of samples, positions, slots
-    (Fedus et al., 2021). The remaining slots are dropped and choose no expert: their id
-    becomes -1 for `nn.grouped_dot` and for operations that read biases of experts. The
-    weights of the slots and the losses of routers do not change. A sequence is a sample,
-    on whichever rank it is, so that the dropped slots do not depend on the mesh.
+    With `capacity` c, k slots per token and e experts, an expert takes at most ceil(c s k / e)
+    slots of a sequence of s positions (Lepikhin et al., 2020), in the order of positions, then of
+    slots. With `scope` = microbatch, an expert takes ceil(c b s k / e) slots of all b sequences, in
+    the order of samples, positions, slots (Fedus et al., 2021). The remaining slots are dropped and
+    choose no expert: their id becomes -1 for `nn.grouped_dot` and for operations that read biases
+    of experts. The weights of the slots and the losses of routers do not change. A sequence is one
+    sample of the whole batch, whatever ranks hold it, so that the dropped slots do not depend on
+    the mesh.
 
     The ids of the chosen experts are [samples, positions, slots], or
     [samples, positions] for one expert per token. If samples have one token each, or the
@@ -258,9 +257,9 @@ def MarkBatchPass : Pass<"nn-mark-batch", "::mlir::func::FuncOp"> {
 def VerifyConstantsPass : Pass<"nn-verify-constants", "::mlir::func::FuncOp"> {
   let summary = "Report constants above a size in the IR as errors";
   let description = [{
-    Weights are arguments and index grids are `nn.iota`, so that the IR of a large model
-    stays small. A constant above `max-bytes` that is not a splat is an error at its
-    location. The pass does not change the IR.
+    Weights should be arguments and index grids should be `nn.iota`, so that the IR of a large model
+    stays small. So the pass reports an error at the location of each constant of more than
+    `max-bytes` bytes that is not a splat. The pass does not change the IR.
 
     Before and After:
     ```mlir

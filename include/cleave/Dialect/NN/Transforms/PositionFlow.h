@@ -12,31 +12,33 @@
 
 namespace cleave::nn {
 
-/// On an argument or result: the dimension that counts positions, or -1 if
-/// there is none.
+/// Attribute of an argument or result: the dimension that counts positions, or
+/// -1 if there is none.
 inline constexpr llvm::StringLiteral kPositionDimAttr = "nn.position_dim";
 
-/// On a stage's module, a unit: the function that was cut into stages has
-/// positions, even if this stage has none.
+/// Unit attribute of a pipeline stage's module: the function that was cut into
+/// stages has positions, even if this stage has none.
 inline constexpr llvm::StringLiteral kPositionsAttr = "nn.positions";
 
-/// On a gather along one dimension: the indices are a permutation of all
-/// indices of that dimension, so that the result's dimension counts the same as
-/// the table's.
+/// Unit attribute of a gather along one dimension whose indices are a
+/// permutation of all indices of that dimension. The result's dimension then
+/// counts the same things, such as positions, as the dimension of the gathered
+/// table.
 inline constexpr llvm::StringLiteral kReorderAttr = "nn.reorder";
 
 /// Returns the dimension that a gather only permutes, or nullopt if the gather
 /// does something else.
 std::optional<int64_t> reorderedDim(mlir::Operation *op);
 
-/// Returns which dimensions of an operation's operands and results are
-/// connected: by its sharding rule, or, for a constraint, each dimension of the
-/// operand with that of the result.
+/// Returns which dimensions of an operation's operands and results belong
+/// together, as a sharding rule: the operation's own rule or, for a constraint,
+/// a rule that connects each dimension of the operand with the same dimension
+/// of the result.
 ShardingRule connectionsOf(mlir::Operation *op);
 
-/// Marks the dimensions that are as long as the sequence and are connected with
-/// it by factors of any kind. The positions of queries and of keys of attention
-/// are both marked.
+/// Marks the dimensions of values that are as long as the sequence and that
+/// sharding rules connect with the position dimension of an input. In
+/// attention, the positions of queries and those of keys are both marked.
 class PositionFlow {
 public:
   /// The propagation starts at the arguments that have a position dimension as

@@ -24,24 +24,28 @@
 
 namespace cleave::pipe {
 
-/// On an operation before the cut, or on a stage's module: the stage, an i64.
+/// Attribute of an operation before the cut into stages, and of a stage's
+/// module: the number of the stage, an i64.
 inline constexpr llvm::StringLiteral kStageAttr = "pipe.stage";
-/// On a stage's module: the number of stages, an i64. On a parameter that
-/// several stages have: these stages, an ascending array<i64>.
+/// Attribute of a stage's module: the number of stages, an i64. On a parameter
+/// that several stages have, the attribute lists these stages as an ascending
+/// array<i64>.
 inline constexpr llvm::StringLiteral kStagesAttr = "pipe.stages";
-/// On an activation at a cut, argument or result, a unit: the activation
-/// depends on a trained parameter, so that its cotangent is needed.
+/// Unit attribute of an argument or result that is an activation sent between
+/// stages. It says that the activation depends on a trained parameter, so that
+/// its cotangent is needed.
 inline constexpr llvm::StringLiteral kDifferentiableAttr =
     "pipe.differentiable";
 
-/// On a stage's module: the type of the loss and of all scalars that are summed
-/// over stages.
+/// Attribute of a stage's module: the type of the loss and of all scalars that
+/// are summed over stages.
 inline constexpr llvm::StringLiteral kScalarAttr = "pipe.scalar";
 
-/// On an argument or result: a SlotAttr.
+/// Attribute of an argument or result that is kept in a memory slot: a
+/// SlotAttr.
 inline constexpr llvm::StringLiteral kSlotAttr = "pipe.slot";
-/// On a part of @update: the sums over stages after this part, in order, a list
-/// of SumAttr.
+/// Attribute of a part of @update: the sums over pipeline stages that take
+/// place after this part, in order, as a list of SumAttr.
 inline constexpr llvm::StringLiteral kSumsAttr = "pipe.sums";
 
 /// Returns the text of the slot of a port with these attributes (which may be

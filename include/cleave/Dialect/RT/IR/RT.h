@@ -21,21 +21,23 @@
 
 namespace cleave::rt {
 
-/// Appends the description of an exchange to the `exchanges` of a collective.
+/// Appends `exchange`, encoded as integers, to `into`, the attribute
+/// `exchanges` of a collective.
 void encodeExchange(const program::Exchange &exchange,
                     llvm::SmallVectorImpl<int64_t> &into);
 
-/// The result `result` may take the memory of the operand `operand`; with
-/// `required` it must.
+/// States that the result with index `result` may use the memory of the operand
+/// with index `operand`; if `required` is true, it must.
 struct Reuse {
   unsigned result = 0, operand = 0;
   bool required = false;
 };
 
-/// A result that is a part of an operand's memory. It begins `offset` elements
-/// after the operand's start, plus a sum of terms. A term is a quadruple (axis,
-/// pre, size, elements) and adds `elements` times the rank's index on that
-/// sub-axis. At most `reach` elements of the operand's buffer are accessed.
+/// States that a result is a part of an operand's memory. The result begins
+/// `offset` elements after the start of the operand, plus a sum of terms. A
+/// term is a quadruple (axis, pre, size, elements) that describes a sub-axis;
+/// it adds `elements` times the rank's index on this sub-axis. At most `reach`
+/// elements of the operand's buffer are accessed.
 struct Alias {
   unsigned operand = 0;
   int64_t offset = 0;
@@ -47,20 +49,22 @@ struct Alias {
   int64_t lastOffset() const;
 };
 
-/// On a launch, for memory planning: for each operand, the number of elements
-/// after its end that the kernel reads and masks.
+/// Attribute of a kernel launch, for memory planning. For each operand it has
+/// the number of elements beyond the operand's end that the kernel reads but
+/// whose values it masks out.
 inline constexpr llvm::StringLiteral kBeyondAttr = "rt.beyond";
 /// Discardable attributes that memory planning writes.
 inline constexpr llvm::StringLiteral kBufferAttr = "rt.buffer";
 inline constexpr llvm::StringLiteral kBuffersAttr = "rt.buffers";
 inline constexpr llvm::StringLiteral kArenasAttr = "rt.arenas";
 inline constexpr llvm::StringLiteral kLifetimesAttr = "rt.lifetimes";
-/// On a function with collectives placed by rt-overlap: the modelled seconds of
-/// computation, of collectives, and of exposed communication.
+/// Attribute of a function in which the pass rt-overlap has placed the
+/// collectives: the modelled seconds of computation, of collectives, and of
+/// exposed communication.
 inline constexpr llvm::StringLiteral kOverlapAttr = "rt.overlap";
-/// On a module of pipeline stages, in place of rt.arenas: for each stage
-/// {arenas = sizes, slots = classes}. Each arena from kSlotArena on holds one
-/// slot of a class.
+/// Attribute of a module of pipeline stages, in place of rt.arenas. For each
+/// stage it has {arenas = sizes, slots = classes}: the sizes of the memory
+/// arenas, and a slot class for each arena from number kSlotArena on.
 inline constexpr llvm::StringLiteral kStagesAttr = "rt.stages";
 inline constexpr int64_t kStateArena = 0, kTransientArena = 1, kSlotArena = 2;
 

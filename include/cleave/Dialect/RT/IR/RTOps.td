@@ -98,7 +98,7 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
     std::optional<std::vector<::cleave::program::Exchange>> describeExchanges();
     /// The received tensors, without the token.
     ::mlir::ResultRange getValues() { return getResults().take_front(getInputs().size()); }
-    /// The token, or null if the command also ends the collective.
+    /// The token by which another command ends the collective; null if this command also ends it.
     ::mlir::Value getToken() { return getNumResults() > getInputs().size() ? getResults().back() : ::mlir::Value(); }
   }];
   let hasVerifier = 1;

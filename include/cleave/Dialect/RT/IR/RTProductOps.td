@@ -57,9 +57,9 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
   }];
   let extraClassDeclaration = [{
     ::mlir::Value getC() { return getResults()[0]; }
-    /// Null if the pre-activation is not kept.
+    /// The pre-activation (the operand of the GELU) as a further result; null if it is not kept.
     ::mlir::Value getPreActivation() { return getKeepPreActivation() ? getResults()[1] : ::mlir::Value(); }
-    /// Null if the product has no sums.
+    /// The sums that `sums_of` asks for; null if it asks for none.
     ::mlir::Value getSums() {
       return getSumsOf() == SumsOf::None ? ::mlir::Value() : getResults()[getKeepPreActivation() ? 2 : 1];
     }
