@@ -70,6 +70,14 @@ FailureOr<Machine> Machine::load(ModuleOp module, const std::string &file) {
   return Machine{std::move(*mesh), std::move(*cluster), std::move(links)};
 }
 
+Machine Machine::withoutLatency(ModuleOp module) const {
+  Machine ideal = *this;
+  for (auto &[name, link] : ideal.cluster.links)
+    link.latency = link.message = 0;
+  ideal.links = LinkModel::of(module, ideal.mesh, ideal.cluster);
+  return ideal;
+}
+
 void LinkModel::finish() {
   SmallVector<unsigned> order(classes.size());
   for (auto [index, at] : llvm::enumerate(order))

@@ -101,6 +101,9 @@ struct Machine {
   /// exactly one mesh.
   static mlir::FailureOr<Machine> load(mlir::ModuleOp module,
                                        const std::string &file);
+
+  /// The same machine, in which messages take no time but that of their bytes.
+  Machine withoutLatency(mlir::ModuleOp module) const;
 };
 
 } // namespace cleave::cost

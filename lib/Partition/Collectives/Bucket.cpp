@@ -162,24 +162,22 @@ struct DistBucketPass : cleave::impl::DistBucketPassBase<DistBucketPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    std::optional<MeshAxes> mesh;
-    std::optional<cost::LinkModel> links;
+    std::optional<cost::Machine> machine;
     if (bucket == 0 && !getOperation().getOps<MeshOp>().empty()) {
-      FailureOr<MeshAxes> axes = MeshAxes::of(getOperation());
-      FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
-      if (failed(axes) || failed(machine))
+      FailureOr<cost::Machine> loaded =
+          cost::Machine::load(getOperation(), cluster);
+      if (failed(loaded))
         return signalPassFailure();
-      mesh = *axes;
-      links = cost::LinkModel::of(getOperation(), *mesh, *machine);
+      machine = std::move(*loaded);
     }
     auto limitOf = [&](CollectiveOpInterface op) -> int64_t {
-      if (!links)
+      if (!machine)
         return bucket;
       AxisSet group = 0;
-      for (Axis axis : mesh->decompose(op.getAxes().getAxes()))
+      for (Axis axis : machine->mesh.decompose(op.getAxes().getAxes()))
         group |= AxisSet(1) << axis;
-      double start = links->allGather(group, 0);
-      double perByte = (links->allGather(group, 1e9) - start) / 1e9;
+      double start = machine->links.allGather(group, 0);
+      double perByte = (machine->links.allGather(group, 1e9) - start) / 1e9;
       if (perByte <= 0)
         return kLargest;
       return int64_t(std::clamp(start / perByte / kShareOfStart, kSmallest,

@@ -45,15 +45,13 @@ struct DistSplitHandoversPass
     ModuleOp module = getOperation();
     if (previous.empty() && next.empty())
       return;
-    FailureOr<MeshAxes> axes = MeshAxes::of(module);
-    FailureOr<Cluster> machine = cost::loadCluster(module, cluster);
-    if (failed(axes) || failed(machine))
+    FailureOr<cost::Machine> machine = cost::Machine::load(module, cluster);
+    if (failed(machine))
       return signalPassFailure();
-    mesh = *axes;
-    auto links = cost::LinkModel::of(module, mesh, *machine);
+    mesh = machine->mesh;
     for (auto func : module.getOps<func::FuncOp>())
       if (!func.isExternal())
-        split(func, links, *machine);
+        split(func, machine->links, machine->cluster);
   }
 
   /// Returns the link class of the link over which a port's value passes

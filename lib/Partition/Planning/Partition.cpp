@@ -475,23 +475,22 @@ struct DistPartitionPass
   using Base::Base;
 
   void runOnOperation() override {
-    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
-    if (failed(mesh))
+    FailureOr<cost::Machine> machine =
+        cost::Machine::load(getOperation(), cluster);
+    if (failed(machine))
       return signalPassFailure();
-    auto links = cost::LinkModel::load(getOperation(), *mesh, cluster);
-    if (failed(links))
-      return signalPassFailure();
+    const MeshAxes &mesh = machine->mesh;
     // Gradients and parameters get plans without search, so that equal tensors
     // get equal collectives, which dist-bucket can merge.
     ReshardOptions searched, plain;
     searched.largerTiles = plain.largerTiles = largerTiles;
     plain.plain = true;
-    ReshardPlanner reshards(*mesh, *links, searched),
-        buckets(*mesh, *links, plain);
-    MoveRemarks remarks(*mesh);
+    ReshardPlanner reshards(mesh, machine->links, searched),
+        buckets(mesh, machine->links, plain);
+    MoveRemarks remarks(mesh);
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!func.isExternal() &&
-          failed(Partitioner(func, *mesh, reshards, buckets, remarks).run()))
+          failed(Partitioner(func, mesh, reshards, buckets, remarks).run()))
         return signalPassFailure();
     remarks.emit();
   }

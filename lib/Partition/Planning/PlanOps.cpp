@@ -27,25 +27,22 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    FailureOr<MeshAxes> mesh = MeshAxes::of(getOperation());
-    if (failed(mesh))
-      return signalPassFailure();
-    FailureOr<Cluster> machine = cost::loadCluster(getOperation(), cluster);
+    FailureOr<cost::Machine> machine =
+        cost::Machine::load(getOperation(), cluster);
     if (failed(machine))
       return signalPassFailure();
     // Latency is left out of the model: dist-bucket later merges collectives
     // that are ready together, and it is not known here which of them pays the
     // latency. The choice then does not depend on the size of the model.
-    for (auto &[name, link] : machine->links)
-      link.latency = link.message = 0;
-    auto links = cost::LinkModel::of(getOperation(), *mesh, *machine);
-    ReshardPlanner reshards(*mesh, links);
+    const cost::Machine ideal = machine->withoutLatency(getOperation());
+    const MeshAxes &mesh = ideal.mesh;
+    ReshardPlanner reshards(mesh, ideal.links);
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      OpPlanner planner(*mesh, *machine, links, reshards);
-      if (!func.isExternal() && failed(planFunction(func, *mesh, planner)))
+      OpPlanner planner(mesh, ideal.cluster, ideal.links, reshards);
+      if (!func.isExternal() && failed(planFunction(func, mesh, planner)))
         return signalPassFailure();
       if (remarks && !func.isExternal())
-        reportPartials(func, *mesh);
+        reportPartials(func, mesh);
     }
   }
 
