@@ -17,40 +17,22 @@
 using namespace mlir;
 using namespace cleave;
 
-namespace {
-/// One entry of rt.lifetimes.
-struct Lifetime {
-  StringRef name, kind;
-  int64_t first, last, size;
-};
-} // namespace
-
-static SmallVector<Lifetime> lifetimesOf(func::FuncOp func) {
-  SmallVector<Lifetime> lifetimes;
+static SmallVector<rt::LifetimeAttr> lifetimesOf(func::FuncOp func) {
   auto list = func->getAttrOfType<ArrayAttr>(rt::kLifetimesAttr);
-  if (!list)
-    return lifetimes;
-  for (auto entry : list.getAsRange<DictionaryAttr>()) {
-    auto number = [&](StringRef key) {
-      return entry.getAs<IntegerAttr>(key).getInt();
-    };
-    lifetimes.push_back({entry.getAs<StringAttr>("name").getValue(),
-                         entry.getAs<StringAttr>("kind").getValue(),
-                         number("first"), number("last"), number("size")});
-  }
-  return lifetimes;
+  return list ? llvm::to_vector(list.getAsRange<rt::LifetimeAttr>())
+              : SmallVector<rt::LifetimeAttr>();
 }
 
 /// Returns the peak of the total live bytes, and the command at which it
 /// occurs.
 static std::pair<int64_t, int64_t>
-maximum(ArrayRef<Lifetime> lifetimes,
-        llvm::function_ref<bool(const Lifetime &)> counts) {
+maximum(ArrayRef<rt::LifetimeAttr> lifetimes,
+        llvm::function_ref<bool(rt::LifetimeAttr)> counts) {
   SmallVector<std::pair<int64_t, int64_t>> events; // (command, change)
-  for (const Lifetime &lifetime : lifetimes)
+  for (rt::LifetimeAttr lifetime : lifetimes)
     if (counts(lifetime)) {
-      events.push_back({lifetime.first, lifetime.size});
-      events.push_back({lifetime.last + 1, -lifetime.size});
+      events.push_back({lifetime.getFirst(), lifetime.getSize()});
+      events.push_back({lifetime.getLast() + 1, -lifetime.getSize()});
     }
   llvm::sort(events); // at one command, ends precede starts
   int64_t now = 0, most = 0, at = 0;
@@ -112,29 +94,32 @@ public:
   }
 
   void add(func::FuncOp func) {
-    SmallVector<Lifetime> all = lifetimesOf(func);
+    SmallVector<rt::LifetimeAttr> all = lifetimesOf(func);
     auto kind = [](StringRef name) {
-      return [=](const Lifetime &lifetime) { return lifetime.kind == name; };
+      return [=](rt::LifetimeAttr lifetime) {
+        return lifetime.getKind().getValue() == name;
+      };
     };
     footprint.activations =
         std::max(footprint.activations, maximum(all, kind("activation")).first);
     footprint.workspace =
         std::max(footprint.workspace, maximum(all, kind("workspace")).first);
-    auto [bytes, command] = maximum(all, [](const Lifetime &) { return true; });
+    auto [bytes, command] = maximum(all, [](rt::LifetimeAttr) { return true; });
     if (bytes <= most)
       return;
     most = bytes;
     footprint.action = func.getName().str();
     footprint.command = command;
     atPeak.clear();
-    for (const Lifetime &lifetime : all)
-      if (lifetime.first <= command && command <= lifetime.last)
+    for (rt::LifetimeAttr lifetime : all)
+      if (lifetime.getFirst() <= command && command <= lifetime.getLast())
         atPeak.push_back(lifetime);
   }
 
   Footprint finish() {
-    for (const Lifetime &lifetime : atPeak)
-      list(lifetime.name, lifetime.kind, lifetime.name, lifetime.size);
+    for (rt::LifetimeAttr lifetime : atPeak)
+      list(lifetime.getName(), lifetime.getKind(), lifetime.getName(),
+           lifetime.getSize());
     if (footprint.peak > listed)
       list("(alignment and gaps)", "gap", "", footprint.peak - listed);
     llvm::stable_sort(footprint.atPeak, [](const auto &x, const auto &y) {
@@ -148,7 +133,7 @@ public:
 private:
   const Booking &booking;
   int64_t listed = 0, most = -1;
-  SmallVector<Lifetime> atPeak;
+  SmallVector<rt::LifetimeAttr> atPeak;
 };
 } // namespace
 

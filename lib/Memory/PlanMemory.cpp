@@ -30,9 +30,9 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
         module->setAttr(rt::kArenasAttr, b.getDenseI64ArrayAttr(arenas));
         return;
       }
-      planned.push_back(b.getDictionaryAttr(
-          {b.getNamedAttr("arenas", b.getDenseI64ArrayAttr(arenas)),
-           b.getNamedAttr("slots", b.getStrArrayAttr(slots))}));
+      planned.push_back(rt::StageAttr::get(b.getContext(),
+                                           b.getDenseI64ArrayAttr(arenas),
+                                           b.getStrArrayAttr(slots)));
     }
     module->setAttr(rt::kStagesAttr, b.getArrayAttr(planned));
   }
@@ -125,18 +125,11 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
       // If only a view after the last command reads the value, its lifetime
       // ends with the last command.
       int64_t last = plan.commandAt(storage.last);
-      lifetimes.push_back(b.getDictionaryAttr({
-          b.getNamedAttr("first",
-                         b.getI64IntegerAttr(plan.commandAt(storage.first))),
-          b.getNamedAttr(
-              "kind",
-              b.getStringAttr(storage.scratch ? "workspace" : "activation")),
-          b.getNamedAttr("last",
-                         b.getI64IntegerAttr(std::min(last, commands - 1))),
-          b.getNamedAttr("name", b.getStringAttr(storage.name)),
-          b.getNamedAttr("offset", b.getI64IntegerAttr(storage.offset)),
-          b.getNamedAttr("size", b.getI64IntegerAttr(storage.bytes)),
-      }));
+      lifetimes.push_back(rt::LifetimeAttr::get(
+          b.getContext(), b.getStringAttr(storage.name),
+          b.getStringAttr(storage.scratch ? "workspace" : "activation"),
+          plan.commandAt(storage.first), std::min(last, commands - 1),
+          storage.offset, storage.bytes));
     }
     func->setAttr(rt::kLifetimesAttr, b.getArrayAttr(lifetimes));
   }

@@ -399,17 +399,14 @@ LogicalResult CommandEmitter::emit(func::FuncOp func) {
     if (failed(emit(&op)))
       return failure();
   auto lifetimes = func->getAttrOfType<ArrayAttr>(rt::kLifetimesAttr);
-  for (auto entry : lifetimes.getAsRange<DictionaryAttr>()) {
-    auto number = [&](StringRef key) {
-      return entry.getAs<IntegerAttr>(key).getInt();
-    };
+  for (auto entry : lifetimes.getAsRange<rt::LifetimeAttr>()) {
     program::Lifetime lifetime;
-    lifetime.name = intern(entry.getAs<StringAttr>("name").getValue());
+    lifetime.name = intern(entry.getName());
     lifetime.arena = rt::kTransientArena;
-    lifetime.offset = number("offset");
-    lifetime.size = number("size");
-    lifetime.first = number("first");
-    lifetime.last = number("last");
+    lifetime.offset = entry.getOffset();
+    lifetime.size = entry.getSize();
+    lifetime.first = entry.getFirst();
+    lifetime.last = entry.getLast();
     action->lifetimes.push_back(lifetime);
   }
   return success();

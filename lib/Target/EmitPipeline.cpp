@@ -72,9 +72,8 @@ static SmallVector<std::string> slotNames(ModuleOp module, int stage) {
   SmallVector<std::string> names;
   auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
   if (stage < int(stages.size()))
-    for (auto slot : cast<DictionaryAttr>(stages[stage])
-                         .getAs<ArrayAttr>("slots")
-                         .getAsRange<StringAttr>())
+    for (auto slot :
+         cast<rt::StageAttr>(stages[stage]).getSlots().getAsRange<StringAttr>())
       names.push_back(slot.str());
   return names;
 }
@@ -202,9 +201,7 @@ ArrayRef<int64_t> PipelineEmitter::arenasOf(int stage) const {
   auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
   if (stage >= int(stages.size()))
     return none;
-  return cast<DictionaryAttr>(stages[stage])
-      .getAs<DenseI64ArrayAttr>("arenas")
-      .asArrayRef();
+  return cast<rt::StageAttr>(stages[stage]).getArenas().asArrayRef();
 }
 
 LogicalResult PipelineEmitter::emitInstance(Instance &instance,

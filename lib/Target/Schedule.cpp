@@ -1,7 +1,7 @@
 // Reads the schedule attribute of a module with pipeline stages.
 
 #include "cleave/Target/Schedule.h"
-#include "cleave/Support/ValueUtils.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -13,38 +13,34 @@ using namespace cleave::target;
 
 void target::setSchedule(ModuleOp module, const PipelineSchedule &schedule) {
   Builder b(module);
-  NamedAttrList attrs;
-  attrs.set("axis", b.getStringAttr(schedule.axis));
-  attrs.set("link", b.getStringAttr(schedule.link));
-  attrs.set("position", b.getI64IntegerAttr(schedule.position));
-  attrs.set("name", b.getStringAttr(schedule.table.schedule));
-  attrs.set("table", b.getStringAttr(pipeline::writeTable(schedule.table)));
-  // Keys that the rows do not contain.
-  if (schedule.table.asynchronous)
-    attrs.set("asynchronous", b.getUnitAttr());
-  module->setAttr(kScheduleAttr, attrs.getDictionary(module.getContext()));
+  module->setAttr(pipe::kScheduleAttr,
+                  pipe::ScheduleAttr::get(
+                      b.getContext(), b.getStringAttr(schedule.axis),
+                      b.getStringAttr(schedule.link), schedule.position,
+                      b.getStringAttr(schedule.table.schedule),
+                      b.getStringAttr(pipeline::writeTable(schedule.table)),
+                      schedule.table.asynchronous));
 }
 
 bool target::isPipelined(ModuleOp module) {
-  return module->hasAttr(kScheduleAttr);
+  return module->hasAttr(pipe::kScheduleAttr);
 }
 
 FailureOr<std::optional<PipelineSchedule>> target::scheduleOf(ModuleOp module) {
-  auto attrs = module->getAttrOfType<DictionaryAttr>(kScheduleAttr);
-  if (!attrs)
+  auto attr = module->getAttrOfType<pipe::ScheduleAttr>(pipe::kScheduleAttr);
+  if (!attr)
     return std::optional<PipelineSchedule>();
-  auto text = [&](StringRef key) { return textOf(attrs, key).str(); };
   PipelineSchedule schedule;
-  schedule.axis = text("axis");
-  schedule.link = text("link");
-  if (auto position = attrs.getAs<IntegerAttr>("position"))
-    schedule.position = position.getInt();
-  auto table = pipeline::readTableText(text("table"), text("name"));
+  schedule.axis = attr.getAxis().str();
+  schedule.link = attr.getLink().str();
+  schedule.position = attr.getPosition();
+  auto table =
+      pipeline::readTableText(attr.getTable().str(), attr.getName().str());
   if (!table)
-    return module.emitError() << kScheduleAttr << ": " << table.error();
+    return module.emitError() << pipe::kScheduleAttr << ": " << table.error();
   schedule.table = std::move(*table);
-  schedule.table.schedule = text("name");
-  schedule.table.asynchronous = attrs.contains("asynchronous");
+  schedule.table.schedule = attr.getName().str();
+  schedule.table.asynchronous = attr.getAsynchronous();
   return std::optional(std::move(schedule));
 }
 

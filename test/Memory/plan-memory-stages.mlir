@@ -3,8 +3,8 @@
 // Stages have arenas of their own, also where names are the same; what lives
 // between actions is in a slot of its class.
 
-// CHECK: rt.stages = [{arenas = array<i64: 64, 0, 64, 128>, slots = ["recv_f:B", "F:B"]},
-// CHECK-SAME: {arenas = array<i64: 128, 0>, slots = []}]
+// CHECK: rt.stages = [#rt.stage<arenas = [64, 0, 64, 128], slots = ["recv_f:B", "F:B"]>,
+// CHECK-SAME: #rt.stage<arenas = [128, 0], slots = []>]
 module {
   func.func private @k(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   // CHECK-LABEL: func.func @F.0

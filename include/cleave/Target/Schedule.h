@@ -13,11 +13,6 @@
 
 namespace cleave::target {
 
-/// The module attribute with the schedule: a dictionary with axis, link,
-/// position, name and table, and the unit attribute `asynchronous` for an
-/// asynchronous schedule.
-inline constexpr llvm::StringLiteral kScheduleAttr = "pipe.schedule";
-
 struct PipelineSchedule {
   /// The pipeline's mesh axis, its link class, and its position among the mesh
   /// axes.

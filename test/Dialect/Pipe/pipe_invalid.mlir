@@ -99,8 +99,13 @@ func.func @sums() attributes {pipe.sums = ["x"]} { return }
 
 // -----
 
-// expected-error @below {{'pipe.schedule' is {axis = "x"}; expected {axis, link, position, name, table}}}
+// expected-error @below {{'pipe.schedule' is {axis = "x"}; expected #pipe.schedule<axis = ..., link = ..., position = ..., name = ..., table = ...>}}
 module attributes {pipe.schedule = {axis = "x"}} {}
+
+// -----
+
+// expected-error @below {{schedule of axis "x" at position -1; expected the name of a mesh axis and a position of at least 0}}
+module attributes {pipe.schedule = #pipe.schedule<axis = "x", link = "inter", position = -1, name = "1f1b", table = "">} {}
 
 // -----
 

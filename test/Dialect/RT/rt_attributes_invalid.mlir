@@ -10,8 +10,33 @@ module attributes {rt.arenas = [64, 128]} {}
 
 // -----
 
-// expected-error @below {{'rt.lifetimes' is [{name = "x"}]; expected a list of {first, kind, last, name, offset, size}}}
+// expected-error @below {{'rt.lifetimes' is [{name = "x"}]; expected a list of #rt.lifetime<name = ..., kind = ..., first = ..., last = ..., offset = ..., size = ...>}}
 func.func @lifetimes() attributes {rt.lifetimes = [{name = "x"}]} { return }
+
+// -----
+
+// expected-error @below {{lifetime of "x": kind is "value", expected "activation" or "workspace"}}
+func.func @kind() attributes {rt.lifetimes = [#rt.lifetime<name = "x", kind = "value", first = 0, last = 1, offset = 0, size = 64>]} { return }
+
+// -----
+
+// expected-error @below {{lifetime of "x": live from command 2 to 1, expected 0 <= first <= last}}
+func.func @order() attributes {rt.lifetimes = [#rt.lifetime<name = "x", kind = "activation", first = 2, last = 1, offset = 0, size = 64>]} { return }
+
+// -----
+
+// expected-error @below {{lifetime of "x": offset -64, size 64; expected offset >= 0 and size > 0}}
+func.func @size() attributes {rt.lifetimes = [#rt.lifetime<name = "x", kind = "activation", first = 0, last = 1, offset = -64, size = 64>]} { return }
+
+// -----
+
+// expected-error @below {{'rt.stages' is [{arenas = array<i64: 64, 0>, slots = []}]; expected a list of #rt.stage<arenas = ..., slots = ...>}}
+module attributes {rt.stages = [{arenas = array<i64: 64, 0>, slots = []}]} {}
+
+// -----
+
+// expected-error @below {{a stage has 2 arenas and 1 slots, expected 2 arenas more than slots}}
+module attributes {rt.stages = [#rt.stage<arenas = [64, 0], slots = ["F:B"]>]} {}
 
 // -----
 

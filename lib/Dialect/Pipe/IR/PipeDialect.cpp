@@ -80,13 +80,16 @@ static bool isAction(Attribute value) {
   return text && llvm::is_contained({"F", "I", "W", "B"}, text.getValue());
 }
 
-static bool isSchedule(Attribute value) {
-  auto schedule = dyn_cast<DictionaryAttr>(value);
-  auto has = [&](StringRef key) {
-    return bool(schedule.getAs<StringAttr>(key));
-  };
-  return schedule && has("axis") && has("link") && has("name") &&
-         has("table") && schedule.getAs<IntegerAttr>("position");
+LogicalResult
+ScheduleAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                     StringAttr axis, StringAttr, int64_t position, StringAttr,
+                     StringAttr, bool) {
+  if (axis.empty() || position < 0)
+    return emitError() << "schedule of axis " << axis << " at position "
+                       << position
+                       << "; expected the name of a mesh axis and a position "
+                          "of at least 0";
+  return success();
 }
 
 /// Returns whether the attribute is a sharding. The pipe dialect does not
@@ -102,7 +105,9 @@ static constexpr KnownAttr kOperationAttrs[] = {
     {kSumsAttr, isListOf<SumAttr>,
      "a list of #pipe.sum<operand = ..., result = ...>"},
     {"pipe.action", isAction, "\"F\", \"I\", \"W\" or \"B\""},
-    {"pipe.schedule", isSchedule, "{axis, link, position, name, table}"},
+    {kScheduleAttr, isAttr<ScheduleAttr>,
+     "#pipe.schedule<axis = ..., link = ..., position = ..., name = ..., "
+     "table = ...>"},
 };
 
 static constexpr KnownAttr kPortAttrs[] = {

@@ -51,6 +51,36 @@ AddressAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+LogicalResult
+LifetimeAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                     StringAttr name, StringAttr kind, int64_t first,
+                     int64_t last, int64_t offset, int64_t size) {
+  if (kind != "activation" && kind != "workspace")
+    return emitError() << "lifetime of " << name << ": kind is " << kind
+                       << ", expected \"activation\" or \"workspace\"";
+  if (first < 0 || last < first)
+    return emitError() << "lifetime of " << name << ": live from command "
+                       << first << " to " << last
+                       << ", expected 0 <= first <= last";
+  if (offset < 0 || size <= 0)
+    return emitError() << "lifetime of " << name << ": offset " << offset
+                       << ", size " << size
+                       << "; expected offset >= 0 and size > 0";
+  return success();
+}
+
+LogicalResult
+StageAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                  DenseI64ArrayAttr arenas, ArrayAttr slots) {
+  if (!llvm::all_of(slots, llvm::IsaPred<StringAttr>))
+    return emitError() << "slots of a stage: " << slots << ", expected strings";
+  if (arenas.size() != kSlotArena + int64_t(slots.size()))
+    return emitError() << "a stage has " << arenas.size() << " arenas and "
+                       << slots.size() << " slots, expected " << kSlotArena
+                       << " arenas more than slots";
+  return success();
+}
+
 AddressAttr rt::addressOf(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
     return cast<FunctionOpInterface>(argument.getOwner()->getParentOp())
@@ -71,37 +101,16 @@ static bool isSeconds(Attribute value) {
   return isListOf<FloatAttr>(value) && cast<ArrayAttr>(value).size() == 3;
 }
 
-static bool isLifetimes(Attribute value) {
-  auto list = dyn_cast<ArrayAttr>(value);
-  return list && llvm::all_of(list, [](Attribute entry) {
-           auto life = dyn_cast<DictionaryAttr>(entry);
-           return life && life.getAs<StringAttr>("name") &&
-                  life.getAs<StringAttr>("kind") &&
-                  llvm::all_of(
-                      ArrayRef<StringRef>{"first", "last", "offset", "size"},
-                      [&](StringRef key) {
-                        return bool(life.getAs<IntegerAttr>(key));
-                      });
-         });
-}
-
-static bool isStageList(Attribute value) {
-  auto list = dyn_cast<ArrayAttr>(value);
-  return list && llvm::all_of(list, [](Attribute entry) {
-           auto stage = dyn_cast<DictionaryAttr>(entry);
-           return stage && stage.getAs<DenseI64ArrayAttr>("arenas") &&
-                  stage.getAs<ArrayAttr>("slots");
-         });
-}
-
 static constexpr KnownAttr kOperationAttrs[] = {
     {kBuffersAttr, isAddresses, "a list of #rt.address<arena, offset>"},
     {kBeyondAttr, isAttr<DenseI64ArrayAttr>, "an array<i64>"},
     {kArenasAttr, isAttr<DenseI64ArrayAttr>, "an array<i64>"},
-    {kLifetimesAttr, isLifetimes,
-     "a list of {first, kind, last, name, offset, size}"},
+    {kLifetimesAttr, isListOf<LifetimeAttr>,
+     "a list of #rt.lifetime<name = ..., kind = ..., first = ..., last = ..., "
+     "offset = ..., size = ...>"},
     {kOverlapAttr, isSeconds, "three floats"},
-    {kStagesAttr, isStageList, "a list of {arenas, slots}"},
+    {kStagesAttr, isListOf<StageAttr>,
+     "a list of #rt.stage<arenas = ..., slots = ...>"},
 };
 
 static constexpr KnownAttr kPortAttrs[] = {

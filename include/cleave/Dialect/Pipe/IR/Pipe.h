@@ -31,6 +31,8 @@ inline constexpr llvm::StringLiteral kStageAttr = "pipe.stage";
 /// that several stages have, the attribute lists these stages as an ascending
 /// array<i64>.
 inline constexpr llvm::StringLiteral kStagesAttr = "pipe.stages";
+/// Attribute of a module of all stages: a ScheduleAttr.
+inline constexpr llvm::StringLiteral kScheduleAttr = "pipe.schedule";
 /// Unit attribute of an argument or result that is an activation sent between
 /// stages. It says that the activation depends on a trained parameter, so that
 /// its cotangent is needed.

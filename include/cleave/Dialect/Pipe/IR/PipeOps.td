@@ -25,7 +25,7 @@ def Pipe_Dialect : Dialect {
     | `pipe.stage`, `pipe.stages` | a module | the index of the stage, and the number of stages |
     | `pipe.stage` | functions, once the stages share a module | the stage that runs the function |
     | `pipe.scalar` | a module | the type of the loss, which only the last stage has |
-    | `pipe.schedule` | a module of all stages | the schedule: `{axis, link, position, name, table[, asynchronous]}`, with `table` in the form of its CSV file |
+    | `pipe.schedule` | a module of all stages | the schedule, `#pipe.schedule<...>` |
     | `pipe.action` | collectives of a stage's `@loss_grad` | the action that the collective belongs to: "F", "I", "W" or "B" |
     | `pipe.sums` | a part of `@update` | the sums over stages after this part, in order: a list of `#pipe.sum` |
     | `pipe.stages` | a tied parameter of a stage | all stages that have the parameter |
@@ -75,6 +75,22 @@ def Pipe_SumAttr : AttrDef<Pipe_Dialect, "Sum"> {
     "::mlir::StringAttr":$operand, "::mlir::StringAttr":$result,
     OptionalParameter<"::mlir::DenseI64ArrayAttr">:$stages);
   let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Pipe_ScheduleAttr : AttrDef<Pipe_Dialect, "Schedule"> {
+  let mnemonic = "schedule";
+  let summary = "The schedule of a program with pipeline stages";
+  let description = [{
+    `axis` is the mesh axis of the pipeline, `link` the class of its links, and `position`
+    its index among the mesh axes. `table` is the schedule in the form of its CSV file, and
+    `name` the schedule's name. An asynchronous schedule updates parameters after each
+    microbatch.
+  }];
+  let parameters = (ins "::mlir::StringAttr":$axis, "::mlir::StringAttr":$link,
+    "int64_t":$position, "::mlir::StringAttr":$name, "::mlir::StringAttr":$table,
+    DefaultValuedParameter<"bool", "false">:$asynchronous);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 class Pipe_Op<string mnemonic, list<Trait> traits = []> : Op<Pipe_Dialect, mnemonic, traits>;

@@ -57,14 +57,15 @@ inline constexpr llvm::StringLiteral kBeyondAttr = "rt.beyond";
 inline constexpr llvm::StringLiteral kBufferAttr = "rt.buffer";
 inline constexpr llvm::StringLiteral kBuffersAttr = "rt.buffers";
 inline constexpr llvm::StringLiteral kArenasAttr = "rt.arenas";
+/// On a function: a LifetimeAttr for each value in the transient arena.
 inline constexpr llvm::StringLiteral kLifetimesAttr = "rt.lifetimes";
 /// Attribute of a function in which the pass rt-overlap has placed the
 /// collectives: the modelled seconds of computation, of collectives, and of
 /// exposed communication.
 inline constexpr llvm::StringLiteral kOverlapAttr = "rt.overlap";
-/// Attribute of a module of pipeline stages, in place of rt.arenas. For each
-/// stage it has {arenas = sizes, slots = classes}: the sizes of the memory
-/// arenas, and a slot class for each arena from number kSlotArena on.
+/// Attribute of a module of pipeline stages, in place of rt.arenas: a StageAttr
+/// for each stage. Each arena from kSlotArena on consists of slots of one
+/// class.
 inline constexpr llvm::StringLiteral kStagesAttr = "rt.stages";
 inline constexpr int64_t kStateArena = 0, kTransientArena = 1, kSlotArena = 2;
 

@@ -33,8 +33,8 @@ def RT_Dialect : Dialect {
     | `rt.buffers` | operations | a list with the address of each result; `unit` for a token |
     | `rt.beyond` | launches | for each operand, the number of elements after its end that the kernel reads and masks |
     | `rt.arenas` | a module | the size of each arena in bytes |
-    | `rt.stages` | a module of pipeline stages, in place of `rt.arenas` | for each stage `{arenas, slots}`: the sizes of its arenas, and the slot class of each arena from arena 2 on |
-    | `rt.lifetimes` | functions | for each value in the transient arena `{first, kind, last, name, offset, size}`, where `first` and `last` are indices of commands |
+    | `rt.stages` | a module of pipeline stages, in place of `rt.arenas` | a list with an `#rt.stage` for each stage: the sizes of its arenas, and the slot class of each arena from arena 2 on |
+    | `rt.lifetimes` | functions | a list with an `#rt.lifetime` for each value in the transient arena |
     | `rt.overlap` | functions | modelled seconds of computation, of collectives, and of exposed communication |
   }];
   let useDefaultTypePrinterParser = 1;
@@ -60,6 +60,33 @@ def RT_AddressAttr : AttrDef<RT_Dialect, "Address"> {
   }];
   let parameters = (ins "int64_t":$arena, "int64_t":$offset);
   let assemblyFormat = "`<` $arena `,` $offset `>`";
+  let genVerifyDecl = 1;
+}
+
+def RT_LifetimeAttr : AttrDef<RT_Dialect, "Lifetime"> {
+  let mnemonic = "lifetime";
+  let summary = "When a value in the transient arena is live, and where it is stored";
+  let description = [{
+    `#rt.lifetime<name = "nn.einsum", kind = "activation", first = 3, last = 7, offset = 64, size = 256>`
+    is a value of 256 bytes that begins 64 bytes after the beginning of the transient arena.
+    It is live from command 3 to command 7 of the action. `kind` is `activation` or
+    `workspace`.
+  }];
+  let parameters = (ins "::mlir::StringAttr":$name, "::mlir::StringAttr":$kind,
+    "int64_t":$first, "int64_t":$last, "int64_t":$offset, "int64_t":$size);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def RT_StageAttr : AttrDef<RT_Dialect, "Stage"> {
+  let mnemonic = "stage";
+  let summary = "The planned memory of a pipeline stage";
+  let description = [{
+    `#rt.stage<arenas = [64, 0, 128], slots = ["F:B"]>` has the size of each arena in bytes.
+    The arenas from arena 2 on consist of slots; `slots` has their slot classes (`pipe.slot`).
+  }];
+  let parameters = (ins "::mlir::DenseI64ArrayAttr":$arenas, "::mlir::ArrayAttr":$slots);
+  let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }
 
