@@ -191,8 +191,12 @@ Value formulas::power64(MathBuilder &m, Value x, Value y) {
   Value isOdd = m.both(isWhole, m.differ(m.roundEven(half), half));
   Value negative = m.less(x, m.f(0.0));
   Value nan = m.f(std::numeric_limits<double>::quiet_NaN());
-  Value signedResult =
-      m.select(isWhole, m.select(isOdd, m.neg(result), result), nan);
+  // Other powers of negative numbers are undefined, but those of -infinity are
+  // those of infinity (IEEE 754-2019, section 9.2.1).
+  Value isInfinite =
+      m.equal(magnitude, m.f(std::numeric_limits<double>::infinity()));
+  Value signedResult = m.select(isWhole, m.select(isOdd, m.neg(result), result),
+                                m.select(isInfinite, result, nan));
   result = m.select(negative, signedResult, result);
   return m.select(m.equal(y, m.f(0.0)), m.f(1.0), result);
 }

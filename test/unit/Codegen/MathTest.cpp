@@ -136,6 +136,37 @@ TEST(KernelMath, Powers) {
         options);
 }
 
+// The exceptional bases and exponents of IEEE 754-2019, section 9.2.1.
+TEST(KernelMath, PowersOfExceptionalNumbers) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> bases = {-infinity, -2, -0.0, 0.0, 2, infinity},
+                      exponents = {0.5, 1.5, -0.5, -1.5, 2, 3, -2, -3, 0};
+  size_t count = bases.size() * exponents.size();
+  std::string type = "tensor<" + std::to_string(count) + "xf64>";
+  auto module = parse("func.func @k(%x: " + type + ", %y: " + type + ") -> " +
+                      type + " {\n  %r = math.powf %x, %y : " + type +
+                      "\n  return %r : " + type + "\n}");
+  ASSERT_TRUE(module);
+  func::FuncOp kernel = *module->getOps<func::FuncOp>().begin();
+  auto tensor = cast<RankedTensorType>(kernel.getArgumentTypes()[0]);
+  Tensor x(tensor), y(tensor);
+  for (size_t i = 0; i < count; ++i) {
+    x.floats[i] = bases[i / exponents.size()];
+    y.floats[i] = exponents[i % exponents.size()];
+  }
+  std::vector<Tensor> results = runKernel(kernel, {x, y});
+  for (size_t i = 0; i < count; ++i) {
+    double want = std::pow(x.floats[i], y.floats[i]);
+    double have = results[0].floats[i];
+    EXPECT_TRUE(std::isnan(want)
+                    ? std::isnan(have)
+                    : std::abs(have - want) <= 1e-12 * std::abs(want) ||
+                          have == want)
+        << x.floats[i] << "^" << y.floats[i] << " = " << have << ", expected "
+        << want;
+  }
+}
+
 TEST(KernelMath, QuestionsAboutNumbers) {
   const std::pair<const char *, bool (*)(double)> questions[] = {
       {"math.isinf", [](double x) { return std::isinf(x); }},
