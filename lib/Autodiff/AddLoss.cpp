@@ -205,6 +205,22 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   /// output.
   Value addLabels(func::FuncOp func, RankedTensorType type) {
     unsigned index = func.getNumArguments();
+    // The model may have an input of this name.
+    for (BlockArgument argument : func.getArguments()) {
+      if (nn::nameOf(func.getArgAttrDict(argument.getArgNumber())) != "labels")
+        continue;
+      if (nn::roleOf(argument) == nn::Role::Labels &&
+          argument.getType() == type)
+        return argument;
+      auto own = cast<RankedTensorType>(argument.getType());
+      func.emitError("the loss needs labels of type ")
+          << type.getElementType() << " and shape [" << type.getShape()
+          << "], but the model has an input 'labels' of type "
+          << own.getElementType() << " and shape [" << own.getShape()
+          << "]; rename this input, or if the model computes its loss from it, "
+             "set train.loss = \"output:NAME\"";
+      return {};
+    }
     NamedAttrList attrs(portAttrs(&getContext(), "labels", nn::Role::Labels));
     Builder builder(&getContext());
     if (auto dim = nn::batchDimOf(outputAttrs, type.getRank()))
@@ -237,6 +253,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     auto labelType = RankedTensorType::get(rows, b.getI64Type());
     auto rowType = RankedTensorType::get(rows, type.getElementType());
     Value labels = addLabels(func, labelType);
+    if (!labels)
+      return failure();
     auto ce = nn::CrossEntropyOp::create(b, loc, rowType, rowType, output,
                                          labels, ignoreIndex);
     Value ignored = nn::createSplat(b, loc, labelType, ignoreIndex);
@@ -254,6 +272,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     if (!isa<FloatType>(type.getElementType()))
       return func.emitError("mse needs an output of floats, found ") << type;
     Value labels = addLabels(func, type);
+    if (!labels)
+      return failure();
     Value error = arith::SubFOp::create(b, loc, output, labels);
     Value sum = sumAll(b, loc, arith::MulFOp::create(b, loc, error, error));
     Value weight = nn::createSplat(

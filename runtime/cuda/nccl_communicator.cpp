@@ -17,6 +17,7 @@ struct NcclCommunicator::Making {
   std::atomic<bool> isDone{false};
   ncclComm_t comm = nullptr;
   std::string failure;
+  bool isMisuse = false; // NCCL refused the arguments
 };
 
 // The connections of a communicator are made on a separate thread, because the
@@ -103,6 +104,8 @@ bool NcclCommunicator::advance() {
         config.blocking = 1;
         ncclResult_t status = nccl().ncclCommInitRankConfig(&making->comm, size,
                                                             id, self, &config);
+        making->isMisuse =
+            status == ncclInvalidUsage || status == ncclInvalidArgument;
         if (status != ncclSuccess)
           making->failure = std::string(nccl().ncclGetErrorString(status)) +
                             " (" + nccl().ncclGetLastError(nullptr) + ")";
@@ -118,8 +121,10 @@ bool NcclCommunicator::advance() {
     fail(CLEAVE_RANK_FAILED,
          "making a communicator of ranks " + print(members) + ": " +
              making->failure +
-             "; NCCL wants a device for each rank, and transport \"local\" "
-             "serves ranks that share one");
+             (making->isMisuse
+                  ? "; NCCL wants a device for each rank, and transport "
+                    "\"local\" serves ranks that share one"
+                  : "; NCCL_DEBUG=INFO tells more"));
   comm = making->comm;
   isReady = true;
   return true;

@@ -402,6 +402,11 @@ void Start::logResume(const std::string &out) const {
 }
 
 void Start::run(const ExecutorFactory &start) {
+  // Before the data: without a loss the program reads none.
+  if (!manifest.hasAction("loss_grad"))
+    throw InputError("the program has no loss to train on: it was compiled for "
+                     "inference, or from a model in .mlir that has shardings "
+                     "and no @loss_grad");
   lockFolder();
   readCheckpoint();
   if (isDone())

@@ -12,3 +12,12 @@ func.func @forward(%x: tensor<2x3xf32>)
 func.func @forward(%x: tensor<3xf32>) -> (tensor<3xf32> {nn.name = "a", nn.role = #nn.role<output>}) {
   return %x : tensor<3xf32>
 }
+
+// -----
+
+// expected-error @below {{the loss needs labels of type 'i64' and shape [2], but the model has an input 'labels' of type 'i32' and shape [2]; rename this input, or if the model computes its loss from it, set train.loss = "output:NAME"}}
+func.func @forward(%x: tensor<2x3xf32> {nn.name = "x", nn.role = #nn.role<input>},
+                   %labels: tensor<2xi32> {nn.name = "labels", nn.role = #nn.role<labels>})
+    -> (tensor<2x3xf32> {nn.name = "a", nn.role = #nn.role<output>}) {
+  return %x : tensor<2x3xf32>
+}

@@ -46,6 +46,10 @@ class BadFiles(BadInput):
         self.refused("data.labels = .next. makes labels of .* name their array in data.labels",
                      self.command("train", *self.model, "--data", "big.npy", "--set",
                                   "train.loss=mse", "--out", "new"))
+        (self.folder / "few.txt").write_text("w" * (2 * SEQUENCE + 1))
+        self.assertRegex(self.accepted(self.command("train", *self.model, "--data", "few.txt", "--dry-run")),
+                         "warning: the data has [12] samples? to train on, fewer than a batch of "
+                         f"{BATCH}: a step reads some of them twice")
         self.refused("--steps: given 2 times, expected once",
                      self.command("train", *self.model, "--steps", 1, "--steps", 2))
 

@@ -346,8 +346,11 @@ int runRow(const fs::path &row, const char *transport, int most) {
       throw Fault("check.txt: expected \"epsilon E\"");
     std::map<std::string, Results> all;
     int ranks = 0;
-    if (ranksOf(row / "exact-sharded") > most)
+    if (int needed = ranksOf(row / "exact-sharded"); needed > most) {
+      std::printf("%-34s left out: needs %d ranks, there are %d\n",
+                  name.c_str(), needed, most);
       return -1;
+    }
     for (const char *part : {"exact-sharded", "exact-reference",
                              "rounding-sharded", "rounding-reference"})
       if (fs::exists(row / part)) {

@@ -2,6 +2,7 @@
 // the reference interpreter. Also tests that the CUDA toolkit's assembler
 // accepts the kernels.
 
+#include "../TestFolder.h"
 #include "../TriesAll.h"
 #include "Harness.h"
 
@@ -362,13 +363,11 @@ TEST(GpuKernel, Assembles) {
       EXPECT_EQ(ptx->find(".extern"), std::string::npos);
       if (!codegen::findPtxas())
         continue;
-      std::string cubin = (std::filesystem::temp_directory_path() /
-                           (std::string("cleave-test-") + arch + ".cubin"))
-                              .string();
+      test::TestFolder folder;
+      std::string cubin = folder.path("kernels.cubin");
       ASSERT_TRUE(
           succeeded(codegen::assemblePtx(*ptx, arch, cubin, module->getLoc())));
       EXPECT_GT(std::filesystem::file_size(cubin), 1000u);
-      std::filesystem::remove(cubin);
     }
   }
 }
