@@ -291,9 +291,9 @@ struct DropZeroSumsPass : cleave::impl::DropZeroSumsPassBase<DropZeroSumsPass> {
   }
 
 private:
-  /// Returns the part of `value` that remains in its sum over `dims` if the
-  /// terms that sum to zero are dropped; null if nothing remains. `products`
-  /// counts the contractions between the value and the sum.
+  /// Returns `value` without the terms whose sum over `dims` is zero; null if
+  /// no terms remain. `products` counts the contractions on the way from
+  /// `value` to the operation that sums it.
   Value without(OpBuilder &builder, Value value, const Dims &dims,
                 int products) {
     if (llvm::none_of(dims, [](bool isSummed) { return isSummed; }))

@@ -18,9 +18,9 @@ using TwinMap =
     llvm::DenseMap<Operation *, llvm::SmallSetVector<Operation *, 2>>;
 
 /// Compares the shapes of a value for `from` samples and for `to` samples.
-/// Returns the only dimension that differs, if samples are its major part, or
-/// -1 if no dimension differs. Returns nullopt if the shapes differ in any
-/// other way.
+/// Returns the only dimension that differs, if it is the batch or merges the
+/// batch, as the outermost factor, with other dimensions. Returns -1 if no
+/// dimension differs, and nullopt if the shapes differ in any other way.
 static std::optional<int64_t> differingDim(Value value, Value twin,
                                            int64_t from, int64_t to) {
   ArrayRef<int64_t> a = typeOf(value).getShape(), b = typeOf(twin).getShape();

@@ -181,7 +181,8 @@ Value formulas::sine64(MathBuilder &m, Value x, int64_t quarters) {
   return m.select(lower, m.neg(y), y);
 }
 
-/// |x|^y with the sign and the exceptions of pow, in double.
+/// pow(x, y) in double: computes |x|^y, and then applies the sign and the
+/// special cases of pow (zero, infinity, NaN).
 Value formulas::power64(MathBuilder &m, Value x, Value y) {
   Value magnitude = m.abs(x);
   Value result = exp64(m, m.mul(y, log64(m, magnitude)));

@@ -74,9 +74,9 @@ private:
     return true;
   }
 
-  /// Applies an edit to ranges of numbers: first to halves of the program, then
-  /// to ever smaller parts, since most operations of a large program can be
-  /// removed.
+  /// Applies an edit to ranges of operation numbers: first to halves of the
+  /// program, then to smaller and smaller ranges, since most operations of a
+  /// large program can be removed.
   bool inRanges(llvm::function_ref<size_t(ModuleOp)> count,
                 llvm::function_ref<bool(ModuleOp, size_t, size_t)> edit) {
     bool any = false;

@@ -32,8 +32,9 @@ SizeClasses::SizeClasses(ModuleOp module) {
   }
   for (Operation *op : ops)
     addOp(op);
-  // Unites the values that a loop carries, the results of both sides of a
-  // branch, and ports of one name.
+  // Puts into one size class: the values that a loop carries, the results of
+  // both sides of a branch, and inputs and outputs of functions that have the
+  // same name.
   module.walk([&](scf::YieldOp yield) {
     for (auto [operand, result] : llvm::zip_equal(
              yield.getOperands(), yield->getParentOp()->getResults()))

@@ -402,7 +402,8 @@ void Start::logResume(const std::string &out) const {
 }
 
 void Start::run(const ExecutorFactory &start) {
-  // Before the data: without a loss the program reads none.
+  // This is checked before the data is opened, as a program without a loss
+  // reads no data.
   if (!manifest.hasAction("loss_grad"))
     throw InputError("the program has no loss to train on: it was compiled for "
                      "inference, or from a model in .mlir that has shardings "

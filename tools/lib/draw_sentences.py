@@ -2,7 +2,10 @@
 """Draws comments and sentences of the documentation at random, to be read by someone who has not seen the tree: how many
 are understood at first reading says whether the words are the field's.
 
-usage: draw_sentences.py [--count N] [--seed TEXT]    (default: 40, the hash of the current commit)"""
+Each is shown as a reader meets it: a comment with the first line of code after it, a sentence of a page with the heading of
+its section and the sentence before it.
+
+usage: draw_sentences.py [--count N] [--seed TEXT] [--bare]    (default: 40, the hash of the current commit)"""
 
 import argparse
 import pathlib
@@ -20,17 +23,25 @@ def files(*patterns):
 
 
 def comments(text):
-    """Blocks of `//` lines, whole."""
-    for block in re.findall(r"(?:^[ \t]*//[^\n]*\n)+", text, re.M):
-        lines = [re.sub(r"^[ \t]*//[/!<]*-? ?", "", line) for line in block.splitlines()]
-        yield " ".join(line.strip() for line in lines if not re.match(r"=+|-+$|RUN|[A-Z-]*CHECK|expected-", line))
+    """(whole block of `//` lines, the line of code after it)."""
+    for found in re.finditer(r"(?:^[ \t]*//[^\n]*\n)+", text, re.M):
+        lines = [re.sub(r"^[ \t]*//[/!<]*-? ?", "", line) for line in found.group().splitlines()]
+        after = text[found.end():].lstrip("\n").split("\n", 1)[0].strip()
+        yield " ".join(line.strip() for line in lines
+                       if not re.match(r"=+|-+$|RUN|[A-Z-]*CHECK|expected-", line)), after
 
 
 def sentences(text):
-    """The sentences of a page, without tables, code and headings."""
-    text = re.sub(r"^(```.*?^```|    .*?$|\|.*?$|#.*?$|<!--.*?$|<table>.*?^</table>)", "", text, flags=re.M | re.S)
-    for paragraph in re.split(r"\n\s*\n|^- ", text, flags=re.M):
-        yield from re.split(r"(?<=[.:]) (?=[A-Z`*])", " ".join(paragraph.split()))
+    """(sentence of a page, heading and the sentence before it), without tables and code."""
+    text = re.sub(r"^(```.*?^```|    .*?$|\|.*?$|<!--.*?$|<table>.*?^</table>)", "", text, flags=re.M | re.S)
+    heading = ""
+    for paragraph in re.split(r"\n\s*\n|^(?=#)|^- ", text, flags=re.M):
+        if paragraph.startswith("#"):
+            heading, _, paragraph = paragraph.partition("\n")
+        before = ""
+        for sentence in re.split(r"(?<=[.:]) (?=[A-Z`*])", " ".join(paragraph.split())):
+            yield sentence, " / ".join(filter(None, [heading.strip("# "), before]))
+            before = sentence
 
 
 def words(text):
@@ -39,12 +50,13 @@ def words(text):
 
 
 def drawn(count, seed):
+    """[(path, text, context)]"""
     found = []
     for path in files("*.cpp", "*.h", "*.cu", "*.td"):
-        found += [(path, text) for text in comments(path.read_text())]
+        found += [(path, *comment) for comment in comments(path.read_text())]
     for path in files("*.md"):
-        found += [(path, text) for text in sentences(path.read_text())]
-    found = [(path, text) for path, text in found if words(text) >= LEAST]
+        found += [(path, *sentence) for sentence in sentences(path.read_text())]
+    found = [one for one in found if words(one[1]) >= LEAST]
     return random.Random(seed).sample(found, count)
 
 
@@ -52,11 +64,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed")
+    parser.add_argument("--bare", action="store_true", help="without the context")
     args = parser.parse_args()
     seed = args.seed or subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True,
                                        check=True).stdout.strip()
-    for number, (path, text) in enumerate(drawn(args.count, seed), 1):
-        print(f"{number}. {path.relative_to(ROOT)}: {text}\n")
+    for number, (path, text, context) in enumerate(drawn(args.count, seed), 1):
+        print(f"{number}. {path.relative_to(ROOT)}: {text}")
+        if context and not args.bare:
+            print(f"    {'after' if path.suffix == '.md' else 'above'}: {context}")
+        print()
 
 
 if __name__ == "__main__":

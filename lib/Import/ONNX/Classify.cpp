@@ -275,7 +275,8 @@ static std::optional<ConstantKind> kindByRules(Model &model, Uses &uses,
                                                const TensorRef &tensor) {
   if (auto kind = uses.withoutGradient(tensor))
     return kind;
-  // Elements are read from the file only if uses leave the question open.
+  // Elements are read from the file only if the uses of the tensor do not
+  // decide whether it is a parameter or a constant.
   if (uses.mayBeMask(tensor) && holdsMask(model, tensor))
     return ConstantKind::Mask;
   if (uses.mayBePositionTable(tensor) && holdsPositions(model, tensor))

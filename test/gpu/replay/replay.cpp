@@ -189,7 +189,8 @@ int ranksOf(const fs::path &folder) {
 
 using Floors = std::map<std::string, double>;
 
-// Returns the largest finite magnitude of each role's results, times `share`.
+// For each role of results (output, gradient, ...), returns `share` times the
+// largest finite magnitude of the results with this role.
 Floors floorsOf(const Results &results, double share) {
   Floors floors;
   for (const Gathered &result : results)

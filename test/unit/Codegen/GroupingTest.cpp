@@ -93,8 +93,8 @@ TEST(Grouping, WorkIsProportionalToLayers) {
   Work small = workOf(updateOf(8)), large = workOf(updateOf(32));
   EXPECT_LE(large.plans, 4.2 * small.plans);
   EXPECT_LE(large.plans, 12 * 8 * 32);
-  // Expected for each eight parameters: two-step sums of the large ones, and at
-  // most eight sums or parameters per kernel.
+  // The large parameters are summed in two steps, and a kernel has at most
+  // eight sums or eight parameters.
   EXPECT_LE(large.kernels, 6 * 32);
 }
 
