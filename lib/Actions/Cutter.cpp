@@ -3,6 +3,7 @@
 #include "Cutter.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/ProgramWalk.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -31,7 +32,7 @@ void Cutter::forOperands(Operation *op, llvm::function_ref<void(Value)> body) {
 }
 
 void Cutter::analyze(StringRef prefix) {
-  Block &block = func.getBody().front();
+  Block &block = actionBody(func);
   MLIRContext *context = func.getContext();
   for (BlockArgument argument : block.getArguments()) {
     Kept entry;
@@ -138,7 +139,7 @@ func::FuncOp Cutter::buildPart(unsigned part, StringRef name, bool isKept) {
   if (returned.empty() && !isKept)
     return {};
   SmallVector<Operation *> ops;
-  for (Operation &op : func.getBody().front().without_terminator())
+  for (Operation &op : actionBody(func).without_terminator())
     if (partOf.lookup(&op) == part)
       ops.push_back(&op);
   llvm::SetVector<Value> inputs, free;

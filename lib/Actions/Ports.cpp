@@ -5,6 +5,7 @@
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Condition.h"
+#include "cleave/Interfaces/ProgramWalk.h"
 
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"
@@ -44,7 +45,7 @@ DictionaryAttr actions::residualAttrs(MLIRContext *context, const Twine &name,
 
 DenseMap<Operation *, unsigned> actions::partsOf(func::FuncOp func,
                                                  bool weightsApart) {
-  Block &block = func.getBody().front();
+  Block &block = actionBody(func);
   DenseMap<Operation *, unsigned> parts;
   // A conditional operation also depends on the flag of its condition.
   DenseMap<Attribute, Operation *> flags;

@@ -9,6 +9,7 @@
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/BoundaryAttrs.h"
 #include "cleave/Interfaces/Condition.h"
+#include "cleave/Interfaces/ProgramWalk.h"
 #include "cleave/Interfaces/StageAttrs.h"
 
 #include "mlir/IR/SymbolTable.h"
@@ -61,7 +62,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     DenseMap<Operation *, unsigned> parts = partsOf(func, weightsApart);
     placeConditions(func, parts);
     Cutter cutter(func, parts, weightsApart ? 3 : 2);
-    Operation *terminator = func.getBody().front().getTerminator();
+    Operation *terminator = actionBody(func).getTerminator();
     for (auto [index, value] : llvm::enumerate(terminator->getOperands())) {
       DictionaryAttr attrs = func.getResultAttrDict(index);
       unsigned part = partOfResult(roleOf(attrs), weightsApart);
@@ -102,7 +103,7 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   /// Adds each condition to every part that has operations with this condition.
   static void placeConditions(func::FuncOp func,
                               DenseMap<Operation *, unsigned> &parts) {
-    Block &block = func.getBody().front();
+    Block &block = actionBody(func);
     // Iterates over a copy of the list, because the body inserts copies of
     // conditions.
     for (auto condition : llvm::to_vector(block.getOps<dist::ConditionOp>())) {

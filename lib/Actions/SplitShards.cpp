@@ -6,6 +6,7 @@
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
+#include "cleave/Interfaces/ProgramWalk.h"
 #include "cleave/Interfaces/StageAttrs.h"
 
 #include "mlir/Transforms/RegionUtils.h"
@@ -61,7 +62,7 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
   collectivesOf(func::FuncOp func,
                 llvm::function_ref<bool(std::optional<Role>)> isRoot,
                 llvm::function_ref<bool(dist::CollectiveOpInterface)> fits) {
-    Block &block = func.getBody().front();
+    Block &block = actionBody(func);
     llvm::DenseSet<Operation *> alone, chosen;
     auto readsOf = [](Operation *op) {
       llvm::SetVector<Value> read(op->operand_begin(), op->operand_end());
@@ -99,7 +100,7 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
              StringRef slot, const llvm::DenseSet<Operation *> &chosen) {
     if (chosen.empty())
       return;
-    Block &block = func.getBody().front();
+    Block &block = actionBody(func);
     DenseMap<Operation *, unsigned> parts;
     for (Operation &op : block.without_terminator()) {
       parts[&op] = !chosen.contains(&op);

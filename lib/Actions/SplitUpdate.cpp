@@ -4,6 +4,7 @@
 
 #include "Cutter.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
+#include "cleave/Interfaces/ProgramWalk.h"
 #include "cleave/Interfaces/StageAttrs.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,7 +18,7 @@ namespace {
 class UpdateSplitter {
 public:
   UpdateSplitter(func::FuncOp func, bool chained)
-      : func(func), chained(chained), block(func.getBody().front()) {}
+      : func(func), chained(chained), block(actionBody(func)) {}
 
   void run() {
     findLevels();

@@ -170,8 +170,8 @@ void append(std::vector<TensorReport> &all, std::vector<TensorReport> more) {
 /// Records the noise of each gradient, that is, how much rounding alone changes
 /// it: the difference from the gradient for values that are perturbed in their
 /// last digits.
-void noteNoise(NamedTensors &tensors, const NamedTensors &stirred) {
-  for (auto [tensor, other] : llvm::zip_equal(tensors, stirred)) {
+void noteNoise(NamedTensors &tensors, const NamedTensors &perturbed) {
+  for (auto [tensor, other] : llvm::zip_equal(tensors, perturbed)) {
     if (tensor.kind != TensorKind::Gradient)
       continue;
     Difference found = difference(other.value, tensor.value);
@@ -239,12 +239,12 @@ LogicalResult check::runExact(ModuleOp module, Engine &sharded,
                               const CheckOptions &options, CheckReport &report,
                               NamedTensors &first) {
   report.tolerance = options.tolerances.exact;
-  reference.begin("stirred");
-  if (failed(values.setInitial(reference, /*stirred=*/true)))
+  reference.begin("perturbed");
+  if (failed(values.setInitial(reference, /*perturbed=*/true)))
     return failure();
-  FailureOr<Outcome> stirred =
+  FailureOr<Outcome> perturbed =
       runStep(module, reference, values, 1, options.microbatches);
-  if (failed(stirred))
+  if (failed(perturbed))
     return failure();
   reference.begin("steps");
   for (Engine *engine : {&sharded, &reference})
@@ -266,7 +266,7 @@ LogicalResult check::runExact(ModuleOp module, Engine &sharded,
       report.undefined = findUndefined(*theirs, step);
     addReplicas(report, ours->tensors);
     if (step == 1)
-      noteNoise(theirs->tensors, stirred->tensors);
+      noteNoise(theirs->tensors, perturbed->tensors);
     else
       for (auto [tensor, before] : llvm::zip_equal(theirs->tensors, first))
         tensor.noise = before.noise;

@@ -73,17 +73,18 @@ LogicalResult PipelineEngine::move(const Channel::End &from,
            << ")";
   for (auto [given, taken] : llvm::zip_equal(from.keys, to.keys)) {
     const RankTensors &value = *from.instance->find(given, from.microbatch);
-    const Port &there = to.instance->buffers.at(taken).port;
+    const Port &receiving = to.instance->buffers.at(taken).port;
     if (value.empty())
       return module.emitError("'")
              << given << "' of " << name(from) << " is sent before it is made";
-    const Port &here = from.instance->buffers.at(given).port;
-    if (here.type != there.type || shardingOf(here) != shardingOf(there))
+    const Port &sending = from.instance->buffers.at(given).port;
+    if (sending.type != receiving.type ||
+        shardingOf(sending) != shardingOf(receiving))
       return module.emitError("'")
              << given << "' of " << name(from)
              << " is laid out otherwise than '" << taken << "' of " << name(to)
-             << ": " << here.type << " with " << shardingOf(here) << ", and "
-             << there.type << " with " << shardingOf(there);
+             << ": " << sending.type << " with " << shardingOf(sending)
+             << ", and " << receiving.type << " with " << shardingOf(receiving);
     *to.instance->find(taken, to.microbatch) = value;
   }
   return success();

@@ -96,15 +96,15 @@ public:
   FailureOr<std::string> stages() {
     if (failed(start()))
       return failure();
-    std::vector<func::FuncOp> forward, there, back, update;
+    std::vector<func::FuncOp> forward, forwardParts, backwardParts, update;
     for (auto func : module.getOps<func::FuncOp>()) {
       StringRef name = functionName(func);
       if (name == nn::kForwardFunc)
         forward.push_back(func);
       else if (name == "F")
-        there.push_back(func);
+        forwardParts.push_back(func);
       else if (name == "I" || name == "W" || name == "B")
-        back.push_back(func);
+        backwardParts.push_back(func);
       else if (name == nn::kUpdateFunc)
         update.push_back(func);
       else
@@ -113,7 +113,7 @@ public:
         return failure();
     }
     // Stages are in order; W comes after I.
-    llvm::stable_sort(back, [](func::FuncOp a, func::FuncOp b) {
+    llvm::stable_sort(backwardParts, [](func::FuncOp a, func::FuncOp b) {
       return stageOf(a) > stageOf(b);
     });
     if (!forward.empty() && failed(run(nn::kForwardFunc)))
@@ -129,7 +129,7 @@ public:
     bool all = sharded.keepsTaps() && reference.keepsTaps();
     for (int64_t k = all ? 0 : options.microbatches - 1;
          k < options.microbatches; ++k)
-      for (const auto *list : {&there, &back})
+      for (const auto *list : {&forwardParts, &backwardParts})
         if (found = compareAll(*list, k); failed(found) || !found->empty())
           return found;
     if (failed(run(nn::kUpdateFunc)))

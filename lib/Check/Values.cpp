@@ -201,13 +201,13 @@ FailureOr<Tensor> Values::initial(const Port &port) {
 }
 
 /// Multiplies each element by 1 + k 2^-50 with a random k from -4 to 4.
-static Tensor stir(Tensor tensor, Random random) {
+static Tensor perturbed(Tensor tensor, Random random) {
   for (double &x : tensor.floats)
     x *= 1 + double(random.below(9) - 4) * 0x1p-50;
   return tensor;
 }
 
-LogicalResult Values::setInitial(Engine &engine, bool stirred) {
+LogicalResult Values::setInitial(Engine &engine, bool isPerturbed) {
   for (const Port &port : allArguments(module)) {
     if (!isKept(port.role))
       continue;
@@ -218,10 +218,10 @@ LogicalResult Values::setInitial(Engine &engine, bool stirred) {
         return failure();
       found = drawn.emplace(port.key(), std::move(*value)).first;
     }
-    bool stirs = stirred && port.role == nn::Role::Parameter;
+    bool perturbs = isPerturbed && port.role == nn::Role::Parameter;
     const Tensor &value =
-        stirs ? stir(found->second, Random(options.seed, port.key(), 1))
-              : found->second;
+        perturbs ? perturbed(found->second, Random(options.seed, port.key(), 1))
+                 : found->second;
     if (failed(engine.set(port, value)))
       return failure();
     // In mixed precision, the optimizer reads an f32 copy of the parameter (the

@@ -60,7 +60,7 @@ const std::vector<Key> &keys();
 // Returns the name of a field's type for messages, such as "a number".
 std::string typeName(Field field);
 
-// Formats the value as TOML. For maps see formatEntry.
+// Formats the value as TOML.
 std::string formatValue(Field field);
 std::string formatString(const std::string &value);
 // Formats a key, with quotes if TOML requires them.

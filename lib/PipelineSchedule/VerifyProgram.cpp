@@ -95,10 +95,10 @@ private:
   int communicator(const std::string &name, const std::vector<int64_t> &members,
                    bool channel) {
     std::vector<int> ranks;
-    std::set<int> there;
+    std::set<int> seen;
     for (int64_t member : members)
       if (int index = indexOf[source.classOf(member)];
-          there.insert(index).second)
+          seen.insert(index).second)
         ranks.push_back(index);
     auto [entry, fresh] =
         communicators.try_emplace({name, ranks, channel}, communicators.size());

@@ -243,10 +243,10 @@ Cuts cleave::stage::follow(const Line &line,
                            ArrayRef<SmallVector<int64_t, 1>> wants,
                            int64_t stages) {
   struct Cost {
-    int64_t strangers = 0;
+    int64_t displaced = 0;
     Crossing crossing;
     bool operator<(const Cost &other) const {
-      return strangers != other.strangers ? strangers < other.strangers
+      return displaced != other.displaced ? displaced < other.displaced
                                           : crossing < other.crossing;
     }
   };
@@ -274,7 +274,7 @@ Cuts cleave::stage::follow(const Line &line,
       if (!best)
         continue;
       ArrayRef<int64_t> wanted = wants[to - 1];
-      best->strangers += !wanted.empty() && !is_contained(wanted, stage);
+      best->displaced += !wanted.empty() && !is_contained(wanted, stage);
       next[to] = best;
       from[stage][to] = start;
     }
@@ -282,7 +282,7 @@ Cuts cleave::stage::follow(const Line &line,
   }
   Cuts cuts;
   cuts.crossing = cost[count]->crossing;
-  cuts.strangers = cost[count]->strangers;
+  cuts.displaced = cost[count]->displaced;
   int64_t to = count;
   for (int64_t stage = stages - 1; stage > 0; --stage)
     cuts.begins.push_back(to = from[stage][to]);

@@ -37,7 +37,7 @@ struct Cuts {
   llvm::SmallVector<int64_t> begins;
   double slowest = 0;    // seconds of the slowest stage
   Crossing crossing;     // the sum over all cuts
-  int64_t strangers = 0; // items placed in a stage that they do not want
+  int64_t displaced = 0; // items placed in a stage that they do not want
 };
 
 /// The fraction by which the slowest stage may exceed its optimal time if this

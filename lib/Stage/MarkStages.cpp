@@ -257,8 +257,8 @@ private:
           permuted.push_back(wants[index]);
         Cuts other =
             follow(lineOf(func, graph, candidate, machine), permuted, stages);
-        if (!order.empty() && (other.strangers != cuts.strangers
-                                   ? other.strangers > cuts.strangers
+        if (!order.empty() && (other.displaced != cuts.displaced
+                                   ? other.displaced > cuts.displaced
                                    : !(other.crossing < cuts.crossing)))
           continue;
         cuts = other;

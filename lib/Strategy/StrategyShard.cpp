@@ -190,7 +190,8 @@ struct StrategyShardPass
       return emitError(loc) << what << "dims has " << entry.dims.size()
                             << " entries, expected " << spoken.size()
                             << ", one for each dimension of " << join(spoken);
-    if (product(spoken) != product(seen) || !nests(file, spoken))
+    if (llvm::product_of(spoken) != llvm::product_of(seen) ||
+        !nests(file, spoken))
       return emitError(loc)
              << what << "view " << join(spoken)
              << " does not cut the dimensions of the file's " << join(file);
@@ -209,13 +210,6 @@ struct StrategyShardPass
     for (auto [to, from] : llvm::enumerate(permutation))
       permuted[to] = (*cut)[from];
     return permuted;
-  }
-
-  static int64_t product(ArrayRef<int64_t> sizes) {
-    int64_t elements = 1;
-    for (int64_t size : sizes)
-      elements *= size;
-    return elements;
   }
 
   /// Returns whether each of `coarse` is a product of consecutive sizes of

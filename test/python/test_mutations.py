@@ -16,6 +16,7 @@ import onnxwire
 sys.path.insert(0, str(ROOT / "test" / "fuzz"))
 import files
 import hard
+import ir
 import models
 import seeds
 
@@ -39,6 +40,11 @@ class Mutations(Guarded):
         seeds.models(folder, folder)
         found = models.campaign(sorted(folder.glob("*.onnx")), 3000 if support.ALL else 60, 0, folder)
         self.assertEqual(found, [])
+
+    def test_ir(self):
+        """Changed IR of the lit tests, given to cleave-opt with the passes of each test."""
+        files = sorted((ROOT / "test").glob("*/**/*.mlir"))
+        self.assertEqual(ir.campaign(files, 10_000 if support.ALL else 80, 0), [])
 
     def test_hard_models(self):
         """Each is accepted or rejected, with little time and at most 1 GiB; most are rejected."""

@@ -10,7 +10,7 @@ import reach
 
 FILES = {
     "test/Partition/reshard.mlir": "// RUN: cleave-opt %s",
-    "test/Driver/train.test": "# RUN: cleave train %models/gpt2.onnx",
+    "test/Commands/train.test": "# RUN: cleave train %models/gpt2.onnx",
     "test/python/support.py": "CLEAVE = 1",
     "test/python/test_train.py": "import support\nsupport.CLEAVE\n'gpt2'",
     "test/python/test_run.py": "import support\nsupport.RUN",
@@ -51,7 +51,7 @@ class Reach(unittest.TestCase):
                 for part in reach.reach(paths, self.tests, self.programs)]
 
     def test_a_source_reaches_what_runs_its_programs(self):
-        lit = ["test/Driver/train.test", "test/Partition/reshard.mlir"]
+        lit = ["test/Commands/train.test", "test/Partition/reshard.mlir"]
         self.assertEqual(self.of("lib/Partition/Reshard/Reshard.cpp"),
                          [lit, ["cleave-unit-reshard"], ["test_format", "test_train"]])
         self.assertEqual(self.of("runtime/src/rank.cpp"),
@@ -75,7 +75,7 @@ class Reach(unittest.TestCase):
 
     def test_a_model_reaches_who_speaks_of_it(self):
         self.assertEqual(self.of("test/models/gpt2.onnx"),
-                         [["test/Driver/train.test"], ["cleave-unit-import", "cleave-unit-reshard"],
+                         [["test/Commands/train.test"], ["cleave-unit-import", "cleave-unit-reshard"],
                           ["test_train"]])
 
     def test_documents(self):

@@ -64,8 +64,8 @@ public:
   virtual mlir::LogicalResult run(llvm::StringRef function) = 0;
   virtual mlir::FailureOr<Gathered> get(const Port &port) = 0;
 
-  /// Starts a section of a recording: "stirred" for calls with values that are
-  /// perturbed in their last digits, or "steps".
+  /// Starts a section of a recording: "perturbed" for calls with values that
+  /// are perturbed in their last digits, or "steps".
   virtual void begin(llvm::StringRef what) {}
 
   /// Returns whether `getTap` can return a tap's values for all microbatches of

@@ -47,8 +47,8 @@ public:
   Values(mlir::ModuleOp module, ValueOptions options);
 
   /// Sets parameters, buffers, constants and optimizer state of `engine`. If
-  /// `stirred`, parameters are perturbed in their last digits of f64.
-  mlir::LogicalResult setInitial(Engine &engine, bool stirred = false);
+  /// `perturbed`, parameters are perturbed in their last digits of f64.
+  mlir::LogicalResult setInitial(Engine &engine, bool perturbed = false);
   /// Sets inputs and scalars of a microbatch of a step (counted from 1). The
   /// optimizer gets a larger step number, so that its bias corrections are not
   /// those of step 1.

@@ -8,6 +8,7 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/ValueUtils.h"
 
 namespace cleave {
 
@@ -68,7 +69,7 @@ public:
   }
 
   static mlir::RankedTensorType typeOf(mlir::Value value) {
-    return llvm::cast<mlir::RankedTensorType>(value.getType());
+    return cleave::typeOf(value);
   }
 
   /// Broadcasts `value` to `type`; input dimension i becomes dimension dims[i].

@@ -63,7 +63,7 @@ def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
     its class; each arena from 2 on is one such slot. The schedule decides how many slots a class
     has.
 
-    Arguments get `rt.buffer = [arena, offset]`, operations get `rt.buffers`. The module gets the
+    Arguments get `rt.buffer = #rt.address<arena, offset>`, operations get `rt.buffers`. The module gets the
     arena sizes in `rt.arenas`; a module of stages gets `rt.stages` instead, with the arena sizes
     and slot classes of each stage. Functions get `rt.lifetimes`, the lifetimes of their transient
     memory.

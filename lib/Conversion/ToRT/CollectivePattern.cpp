@@ -10,10 +10,6 @@
 using namespace mlir;
 using namespace cleave;
 
-static int64_t product(ArrayRef<int64_t> sizes) {
-  return llvm::product_of(sizes);
-}
-
 static rt::Reduce reduceOf(dist::ReduceKind kind) {
   return kind == dist::ReduceKind::Sum   ? rt::Reduce::Sum
          : kind == dist::ReduceKind::Max ? rt::Reduce::Max
@@ -35,8 +31,8 @@ static void addTileLayouts(CollectivePattern &pattern, ValueRange tiles,
                            ArrayRef<int64_t> dims) {
   for (auto [tile, dim] : llvm::zip(tiles, dims)) {
     ArrayRef<int64_t> shape = typeOf(tile).getShape();
-    int64_t outer = product(shape.take_front(dim)),
-            inner = product(shape.drop_front(dim));
+    int64_t outer = llvm::product_of(shape.take_front(dim)),
+            inner = llvm::product_of(shape.drop_front(dim));
     pattern.layouts.push_back({outer, inner, outer, inner});
   }
 }
@@ -71,9 +67,9 @@ static CollectivePattern allToAll(dist::AllToAllOp op, int64_t members) {
     int64_t concatDim = op.getConcatDims()[i];
     ArrayRef<int64_t> from = typeOf(op->getOperand(i)).getShape();
     ArrayRef<int64_t> to = typeOf(op->getResult(i)).getShape();
-    int64_t outer = product(from.take_front(splitDim));
-    int64_t dstOuter = product(to.take_front(concatDim));
-    int64_t block = product(from) / members;
+    int64_t outer = llvm::product_of(from.take_front(splitDim));
+    int64_t dstOuter = llvm::product_of(to.take_front(concatDim));
+    int64_t block = llvm::product_of(from) / members;
     pattern.layouts.push_back(
         {outer, block / outer, dstOuter, block / dstOuter});
   }

@@ -14,13 +14,6 @@ namespace {
 
 using Sizes = SmallVector<int64_t>;
 
-int64_t product(ArrayRef<int64_t> sizes) {
-  int64_t result = 1;
-  for (int64_t size : sizes)
-    result *= size;
-  return result;
-}
-
 /// The elements of a window. `input` and `output` are the types of the input
 /// and the output, with shape [n, c, spatial...].
 class Taps {
@@ -32,7 +25,7 @@ public:
         dilations(op.getDilations()), low(op.getLow()), high(op.getHigh()),
         kernel(kernel), input(input), output(output) {
     Sizes at(kernel.size(), 0);
-    for (int64_t i = 0; i < product(kernel); ++i) {
+    for (int64_t i = 0; i < llvm::product_of(kernel); ++i) {
       all.push_back(at);
       for (size_t dim = kernel.size(); dim-- > 0 && ++at[dim] == kernel[dim];)
         at[dim] = 0;
@@ -132,7 +125,7 @@ public:
         groups(op.getGroups()), samples(input.getDimSize(0)),
         channels(filter.getDimSize(1)), features(filter.getDimSize(0) / groups),
         window(taps.offsets().size()),
-        positions(product(output.getShape().drop_front(2))) {}
+        positions(llvm::product_of(output.getShape().drop_front(2))) {}
 
   /// Returns the windows of the input as columns, with shape [n, g, c, k, o].
   Value columns(Value input) {

@@ -99,50 +99,50 @@ Choice &ExpertRows::choiceOf(Value ids, const Tile &tile) {
 /// Counts the tokens that are not padding: the product of the numbers of real
 /// elements of each padded dimension on each rank.
 void ExpertRows::reckon(Choice &choice) {
-  Reckoned &reckoned = choice.reckoned;
+  ExpectedRows &expectedRows = choice.expectedRows;
   if (auto known = arrivedBefore.find(choice.ids);
       known != arrivedBefore.end()) {
-    reckoned = known->second;
+    expectedRows = known->second;
     return;
   }
   SmallVector<AxisRefAttr> axes;
-  int64_t rows = reckoned.rows = choice.rows;
+  int64_t rows = expectedRows.rows = choice.rows;
   for (const PadMask &mask : choice.masks) {
     rows /= mask.tile;
     llvm::append_range(axes, mask.axes.getAxes());
   }
-  reckoned.expected.assign(1, rows);
+  expectedRows.expected.assign(1, rows);
   for (const PadMask &mask : choice.masks) {
-    SmallVector<int64_t> before = std::move(reckoned.expected);
-    reckoned.expected.clear();
+    SmallVector<int64_t> before = std::move(expectedRows.expected);
+    expectedRows.expected.clear();
     for (int64_t rows : before)
       for (int64_t tile = 0, end = axesSize(mesh.mesh(), mask.axes.getAxes());
            tile < end; ++tile)
-        reckoned.expected.push_back(
+        expectedRows.expected.push_back(
             rows *
             std::clamp<int64_t>(mask.size - tile * mask.tile, 0, mask.tile));
   }
   if (!axes.empty())
-    reckoned.by = AxisListAttr::get(builder.getContext(), axes);
+    expectedRows.by = AxisListAttr::get(builder.getContext(), axes);
 }
 
 /// Notes how many tokens an exchange delivers under balanced routing: each rank
 /// receives the mean number of tokens of the ranks in its group.
 void ExpertRows::reckonArrivals(const Choice &choice) {
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
-    Reckoned &reckoned = delivered[round.ids] = choice.reckoned;
-    if (index > 0 || reckoned.overflow) {
-      reckoned = {
+    ExpectedRows &expectedRows = delivered[round.ids] = choice.expectedRows;
+    if (index > 0 || expectedRows.overflow) {
+      expectedRows = {
           ranks * choice.places, {0}, AxisListAttr(), /*overflow=*/true};
       continue;
     }
-    if (!reckoned.by)
+    if (!expectedRows.by)
       continue;
-    Axes atoms = mesh.decompose(reckoned.by.getAxes()),
+    Axes atoms = mesh.decompose(expectedRows.by.getAxes()),
          group = mesh.decompose(axes.getAxes());
     SmallVector<int64_t> groupOf;
-    for (int64_t position = 0, end = reckoned.expected.size(); position < end;
-         ++position) {
+    for (int64_t position = 0, end = expectedRows.expected.size();
+         position < end; ++position) {
       int64_t rest = position, number = 0, place = 1;
       for (Axis atom : llvm::reverse(atoms)) {
         if (!llvm::is_contained(group, atom))
@@ -155,18 +155,18 @@ void ExpertRows::reckonArrivals(const Choice &choice) {
     SmallVector<int64_t> means;
     for (int64_t group : groupOf) {
       int64_t sum = 0, count = 0;
-      for (auto [other, rows] : llvm::zip_equal(groupOf, reckoned.expected))
+      for (auto [other, rows] : llvm::zip_equal(groupOf, expectedRows.expected))
         if (other == group)
           sum += rows, ++count;
       means.push_back(sum / count);
     }
-    reckoned.expected = std::move(means);
+    expectedRows.expected = std::move(means);
   }
 }
 
 PurposeAttr ExpertRows::purposeOf(const Choice &choice, unsigned round) {
   return PurposeAttr::get(builder.getContext(),
-                          round > 0 || choice.reckoned.overflow
+                          round > 0 || choice.expectedRows.overflow
                               ? Purpose::Overflow
                               : Purpose::Expert);
 }
@@ -178,7 +178,7 @@ void ExpertRows::plan(Choice &choice, Value ids) {
   reckon(choice);
   auto wanted = static_cast<int64_t>(std::min(
       double(rows),
-      std::ceil(maxLoad * double(choice.reckoned.rows) / double(ranks))));
+      std::ceil(maxLoad * double(choice.expectedRows.rows) / double(ranks))));
   int64_t fewest = (rows + kMostRounds - 1) / kMostRounds;
   choice.places = std::min(rows, std::max<int64_t>({wanted, fewest, 1}));
   if (choice.places > wanted && choice.places == fewest)
@@ -306,8 +306,8 @@ ExpertRows::inRounds(Choice &choice, llvm::function_ref<Value(unsigned)> make) {
 
 int64_t ExpertRows::shareOf(const Choice &choice, unsigned round) const {
   int64_t places = ranks * choice.places;
-  return round == 0 && !choice.reckoned.overflow
-             ? std::max<int64_t>(1, places / choice.reckoned.rows)
+  return round == 0 && !choice.expectedRows.overflow
+             ? std::max<int64_t>(1, places / choice.expectedRows.rows)
              : places;
 }
 
@@ -343,14 +343,14 @@ Value ExpertRows::exchange(const Choice &choice, unsigned round, Value blocks,
   const Round &in = choice.rounds[round];
   // The expected counts of a round: with balanced routing, all tokens are sent
   // in the first round and none in others.
-  Reckoned reckoned = choice.reckoned;
+  ExpectedRows expectedRows = choice.expectedRows;
   if (round > 0)
-    reckoned = {0, {0}, AxisListAttr(), /*overflow=*/true};
+    expectedRows = {0, {0}, AxisListAttr(), /*overflow=*/true};
   auto op = AllToAllVOp::create(
       builder, anchor->getLoc(), TypeRange{blocks.getType()},
       ValueRange{blocks}, home ? in.received : in.sent,
       home ? in.sent : in.received,
-      builder.getDenseI64ArrayAttr(reckoned.expected), reckoned.by,
+      builder.getDenseI64ArrayAttr(expectedRows.expected), expectedRows.by,
       home ? builder.getUnitAttr() : UnitAttr(), mesh.name(), axes,
       purposeOf(choice, round));
   mark(op);

@@ -42,7 +42,7 @@ struct Round {
 };
 
 /// The number of tokens under balanced routing.
-struct Reckoned {
+struct ExpectedRows {
   /// The tokens of a rank without padding.
   int64_t rows = 0;
   /// The expected numbers of tokens, as in the attributes `expected` and `by`
@@ -62,7 +62,7 @@ struct Choice {
   /// The masks that set ids to -1 in `ids`. The tokens with these ids are
   /// padding and are not sent.
   llvm::SmallVector<PadMask, 2> masks;
-  Reckoned reckoned;
+  ExpectedRows expectedRows;
   std::vector<Round> rounds;
   llvm::SmallPtrSet<mlir::Value, 8> sentRows;
 };
@@ -190,7 +190,7 @@ private:
   /// The number of tokens under balanced routing, by the expert ids at the
   /// expert ranks: those that the first hop delivered, and those that this
   /// exchange delivers.
-  llvm::DenseMap<mlir::Value, Reckoned> arrivedBefore, delivered;
+  llvm::DenseMap<mlir::Value, ExpectedRows> arrivedBefore, delivered;
   /// The values of conditions that the function already computes, by the number
   /// of the condition.
   llvm::DenseMap<int64_t, mlir::Value> flags;

@@ -183,9 +183,9 @@ LogicalResult FactorGraph::addBlock(Block &block) {
         continue;
       nodes[*id].isGenerator = partition::isGenerator(&op);
       if (auto constrain = dyn_cast<ConstrainOp>(op))
-        nodes[*id].asked = constrain.getSharding();
+        nodes[*id].requested = constrain.getSharding();
       else if (given)
-        nodes[*id].asked = cast<ShardingAttr>(given[index]);
+        nodes[*id].requested = cast<ShardingAttr>(given[index]);
     }
     addEdge(std::move(edge));
     if (op.getNumRegions() != 0 && failed(addRegions(&op)))
@@ -224,7 +224,7 @@ LogicalResult FactorGraph::addFunction(func::FuncOp func) {
       continue;
     nodes[*id].isPort = true;
     nodes[*id].port = {func, false, unsigned(index)};
-    nodes[*id].asked = nodes[*id].port.sharding();
+    nodes[*id].requested = nodes[*id].port.sharding();
   }
   if (failed(addBlock(func.getBody().front())))
     return failure();
@@ -237,7 +237,7 @@ LogicalResult FactorGraph::addFunction(func::FuncOp func) {
     node.type = type;
     node.isPort = true;
     node.port = {func, true, unsigned(index)};
-    node.asked = node.port.sharding();
+    node.requested = node.port.sharding();
     addTie(nodeOf(operand), addNode(node));
   }
   return success();
@@ -253,7 +253,8 @@ FailureOr<FactorGraph> FactorGraph::of(ModuleOp module) {
   // sharded like its parameter. So a sharding that is requested for one port
   // applies to all of them.
   llvm::MapVector<std::pair<std::optional<nn::Role>, StringRef>, NodeId> first;
-  llvm::DenseMap<NodeId, ShardingAttr> asked; // by the first port of the name
+  llvm::DenseMap<NodeId, ShardingAttr>
+      requested; // by the first port of the name
   auto firstOf = [&](const Node &node) {
     return first.find({node.port.role(), node.port.name()})->second;
   };
@@ -264,15 +265,15 @@ FailureOr<FactorGraph> FactorGraph::of(ModuleOp module) {
     auto [at, isNew] = first.insert({{node.port.role(), node.port.name()}, id});
     if (!isNew)
       graph.addTie(at->second, id);
-    if (node.asked)
-      asked.try_emplace(at->second, node.asked);
+    if (node.requested)
+      requested.try_emplace(at->second, node.requested);
   }
   for (Node &node : graph.nodes) {
-    if (!node.isPort || node.port.name().empty() || node.asked)
+    if (!node.isPort || node.port.name().empty() || node.requested)
       continue;
-    ShardingAttr given = asked.lookup(firstOf(node));
+    ShardingAttr given = requested.lookup(firstOf(node));
     if (given && given.getRank() == node.type.getRank())
-      node.asked =
+      node.requested =
           isForPeople(node.port)
               ? ShardingAttr::get(given.getContext(), given.getMesh(),
                                   given.getDims(), ReduceKind::Sum, {},

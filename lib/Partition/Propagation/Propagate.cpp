@@ -60,8 +60,8 @@ public:
   void run() {
     std::set<int64_t> rounds;
     for (const Node &node : graph.nodes)
-      if (node.asked)
-        rounds.insert(node.asked.getPriority());
+      if (node.requested)
+        rounds.insert(node.requested.getPriority());
     if (rounds.empty())
       rounds.insert(0);
     for (int64_t round : rounds) {
@@ -100,8 +100,10 @@ private:
                          .first->second;
       const Node &like = graph.nodes[other];
       State &state = states[id];
-      if (node.type != like.type || bool(node.asked) != bool(like.asked) ||
-          (node.asked && node.asked.getDims() != like.asked.getDims()))
+      if (node.type != like.type ||
+          bool(node.requested) != bool(like.requested) ||
+          (node.requested &&
+           node.requested.getDims() != like.requested.getDims()))
         continue;
       state.layout.dims = states[other].layout.dims;
       state.origins = states[other].origins;
@@ -111,12 +113,12 @@ private:
   /// Adds the requested shardings of this priority.
   void admit(int64_t round) {
     for (auto [id, node] : llvm::enumerate(graph.nodes)) {
-      if (!node.asked || node.asked.getPriority() != round)
+      if (!node.requested || node.requested.getPriority() != round)
         continue;
       State &state = states[id];
-      state.layout = mesh.layout(node.asked);
-      state.forbidden = setOf(mesh.decompose(node.asked.getReplicated()));
-      for (auto [dim, attr] : llvm::enumerate(node.asked.getDims())) {
+      state.layout = mesh.layout(node.requested);
+      state.forbidden = setOf(mesh.decompose(node.requested.getReplicated()));
+      for (auto [dim, attr] : llvm::enumerate(node.requested.getDims())) {
         state.open[dim] = attr.getIsOpen();
         state.origins[dim].assign(state.layout.dims[dim].size(), id);
       }

@@ -13,15 +13,12 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/LocalPlan.h"
 #include "cleave/Partition/Propagation/FactorGraph.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
-
-static RankedTensorType tensorOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 //===----------------------------------------------------------------------===//
 // Extents of values
@@ -108,7 +105,7 @@ Extent Padding::sized(Value value, int64_t dim) const {
   }
   extent.axes = counted(extent.axes);
   extent.ways = mesh.size(extent.axes);
-  extent.size = extent.ways * tensorOf(value).getDimSize(dim);
+  extent.size = extent.ways * typeOf(value).getDimSize(dim);
   return extent;
 }
 
@@ -200,7 +197,7 @@ LogicalResult Padding::enter(func::FuncOp func) {
     if (whole) {
       auto type = cast<RankedTensorType>(whole.getValue());
       if (mesh.tile(mesh.layout(sharding), type).getShape() !=
-          tensorOf(argument).getShape())
+          typeOf(argument).getShape())
         return emitError(argument.getLoc())
                << "argument " << index << " of @" << func.getName() << " is "
                << argument.getType()
@@ -234,7 +231,7 @@ LogicalResult Padding::leave(func::FuncOp func) const {
       return failure();
     auto whole = cast<RankedTensorType>(attr.getValue());
     Layout layout = mesh.layout(sharding);
-    if (mesh.tile(layout, whole).getShape() != tensorOf(operand).getShape())
+    if (mesh.tile(layout, whole).getShape() != typeOf(operand).getShape())
       return emitError(operand.getLoc())
              << "result " << index << " of @" << func.getName() << " is "
              << operand.getType()
@@ -328,7 +325,7 @@ LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
   Value value = op.getTrueValue();
   Extents result = all(value);
   Extent &extent = result[mask.dim];
-  int64_t tile = tensorOf(value).getDimSize(mask.dim),
+  int64_t tile = typeOf(value).getDimSize(mask.dim),
           ways = mesh.size(mask.axes);
   Extent said = Extent::padded(mask.size, ways, mask.axes, mask.filler);
   auto wrong = [&](const Twine &expected) {

@@ -11,15 +11,12 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/LocalPlan.h"
 #include "cleave/Partition/Propagation/FactorGraph.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
-
-static RankedTensorType tensorOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// Whether some result lacks the factor.
 static bool isCombined(const ShardingRule &rule, int64_t factor) {
@@ -54,7 +51,7 @@ LogicalResult Padding::mustBe(Operation *op, unsigned operand, int64_t dim,
   const Extent &extent = at(op->getOperand(operand), dim);
   if (extent.kind != Extent::Padded)
     return success();
-  auto type = tensorOf(op->getOperand(operand));
+  auto type = typeOf(op->getOperand(operand));
   Attribute identity =
       cast<DenseElementsAttr>(cast<Attribute>(identityOf(
                                   combiner, type.clone(ArrayRef<int64_t>()))))
@@ -83,8 +80,8 @@ static bool isElementwise(Operation *op, int64_t dim) {
     return list && dim >= 2 && list[dim - 2] == number;
   };
   return is("strides", 1) && is("low", 0) && is("high", 0) &&
-         tensorOf(op->getOperand(0)).getDimSize(dim) ==
-             tensorOf(op->getResult(0)).getDimSize(dim);
+         typeOf(op->getOperand(0)).getDimSize(dim) ==
+             typeOf(op->getResult(0)).getDimSize(dim);
 }
 
 LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
@@ -118,7 +115,7 @@ LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
         });
         if (!linear && !rule.linear.empty() &&
             info.combiner == FactorCombiner::Sum &&
-            isa<IntegerType>(tensorOf(op->getOperand(index)).getElementType()))
+            isa<IntegerType>(typeOf(op->getOperand(index)).getElementType()))
           continue;
         if (failed(mustBe(op, index, dim, info.combiner)))
           return failure();
@@ -202,7 +199,7 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
           extent = factors[factor];
         else if (factors[factor].kind == Extent::Windows)
           extent = tileOf(factors[factor],
-                          tensorOf(op->getResult(index)).getDimSize(dim));
+                          typeOf(op->getResult(index)).getDimSize(dim));
         else if (factors[factor].kind == Extent::Padded &&
                  info.combiner == FactorCombiner::None)
           extent = factors[factor];
@@ -249,7 +246,7 @@ LogicalResult Padding::movedExtent(Operation *op, int64_t dim,
                                    Extent &moved) const {
   Value input = op->getOperand(0);
   const Extent &extent = at(input, dim);
-  int64_t size = tensorOf(op->getResult(0)).getDimSize(dim);
+  int64_t size = typeOf(op->getResult(0)).getDimSize(dim);
   auto wrong = [&](Value operand, const Twine &expected) {
     return op->emitOpError("moves elements along dimension ")
            << dim << " of type " << operand.getType() << ", of "
@@ -289,11 +286,11 @@ LogicalResult Padding::movedExtent(Operation *op, int64_t dim,
     }
     Attribute filler;
     if (pad.getValue().isZero())
-      filler = Builder(op->getContext())
-                   .getZeroAttr(tensorOf(input).getElementType());
+      filler =
+          Builder(op->getContext()).getZeroAttr(typeOf(input).getElementType());
     moved = Extent::of(Extent::Unknown);
     if (extent.kind == Extent::Real && !isSplit(input, dim))
-      moved = Extent::padded(tensorOf(input).getDimSize(dim), 1, {}, filler);
+      moved = Extent::padded(typeOf(input).getDimSize(dim), 1, {}, filler);
     if (extent.kind == Extent::Padded && extent.ways == 1) {
       moved = extent;
       if (moved.filler != filler)

@@ -144,3 +144,32 @@ func.func @plan_factors(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = arith.negf %x {dist.plan = #dist.plan<carry = <{}>, factors = ["x"]>} : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// expected-error @below {{dist.global_type: expected a tensor type of the rank and elements of 'tensor<4xf32>', found tensor<2x4xf32>}}
+func.func @global_type(%x: tensor<4xf32> {dist.global_type = tensor<2x4xf32>}) { return }
+
+// -----
+
+func.func @pad_mask(%c: tensor<4xi1>, %x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{"dist.pad_mask": expected a unit, found 1 : i64}}
+  %0 = arith.select %c, %x, %x {dist.pad_mask = 1 : i64} : tensor<4xi1>, tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @tile_padding(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{"dist.tile_padding": tiles are padded at their ends; expected nn.pad with low = 0}}
+  %0 = arith.negf %x {dist.tile_padding} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @padding(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{dist.padding: expected a number of bytes above 0 as an i64, found -8 : i64}}
+  %0 = arith.negf %x {dist.padding = -8 : i64} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

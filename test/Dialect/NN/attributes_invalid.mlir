@@ -88,3 +88,23 @@ func.func @extent() attributes {nn.kernel, nn.extent = "8"} { return }
 
 // expected-error @below {{'nn.shard' is [{dims = [], match = "w"}]; expected a list of #nn.shard<match = ..., dims = [...]>}}
 module attributes {nn.shard = [{match = "w", dims = []}]} {}
+
+// -----
+
+// expected-error @below {{#nn.router of "gate" has slots_per_token = 2, capacity = -1 and capacity_of = 0; expected none below 0}}
+func.func @router(%c: tensor<4xi64> {nn.router = #nn.router<name = "gate", counts = chosen, slots_per_token = 2, capacity = -1>}) { return }
+
+// -----
+
+// expected-error @below {{#nn.lookup of table "wte" has 1 offsets, 2 sizes and 2 strides; expected equal numbers}}
+func.func @lookup(%x: tensor<2x3xi64> {nn.lookups = [#nn.lookup<offsets = [0], sizes = [2, 3], strides = [1, 1], rows = 200, table = "wte">]}) { return }
+
+// -----
+
+// expected-error @below {{#nn.shard of ".*head" has dims = ["x"]; expected a list of #dist.axes<...>}}
+module attributes {nn.shard = [#nn.shard<match = ".*head", dims = ["x"]>]} {}
+
+// -----
+
+// expected-error @below {{#nn.shard of ".*head" has 1 dims; expected one for each dimension of view = [2, 3]}}
+module attributes {nn.shard = [#nn.shard<match = ".*head", dims = [#dist.axes<{}>], view = [2, 3]>]} {}

@@ -26,8 +26,8 @@ namespace {
 // and adds the gradient, summed over both stages, to a number that both stages
 // hold.
 constexpr const char *program = R"(
-module attributes {pipe.schedule = {axis = "pipeline", link = "intra", position = 0 : i64,
-                                    name = "custom", table = "TABLE"}} {
+module attributes {pipe.schedule = #pipe.schedule<axis = "pipeline", link = "intra", position = 0,
+                                    name = "custom", table = "TABLE">} {
   dist.mesh @mesh <["pipeline"=1]>
   func.func @load.0(%x: tensor<2xf64> {nn.name = "x", nn.role = #nn.role<input>})
       -> (tensor<2xf64> {nn.name = "x.stored", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"store">})

@@ -138,24 +138,24 @@ TEST(Follow, IsBestOfAllCuts) {
         if (random() % 3)
           want.push_back(random() % stages);
       auto strangersOf = [&](llvm::ArrayRef<int64_t> begins) {
-        int64_t strangers = 0;
+        int64_t displaced = 0;
         for (int64_t item = 0; item < count; ++item) {
           int64_t stage = llvm::upper_bound(begins, item) - begins.begin();
-          strangers += !wants[item].empty() && wants[item][0] != stage;
+          displaced += !wants[item].empty() && wants[item][0] != stage;
         }
-        return strangers;
+        return displaced;
       };
       int64_t fewest = INT64_MAX, bytes = INT64_MAX;
       forEachCut(line, stages, [&](llvm::ArrayRef<int64_t> begins) {
-        int64_t strangers = strangersOf(begins);
+        int64_t displaced = strangersOf(begins);
         int64_t crossing = resultOf(line, begins).crossing.bytes;
-        if (std::pair(strangers, crossing) < std::pair(fewest, bytes))
-          std::tie(fewest, bytes) = std::pair(strangers, crossing);
+        if (std::pair(displaced, crossing) < std::pair(fewest, bytes))
+          std::tie(fewest, bytes) = std::pair(displaced, crossing);
       });
       Cuts cuts = follow(line, wants, stages);
       ASSERT_EQ(int64_t(cuts.begins.size()), stages - 1);
       EXPECT_EQ(strangersOf(cuts.begins), fewest);
-      EXPECT_EQ(cuts.strangers, fewest);
+      EXPECT_EQ(cuts.displaced, fewest);
       EXPECT_EQ(resultOf(line, cuts.begins).crossing.bytes, bytes);
     }
   }

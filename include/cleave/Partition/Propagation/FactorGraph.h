@@ -30,7 +30,7 @@ struct Node {
   /// need not agree on a layout.
   bool isGenerator = false;
   /// The sharding that an attribute or a constraint asks for.
-  dist::ShardingAttr asked;
+  dist::ShardingAttr requested;
 };
 
 /// An operation, or a tie between tensors that must have one sharding.

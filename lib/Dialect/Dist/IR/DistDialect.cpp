@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Dialect/Dist/IR/Padding.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -73,6 +74,14 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
                : op->emitError("dist.plan: expected #dist.plan<carry = ..., "
                                "factors = [...]>, found ")
                      << attr.getValue();
+  if (attr.getName() == kPaddingAttrName) {
+    auto bytes = dyn_cast<IntegerAttr>(attr.getValue());
+    return bytes && bytes.getType().isInteger(64) && bytes.getInt() > 0
+               ? success()
+               : op->emitError("dist.padding: expected a number of bytes above "
+                               "0 as an i64, found ")
+                     << attr.getValue();
+  }
   if (attr.getName() == kPadMaskAttrName ||
       attr.getName() == kTilePaddingAttrName) {
     if (!isa<UnitAttr>(attr.getValue()))

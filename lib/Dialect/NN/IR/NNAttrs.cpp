@@ -107,6 +107,52 @@ DataAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+LogicalResult
+RouterAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                   StringAttr name, RouterCounts, int64_t slotsPerToken,
+                   StringAttr, int64_t capacity, int64_t capacityOf,
+                   StringAttr) {
+  if (slotsPerToken < 0 || capacity < 0 || capacityOf < 0)
+    return emitError() << "#nn.router of " << name
+                       << " has slots_per_token = " << slotsPerToken
+                       << ", capacity = " << capacity
+                       << " and capacity_of = " << capacityOf
+                       << "; expected none below 0";
+  return success();
+}
+
+LogicalResult
+ShardAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                  StringAttr match, ArrayAttr dims, DenseI64ArrayAttr view) {
+  // The nn dialect does not depend on the class of axes.
+  for (Attribute axes : dims)
+    if (axes.getAbstractAttribute().getName() != "dist.axes")
+      return emitError() << "#nn.shard of " << match << " has dims = " << dims
+                         << "; expected a list of #dist.axes<...>";
+  if (view && view.size() != int64_t(dims.size()))
+    return emitError() << "#nn.shard of " << match << " has " << dims.size()
+                       << " dims; expected one for each dimension of view = ["
+                       << view.asArrayRef() << "]";
+  return success();
+}
+
+LogicalResult
+LookupAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                   DenseI64ArrayAttr offsets, DenseI64ArrayAttr sizes,
+                   DenseI64ArrayAttr strides, int64_t rows, StringAttr table,
+                   int64_t bits) {
+  if (offsets.size() != sizes.size() || strides.size() != sizes.size())
+    return emitError() << "#nn.lookup of table " << table << " has "
+                       << offsets.size() << " offsets, " << sizes.size()
+                       << " sizes and " << strides.size()
+                       << " strides; expected equal numbers";
+  if (rows < 0 || bits < 0)
+    return emitError() << "#nn.lookup of table " << table
+                       << " has rows = " << rows << " and bits = " << bits
+                       << "; expected neither below 0";
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Ports
 //===----------------------------------------------------------------------===//

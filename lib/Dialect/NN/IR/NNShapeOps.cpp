@@ -2,13 +2,11 @@
 // to the constraints in NNShapeOps.td.
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
+using namespace cleave;
 using namespace cleave::nn;
-
-static RankedTensorType rankedType(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 /// Returns the splat `input` in the result's type, or null if `input` is no
 /// splat. Folding a splat never grows the IR.
@@ -20,7 +18,7 @@ static OpFoldResult foldSplat(Attribute input, RankedTensorType type) {
 }
 
 LogicalResult BroadcastOp::verify() {
-  RankedTensorType input = rankedType(getInput()), result = getType();
+  RankedTensorType input = typeOf(getInput()), result = getType();
   ArrayRef<int64_t> dims = getDims();
   if (static_cast<int64_t>(dims.size()) != input.getRank()) // (B1)
     return emitOpError("has ")
@@ -48,7 +46,7 @@ OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
 }
 
 LogicalResult ReshapeOp::verify() {
-  int64_t have = rankedType(getInput()).getNumElements();
+  int64_t have = typeOf(getInput()).getNumElements();
   int64_t want = getType().getNumElements();
   if (have != want) // (R1)
     return emitOpError("input has ")
@@ -167,7 +165,7 @@ OpFoldResult ConcatOp::fold(FoldAdaptor) {
 }
 
 LogicalResult PadOp::verify() {
-  RankedTensorType input = rankedType(getInput());
+  RankedTensorType input = typeOf(getInput());
   ArrayRef<int64_t> low = getLow(), high = getHigh();
   size_t rank = input.getRank();
   if (low.size() != rank || high.size() != rank) // (P1)

@@ -26,7 +26,7 @@ Value cloneElementwise(OpBuilder &builder, Operation *op, ValueRange operands,
   OperationState state(op->getLoc(), op->getName());
   state.addOperands(operands);
   state.addAttributes(op->getAttrs());
-  state.addTypes(tensorTypeOf(op->getResult(0)).clone(shape));
+  state.addTypes(typeOf(op->getResult(0)).clone(shape));
   return builder.create(state)->getResult(0);
 }
 
@@ -50,7 +50,7 @@ Value reshapedSplat(OpBuilder &builder, Location loc, Value value,
     return {};
   return arith::ConstantOp::create(
       builder, loc,
-      DenseElementsAttr::get(tensorTypeOf(value).clone(shape),
+      DenseElementsAttr::get(typeOf(value).clone(shape),
                              elements.getSplatValue<Attribute>()));
 }
 
@@ -93,8 +93,7 @@ Value reshapeTo(OpBuilder &builder, Location loc, Value value,
                 ArrayRef<int64_t> shape) {
   if (shapeOf(value) == shape)
     return value;
-  return ReshapeOp::create(builder, loc, tensorTypeOf(value).clone(shape),
-                           value);
+  return ReshapeOp::create(builder, loc, typeOf(value).clone(shape), value);
 }
 
 Value transposeTo(OpBuilder &builder, Location loc, Value value,
@@ -108,8 +107,8 @@ Value broadcastTo(OpBuilder &builder, Location loc, Value value,
                   ArrayRef<int64_t> shape, ArrayRef<int64_t> dims) {
   if (shapeOf(value) == shape)
     return value;
-  return BroadcastOp::create(builder, loc, tensorTypeOf(value).clone(shape),
-                             value, dims);
+  return BroadcastOp::create(builder, loc, typeOf(value).clone(shape), value,
+                             dims);
 }
 
 Narrow narrow(Value value) {

@@ -4,6 +4,7 @@
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_DATAFLOW_H
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/IR/PatternMatch.h"
 
@@ -13,15 +14,7 @@ namespace cleave::nn {
 
 using Dims = llvm::SmallVector<int64_t, 6>;
 
-inline mlir::RankedTensorType tensorTypeOf(mlir::Value value) {
-  return mlir::cast<mlir::RankedTensorType>(value.getType());
-}
-inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
-  return tensorTypeOf(value).getShape();
-}
-inline int64_t rankOf(mlir::Value value) {
-  return tensorTypeOf(value).getRank();
-}
+inline int64_t rankOf(mlir::Value value) { return typeOf(value).getRank(); }
 
 /// Whether the operation is elementwise: one result, operands of the same
 /// shape, no effects.

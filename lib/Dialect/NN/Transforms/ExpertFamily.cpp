@@ -319,7 +319,7 @@ std::optional<Value> stepBack(Value value, Place &place) {
 /// the index along the dimension of experts.
 std::optional<int64_t> numberAt(Value value, Place place) {
   for (;;) {
-    if (!isa<IntegerType>(tensorTypeOf(value).getElementType()))
+    if (!isa<IntegerType>(typeOf(value).getElementType()))
       return std::nullopt;
     if (auto iota = value.getDefiningOp<IotaOp>()) {
       At at = place[iota.getDim()];

@@ -178,7 +178,7 @@ Value SlotBuilder::einsumOf(const FamilyStep &step, const Dims &frame) {
     int64_t columns = weights.shape()[1 - contracted];
     Dims shape(shapeOf(ids));
     shape.push_back(columns);
-    auto type = tensorTypeOf(rows).clone(shape);
+    auto type = typeOf(rows).clone(shape);
     if (!weights.isShared())
       return GroupedDotOp::create(b, loc, type, rows, stackOf(weights), ids,
                                   /*transposed=*/contracted == 1);

@@ -69,7 +69,7 @@ void FactorAnalysis::visitEinsum(EinsumOp op) {
 
 void FactorAnalysis::visitReshape(ReshapeOp op) {
   Value input = op.getInput(), result = op.getResult();
-  if (tensorTypeOf(input).getNumElements() == 0) {
+  if (typeOf(input).getNumElements() == 0) {
     makeAtomic(input);
     makeAtomic(result);
     return;

@@ -30,8 +30,8 @@ private:
   void rewriteEinsum(EinsumOp op);
   void rewriteRestored(Operation *op);
 
-  RankedTensorType typeOf(Value old) {
-    return tensorTypeOf(old).clone(analysis.shape(old));
+  RankedTensorType factoredTypeOf(Value old) {
+    return typeOf(old).clone(analysis.shape(old));
   }
   /// For each dimension of the original value, the indices of its factors among
   /// the dimensions of the factored shape.
@@ -102,8 +102,8 @@ void Rewriter::mapArgument(BlockArgument argument) {
         ViewAttr::get(function.getContext(), original, seen, {}));
   // Until all operations are rewritten, some of them still read the argument in
   // its original shape.
-  auto reshape = ReshapeOp::create(
-      builder, loc, tensorTypeOf(argument).clone(shape), argument);
+  auto reshape =
+      ReshapeOp::create(builder, loc, typeOf(argument).clone(shape), argument);
   viewed.push_back(reshape);
   map[argument] = reshape;
 }
@@ -203,7 +203,7 @@ bool Rewriter::rewriteRows(Operation *op) {
     operands.push_back(mapped(operand));
   SmallVector<Type> types;
   for (Value result : op->getResults())
-    types.push_back(typeOf(result));
+    types.push_back(factoredTypeOf(result));
   OperationState state(loc, op->getName());
   state.addOperands(operands);
   state.addAttributes(op->getAttrs());
@@ -221,8 +221,8 @@ bool Rewriter::rewriteChoice(Operation *op) {
     int64_t last = rankOf(top.getInput()) - 1;
     Dims shape = shapeWithUnits(top.getValues(), last);
     auto copy = TopKOp::create(
-        builder, loc, tensorTypeOf(top.getValues()).clone(shape),
-        tensorTypeOf(top.getIndices()).clone(shape),
+        builder, loc, typeOf(top.getValues()).clone(shape),
+        typeOf(top.getIndices()).clone(shape),
         as(top.getInput(), shapeWithUnits(top.getInput(), last)), top.getK());
     define(top.getValues(), copy.getValues());
     define(top.getIndices(), copy.getIndices());
@@ -234,7 +234,7 @@ bool Rewriter::rewriteChoice(Operation *op) {
     for (int64_t d = 0; d < dim; ++d)
       position += analysis.factors(input, d).size();
     define(argmax,
-           ArgMaxOp::create(builder, loc, typeOf(argmax),
+           ArgMaxOp::create(builder, loc, factoredTypeOf(argmax),
                             as(input, shapeWithUnits(input, dim)), position));
     return true;
   }
@@ -243,8 +243,8 @@ bool Rewriter::rewriteChoice(Operation *op) {
     Value input = as(dot.getInput(), shapeWithUnits(dot.getInput(), rows));
     Dims shape = shapeWithUnits(dot.getResult(), rows);
     define(dot, GroupedDotOp::create(
-                    builder, loc, tensorTypeOf(dot.getResult()).clone(shape),
-                    input, as(dot.getMatrices(), shapeOf(dot.getMatrices())),
+                    builder, loc, typeOf(dot.getResult()).clone(shape), input,
+                    as(dot.getMatrices(), shapeOf(dot.getMatrices())),
                     mapped(dot.getIds()), dot.getTransposed()));
     return true;
   }
@@ -265,8 +265,9 @@ bool Rewriter::rewriteFactored(Operation *op) {
     auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
     if (!elements)
       return false;
-    define(constant, arith::ConstantOp::create(
-                         builder, loc, elements.reshape(typeOf(constant))));
+    define(constant,
+           arith::ConstantOp::create(
+               builder, loc, elements.reshape(factoredTypeOf(constant))));
     return true;
   }
   if (auto reshape = dyn_cast<ReshapeOp>(op)) {

@@ -67,7 +67,7 @@ struct PushIntoSelect : RewritePattern {
       bool truth = arith::applyCmpPredicate(compare.getPredicate(),
                                             APFloat(*splatOf(operands[0])),
                                             APFloat(*splatOf(operands[1])));
-      return createSplat(rewriter, op->getLoc(), tensorTypeOf(op->getResult(0)),
+      return createSplat(rewriter, op->getLoc(), typeOf(op->getResult(0)),
                          truth);
     };
     SmallVector<Value, 2> arms;

@@ -157,7 +157,7 @@ bool addSegments(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
     return false;
   Narrow left = narrowed(op.getLhs(), dims);
   Narrow right = narrowed(op.getRhs(), dims);
-  Type element = tensorTypeOf(left.source).getElementType();
+  Type element = typeOf(left.source).getElementType();
   if (!element.isInteger(32) && !element.isInteger(64))
     return false;
   auto runsAlong = [&](const Narrow &ids, int64_t dim) {

@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::nn;
 
-static RankedTensorType typeOf(Value value) {
+static RankedTensorType rankedTypeOf(Value value) {
   return dyn_cast<RankedTensorType>(value.getType());
 }
 
@@ -19,7 +19,7 @@ SmallVector<std::pair<BlockArgument, int64_t>>
 nn::positionSeeds(func::FuncOp func) {
   SmallVector<std::pair<BlockArgument, int64_t>> seeds, inputs;
   for (BlockArgument argument : func.getArguments()) {
-    RankedTensorType type = typeOf(argument);
+    RankedTensorType type = rankedTypeOf(argument);
     DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
     if (!type || !attrs)
       continue;
@@ -67,7 +67,7 @@ PositionFlow::PositionFlow(func::FuncOp func) {
     return;
   for (auto [argument, dim] : positionSeeds(func)) {
     if (!length)
-      length = typeOf(argument).getDimSize(dim);
+      length = rankedTypeOf(argument).getDimSize(dim);
     mark(argument, dim);
   }
   if (any())
@@ -92,7 +92,7 @@ std::optional<int64_t> PositionFlow::dimOf(Value value) const {
 /// dimension of another size is something else, such as a table of positions or
 /// a slice.
 bool PositionFlow::mark(Value value, int64_t dim) {
-  RankedTensorType type = typeOf(value);
+  RankedTensorType type = rankedTypeOf(value);
   if (!type || type.getDimSize(dim) != length)
     return false;
   SmallVector<bool> &dims = marks[value];

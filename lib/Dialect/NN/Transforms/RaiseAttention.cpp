@@ -342,7 +342,7 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
               letters(wl, {batch, keys, heads}) + valueFeatures, {b, t, n, e});
 
   // Masks and biases.
-  RankedTensorType scoreType = tensorTypeOf(softmax.getInput());
+  RankedTensorType scoreType = typeOf(softmax.getInput());
   MaskParts parts;
   for (const Mask &mask : scores.masks)
     splitMask(mask.condition.source, mask.negated, mask.condition.dims,
@@ -352,7 +352,7 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
     Value condition = part.value.source;
     if (!part.negated)
       return part.value;
-    Value truth = createSplat(rewriter, loc, tensorTypeOf(condition), 1);
+    Value truth = createSplat(rewriter, loc, typeOf(condition), 1);
     return {arith::XOrIOp::create(rewriter, loc, condition, truth),
             part.value.dims};
   };
@@ -361,12 +361,12 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
     if (term.factor != 1)
       source.source = arith::MulFOp::create(
           rewriter, loc, source.source,
-          createSplat(rewriter, loc, tensorTypeOf(source.source), term.factor));
+          createSplat(rewriter, loc, typeOf(source.source), term.factor));
     addBias(toBias(source));
   }
   for (const MaskPart &part : parts.rest) {
     Narrow mask = seenBy(part);
-    auto type = tensorTypeOf(mask.source).clone(scoreType.getElementType());
+    auto type = typeOf(mask.source).clone(scoreType.getElementType());
     Value seen = createSplat(rewriter, loc, type, 0);
     Value hidden = createSplat(rewriter, loc, type,
                                -std::numeric_limits<double>::infinity());

@@ -110,7 +110,7 @@ LogicalResult raise(Operation *op, Value x, Value root, bool inverted,
   std::optional<Moment> moment = rootOf(root, inverted);
   if (!moment || moment->x != x)
     return failure();
-  RankedTensorType type = tensorTypeOf(x);
+  RankedTensorType type = typeOf(x);
   auto feature = type.clone({type.getShape().back()});
   Location loc = op->getLoc();
   Value one = createSplat(rewriter, loc, feature, 1);

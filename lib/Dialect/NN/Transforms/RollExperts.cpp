@@ -72,7 +72,7 @@ struct ProductOfGathered : OpRewritePattern<EinsumOp> {
         rewriter, loc, transposeTo(rewriter, loc, rows, order), shape, dims);
     shape.back() = shapeOf(op.getResult())[result.find(outer)];
     Value product = GroupedDotOp::create(
-        rewriter, loc, tensorTypeOf(rows).clone(shape), each, gather.getTable(),
+        rewriter, loc, typeOf(rows).clone(shape), each, gather.getTable(),
         gather.getIndices(), transposed);
     std::string have = (slots + Twine(outer)).str();
     Dims permutation;

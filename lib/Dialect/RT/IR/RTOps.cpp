@@ -1,15 +1,13 @@
 // Verifiers and command interface methods of launches, collectives and copies.
 
 #include "RTVerify.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 using namespace mlir;
+using namespace cleave;
 using namespace cleave::rt;
-
-static RankedTensorType tensorType(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 //===----------------------------------------------------------------------===//
 // rt.launch
@@ -30,8 +28,8 @@ LogicalResult LaunchOp::verify() {
         operand >= int64_t(getNumOperands())) // (L3)
       return emitOpError("inplace pair (")
              << result << ", " << operand << ") names no result and operand";
-    RankedTensorType from = tensorType(getOperand(operand));
-    RankedTensorType to = tensorType(getResult(result));
+    RankedTensorType from = typeOf(getOperand(operand));
+    RankedTensorType to = typeOf(getResult(result));
     if (from.getNumElements() * from.getElementTypeBitWidth() <
         to.getNumElements() * to.getElementTypeBitWidth()) // (L3)
       return emitOpError("result ") << result << " is larger than operand "
@@ -150,12 +148,12 @@ LogicalResult CollectiveOp::verify() {
        !isa<TokenType>((*this)->getResults().back().getType()))) // (C1)
     return emitOpError("has ")
            << count << " operands and " << getNumResults() << " results";
-  Type element = tensorType(getInputs()[0]).getElementType();
+  Type element = typeOf(getInputs()[0]).getElementType();
   for (Value value : llvm::concat<Value>(SmallVector<Value>(getInputs()),
                                          SmallVector<Value>(getValues())))
-    if (tensorType(value).getElementType() != element) // (C1)
+    if (typeOf(value).getElementType() != element) // (C1)
       return emitOpError("mixes element types ")
-             << element << " and " << tensorType(value).getElementType();
+             << element << " and " << typeOf(value).getElementType();
   ArrayRef<int64_t> group = getGroup();
   bool wellFormed = !group.empty() && group.size() % 3 == 0;
   for (size_t i = 0; wellFormed && i < group.size(); i += 3)
@@ -183,12 +181,12 @@ LogicalResult CollectiveOp::verify() {
       source *= members, result = resultBlock * members;
     else if (kind == CollectiveKind::Exchange)
       result = resultBlock;
-    if (tensorType(getInputs()[i]).getNumElements() != source ||
-        tensorType(getResults()[i]).getNumElements() != result) // (C3)
+    if (typeOf(getInputs()[i]).getNumElements() != source ||
+        typeOf(getResults()[i]).getNumElements() != result) // (C3)
       return emitOpError("layout of operand ")
              << i << " speaks of " << source << " and " << result
-             << " elements, but its types are " << tensorType(getInputs()[i])
-             << " and " << tensorType(getResults()[i]);
+             << " elements, but its types are " << typeOf(getInputs()[i])
+             << " and " << typeOf(getResults()[i]);
   }
   size_t sources = kind == CollectiveKind::Permute ? members : 0;
   if (getSources().size() != sources) // (C4)
@@ -210,7 +208,7 @@ LogicalResult CollectiveOp::verify() {
     return emitOpError("has ")
            << getCounts().size() << " counts, expected " << (counts ? 2 : 0);
   for (Value value : getCounts())
-    if (tensorType(value).getNumElements() != members) // (C6)
+    if (typeOf(value).getNumElements() != members) // (C6)
       return emitOpError("counts has type ")
              << value.getType() << ", expected one number for each of "
              << members << " members";
@@ -241,10 +239,8 @@ LogicalResult WaitOp::verify() {
 
 std::optional<Alias> WaitOp::getAlias(unsigned result) {
   OpOperand &value = getValuesMutable()[result];
-  return Alias{value.getOperandNumber(),
-               0,
-               {},
-               tensorType(value.get()).getNumElements()};
+  return Alias{
+      value.getOperandNumber(), 0, {}, typeOf(value.get()).getNumElements()};
 }
 
 //===----------------------------------------------------------------------===//
@@ -261,7 +257,7 @@ static LogicalResult verifyTerms(Operation *op, ArrayRef<int64_t> terms) {
 }
 
 LogicalResult CopyOp::verify() {
-  RankedTensorType source = tensorType(getSource()), result = getType();
+  RankedTensorType source = typeOf(getSource()), result = getType();
   if (failed(verifyTerms(*this, getAxisTerms()))) // (Y3)
     return failure();
   if (source.getElementType() != result.getElementType()) // (Y1)
@@ -299,7 +295,7 @@ LogicalResult FillOp::verify() {
 LogicalResult AliasOp::verify() {
   if (failed(verifyTerms(*this, getAxisTerms()))) // (V4)
     return failure();
-  RankedTensorType source = tensorType(getSource());
+  RankedTensorType source = typeOf(getSource());
   if (source.getElementType() != getType().getElementType()) // (V1)
     return emitOpError("shows ") << source << " as " << getType();
   if (int64_t(getOffset()) < 0 ||

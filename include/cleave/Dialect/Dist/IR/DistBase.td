@@ -28,6 +28,17 @@ def Dist_Dialect : Dialect {
     every rank. Rank i of the group holds the elements from i * tile on. Elements after
     the first N are padding with undefined content (possibly NaN). Every operation that
     reduces over a padded dimension masks the padding.
+
+    Discardable attributes:
+
+    | attribute | on | meaning |
+    |---|---|---|
+    | `dist.sharding` | arguments and results of functions; operations, as a list with an entry for each result | the sharding, `#dist.sharding<...>` |
+    | `dist.global_type` | arguments and results of per-rank functions | the type of the unsharded tensor, of which the argument or result is a tile |
+    | `dist.plan` | operations, between the passes `dist-plan-ops` and `dist-partition` | the axes of each factor of the operation, `#dist.plan<...>` |
+    | `dist.pad_mask` | `arith.select` | `unit`: the operation replaces padding by the identity of a reduction |
+    | `dist.tile_padding` | `nn.pad` with `low` = 0 | `unit`: the pad lengthens a dimension to a whole number of equal tiles, so the added elements are padding with undefined content |
+    | `dist.padding` | collectives, and their commands in the `rt` dialect | an i64 above 0: the bytes of the payload that are padding, as the mean over all groups; for reports only |
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;

@@ -164,6 +164,7 @@ def NN_RouterAttr : NN_Attr<"Router", "router"> {
     DefaultValuedParameter<"int64_t", "0">:$capacity_of,
     OptionalParameter<"::mlir::StringAttr">:$bias);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 def NN_ShardAttr : NN_Attr<"Shard", "shard"> {
@@ -180,6 +181,7 @@ def NN_ShardAttr : NN_Attr<"Shard", "shard"> {
     "::mlir::StringAttr":$match, "::mlir::ArrayAttr":$dims,
     OptionalParameter<"::mlir::DenseI64ArrayAttr">:$view);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 def NN_LookupAttr : NN_Attr<"Lookup", "lookup"> {
@@ -197,6 +199,7 @@ def NN_LookupAttr : NN_Attr<"Lookup", "lookup"> {
     "::mlir::StringAttr":$table,
     DefaultValuedParameter<"int64_t", "0">:$bits);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 #endif

@@ -73,7 +73,7 @@ def NN_Dialect : Dialect {
     | `nn.extent`, `nn.grain` | kernels | an `i64`: the number of parallel iterations, and the smallest number of iterations that is worth a thread |
     | `nn.inplace` | kernels | an `array<i64>` of pairs (result, operand): the result may take the operand's memory |
     | `nn.align` | kernels | an `array<i64>`: the alignments in bytes of the addresses of operands, then of results |
-    | `nn.ptx` | a GPU module | the PTX version that the module is compiled to |
+    | `nn.ptx` | a GPU module | the PTX text that the module was compiled to |
   }];
   let hasConstantMaterializer = 1;
   let useDefaultAttributePrinterParser = 1;
