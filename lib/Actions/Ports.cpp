@@ -6,6 +6,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Condition.h"
 #include "cleave/Interfaces/ProgramWalk.h"
+#include "cleave/Interfaces/StageAttrs.h"
 
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"
@@ -28,8 +29,10 @@ unsigned actions::partOfResult(std::optional<Role> role, bool weightsApart) {
 
 StringRef actions::nameOfPart(unsigned part, bool weightsApart) {
   if (part == Forward)
-    return "F";
-  return part == Weight ? "W" : weightsApart ? "I" : "B";
+    return kForwardPart;
+  return part == Weight ? kWeightPart
+         : weightsApart ? kInputPart
+                        : kBackwardPart;
 }
 
 pipe::SlotAttr actions::slotAttr(MLIRContext *context, const Twine &text) {

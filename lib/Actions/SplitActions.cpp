@@ -91,13 +91,18 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
         inputs.push_back(cast<BlockArgument>(value));
         nn::setName(entry.attrs, &getContext(), nameOf(attrs) + ".slot");
         nn::setRole(entry.attrs, &getContext(), Role::Residual);
-        entry.attrs.set(pipe::kSlotAttr,
-                        slotAttr("F:" + nameOfPart(last, weightsApart)));
+        entry.attrs.set(
+            pipe::kSlotAttr,
+            slotAttr(kForwardPart + ":" + nameOfPart(last, weightsApart)));
       }
     }
     buildLoad(func, inputs);
-    cutter.build(weightsApart ? ArrayRef<std::string>{"F", "I", "W"}
-                              : ArrayRef<std::string>{"F", "B"});
+    SmallVector<std::string> parts = {kForwardPart.str()};
+    if (weightsApart)
+      parts.append({kInputPart.str(), kWeightPart.str()});
+    else
+      parts.push_back(kBackwardPart.str());
+    cutter.build(parts);
   }
 
   /// Adds each condition to every part that has operations with this condition.

@@ -180,7 +180,7 @@ void UpdateSplitter::cut() {
       entry.attrs.set(pipe::kSlotAttr, slotAttr(context, kUpdateSlot));
   std::vector<std::string> names;
   for (unsigned part = 0; part <= deepest; ++part)
-    names.push_back("update." + std::to_string(part));
+    names.push_back(updatePart(int(part)));
   auto addsUp = [&](unsigned part) { return !sumAttrs[part].empty(); };
   for (auto [built, list] : llvm::zip(cutter.build(names, addsUp), sumAttrs))
     if (built && !list.empty())

@@ -163,11 +163,11 @@ public:
 
   LogicalResult run(StringRef function) override {
     // A pipeline first loads all microbatches, then runs.
-    std::string load = "load." + std::to_string(loaded);
-    if (function == nn::kLossGradFunc && hasFunction("load.0")) {
+    std::string load = program::loadAction(loaded);
+    if (function == nn::kLossGradFunc && hasFunction(program::loadAction(0))) {
       if (failed(runAction(load)))
         return failure();
-      if (hasFunction("load." + std::to_string(++loaded)))
+      if (hasFunction(program::loadAction(++loaded)))
         return success();
       loaded = 0;
     }

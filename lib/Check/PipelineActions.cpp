@@ -114,7 +114,7 @@ LogicalResult PipelineEngine::compute(const Action &action, int rank) {
     }
   SmallVector<StringRef> parts = {StringRef(spelling(action.kind))};
   if (action.kind == ActionKind::B)
-    parts = {"B", "I", "W"};
+    parts = {kBackwardPart, kInputPart, kWeightPart};
   for (StringRef part : parts)
     if (failed(call(own, part, action.microbatch)))
       return failure();
@@ -132,9 +132,9 @@ FailureOr<bool> PipelineEngine::transfer(const LoweredAction &entry, int rank) {
   StageInstance &peer =
       at(entry.peer, action.stage + (forward == sends ? 1 : -1));
   StageInstance &from = sends ? own : peer, &to = sends ? peer : own;
-  SmallVector<StringRef> makers = {"F"};
+  SmallVector<StringRef> makers = {kForwardPart};
   if (!forward)
-    makers = {"I", "B"};
+    makers = {kInputPart, kBackwardPart};
   std::vector<std::string> keys = handedOver(
       from, to, makers, forward ? nn::Role::Activation : nn::Role::Cotangent);
   if (keys.empty())

@@ -149,8 +149,8 @@ LogicalResult PipelineEngine::planSlots() {
 //===----------------------------------------------------------------------===//
 
 bool PipelineEngine::hasFunction(StringRef name) const {
-  std::string part = name == nn::kLossGradFunc ? "F"
-                     : name == nn::kUpdateFunc ? (name + ".0").str()
+  std::string part = name == nn::kLossGradFunc ? kForwardPart.str()
+                     : name == nn::kUpdateFunc ? updatePart(0)
                                                : name.str();
   return llvm::any_of(instances, [&](const auto &entry) {
     return entry.second.functions.count(part) != 0;

@@ -323,7 +323,7 @@ CommandPlaces check::microbatchSwapped(Program &program) {
   for (size_t k = 0;; ++k) {
     bool found = false;
     for (Action &action : program.actions) {
-      if (action.name != "load." + std::to_string(k))
+      if (action.name != program::loadAction(k))
         continue;
       found = true;
       for (Command &command : action.commands)

@@ -101,9 +101,10 @@ public:
       StringRef name = functionName(func);
       if (name == nn::kForwardFunc)
         forward.push_back(func);
-      else if (name == "F")
+      else if (name == kForwardPart)
         forwardParts.push_back(func);
-      else if (name == "I" || name == "W" || name == "B")
+      else if (name == kInputPart || name == kWeightPart ||
+               name == kBackwardPart)
         backwardParts.push_back(func);
       else if (name == nn::kUpdateFunc)
         update.push_back(func);

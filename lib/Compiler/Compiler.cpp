@@ -110,6 +110,9 @@ FailureOr<Compiler::Module> Compiler::shard(Module trained) {
       copyNotes(*trained, **stages);
     return stages;
   }
+  if (!trained->getOps<ModuleOp>().empty())
+    return trained->emitError("the model is cut into the stages of a pipeline, "
+                              "but the configuration has no mesh.pipeline");
   target::noteVocabulary(*trained);
   if (failed(compiler::shard(*trained, settings, meshOf(*trained, ranks),
                              options.allRemarks)))

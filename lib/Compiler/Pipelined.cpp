@@ -275,6 +275,12 @@ shardPipeline(ModuleOp model, const Config &config, const Mesh &mesh,
   if (failed(schedule))
     return failure();
   std::vector<OwningOpRef<ModuleOp>> stages = takeStages(model);
+  if (int(stages.size()) != schedule->table.stages)
+    return model.emitError("the model is cut into ")
+           << stages.size() << " stages, but the configuration has "
+           << schedule->table.stages
+           << "; cut it with the same mesh and parallel.pipeline "
+              "(cleave-train)";
   warnOfEmptyStages(stages);
   OwningOpRef<ModuleOp> all(ModuleOp::create(stages.front()->getLoc()));
   (*all)->setAttrs((*stages.front())->getAttrs());

@@ -63,7 +63,7 @@ LogicalResult StageShards::note(int stage, ModuleOp actions) {
   own.unshard &= bool(actions.lookupSymbol(kUnshardFunc));
   own.reduce &= bool(actions.lookupSymbol(kReduceGradFunc));
   own.weightsRead = false;
-  if (auto weights = actions.lookupSymbol<func::FuncOp>("W"))
+  if (auto weights = actions.lookupSymbol<func::FuncOp>(kWeightPart))
     for (unsigned i = 0; i < weights.getNumArguments(); ++i)
       own.weightsRead |=
           pipe::slotOf(weights.getArgAttrDict(i)) == kGatheredSlot;

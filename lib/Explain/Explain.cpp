@@ -30,7 +30,7 @@ static Step stepOf(const program::Program &program, int64_t microbatches,
   // microbatch are loaded before.
   bool pipelined = !program.rankClass.empty();
   for (int64_t k = 0; pipelined && k < microbatches; ++k)
-    if (auto *load = program.findAction("load." + std::to_string(k), rankClass))
+    if (auto *load = program.findAction(program::loadAction(k), rankClass))
       host.push_back({load, 1});
   if (lossGrad)
     host.push_back({lossGrad, pipelined ? 1 : microbatches});

@@ -280,7 +280,7 @@ private:
   void readLoads() {
     for (int m = 0; m < origin.table.microbatches; ++m)
       if (const program::Action *load =
-              program.findAction("load." + std::to_string(m), rank))
+              program.findAction(program::loadAction(m), rank))
         for (const program::Command &command : load->commands)
           for (auto [arena, slot] : slotsOf(command))
             slotOf.try_emplace({arena, m}, std::pair(slot, "@" + load->name));

@@ -23,6 +23,7 @@ struct PassFlags::State {
   bool isParsed = false;
   std::string folder; ///< of dumped phases; "": none
   std::atomic<int> phases = 0;
+  std::atomic<bool> hasRun = false; ///< passes have run
 };
 
 /// The settings of the process, or null.
@@ -72,6 +73,10 @@ std::string PassFlags::parse(const char *program,
 
 void PassFlags::dumpInto(const std::string &folder) { state->folder = folder; }
 
+bool PassFlags::areUnused() const {
+  return (state->isParsed || !state->folder.empty()) && !state->hasRun;
+}
+
 static LogicalResult dump(PassFlags::State &state, Operation *op,
                           StringRef phase) {
   std::string path =
@@ -97,6 +102,8 @@ LogicalResult runPasses(Operation *op, StringRef phase,
   PassFlags::State *flags = current;
   TimingScope scope;
   PassManager passes(op->getContext(), op->getName().getStringRef());
+  if (flags)
+    flags->hasRun = true;
   if (flags && flags->isParsed) {
     if (failed(applyPassManagerCLOptions(passes)))
       return emitError(op->getLoc()) << "the flags of passes do not fit";

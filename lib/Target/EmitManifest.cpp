@@ -155,11 +155,12 @@ private:
     if (!schedule)
       return name;
     name = name.rsplit('.').first;
-    if (name == "F")
+    if (name == kForwardPart)
       return nn::kLossGradFunc;
     if (name.starts_with(nn::kUpdateFunc))
       return nn::kUpdateFunc;
-    bool isPart = name == "I" || name == "W" || name == "B" || name == "load";
+    bool isPart = llvm::is_contained(
+        {kInputPart, kWeightPart, kBackwardPart, kLoadPart}, name);
     return isPart ? StringRef() : name;
   }
 
@@ -192,20 +193,22 @@ private:
       addOutput(buffer);
       return success();
     case nn::Role::Metric:
-      manifest.metrics.push_back({"update", buffer.name, buffer.buffer});
+      manifest.metrics.push_back(
+          {nn::kUpdateFunc.str(), buffer.name, buffer.buffer});
       return success();
     case nn::Role::Accumulator:
       if (nn::RouterAttr router = nn::routerOf(buffer.attrs))
         noteCount(manifest, router, buffer);
       else
-        manifest.metrics.push_back({"loss_grad", buffer.name, buffer.buffer});
+        manifest.metrics.push_back(
+            {nn::kLossGradFunc.str(), buffer.name, buffer.buffer});
       return success();
     case nn::Role::Loss:
     case nn::Role::Weight:
-      for (const char *action : {"loss_grad", "loss"})
+      for (StringRef action : {nn::kLossGradFunc, nn::kLossFunc})
         if (llvm::is_contained(manifest.actions, action))
           manifest.metrics.push_back(
-              {action, nn::spell(buffer.role).str(), buffer.buffer});
+              {action.str(), nn::spell(buffer.role).str(), buffer.buffer});
       return success();
     case nn::Role::Count:
     case nn::Role::Gradient:

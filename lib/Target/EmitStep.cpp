@@ -14,7 +14,7 @@ using namespace cleave::pipeline;
 
 void PipelineEmitter::emitLoads(int rank) {
   for (int k = 0; k < table.microbatches; ++k) {
-    begin(rank, "load." + std::to_string(k));
+    begin(rank, program::loadAction(k));
     for (int stage : table.stagesOfRank[rank])
       if (llvm::is_contained(microbatchesOf(at(rank, stage)), k))
         call(at(rank, stage), "load", k, "load" + std::to_string(k));
@@ -62,7 +62,8 @@ void PipelineEmitter::emitTransfer(const Instance &own,
   const Instance &from = sends ? own : peer, &to = sends ? peer : own;
   nn::Role role = forward ? nn::Role::Activation : nn::Role::Cotangent;
   SmallVector<StringRef> makers =
-      forward ? SmallVector<StringRef>{"F"} : SmallVector<StringRef>{"I", "B"};
+      forward ? SmallVector<StringRef>{kForwardPart}
+              : SmallVector<StringRef>{kInputPart, kBackwardPart};
   SmallVector<std::string> names = handedOver(from, to, makers, role);
   if (entry.peer == own.rank) { // once, at the receiving stage
     if (!sends)
@@ -92,16 +93,16 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
     switch (action.kind) {
     case ActionKind::F:
       loadStored(own, action.microbatch, label);
-      call(own, "F", action.microbatch, label);
+      call(own, kForwardPart, action.microbatch, label);
       break;
     case ActionKind::I:
-      call(own, "I", action.microbatch, label);
+      call(own, kInputPart, action.microbatch, label);
       break;
     case ActionKind::W:
-      call(own, "W", action.microbatch, label);
+      call(own, kWeightPart, action.microbatch, label);
       break;
     case ActionKind::B:
-      for (StringRef part : {"B", "I", "W"})
+      for (StringRef part : {kBackwardPart, kInputPart, kWeightPart})
         call(own, part, action.microbatch, label);
       due = action.microbatch;
       break;

@@ -24,7 +24,7 @@ static std::vector<StageTraits> traitsOf(ModuleOp module, int stages) {
     };
     traits[stage].reduces = bool(find(kReduceGradFunc));
     traits[stage].weightsRead = false;
-    if (func::FuncOp weights = find("W"))
+    if (func::FuncOp weights = find(kWeightPart))
       for (unsigned i = 0; i < weights.getNumArguments(); ++i)
         traits[stage].weightsRead |=
             pipe::slotOf(weights.getArgAttrDict(i)) == kGatheredSlot;
@@ -85,13 +85,16 @@ LogicalResult PipelineEmitter::checkPorts() const {
     }
     return success();
   };
+  const StringRef all[] = {kForwardPart, kInputPart, kWeightPart,
+                           kBackwardPart};
   for (int stage = 0; stage + 1 < table.stages; ++stage) {
     const Instance &below = at(ownerOf(stage), stage);
     const Instance &above = at(ownerOf(stage + 1), stage + 1);
-    if (failed(check(below, above, {"F"}, {"F", "I", "W", "B"},
-                     nn::Role::Activation, "recv_f")) ||
-        failed(check(above, below, {"I", "B"}, {"I", "W", "B"},
-                     nn::Role::Cotangent, "recv_b")))
+    if (failed(check(below, above, {kForwardPart}, all, nn::Role::Activation,
+                     "recv_f")) ||
+        failed(check(above, below, {kInputPart, kBackwardPart},
+                     ArrayRef(all).drop_front(), nn::Role::Cotangent,
+                     "recv_b")))
       return failure();
     for (StringRef function : {nn::kLossFunc, nn::kForwardFunc})
       if (failed(check(below, above, function, function, nn::Role::Activation,

@@ -9,6 +9,7 @@
 #include "Validation.h"
 #include "cleave/io/Error.h"
 #include "cleave/io/File.h"
+#include "cleave/program.h"
 #include "cleave/trainer/Feeder.h"
 
 #include <algorithm>
@@ -42,7 +43,7 @@ public:
         throw InputError("the program has no action '" + std::string(action) +
                          "'; compile the model for training");
     for (int64_t k = 0; manifest.pipelined && k < manifest.microbatches; ++k) {
-      loads.push_back("load." + std::to_string(k));
+      loads.push_back(program::loadAction(k));
       if (!executor.hasAction(loads.back()))
         throw InputError("the program has no action '" + loads.back() +
                          "', though manifest.json says that it is pipelined; "

@@ -1,6 +1,11 @@
 // RUN: cleave-opt %s -cleave-train="infer=true" -cleave-shard="infer=true set=mesh.data=2" | FileCheck %s
 // RUN: cleave-opt %s -cleave-train=set=data.labels=labels,mesh.data=2 -cleave-shard=set=data.labels=labels,mesh.data=2 | FileCheck %s --check-prefix=TRAIN
 // RUN: cleave-opt %s -cleave-train=set=data.labels=labels,mesh.pipeline=2,train.microbatches=2 -cleave-shard=set=data.labels=labels,mesh.pipeline=2,train.microbatches=2 | FileCheck %s --check-prefix=STAGES
+// RUN: not cleave-opt %s -cleave-train=set=data.labels=labels -cleave-shard=set=data.labels=labels,mesh.pipeline=2,train.microbatches=2 2>&1 | FileCheck %s --check-prefix=UNCUT
+// RUN: not cleave-opt %s -cleave-train=set=data.labels=labels,mesh.pipeline=2,train.microbatches=2 -cleave-shard=set=data.labels=labels,mesh.data=2 2>&1 | FileCheck %s --check-prefix=CUT
+
+// UNCUT: error: the model is cut into 0 stages, but the configuration has 2; cut it with the same mesh and parallel.pipeline (cleave-train)
+// CUT: error: the model is cut into the stages of a pipeline, but the configuration has no mesh.pipeline
 
 // CHECK: dist.mesh @mesh
 // CHECK-SAME: "data"=2

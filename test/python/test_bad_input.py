@@ -21,6 +21,7 @@ class BadModels(BadInput):
         (self.folder / "noise.onnx").write_bytes(np.random.default_rng(0).bytes(5000))
         (self.folder / "text.onnx").write_text("no model\n")
         (self.folder / "empty.onnx").write_bytes(b"")
+        (self.folder / "ir.onnx").write_text("module {}\n")
         (self.folder / "folder.onnx").mkdir()
         for name, pattern in {
             "none": r"none.onnx: cannot be read: No such file or directory",
@@ -28,6 +29,7 @@ class BadModels(BadInput):
             "noise": r"noise.onnx: is not an ONNX model, or is truncated",
             "text": r"text.onnx: is not an ONNX model, or is truncated \(9 bytes\)",
             "empty": r"empty.onnx: is empty, expected an ONNX model",
+            "ir": r"ir.onnx: is not an ONNX model but MLIR text, whose file name must end in .mlir",
             "folder": r"folder.onnx: is a folder, expected",
         }.items():
             for command, flags in COMMANDS.items():

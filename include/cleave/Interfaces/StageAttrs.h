@@ -26,6 +26,16 @@ inline constexpr llvm::StringLiteral kUpdateSlot = "update";
 /// REDUCE_GRAD call in a stage.
 inline constexpr llvm::StringLiteral kUnshardFunc = "unshard";
 inline constexpr llvm::StringLiteral kReduceGradFunc = "reduce_grad";
+/// The names of the parts of a stage's @loss_grad, by the action of the
+/// schedule that runs the part: F computes the forward pass. B computes the
+/// backward pass, or I its gradients of activations and W its gradients of
+/// parameters.
+inline constexpr llvm::StringLiteral kForwardPart = "F";
+inline constexpr llvm::StringLiteral kInputPart = "I";
+inline constexpr llvm::StringLiteral kWeightPart = "W";
+inline constexpr llvm::StringLiteral kBackwardPart = "B";
+/// The name of the part of a stage that stores the inputs of a microbatch.
+inline constexpr llvm::StringLiteral kLoadPart = "load";
 
 } // namespace cleave
 

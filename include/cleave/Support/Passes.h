@@ -47,6 +47,9 @@ public:
   /// NUMBER-PHASE.mlir.
   void dumpInto(const std::string &folder);
 
+  /// Returns whether flags or a folder were given, but no pass has run.
+  bool areUnused() const;
+
   struct State;
 
 private:

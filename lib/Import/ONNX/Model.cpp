@@ -68,6 +68,15 @@ static StringRef textOf(const MappedFile &file) {
   return {reinterpret_cast<const char *>(file.data()), file.size()};
 }
 
+/// Returns whether the text begins like MLIR, which is then in a file whose
+/// name does not say so.
+static bool looksLikeIr(StringRef text) {
+  text = text.ltrim();
+  return llvm::any_of(ArrayRef<StringRef>{"module", "func.func", "//", "#",
+                                          "builtin.module", "\"builtin"},
+                      [&](StringRef start) { return text.starts_with(start); });
+}
+
 std::unique_ptr<Model> Model::load(StringRef path, MLIRContext &context,
                                    const ImportLimits &limits) {
   Location loc = NameLoc::get(StringAttr::get(&context, path));
@@ -100,10 +109,14 @@ LogicalResult Model::parse(MLIRContext &context) {
   std::string stripped;
   proto = std::make_unique<::onnx::ModelProto>();
   if (!stripTensors(textOf(*bytes), stripped) ||
-      !proto->ParseFromString(stripped))
+      !proto->ParseFromString(stripped)) {
+    if (looksLikeIr(textOf(*bytes)))
+      return emitError(loc) << "is not an ONNX model but MLIR text, whose file "
+                               "name must end in .mlir";
     return emitError(loc) << "is not an ONNX model, or is truncated ("
                           << bytes->size()
                           << " bytes); export or copy it again";
+  }
   // Other protobuf files may parse by chance, but only a model has these
   // fields.
   if (!proto->has_graph() || !proto->has_ir_version() ||

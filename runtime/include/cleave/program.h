@@ -116,6 +116,12 @@ struct Lifetime {
   int32_t first = 0, last = 0;
 };
 
+// Returns the name of the action by which the host passes microbatch
+// `microbatch` of a step to a pipeline.
+inline std::string loadAction(int64_t microbatch) {
+  return "load." + std::to_string(microbatch);
+}
+
 // An action of one class of ranks: "loss_grad", "update", "init_state",
 // "forward", and others. The host runs an action on all ranks; a class that
 // lacks it does nothing. An action whose name begins with "." (".F.0") runs

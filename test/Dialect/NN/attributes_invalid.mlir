@@ -108,3 +108,23 @@ module attributes {nn.shard = [#nn.shard<match = ".*head", dims = ["x"]>]} {}
 
 // expected-error @below {{#nn.shard of ".*head" has 1 dims; expected one for each dimension of view = [2, 3]}}
 module attributes {nn.shard = [#nn.shard<match = ".*head", dims = [#dist.axes<{}>], view = [2, 3]>]} {}
+
+// -----
+
+// expected-error @below {{'nn.view' is #nn.view<shape = [9], view = [9, 1]> and gives the shape [9, 1]; expected that of 'tensor<3x3xf32>'}}
+func.func @view_shape(%w: tensor<3x3xf32> {nn.view = #nn.view<shape = [9], view = [9, 1]>}) { return }
+
+// -----
+
+// expected-error @below {{'nn.view' is #nn.view<shape = [12], view = [3, 4], permutation = [1, 0]> and gives the shape [4, 3]; expected that of 'tensor<3x4xf32>'}}
+func.func @permuted(%w: tensor<3x4xf32> {nn.view = #nn.view<shape = [12], view = [3, 4], permutation = [1, 0]>}) { return }
+
+// -----
+
+// expected-error @below {{'nn.data' is #nn.data<file = "w.bin", offset = 0, length = 10, dtype = "f32">; expected 36 bytes for 'tensor<3x3xf32>'}}
+func.func @length(%w: tensor<3x3xf32> {nn.data = #nn.data<file = "w.bin", offset = 0, length = 10, dtype = "f32">}) { return }
+
+// -----
+
+// expected-error @below {{#nn.data of file "w.bin" has dtype = "q9"; expected one of f64, f32, bf16, f16, i64, i32, i16, i8, u64, u32, u16, u8, i1, bool}}
+func.func @dtype(%w: tensor<3x3xf32> {nn.data = #nn.data<file = "w.bin", offset = 0, length = 36, dtype = "q9">}) { return }

@@ -108,10 +108,14 @@ std::string compileCached(const Options &options, const Config &config,
       return checkTraining(model, config, mesh);
     };
   compiler::Compiler compiler(context, config, mesh, asked);
-  return diagnostics.need(
-      compiler.compileCached(options.model, options.cache, [] {
+  std::string folder =
+      diagnostics.need(compiler.compileCached(options.model, options.cache, [] {
         std::cerr << "another process compiles this model; waiting for it\n";
       }));
+  // The program was in the cache, but the user wants to see its passes.
+  if (passFlags().areUnused() && failed(compiler.lower(options.model)))
+    diagnostics.fail();
+  return folder;
 }
 
 // Refuses missing data before the model is compiled.

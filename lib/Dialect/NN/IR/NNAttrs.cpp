@@ -96,9 +96,32 @@ ViewAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+/// The sizes in bytes of the element types that a file may have.
+static constexpr std::pair<StringLiteral, int64_t> kFileTypes[] = {
+    {"f64", 8}, {"f32", 4}, {"bf16", 2}, {"f16", 2}, {"i64", 8},
+    {"i32", 4}, {"i16", 2}, {"i8", 1},   {"u64", 8}, {"u32", 4},
+    {"u16", 2}, {"u8", 1},  {"i1", 1},   {"bool", 1}};
+
+/// Returns the size of an element in a file in bytes; 0 for unknown types.
+static int64_t bytesOf(StringAttr dtype) {
+  for (const auto &[name, bytes] : kFileTypes)
+    if (dtype == name)
+      return bytes;
+  return 0;
+}
+
 LogicalResult
 DataAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
-                 StringAttr file, int64_t offset, int64_t length, StringAttr) {
+                 StringAttr file, int64_t offset, int64_t length,
+                 StringAttr dtype) {
+  if (bytesOf(dtype) == 0) {
+    InFlightDiagnostic error = emitError() << "#nn.data of file " << file
+                                           << " has dtype = " << dtype
+                                           << "; expected one of ";
+    llvm::interleaveComma(kFileTypes, error,
+                          [&](const auto &type) { error << type.first; });
+    return error;
+  }
   if (offset < 0 || length < 0)
     return emitError() << "#nn.data of file " << file
                        << " has offset = " << offset
@@ -204,6 +227,24 @@ static LogicalResult verifyFits(Location loc, NamedAttribute attr, Type whole) {
              << "'" << attr.getName().getValue() << "' is " << view << " with "
              << elementsOf(view.getView()) << " elements; expected the "
              << type.getNumElements() << " of " << type;
+  if (auto view = dyn_cast<ViewAttr>(attr.getValue());
+      view && type.hasStaticShape()) {
+    SmallVector<int64_t> seen(view.getView().asArrayRef());
+    if (DenseI64ArrayAttr order = view.getPermutation())
+      for (auto [dim, size] : llvm::zip_equal(order.asArrayRef(), seen))
+        size = view.getView()[dim];
+    if (ArrayRef(seen) != type.getShape())
+      return emitError(loc) << "'" << attr.getName().getValue() << "' is "
+                            << view << " and gives the shape [" << seen
+                            << "]; expected that of " << type;
+  }
+  if (auto data = dyn_cast<DataAttr>(attr.getValue());
+      data && type.hasStaticShape() &&
+      data.getLength() != type.getNumElements() * bytesOf(data.getDtype()))
+    return emitError(loc) << "'" << attr.getName().getValue() << "' is " << data
+                          << "; expected "
+                          << type.getNumElements() * bytesOf(data.getDtype())
+                          << " bytes for " << type;
   bool isDim =
       attr.getName() == kBatchDimAttr || attr.getName() == "nn.position_dim";
   if (auto dim = dyn_cast<IntegerAttr>(attr.getValue());
