@@ -24,13 +24,13 @@ enum Part : unsigned { Forward = 0, Input = 1, Weight = 2 };
 /// Assigns every operation of a stage's @loss_grad to a part, by reachability:
 /// Forward computes the activations that leave the stage and the saved values,
 /// Input computes the outgoing cotangents, and Weight all other results. If
-/// `weightsApart` is false, Input also computes all other results. A tap does
-/// not affect the assignment.
+/// `weightsApart` is false, Input also computes all other results. Taps
+/// (results that a check has added) do not affect the assignment.
 llvm::DenseMap<mlir::Operation *, unsigned> partsOf(mlir::func::FuncOp func,
                                                     bool weightsApart);
 
-/// Returns the part that returns results of a role. A tap is returned by the
-/// part that computes it.
+/// Returns the part that returns results of a role. A tap (a result that a
+/// check has added) is returned by the part that computes it.
 unsigned partOfResult(std::optional<Role> role, bool weightsApart);
 
 /// "F", "I", "W", or "B".

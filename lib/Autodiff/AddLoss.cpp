@@ -395,8 +395,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         double ofOwn = divides ? 1 / *own : *own;
         bool isCount = hasStep && *all != *own;
         // A constant divisor that differs between the whole step and the
-        // microbatch is taken as a number of samples if it is proportional to
-        // the number of samples of the call.
+        // microbatch is taken as a count of samples. It must then be
+        // proportional to the number of samples.
         if (!std::isfinite(ofAll) || ofAll == 0 ||
             (isCount && (mean.isMean ||
                          std::abs(ofAll * microbatches / ofOwn - 1) > 1e-6)))
@@ -417,8 +417,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       whole = left;
       part = ownLeft;
     }
-    // If there is no function of the whole step, a constant divisor is taken as
-    // the count.
+    // Without a function of the whole step, it is unknown whether a constant
+    // divisor counts samples; it is assumed to.
     if (!hasStep && !mean.isMean && std::isfinite(1 / mean.factor)) {
       mean.weight = 1 / std::abs(mean.factor);
       mean.factor = mean.factor < 0 ? -1 : 1;
@@ -427,8 +427,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return mean;
   }
 
-  /// Takes off a divisor that counts something in the inputs, such as labels,
-  /// and that adds up over microbatches.
+  /// Removes a divisor that counts something in the inputs, such as labels, if
+  /// its values for all microbatches add up to its value for the step.
   bool takeCount(Value whole, Value part, Mean &mean, LossSplitter &splitter) {
     double sign = 1;
     while (isa_and_present<arith::NegFOp>(whole.getDefiningOp()) &&

@@ -114,9 +114,8 @@ private:
     return false;
   }
 
-  /// Returns the values that make up `value`: the value itself, what it is a
-  /// moved form or a scalar multiple of (as in DeepNorm), and the terms of such
-  /// values that are sums.
+  /// Returns `value`, and the values from which it is computed by data
+  /// movements, scaling by a number (as in DeepNorm) and additions alone.
   llvm::SetVector<Value> sidesOf(Value value) const {
     llvm::SetVector<Value> sides;
     SmallVector<Value> work = {value};
@@ -138,9 +137,10 @@ private:
     return isa_and_nonnull<nn::LayerNormOp, nn::RmsNormOp>(op);
   }
 
-  /// Returns whether a value, up to moves, scaling and normalization, is a sum
-  /// with a branch of its own or with other readers, so that it is a residual
-  /// stream itself.
+  /// Returns whether a value is a residual stream. Moves, scaling and
+  /// normalization are looked through up to an addition. The value is a stream
+  /// if it has several readers, if a branch joins at the addition, or if one of
+  /// the added values is a stream.
   bool isStream(Value value) const {
     bool readByOthers = false;
     while (Operation *op = value.getDefiningOp()) {
@@ -246,8 +246,10 @@ private:
     return embeddings[value] = is;
   }
 
-  /// Returns whether a stream begins with this embedding itself, rather than
-  /// with a sum that contains it.
+  /// Returns whether a residual stream begins with this embedding, which may be
+  /// normalized or projected before. The search ends at other embeddings that
+  /// are computed from this one, such as sums: if the stream begins with one of
+  /// these, the result is true for that one only.
   bool beginsStream(Value embedding) {
     llvm::DenseSet<Value> seen;
     SmallVector<Value> work = {embedding};

@@ -20,16 +20,17 @@ struct DropoutPlace {
 /// order: branches and embeddings. All of them depend on samples.
 ///
 /// A branch is an operand of an addition that is computed from the other
-/// operand (the residual stream), or from a term of that operand. On the way
-/// there is a contraction with a weight, a tensor that does not depend on
-/// samples, but no addition with another branch. So terms of a rotation, gates,
-/// scores, masks and biases are no branches, and neither are residual streams
-/// that are added. An addition is ignored if no later contraction with a weight
-/// reads it: it is then a prediction or a part of the loss.
+/// operand (the residual stream), or from a term of that operand. This
+/// computation has a contraction with a weight, that is, with a tensor that
+/// does not depend on samples, but no addition of another branch. So terms of a
+/// rotation, gates, scores, masks and biases are no branches, and neither are
+/// residual streams that are added. An addition is ignored if no later
+/// contraction with a weight reads it: it is then a prediction or a part of the
+/// loss.
 ///
-/// An embedding consists of table rows that integers choose, and of sums of
-/// these rows and weights. It gets dropout if a residual stream begins with it,
-/// where it may be moved, scaled, normalized or projected before.
+/// An embedding is a value of table rows that integers choose, or a sum of such
+/// values and weights. It gets dropout if a residual stream begins with it,
+/// possibly after it was moved, scaled, normalized or projected.
 llvm::SmallVector<DropoutPlace> findDropoutPlaces(mlir::func::FuncOp func,
                                                   const nn::BatchFlow &flow);
 

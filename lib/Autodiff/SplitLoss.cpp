@@ -89,8 +89,8 @@ bool LossSplitter::addsUp(Value whole, Value part) {
   FailureOr<Part> found = visit(whole, part);
   std::swap(parts, countParts);
   countsOnly = false;
-  // The function of the microbatch must compute this count itself; the split
-  // may not have built a new value.
+  // `part` must be a count that the function of the microbatch computes itself.
+  // If the split had to build a new value, `part` is another number.
   return succeeded(found) && found->kind == Kind::Sum &&
          beforeReshapes(found->value) == beforeReshapes(part);
 }
@@ -168,9 +168,9 @@ bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
 
 FailureOr<LossSplitter::Part>
 LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
-  // The value would be split by samples if the operation had the same layout
-  // for every number of samples. If this already holds for an operand, the
-  // error is reported on the operand.
+  // An operation in `unlike` has another layout for another number of samples.
+  // The error is reported on the first such operation whose result would
+  // otherwise be split by samples, and not on those that read its result.
   if (unlike.contains(op) && flow->majorDimOf(whole) && !flow->isMixed(whole) &&
       llvm::none_of(op->getOperands(), [&](Value operand) {
         return unlike.contains(operand.getDefiningOp());
@@ -216,8 +216,9 @@ LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
 }
 
 /// Handles an operation with operands that are partial sums. If it is linear in
-/// them, its result is a partial sum. Whole operands that it adds are divided
-/// by the number of microbatches, since each microbatch adds them.
+/// them, its result is a partial sum. It may also add operands of kind Whole,
+/// which are the same in every microbatch; these are divided by the number of
+/// microbatches, since each microbatch adds them.
 FailureOr<LossSplitter::Part>
 LossSplitter::ofSums(Operation *op, OpResult whole, ArrayRef<Part> operands) {
   auto isLinearIn = [&](ArrayRef<unsigned> group) {

@@ -182,7 +182,7 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
       result.limit += tolerances.scalarEpsilons * epsilon;
     // A gradient may be smaller than its noise in the real precision. The error
     // of the unsharded program is only one sample of this noise, so the limit
-    // allows for all of it.
+    // is raised to the whole noise.
     double noise =
         allowedNoise(tensor, ofKind, tolerances, result.aboveNoiseCap) *
         epsilon / std::numeric_limits<double>::epsilon();

@@ -31,9 +31,9 @@ public:
   InterpreterEngine(ModuleOp module) : module(module) {
     for (auto mesh : module.getOps<dist::MeshOp>())
       this->mesh = mesh.getMesh();
-    // Other functions may have ports of the same names with different layouts,
-    // such as the loss that the host reads instead of the loss that is summed
-    // over microbatches.
+    // Only these functions are considered. Other functions may have arguments
+    // or results of the same names with different layouts, such as the loss
+    // that the host reads instead of the loss that is summed over microbatches.
     for (StringRef name :
          {nn::kForwardFunc, nn::kLossGradFunc, nn::kUpdateFunc}) {
       auto func = module.lookupSymbol<func::FuncOp>(name);

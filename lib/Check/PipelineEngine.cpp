@@ -181,8 +181,8 @@ int64_t PipelineEngine::rankOf(const StageInstance &instance,
 }
 
 /// Gathers a value from all stages that have it. A tied parameter must be equal
-/// on all its stages. Outputs come from an evaluation, which the owners of
-/// stages run.
+/// on all its stages. Outputs are read only from the ranks that own stages,
+/// because only these ranks run the evaluation that computes outputs.
 FailureOr<Gathered> PipelineEngine::gatherAll(
     const Port &port,
     llvm::function_ref<const RankTensors *(StageInstance::Buffer &)> value) {

@@ -74,8 +74,8 @@ private:
   struct Cursor {
     size_t next = 0;
     bool isStarted = false; ///< the transfer there, which blocks
-    /// For each send and receive of the rank, its number among the messages of
-    /// its channel.
+    /// For each send and receive of the rank, its index (0, 1, ...) among the
+    /// messages of the channel that it uses.
     std::map<pipeline::Action, size_t> number;
   };
 

@@ -72,8 +72,8 @@ private:
   }
 
   /// An instance is a stage on one rank. Returns whether all operands of the
-  /// next part of its @update are computed. Also passes it the sums over
-  /// earlier stages of the rank.
+  /// next part of the instance's @update are computed. Also passes the sums
+  /// over earlier stages of the rank to this part.
   bool isReady(StageInstance &instance) {
     int part = done.at({instance.rank, instance.stage});
     for (Sum &sum : sums) {

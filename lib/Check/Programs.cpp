@@ -98,9 +98,9 @@ FailureOr<Engine *> Programs::interpret(ModuleOp module) {
 }
 
 // Returns the index of the place at which to inject the fault. A program with
-// taps may have different places than the same program without them. There, the
-// place with the same name is chosen or, if none has this name, the one with
-// the same index.
+// taps may have different places than the same program without them. For a
+// program with taps, the place with the same name is chosen or, if none has
+// this name, the place with the same index.
 int64_t Programs::faultIndex(ModuleOp local) {
   std::vector<std::string> names = faultPlaces(local, programs.inject);
   int64_t count = names.size(), index = programs.injectIndex;

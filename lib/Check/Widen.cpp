@@ -48,7 +48,8 @@ TypedAttr widenConstant(TypedAttr value) {
       [](const APFloat &element) { return widen(element).bitcastToAPInt(); });
 }
 
-/// Widens type attributes of ports, such as the global type of a tile.
+/// Replaces float types by f64 types in the type attributes of an argument or
+/// result, such as the global type of a tile.
 DictionaryAttr widenTypes(DictionaryAttr attrs) {
   NamedAttrList list(attrs);
   for (NamedAttribute attr : attrs)

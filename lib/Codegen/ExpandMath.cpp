@@ -116,8 +116,8 @@ struct ExpandIsNormal : OpRewritePattern<math::IsNormalOp> {
 };
 
 /// Integer powers by repeated squaring, one step per bit of the exponent. A
-/// negative exponent gives 0, except for the bases 1 and -1, where the last bit
-/// decides.
+/// negative exponent gives 0, except for the bases 1 and -1: 1 gives 1, and -1
+/// gives 1 or -1 for an even or odd exponent.
 struct ExpandIPowI : OpRewritePattern<math::IPowIOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::IPowIOp op,

@@ -192,8 +192,9 @@ Value formulas::power64(MathBuilder &m, Value x, Value y) {
   Value isOdd = m.both(isWhole, m.differ(m.roundEven(half), half));
   Value negative = m.less(x, m.f(0.0));
   Value nan = m.f(std::numeric_limits<double>::quiet_NaN());
-  // Other powers of negative numbers are undefined, but those of -infinity are
-  // those of infinity (IEEE 754-2019, section 9.2.1).
+  // A power of a negative number with an exponent that is not an integer is
+  // NaN, except that powers of -infinity are those of infinity (IEEE 754-2019,
+  // section 9.2.1).
   Value isInfinite =
       m.equal(magnitude, m.f(std::numeric_limits<double>::infinity()));
   Value signedResult = m.select(isWhole, m.select(isOdd, m.neg(result), result),
@@ -227,7 +228,8 @@ Value formulas::sinh(MathBuilder &m, Value x) {
   return oddOf(m, x, m.select(m.isNaN(x), x, y));
 }
 
-/// atan(|x|) in [0, pi/2], with the half-angle formula: t <= tan(pi/8).
+/// atan(|x|) in [0, pi/2]. The half-angle formula reduces the argument to t <=
+/// tan(pi/8), for which a Taylor polynomial is accurate.
 Value formulas::arcTangent(MathBuilder &m, Value x) {
   Value magnitude = m.abs(x), one = m.f(1.0);
   Value large = m.less(one, magnitude);

@@ -44,9 +44,9 @@ LogicalResult orderPositions(ModuleOp module, const Config &config,
   });
 }
 
-/// Returns for each axis its link class, "intra" if every group of the axis is
-/// within a node and "inter" otherwise, and the number of consecutive ranks of
-/// the axis that share a node.
+/// Returns the link class of each axis, and for each axis the number of
+/// consecutive ranks along the axis that share a node. The link class is
+/// "intra" if every group of the axis is within a node, and otherwise "inter".
 static std::pair<std::vector<std::string>, std::vector<int64_t>>
 linkClasses(int64_t perNode, const Mesh &mesh) {
   std::vector<std::string> links(mesh.axes.size(), "intra");

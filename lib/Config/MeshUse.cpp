@@ -117,8 +117,8 @@ MaybeError MeshUse::checkData() {
   return checkZero();
 }
 
-// ZeRO shards over the data axis and over the axes of positions; each of its
-// policies belongs to one stage of ZeRO.
+// ZeRO shards over the data axis and over the axes of positions. Some keys,
+// such as zero2_reduce, are allowed for one stage of ZeRO only.
 MaybeError MeshUse::checkZero() const {
   const DataParallelConfig &data = parallel.data;
   std::string zero = "parallel.data.zero = " + std::to_string(data.zero);
@@ -159,7 +159,8 @@ MaybeError MeshUse::checkTensor() {
   return own("tensor", tensor.axis);
 }
 
-// Checks the tensor-parallel layouts of several axes.
+// Checks the axes of the tensor-parallel layouts that use several mesh axes:
+// 2d, 2.5d and 3d.
 MaybeError MeshUse::checkTensorLayout() {
   const TensorParallelConfig &tensor = parallel.tensor;
   size_t count = tensor.layout == "2d" ? 2 : 3;

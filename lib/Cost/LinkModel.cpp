@@ -171,10 +171,10 @@ double LinkModel::messages(AxisSet group, double bytes, double peers) const {
   int64_t ranks = 1;
   for (const Level &level : all)
     ranks *= level.ranks;
-  // `within` is the number of ranks in a group of ranks that share their
-  // coordinates on this and all slower levels. `share` is the share of the
-  // peers that a rank reaches across this level: those with equal coordinates
-  // on the slower levels and a different one on this level.
+  // On each level, a rank sends to the peers that have its coordinates on all
+  // slower levels and another coordinate on this level; `share` is their share
+  // of all peers. `within` is the number of ranks that have equal coordinates
+  // on this and on all slower levels.
   int64_t within = ranks;
   for (const Level &level : all) {
     within /= level.ranks;

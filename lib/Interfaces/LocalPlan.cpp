@@ -1,4 +1,6 @@
-// Layouts from factors, the default local form, and its building blocks.
+// Derives layouts from the axes of factors, and builds the local form of an
+// operation (its per-rank code): the default form, which is the same operation
+// on tiles, and helpers for other forms.
 
 #include "cleave/Interfaces/LocalPlan.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"

@@ -4,9 +4,10 @@
 // reached when the previous one is done. A transfer or collective has the
 // events "all members have started" and "may complete", and a rank's wait for
 // it is done after both events. It may complete when all members have reached
-// their waits, because a transport may make no progress before that. Transfers
-// are an exception: they do not need the sender's wait, and the wait of the
-// receiver is done as soon as both ranks have started.
+// their waits, because a transport may make no progress before that. A transfer
+// is an exception in two ways: it may complete before the sender has reached
+// its wait, and the receiver's wait is done as soon as both ranks have started
+// the transfer.
 
 #include "Deadlock.h"
 

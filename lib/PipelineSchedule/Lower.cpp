@@ -128,8 +128,9 @@ private:
       }
   }
 
-  // Returns the position in the rank's list from which there are `lookahead`
-  // compute actions up to `place`.
+  // Returns the position of the compute action that is `lookahead` compute
+  // actions before the action at `place` in the rank's list; 0 if there are not
+  // so many.
   size_t ahead(int rank, size_t place) const {
     for (int left = options.lookahead; left > 0 && place > 0;
          left -= isCompute(table.actions[rank][place].kind))

@@ -91,7 +91,9 @@ public:
 private:
   //--- Reading the lists --------------------------------------------------//
 
-  // Numbers replicas from 0 and finds the rank of each pipeline index.
+  // A replica is one of several equal pipelines along the other mesh axes.
+  // Numbers the replicas from 0, and checks that in each replica at most one
+  // rank has a given pipeline index.
   bool nameReplicas() {
     std::map<int, int> numbers;
     for (const Program::Rank &rank : program.ranks)

@@ -2,12 +2,12 @@
 //
 // The given order is valid, and a plan states which collectives are exposed and
 // for how long. For each exposed collective, independent commands move between
-// its start and its first reader: first commands from before its start, the
-// nearest first, because this extends their operands' lifetimes the least (for
-// example, a weight gradient moves after the start of the collective that sends
-// the input gradient); then commands from after the reader. All other commands
-// keep their order. This is list scheduling within a window of commands, with
-// the given order as the priority.
+// its start and its first reader. Commands from before the start move first,
+// the nearest first, because this extends their operands' lifetimes the least.
+// For example, a weight gradient moves after the start of the collective that
+// sends the input gradient. Then commands from after the reader move. All other
+// commands keep their order. This is list scheduling within a window of
+// commands, with the given order as the priority.
 
 #ifndef CLEAVE_LIB_SCHEDULE_FILLWAITS_H
 #define CLEAVE_LIB_SCHEDULE_FILLWAITS_H

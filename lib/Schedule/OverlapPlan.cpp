@@ -12,9 +12,10 @@ using namespace cleave::schedule;
 namespace {
 
 /// Safety factors, because times are estimates. A collective may start if the
-/// time to its first reader is at most kEarly times the backlog of the link,
-/// including this collective. It may end before its reader once kLate times its
-/// own duration has passed since its start.
+/// time to its first reader is at most kEarly times the backlog, that is, the
+/// duration of this collective and of all collectives with nearer readers that
+/// have not started. A collective may end before its reader once kLate times
+/// its own duration has passed since its start.
 constexpr double kEarly = 2, kLate = 1.25;
 /// Before each command, this many collectives at most are considered for a
 /// start.
@@ -147,9 +148,10 @@ private:
     llvm::erase(holding, k);
   }
 
-  /// Ends collectives early in two cases: their operands take memory that is
-  /// needed; or they are done, and either their operands take memory or other
-  /// collectives must come after them.
+  /// Ends collectives before their first reader, to free the memory of their
+  /// operands or to let other collectives start. A collective ends if memory is
+  /// short and its end frees operands, or if it has been complete for some time
+  /// (kLate).
   void endWhatIsDone(size_t at) {
     while (firstRead < read.size() && states[read[firstRead]].ended)
       ++firstRead;

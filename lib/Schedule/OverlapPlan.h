@@ -31,8 +31,9 @@ struct Step {
 };
 
 /// A collective that may start earlier and end later than at its original
-/// place. A place is a number of a step: place i is before command i, and the
-/// place after the last command is the end.
+/// place. A place is an index in the list of commands: place i is directly
+/// before command i, and the place after the last command is the end of the
+/// list.
 struct Transfer {
   double seconds = 0;
   /// The places of the collective itself, of its earliest start, and of its

@@ -187,9 +187,9 @@ private:
                     attributes.getDenseI64ArrayAttr(
                         SmallVector<int64_t>(owner.set_bits())));
       }
-      // The attribute -1 marks an input without a dimension of sequence
-      // positions. A stage may have no other input, and an unmarked only input
-      // would be taken for the input that defines the positions.
+      // The value -1 of the attribute marks an input that has no dimension of
+      // sequence positions. Without this mark, if a stage has only one input,
+      // this input would be assumed to define the sequence positions.
       if (positions->any() && nn::roleOf(argument) == nn::Role::Input &&
           !positions->dimOf(argument))
         attrs.set(nn::kPositionDimAttr, attributes.getI64IntegerAttr(-1));

@@ -56,9 +56,10 @@ static StringRef parameterName(Value value) {
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// Marks in `plan` the sides of the parameter's dimensions in its first
-/// product. If a dimension is chosen, marks the largest dimension on the other
-/// side as hidden.
+/// Notes in `plan` on which side (contracted, or in the result) each dimension
+/// of the parameter is in its first product. If a dimension is chosen, the
+/// largest dimension on the other side is marked as hidden. TensorScheme.h
+/// explains chosen and hidden.
 static void
 planProduct(ParameterPlan &plan, const ShardingRule &rule,
             const TensorFactors &dims, const TensorScheme &scheme,
@@ -94,9 +95,10 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
   }
 }
 
-/// Returns the dimension of a parameter that is stored in tiles and gathered
-/// for products. The contracted side is preferred, unless only the other side
-/// divides evenly, so that a tile of a tile is a tile of the whole dimension.
+/// Returns the dimension of a parameter along which tiles are stored that are
+/// gathered for products. The contracted dimension is preferred. The dimension
+/// of the result is taken if only its size divides evenly: then each stored
+/// tile, which is a tile of a tile, is also a tile of the whole dimension.
 static std::optional<int64_t> gatheredDim(const ParameterPlan &plan,
                                           const TensorScheme &scheme,
                                           dist::MeshAttr mesh) {

@@ -225,8 +225,9 @@ LogicalResult PipelineEmitter::emitInstance(Instance &instance,
   return success();
 }
 
-/// Emits the buffers that the host sees. Outputs come from an evaluation, which
-/// the owners of stages run.
+/// Emits the buffers that the host sees. Outputs are included only on the ranks
+/// that own stages, because only these ranks run the evaluation that computes
+/// outputs.
 LogicalResult PipelineEmitter::emitVisible(const Instance &instance) {
   Remap remap;
   remap.arenas = instance.arenas;

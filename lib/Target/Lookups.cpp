@@ -79,8 +79,8 @@ std::optional<Box> through(Operation *op, Box box, bool whole) {
     for (auto [place, dim] : llvm::enumerate(broadcast.getDims()))
       dims[dim] = box.isOrdered ? box.dims[place] : -1;
     box.dims = dims;
-    // If the operand is repeated along a dimension, every tile of the result
-    // along this dimension contains all elements of the operand.
+    // Along a dimension in which the operand is repeated, each tile of the
+    // result contains all elements of the operand.
     box.isOrdered &= to.size() == from.size();
     return box;
   }

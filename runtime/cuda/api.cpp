@@ -21,9 +21,9 @@ DriverApi loadDriver() {
   api.kernels = reinterpret_cast<cleave_recorder_kernels>(
       library.find("cleaveRecorderKernels"));
   // The driver reads these variables when it is initialised. There must be more
-  // hardware queues than streams: otherwise a send may wait in a queue after
-  // the receive that waits for it. Kernels are loaded eagerly, and not while
-  // other ranks wait for messages.
+  // hardware queues than streams: streams that share a queue run in its order,
+  // so a send could be queued after a receive that waits for it. Kernels are
+  // loaded eagerly, so that none is loaded while other ranks wait for messages.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   int version = 0;

@@ -25,11 +25,12 @@ AttentionCut partOf(const Attention &x, int64_t batch, int64_t heads) {
     return out;
   int64_t queryHeads = batch * heads * x.g;
   out.sumBytes = roundedTo(queryHeads * x.qLen * 4, 256);
-  // Deterministic gradients of attention need more workspace. On sm_80 and
-  // sm_90 cuDNN's engines store the gradients of all scores in bf16, rounded up
-  // to whole tiles. If query heads share KV heads, they also store each query
-  // head's contribution to dk and dv, in bf16; on sm_100 they store only these,
-  // in f32.
+  // Workspace for deterministic gradients of attention. On sm_80 and sm_90
+  // cuDNN's engines store the gradients of all scores in bf16, rounded up to
+  // whole tiles; if query heads share KV heads, they also store the
+  // contribution of each query head to dk and dv, in bf16. On sm_100 the
+  // engines store only these contributions, in f32. The larger of the two sizes
+  // is planned.
   int64_t scores =
       2 * queryHeads * roundedTo(x.qLen, 64) * roundedTo(x.kLen, 128);
   int64_t shared =
@@ -82,7 +83,8 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
     return refuse("it has a window that no diagonal ends");
   if (!isCausal)
     return AttentionDiagonal{};
-  // cuDNN supports only these two diagonals, and no query that sees no key.
+  // cuDNN supports only diagonals that begin at the first key (shift 0) or end
+  // at the last key, and no query that sees no key.
   if (shift < 0 || (shift != 0 && shift != x.kLen - x.qLen))
     return refuse("its diagonal neither begins at the first key nor ends at "
                   "the last one");

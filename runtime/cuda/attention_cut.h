@@ -24,10 +24,11 @@ struct AttentionDiagonal {
 std::optional<AttentionDiagonal> diagonalOf(const program::Attention &attention,
                                             std::string &why);
 
-// Divides attention into parts of `batch` samples and `heads` KV heads, which
-// run one after the other in the same scratch memory. It holds sum(dO * o) of
-// every query (backward pass only), then the workspace of cuDNN's engines. Both
-// areas begin at multiples of 256.
+// Divides attention into parts of `batch` samples and `heads` KV heads each.
+// The parts run one after the other and use the same scratch memory. The
+// scratch memory holds sum(dO * o) of every query of the part (backward pass
+// only), then the workspace of cuDNN's engines. Both areas begin at multiples
+// of 256 bytes.
 struct AttentionCut {
   int64_t batch = 0, heads = 0;
   int64_t sumBytes = 0, engineBytes = 0;
@@ -37,9 +38,9 @@ struct AttentionCut {
 
 inline constexpr int64_t enoughCutBytes = int64_t(256) << 20;
 
-// Returns the fewest parts whose scratch memory is at most `enough` bytes, or
-// the smallest parts if there are none. Returns nullopt if even these take more
-// than 1 GiB.
+// Returns the division into the fewest parts that need at most `enough` bytes
+// of scratch memory each. If there is no such division, returns the one with
+// the smallest parts, or nullopt if even its parts need more than 1 GiB each.
 std::optional<AttentionCut> cutOf(const program::Attention &attention,
                                   std::string &why,
                                   int64_t enough = enoughCutBytes);

@@ -222,7 +222,8 @@ Backend::Run CudaBackend::copy(const CopyBuffers &buffers, int64_t block,
                                        compute.get()),
             "copying");
     };
-  // The widest element that divides all sizes and strides.
+  // The size of the elements to copy: the largest power of two, up to 16 bytes,
+  // that divides the block, all strides and both addresses.
   int64_t size = std::gcd(block, int64_t(16));
   for (size_t i = 0; i < dims.size(); ++i)
     size = std::gcd(size, std::gcd(srcStrides[i], dstStrides[i]));

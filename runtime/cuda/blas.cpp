@@ -250,10 +250,11 @@ bool isAligned(const void *at, int64_t alignment) {
 }
 
 // Returns whether cuBLASLt can compute the sums of an operand along with the
-// product. It stores them in the result's type. Its documentation does not say
-// whether alpha scales these sums or whether their terms are rounded to TF32,
-// so both cases are excluded. It needs operands laid out as in weight
-// gradients.
+// product. The operand must be contiguous along the dimension that is not
+// summed, as in the gradient of a weight; the sums get the type of the result.
+// cuBLASLt's documentation does not say whether alpha scales these sums or
+// whether their terms are rounded to TF32, so products with another alpha than
+// 1 or with TF32 are excluded.
 bool canSum(const Gemm &gemm, const GemmBuffers &buffers,
             const BlasLayout &layout, bool allowTf32) {
   bool isOuter = sumsFirst(gemm, layout) ? !layout.first.isTransposed

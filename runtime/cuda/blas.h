@@ -21,7 +21,8 @@ private:
 // makePlainGemm. If cuBLASLt lacks a part of the epilogue, a kernel of ours
 // runs after the product. The algorithm is chosen here, once. With `allowTf32`,
 // f32 products may round their operands to 10 bits of mantissa. `isOwn` is set
-// if cuBLASLt was asked and had no algorithm.
+// if cuBLASLt supports the layout and the type but had no algorithm, so that
+// our kernel computes the product.
 Enqueue makeGemm(Device &device, const program::Gemm &gemm,
                  const GemmBuffers &buffers, int64_t workspaceBytes,
                  bool allowTf32 = false, bool *isOwn = nullptr);

@@ -63,9 +63,9 @@ public:
     isStarted = false;
     if (!failure.empty())
       fail(CLEAVE_BAD_PROGRAM, failure);
-    // The side that starts second records the event before it sets `met`. It
-    // records the event again only for the next message, which cannot start
-    // before both sides have passed this wait.
+    // The event has been recorded: the side that starts second does so before
+    // it sets `met`. The event is recorded again only for the next message,
+    // which cannot start before both sides have passed this wait.
     check(driver().cuStreamWaitEvent(transfers.rank.compute, met->get(), 0),
           describe(call));
   }

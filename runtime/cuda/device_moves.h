@@ -22,8 +22,8 @@ public:
   // goes to dst + i * dstStride.
   void copy2d(char *dst, int64_t dstStride, const char *src, int64_t srcStride,
               int64_t rows, int64_t bytes);
-  // Copies a sequence of `count` elements that memory holds in contiguous
-  // runs, divided differently at source and destination.
+  // Copies `count` elements. In memory they form contiguous runs, whose length
+  // may differ between source and destination.
   void retile(const Runs &dst, const ConstRuns &src, int64_t count,
               int64_t elementSize);
   // Sets the element type and the operation of `reduction` to those of the

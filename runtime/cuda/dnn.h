@@ -8,11 +8,12 @@
 
 namespace cleave::cuda {
 
-// Returns attention by cuDNN, or an empty function, with the reason in `why`,
-// if cuDNN does not support it; the caller then uses makeAttention(). A plan is
-// made once for all commands of the same sizes on a device. It takes
-// attentionWorkspace() bytes of workspace, in parts of `enough` bytes each
-// (attention_cut.h).
+// Returns a command that computes attention by cuDNN. If cuDNN does not support
+// this attention, returns an empty function, with the reason in `why`, and the
+// caller uses makeAttention(). One plan serves all commands of the same sizes
+// on a device. The command needs attentionWorkspace() bytes of workspace. If
+// the whole attention would need more than `enough` bytes, it is computed in
+// several parts (attention_cut.h).
 Enqueue makeDnnAttention(Device &device, const program::Attention &attention,
                          const AttentionBuffers &buffers, std::string &why,
                          int64_t enough = enoughCutBytes);

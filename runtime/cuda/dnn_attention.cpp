@@ -192,8 +192,8 @@ private:
     return score;
   }
 
-  // Computes a gradient of keys or values: of^T by, summed over the query heads
-  // that share the KV head.
+  // Computes the gradient of keys or of values: the product of `of`,
+  // transposed, and `by`, summed over the query heads that share a KV head.
   void toKeys(Tensor of, Tensor by, int64_t width, int64_t id,
               const DnnShape &shape) {
     DnnShape turned = scores.turned();

@@ -160,9 +160,10 @@ inline const DnnNotes neverTaken{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
 
 class DnnPlan {
 public:
-  // Uses the first engine from cuDNN's heuristics (or only the given engine)
-  // that needs at most this workspace and has none of these notes. Throws
-  // DnnRefusal if there is none. The graph may be destroyed afterwards.
+  // Uses the first engine from cuDNN's heuristics (or only `engine`, if it is
+  // given) that needs at most `mostWorkspace` bytes of workspace and has none
+  // of the numerical notes `refused`. Throws DnnRefusal if there is no such
+  // engine. The graph may be destroyed afterwards.
   DnnPlan(const DnnTarget &target, const DnnGraph &graph, int64_t mostWorkspace,
           const std::optional<DnnEngine> &engine = {},
           const DnnNotes &refused = neverTaken);

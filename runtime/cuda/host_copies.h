@@ -11,9 +11,10 @@ namespace cleave::cuda {
 
 // A device accesses host memory at full speed, and asynchronously, only if the
 // pages are pinned. So data goes through two pinned buffers in turn: one is in
-// transfer while the host copies from or to the other. Both directions are
-// ordered with the stream `compute`, before and after. All functions may be
-// called from any thread, one at a time.
+// transfer while the host copies from or to the other. A copy waits for work
+// that was enqueued on the stream `compute` earlier, and work that is enqueued
+// there later waits for the copy. All functions may be called from any thread,
+// one at a time.
 class HostCopies {
 public:
   HostCopies(Device &device, CUstream compute);

@@ -7,8 +7,9 @@
 
 namespace cleave::cuda {
 
-// The bytes of shared memory in which a block counts the rows of each group,
-// and the most matrices of a grouped product that follow from it.
+// The bytes of shared memory that a block uses for counters of the rows of each
+// group, and the largest number of matrices of a grouped product for which
+// these counters fit.
 inline constexpr int64_t countedBytes = 96 << 10;
 inline constexpr int64_t mostMatrices = countedBytes / 8 - 1;
 

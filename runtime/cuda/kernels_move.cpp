@@ -71,9 +71,10 @@ const char *transposeKernel(int64_t width) {
                       : "cleave_transpose_8";
 }
 
-// If it is faster to copy in transposed tiles, returns the dimension that is
-// contiguous in the source (a tile spans it and the last dimension, which is
-// contiguous in the destination). Otherwise returns the last dimension.
+// Chooses between a plain copy and one that transposes tiles in shared memory.
+// The last dimension is contiguous in the destination. If another dimension is
+// contiguous in the source and both are long enough for tiles, returns that
+// dimension. Otherwise returns the last dimension: the copy is plain.
 size_t turnedDim(const std::vector<Dim> &dims, int64_t width) {
   constexpr int64_t least = 8; // of a tile's rows and columns
   size_t last = dims.size() - 1;

@@ -41,8 +41,10 @@ private:
   void *handle = nullptr; // never closed: others may use it, too
 };
 
-// Assigns the function to api.NAME; used with the lists of api.h.
+// The name as a string literal, after macros have renamed it (see api.h).
 #define CLEAVE_TEXT(name) #name
+// Looks up the function in the library and stores it in api.NAME. Applied to
+// each entry of the lists of functions (X-macros) in api.h.
 #define CLEAVE_LOOK_UP(name) library.need(api.name, CLEAVE_TEXT(name));
 
 } // namespace cleave::cuda

@@ -284,8 +284,8 @@ void NcclCall::combine(Transfers &transfers, char *base) {
   }
 }
 
-// Points `sources` to the contributions at byte `offset` of what each member
-// sent.
+// Sets sources[m] for each member m: to the byte `offset` of the data that was
+// received from m, or to `own` for this rank.
 void NcclCall::aim(int64_t offset, const char *own) {
   for (const Parcel &parcel : routes.parcels[Routes::First])
     if (parcel.isIncoming)
@@ -322,8 +322,8 @@ void NcclCall::reduceBlocks(Transfers &transfers) {
   }
 }
 
-// Assembles the target tile of an exchange from the boxes that were received,
-// which are in the order of the pieces.
+// Assembles the target tile of an exchange from the boxes that were received.
+// The data of each member has its boxes in the order of Part::pieces.
 void NcclCall::assemble(Transfers &transfers, char *base) {
   std::vector<const char *> next(size);
   for (const Parcel &parcel : routes.parcels[Routes::First])

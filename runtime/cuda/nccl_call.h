@@ -53,8 +53,10 @@ private:
   const int64_t elementSize;
   const int size;
   Routes routes;
-  // The offset in the staging memory of each part (for NCCL's own collectives)
-  // or of each parcel (for messages); -1 for data that is not staged.
+  // Offsets in the staging memory, -1 for data that is not staged. If one of
+  // NCCL's own collectives is used: the offset of each buffer of the
+  // collective. If messages are used: the offset of each parcel, that is, of
+  // the data for or from one member.
   std::vector<int64_t> partStaging, parcelStaging[Routes::phases];
   int64_t ownStaging = 0; // of an exchange
   int64_t staging = 0;

@@ -45,8 +45,8 @@ private:
   const TransportOptions &options;
   std::mutex mutex;
   std::condition_variable changed;
-  // For each member: the number of its starts, and of starts that it has
-  // enqueued.
+  // For each member: how many collectives it has started, and how many of these
+  // it has enqueued.
   std::vector<int64_t> turns, enqueuedTurns;
   std::map<int64_t, Started> started;
   bool isAborted = false;

@@ -9,7 +9,8 @@
 
 namespace cleave::cuda {
 
-// Returns a store on the board of all processes, under the session's name.
+// Returns a store that the ranks of all processes share. It keeps its entries
+// on the job's board (board.h), with the session's name before each key.
 std::unique_ptr<Store> makeWorldStore(const Neighbours &neighbours);
 
 // Waits until every rank has reported its device. Throws UNSUPPORTED if two

@@ -15,11 +15,12 @@ struct ProgramModule {
   std::vector<CUfunction> functions; // by kernel
 };
 
-// Loads the kernels from the program's folder, or from the images that replace
-// it: kernels.sm_NN.cubin, machine code for one device and later ones of its
-// generation, or kernels.sm_NN.ptx, which the driver compiles for any later
-// device. Throws UNSUPPORTED if no image fits the device, BAD_PROGRAM if a
-// kernel is missing.
+// Loads the generated kernels of a program, from files of its folder, or from
+// images in memory if the program was received from the host. Of these files,
+// kernels.sm_NN.cubin has machine code for one device and later ones of its
+// generation; the driver compiles kernels.sm_NN.ptx for any later device.
+// Throws UNSUPPORTED if no image fits the device, BAD_PROGRAM if a kernel is
+// missing.
 std::shared_ptr<ProgramModule> loadModule(const cleave_program &program,
                                           Device &device);
 

@@ -129,8 +129,9 @@ public:
   virtual void finish() {}
 
   // Marks measure the times of commands for traces. mark(n) is reached when all
-  // calls before it are complete. After finish(), passed(n) returns when that
-  // was, by traceClock(). mark(0) precedes all calls of an action.
+  // calls before it are complete; mark(0) precedes all calls of an action.
+  // After finish(), passed(n) returns the time at which mark(n) was reached, by
+  // traceClock().
   virtual void makeMarks(size_t count) { marks.resize(count); }
   virtual void mark(size_t number) { marks[number] = traceClock(); }
   virtual int64_t passed(size_t number) { return marks[number]; }

@@ -1,5 +1,5 @@
-// Checks the boundary entries of a program when it is loaded, as tiles.cpp
-// trusts their sizes.
+// Checks the boundary entries (named buffers) of a program when it is loaded,
+// because tiles.cpp trusts their sizes.
 
 #include "boundary.h"
 

@@ -52,8 +52,9 @@ private:
   std::condition_variable wake, done;
   std::deque<Started *> queue;
   Started *running = nullptr;
-  // The exception of an operation that failed. After it no further operation
-  // runs, as the peers have counted other operations than this rank.
+  // The exception of an operation that failed. No operation runs after it,
+  // because ranks match their operations by number, and the peers' numbers may
+  // differ from now on.
   std::exception_ptr failure;
   bool quit = false;
   std::thread thread;

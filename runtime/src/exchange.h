@@ -6,8 +6,9 @@
 
 namespace cleave {
 
-// Computes the pieces and strides of the part. Throws if the tiles do not fit
-// the mesh or the buffers, or if no member holds some element.
+// Computes the boxes that this member sends and receives (Part::pieces), and
+// the strides of its tiles. Throws if the tiles do not fit the mesh or the
+// buffers, or if no member holds some element.
 void prepareExchange(const program::Program &program,
                      const program::Exchange &exchange,
                      const std::vector<int> &members, int self, Part &part);

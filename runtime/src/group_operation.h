@@ -51,8 +51,8 @@ protected:
                         int64_t srcStride, int64_t rows, int64_t bytes) = 0;
   virtual void zero(char *dst, int64_t bytes) = 0;
   virtual void reduce(const RowReduction &reduction) = 0;
-  // Copies a sequence of `count` elements that memory holds in contiguous
-  // runs, divided differently at source and destination.
+  // Copies `count` elements. In memory they form contiguous runs, whose length
+  // may differ between source and destination.
   virtual void retile(const Runs &dst, const ConstRuns &src, int64_t count) = 0;
   // Writes one box of the target tile of an exchange: the reduction over the
   // boxes of its senders, which begin at `from`, or zeros if it has no sender.

@@ -188,8 +188,8 @@ public:
           tagOf(members, peer);
   }
 
-  // The key of a group's tags is its list of members. The key of a channel from
-  // one rank to another is that of no group.
+  // The key by which tags are assigned: for a group the list of its members,
+  // for a channel between two ranks a list that no group has.
   static std::vector<int> keyOf(const CollectiveCall &call) {
     if (call.kind != program::CollectiveKind::SendRecv)
       return call.members;

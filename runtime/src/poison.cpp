@@ -57,8 +57,9 @@ void Rank::planPoison(PreparedAction &prepared) const {
   }
 }
 
-// Raises the highest used byte of an arena by what [begin, end) shows. Bytes
-// outside of the range are not inspected, as a collective may be writing there.
+// Finds the last byte of [begin, end) that differs from poison, and raises the
+// highest used byte of the arena to it. Other bytes are not inspected, as a
+// collective may be writing there.
 void Rank::noteTouched(size_t arena, int64_t begin, int64_t end) {
   int64_t &high = touchedHigh[arena];
   begin = std::max(begin, high);
@@ -73,9 +74,9 @@ void Rank::beforeAction() {
       arenas[i]->poison(0, arenas[i]->size());
 }
 
-// Called before and after a Call: poisons all transient arenas. Values that
-// calls exchange with each other or with their caller are in arenas with the
-// lifespan Slots.
+// Called before and after a Call: poisons the arenas with the lifespan
+// Transient. Arenas with the lifespan Slots keep their contents, because calls
+// exchange values with each other and with their caller there.
 void Rank::aroundCall() {
   for (size_t i = 0; i < arenas.size(); ++i)
     if (data.arenas[i].lifespan == Lifespan::Transient) {

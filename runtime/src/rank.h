@@ -131,8 +131,10 @@ private:
   std::vector<Access> accesses;     // of the command that is being prepared
   std::vector<int64_t> touchedHigh; // per arena, in this action
   std::vector<PreparedAction> actions;
-  // Actions that are called on other slots, prepared once for each combination
-  // of slots. The key is the action and, for each arena, the offset in bytes.
+  // A Call may run its action on another slot (one of the equal parts) of an
+  // arena, by adding an offset to all addresses there. Each combination of
+  // slots is prepared once. The key is the action and, for each arena, the
+  // offset in bytes.
   std::map<std::pair<uint32_t, std::vector<int64_t>>,
            std::unique_ptr<PreparedAction>>
       variants;

@@ -291,9 +291,9 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
   while (true) {
     Socket socket = reach(address.host, address.port, deadline, reason);
     Greeting greeting{0};
-    // A listener that was there before and has failed may come back, because
-    // the host replaces its executable by exec. So a worker that was greeted
-    // before waits longer.
+    // While the host replaces its executable by exec, a connection to it may
+    // fail or stay unanswered. So a worker that was greeted before allows the
+    // time `starting` for the next greeting.
     if (socket && socket.receiveAll(&greeting, sizeof(greeting),
                                     wasGreeted ? in(starting) : deadline)) {
       if (greeting.magic != magic)

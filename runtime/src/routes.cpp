@@ -222,8 +222,8 @@ void Routes::combine() {
   }
 }
 
-// Points `sources` to what each member has contributed: the element at byte
-// `offset` of the data that the member sent.
+// Sets sources[m] for each member m: to the byte `offset` of the data that was
+// received from m, or to `own` for this rank.
 void Routes::aim(int64_t offset, const char *own) {
   for (const Parcel &parcel : parcels[First])
     if (parcel.isIncoming)
@@ -254,9 +254,9 @@ void Routes::reduceBlocks() {
   }
 }
 
-// Assembles this member's target tile of an exchange from the received boxes,
-// which are in the order of the pieces. Boxes of the second round are received
-// directly in the target tile.
+// Assembles this member's target tile of an exchange from the received boxes.
+// The data of each member has its boxes in the order of Part::pieces. Boxes of
+// the second round are received directly in the target tile.
 void Routes::assemble() {
   std::vector<const char *> &next = sources;
   for (const Parcel &parcel : parcels[First])

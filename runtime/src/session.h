@@ -53,8 +53,8 @@ public:
   // events are fetched from it.
   std::vector<cleave::TraceEvent> &traced(int rank);
   void injectFailure(int rank, int64_t run, int command, bool hang);
-  // Returns the first boundary entry with this name, or the entry for the
-  // rank's class.
+  // Returns the boundary entry (named buffer) with this name that the rank
+  // holds. Without a rank, returns the first entry with this name.
   const cleave::program::Boundary &boundary(const std::string &name,
                                             int rank = -1) const;
   // Returns the address of a tile. The rank must be of this process and hold

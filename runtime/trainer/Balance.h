@@ -13,7 +13,8 @@
 
 namespace cleave {
 
-/// The slots of one router in a step, over all ranks and microbatches.
+/// What one router has chosen in a step, over all ranks and microbatches. A
+/// slot is a pair of a token and an expert that it chose.
 struct RouterLoad {
   std::string router;
   std::vector<int64_t> chosen; ///< slots that chose each expert

@@ -14,14 +14,15 @@
 
 namespace cleave {
 
-/// Finds a tensor by its name or an alias, or the slot `slot` of its state;
-/// returns null if the file has none.
+/// Finds a tensor by its name or an alias. If `slot` is not empty, finds this
+/// part of the tensor's optimizer state instead. Returns null if the file has
+/// none.
 const ArrayView *findTensor(const SafetensorsReader &file,
                             const ManifestTensor &tensor,
                             const std::string &slot);
 
-/// Loads a tensor, or a slot of its state, from a file. Throws InputError if it
-/// is missing or has another shape.
+/// Loads a tensor, or the part `slot` of its optimizer state, from a file.
+/// Throws InputError if it is missing or has another shape.
 void loadTensor(const std::string &path, const SafetensorsReader &file,
                 const ManifestTensor &tensor, const std::string &slot,
                 const std::vector<int64_t> &shape, const std::string &buffer,

@@ -17,8 +17,8 @@ public:
   SplitRows() = default;
   SplitRows(int64_t rows, int64_t heldOut, bool shuffled, uint64_t seed)
       : rows(rows), heldOut(heldOut) {
-    // The shuffled split is the permutation of an epoch that training never
-    // reaches.
+    // Rows are shuffled as the samples of an epoch that training never reaches.
+    // The first `heldOut` rows in this order are held out.
     if (shuffled && heldOut > 0)
       order.emplace(rows, seed, ~uint64_t(0));
   }

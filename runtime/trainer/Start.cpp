@@ -250,7 +250,8 @@ void Start::checkOut() {
   std::error_code ignored;
   const bool isThere = !options.out.empty() &&
                        fs::exists(fs::symlink_status(options.out, ignored));
-  // Two processes that start at once are told apart by the lock.
+  // With --resume auto an existing folder is continued. If another process has
+  // just created it, locking it fails.
   goesOn = goesOn || (isAuto && isThere);
   if (goesOn && !options.dryRun && lock.folder().empty())
     lock = RunLock(options.out);

@@ -274,10 +274,11 @@ std::string Trainer::newest() const {
 
 void Trainer::save(const CheckpointState &state) {
   checkFolder();
-  // The name is written to `latest` before the checkpoint, so that a kill
-  // between the two does not lose it. This is not done if a checkpoint with
-  // this name exists, as it belongs to steps that were given up, nor before the
-  // first save, as a run of which nothing was saved must not look saved.
+  // The name is written to `latest` before the checkpoint, so that the
+  // checkpoint is found even if the process is killed between the two. There
+  // are two exceptions, in which the name is written afterwards: an existing
+  // checkpoint of this name, which belongs to steps that were given up; and the
+  // first save, as a run without a complete checkpoint must not look saved.
   const std::string name = checkpointName(state.step);
   std::error_code ignored;
   const bool isNamed = !newestCheckpoint.empty() &&

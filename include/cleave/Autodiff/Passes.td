@@ -84,14 +84,14 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
     `nn.attention` gets dropout, not attention that was not recognised as one operation (because of a
     trained bias, for example). A remark gives the number of dropouts.
 
-    An operand of a sum is a branch if it is computed from the other operand, or from a term of that
-    operand, through a contraction with a weight (frozen or not) and not through the sum of another
-    branch. So the terms of a rotary embedding, gates, scores, biases and masks are not branches. Two
-    streams that are added to each other are not branches either, nor are the two operands of a
-    projected shortcut, because neither is computed from the other. A sum that no later contraction with
-    a weight reads is a prediction and gets no dropout. The dropouts are numbered in program order. It
-    is an error if the samples are neither a dimension of the dropped value nor the outer part of a
-    dimension.
+    Branches are found as follows. An operand of a sum is a branch if it is computed from the other
+    operand of the sum, or from a term of the other operand. The computation must contain a contraction
+    with a weight (frozen or not), and must not pass through another sum with a branch. So the terms of
+    a rotary embedding, gates, scores, biases and masks are not branches. Two streams that are added to
+    each other are not branches either, nor are the two operands of a projected shortcut, because
+    neither is computed from the other. A sum that no later contraction with a weight reads is a
+    prediction and gets no dropout. The dropouts are numbered in program order. It is an error if the
+    samples are neither a dimension of the dropped value nor the outer part of a dimension.
 
     The dropout masks depend on the seed, the step and the global index of the sample, which become
     arguments. `nn.attention` gets dropout keys (hashes of these arguments, of the dropout's number and
@@ -264,7 +264,7 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
 }
 
 def DropZeroSumsPass : Pass<"nn-drop-zero-sums", "::mlir::func::FuncOp"> {
-  let summary = "Replace gradients that are zero by the structure of attention by exact zeros";
+  let summary = "Replace gradients that the structure of attention makes zero with exact zeros";
   let description = [{
     Adding a constant to all scores of a query does not change the softmax, so the cotangents of all
     keys of `nn.attention` add up to zero. If keys have a bias, and only data movement and scales are

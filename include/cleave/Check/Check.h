@@ -35,7 +35,8 @@ mlir::LogicalResult runExact(mlir::ModuleOp module, Engine &sharded,
                              NamedTensors &first);
 
 /// Runs one step of both programs in their real precision, and compares the
-/// results of both with `reference`, which is `first` of `runExact`.
+/// results of both with `reference`, the results that `runExact` stored in
+/// `first`.
 mlir::LogicalResult runRounding(mlir::ModuleOp module, Engine &sharded,
                                 Engine &unsharded, Values &values,
                                 const CheckOptions &options,

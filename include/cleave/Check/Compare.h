@@ -3,11 +3,12 @@
 //     error = max|a - b| / max(max|b|, floor)
 //
 // where `floor` is a fraction of the largest magnitude among all tensors of b's
-// kind, so that a tensor that is zero in theory is not judged by its rounding
-// noise. If large terms cancel, the noise of a tensor can be larger than any
-// gradient. So `noise` states how much rounding alone changes a tensor of b. A
-// difference of this size is allowed, up to a cap, beyond which it could hide
-// an error.
+// kind. With this floor, a tensor that is zero in exact arithmetic does not
+// fail because of rounding errors. If large terms cancel, the rounding errors
+// of a tensor (its noise) can be larger than any gradient. So `noise` states
+// by how much rounding alone changes the tensor. A difference of this size is
+// allowed, but only up to a cap, because a larger allowance could hide an
+// error.
 
 #ifndef CLEAVE_CHECK_COMPARE_H
 #define CLEAVE_CHECK_COMPARE_H
@@ -61,8 +62,8 @@ struct Named {
   Tensor value;
   /// The largest difference between two ranks' copies of one element.
   double replicaDifference = 0;
-  /// Returns the first rank that holds the element with a row-major index. An
-  /// empty function means rank 0.
+  /// Returns the first rank that holds the element with the given row-major
+  /// index. An empty function means rank 0.
   std::function<int64_t(int64_t)> rankOf;
   /// The noise of a reference tensor b in f64: max|b - b'|, where b' is the
   /// result for inputs that are perturbed in their last digits. 0 means
@@ -97,8 +98,8 @@ struct TensorReport {
   int64_t rank = 0;
   /// True if no element of the tensor is larger than the floor.
   bool belowFloor = false;
-  /// True if the noise of the tensor is above the cap, so that no allowance is
-  /// made for it.
+  /// True if the noise of the tensor is above the cap, so that the error limit
+  /// does not include the noise.
   bool aboveNoiseCap = false;
   /// The number of steps before the comparison.
   int64_t steps = 1;

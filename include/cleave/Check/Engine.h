@@ -47,8 +47,8 @@ struct Gathered {
   Tensor whole;
   /// The largest difference between two ranks' copies of one element.
   double replicaDifference = 0;
-  /// Returns the first rank that holds the element with a row-major index; may
-  /// be empty.
+  /// Returns the first rank that holds the element with the given row-major
+  /// index; may be empty.
   std::function<int64_t(int64_t)> rankOf;
 };
 
@@ -64,8 +64,9 @@ public:
   virtual mlir::LogicalResult run(llvm::StringRef function) = 0;
   virtual mlir::FailureOr<Gathered> get(const Port &port) = 0;
 
-  /// Starts a section of a recording: "perturbed" for calls with values that
-  /// are perturbed in their last digits, or "steps".
+  /// Starts a section of a recording: "perturbed" for the calls with values
+  /// that are perturbed in their last digits, "steps" for the calls of the
+  /// training steps.
   virtual void begin(llvm::StringRef what) {}
 
   /// Returns whether `getTap` can return a tap's values for all microbatches of
@@ -98,10 +99,7 @@ struct CompiledOptions {
   bool overlap = true;
   std::string cluster;
   bool tf32 = false;
-  /// The transport between ranks: local
-  /// mpi
-  /// nccl
-  /// auto (for devices).
+  /// The transport between ranks: local, mpi, or for devices nccl or auto.
   std::string transport = "local";
   /// The optimization level of kernels, 0 to 3.
   unsigned optLevel = 3;

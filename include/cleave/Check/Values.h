@@ -49,9 +49,9 @@ public:
   /// Sets parameters, buffers, constants and optimizer state of `engine`. If
   /// `perturbed`, parameters are perturbed in their last digits of f64.
   mlir::LogicalResult setInitial(Engine &engine, bool perturbed = false);
-  /// Sets inputs and scalars of a microbatch of a step (counted from 1). The
-  /// optimizer gets a larger step number, so that its bias corrections are not
-  /// those of step 1.
+  /// Sets the inputs and scalars of one microbatch of step `step`; steps are
+  /// counted from 1. The optimizer gets a larger step number, so that its bias
+  /// corrections are not those of step 1.
   mlir::LogicalResult setMicrobatch(Engine &engine, int64_t step,
                                     int64_t microbatch);
   /// Reports an error if the user-provided inputs do not fit the program.

@@ -50,8 +50,8 @@ protected:
 
   // The following functions depend on the target.
 
-  /// Returns the value of a loop variable. For the lane variable, this is the
-  /// index of the first element minus `laneOffset`.
+  /// Returns the value of a loop variable. For the lane variable, returns the
+  /// index of the first lane of copy number `copy`, minus `laneOffset(copy)`.
   virtual Value loopValue(const IndexVar *var, int copy) = 0;
   /// Unrolling emits several vectors ("copies") of a value. Returns the number
   /// of elements from the lane variable's value to the first lane of copy

@@ -39,7 +39,8 @@ struct Cluster {
       {1e5, 2e9}, {1e7, 20e9}, {1e9, 50e9}};
   double memoryBytesPerSecond = 10e9; // of local copies
   // The slowdown of compute while messages are in flight, as a share of the
-  // compute time. Messages use cores or multiprocessors, and memory bandwidth.
+  // compute time. The transfer of messages takes cores or multiprocessors, and
+  // memory bandwidth, away from compute.
   double contention = 0;
 
   // Returns the class of that name, or "intra" if there is none.

@@ -69,8 +69,10 @@ struct ExpertLoad {
   /// The number of slots (token, choice) of a rank's tokens. With balanced
   /// routing, each rank's experts also process this many slots.
   int64_t slots = 0;
-  /// If tokens are dispatched: the buffer's slots for each peer, and the number
-  /// of rounds that suffices for any routing. Both are 0 if nothing is sent.
+  /// If tokens are dispatched to the ranks of their experts: the number of rows
+  /// that the receive buffer holds for each other rank, and the number of
+  /// rounds of exchanges that suffices for any routing. Both are 0 if nothing
+  /// is sent.
   int64_t places = 0, rounds = 0;
   /// The capacity of an expert: the most slots that the expert accepts out of
   /// `capacityOf` slots. 0 means no limit.

@@ -1,6 +1,6 @@
 // The interface between the partitioner and ShardingRuleInterface::planLocal:
 // the description of how an operation is split, and helpers that build the
-// operation's local form.
+// operation's local form, that is, the per-rank code that replaces it.
 //
 // Layouts follow from the axes of the factors: a dimension is split by the axes
 // of its factors, major first. A dimension of N elements split n ways has tiles

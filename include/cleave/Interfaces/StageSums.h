@@ -29,8 +29,9 @@ std::string updatePart(int part);
 
 /// Returns the sums over stages. All stages list their sums in the same order:
 /// the n-th sum over a set of stages is the same sum in each stage of the set.
-/// Sums over some stages come before sums over all stages, which read them.
-/// `find` returns a stage's function by name, or null.
+/// A stage lists sums over some of the stages before sums over all stages,
+/// because the latter read results of the former. `find` returns a stage's
+/// function by name, or null.
 std::vector<StageSum> stageSums(
     int stages,
     llvm::function_ref<mlir::func::FuncOp(int stage, const std::string &name)>

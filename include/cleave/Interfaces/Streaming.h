@@ -9,10 +9,12 @@
 
 namespace cleave {
 
-/// The streamed elements that each result reads. `own` and `streamed` are
-/// tensors of integer indices along the results and along the streamed factor.
-/// A result whose `own` index is i reads only elements whose `streamed` index
-/// is between i - before and i + after.
+/// A streaming operation processes one dimension of its operands, the streamed
+/// factor, tile by tile. This struct says which elements along that dimension
+/// each element of a result reads. `own` and `streamed` are tensors of integer
+/// indices along the results and along the streamed factor. A result element
+/// whose `own` index is i reads only elements whose `streamed` index is between
+/// i - before and i + after.
 struct StreamReach {
   mlir::Value own, streamed;
   int64_t before = 0, after = 0;

@@ -50,8 +50,8 @@ inline int64_t alignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class ActionPlan {
 public:
-  /// Plans the memory of `func`. Inserts a copy where a result cannot be
-  /// written to its boundary buffer directly.
+  /// Plans the memory of `func`. Inserts a copy for each result that cannot be
+  /// written directly to its buffer in the boundary table.
   static mlir::FailureOr<ActionPlan> create(mlir::func::FuncOp func,
                                             const BoundaryTable &table);
 
@@ -63,9 +63,9 @@ public:
 
   /// Returns the storage index and the byte offset of a value.
   Place placeOf(mlir::Value value) const;
-  /// Returns the index of the command at a position, or of the next command if
-  /// the operation there is none. Positions count all operations; views, for
-  /// example, are no commands.
+  /// Returns the index of the command at a position. If the operation at this
+  /// position is not a command (a view, for example), returns the index of the
+  /// next command.
   int64_t commandAt(int64_t position) const { return commands[position]; }
   int64_t numCommands() const { return commands.back(); }
 
@@ -97,8 +97,8 @@ private:
   llvm::DenseMap<mlir::Operation *, int64_t> positions;
   std::vector<mlir::Operation *> ops; ///< by position
   std::vector<int64_t> commands;
-  /// The storage of the argument that is in a boundary buffer, by the index of
-  /// the buffer.
+  /// Maps the index of a buffer in the boundary table to the storage of the
+  /// argument that is in this buffer.
   llvm::DenseMap<int64_t, int64_t> argumentOf;
 };
 

@@ -13,8 +13,8 @@ namespace cleave {
 struct Footprint {
   /// The maximum of each category over time, in bytes. Activations are values
   /// that one command computes for other commands; workspace is scratch memory
-  /// of library calls; `other` counts inputs, outputs and scalars of the
-  /// boundary.
+  /// of library calls; `other` counts inputs, outputs and scalars that the host
+  /// reads or writes.
   int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0,
           workspace = 0, other = 0;
   /// The total bytes of the arenas.

@@ -9,15 +9,16 @@ def DistChunkProductsPass : Pass<"dist-chunk-products", "::mlir::ModuleOp"> {
   let summary = "Decompose exposed collectives and their products into chunks that overlap";
   let description = [{
     Runs on per-rank programs. It decomposes an exposed collective (a gather that products read, or a
-    reduction of a product) and its products into chunks, along a dimension that all of them leave alone.
-    While one chunk is computed, the next chunk is gathered, or the previous one is reduced (Wang et al.,
-    "Overlap Communication with Dependent Computation via Decomposition in Large Deep Learning Models",
-    ASPLOS 2023, for rings). Products that lead only to weight gradients can hide a later collective; a
-    collective that they hide is not decomposed.
+    reduction of a product) and its products into chunks, along a dimension that neither the collective
+    nor the products combine (usually the samples). While one chunk is computed, the next chunk is
+    gathered, or the previous one is reduced (Wang et al., "Overlap Communication with Dependent
+    Computation via Decomposition in Large Deep Learning Models", ASPLOS 2023, for rings). Products that
+    lead only to weight gradients can hide a later collective; a collective that they hide is not
+    decomposed.
 
-    The pass uses two or four chunks if the cost model of `cluster` says that this saves a tenth of the
-    collective's time, the latencies of the chunks add no more than half of it, and chunks are contiguous in
-    memory.
+    The pass uses two or four chunks if three conditions hold: by the cost model of `cluster` this saves
+    at least a tenth of the collective's time; the collectives of all chunks together take at most 1.5
+    times as long as the original collective; and chunks are contiguous in memory.
 
     Before:
     ```mlir
@@ -54,10 +55,10 @@ def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
   let summary = "Move independent compute into the exchange of rows with experts";
   let description = [{
     Runs on per-rank programs. It moves later operations that do not depend on an exchange of rows
-    (`dist.all_to_all_v`) to before the first reader of the exchange: shared experts, and weight gradients
-    in the backward pass. Only library calls and the operations that they need move, until they take as long
-    as the exchange by the models of links and products. `rt-split-async` then starts the exchange before
-    them and waits for it after them.
+    (`dist.all_to_all_v`) to before the first reader of the exchange: shared experts, and weight
+    gradients in the backward pass. Only library calls and the operations that they need are moved. The
+    pass stops when the moved operations take as long as the exchange according to the cost model of
+    `cluster`. `rt-split-async` then starts the exchange before them and waits for it after them.
 
     Before:
     ```mlir
@@ -90,11 +91,12 @@ def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
 def DistBucketPass : Pass<"dist-bucket", "::mlir::ModuleOp"> {
   let summary = "Merge collectives into buckets";
   let description = [{
-    Runs on per-rank programs. Independent collectives of one kind, group and purpose become one, unless an
-    operation that reads one of them would have to wait for a later one. A bucket has at most `bucket`
-    bytes. With 0 it has as many bytes as take 20 times the start-up latency of the group's links, by
-    `cluster`, but at least 256 KiB and at most 25 MiB: while one bucket is sent, the next is computed. The
-    order of collectives is the same on all ranks, before and after.
+    Runs on per-rank programs. Independent collectives of one kind, group and purpose become one, unless
+    an operation that reads one of them would have to wait for a later one. A bucket has at most
+    `bucket` bytes. With `bucket` = 0, a bucket has as many bytes as its links transfer in 20 times
+    their latency (both from `cluster`), but at least 256 KiB and at most 25 MiB. Buckets are not
+    larger, so that the next bucket can be computed while one is sent. The order of collectives is the
+    same on all ranks, before and after.
 
     Before:
     ```mlir

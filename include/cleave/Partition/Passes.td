@@ -55,10 +55,10 @@ def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
     Runs on a stage of a pipeline, between `dist-propagate` and `dist-plan-ops`. Activations and
     cotangents cross stages. If such a value is replicated over several ranks of a stage, each rank
     would send the whole value. Instead, each rank can send a tile, and the receiving ranks all-gather
-    the tiles. By the cost model of docs/cluster.md, the pass compares the time to send a tile to the
-    next stage and to all-gather the tiles within that stage with the time to send the whole value, and
-    chooses tiles if they take less time. The outermost dimension that divides evenly is sharded, so
-    tiles have no padding.
+    the tiles. The pass compares two times by the cost model of docs/cluster.md: the time to send a tile
+    to the next stage and to all-gather the tiles within that stage, and the time to send the whole
+    value. It chooses tiles if they take less time. The outermost dimension that divides evenly is
+    sharded, so tiles have no padding.
 
     After: the argument or result has the sharding of the tiles, and `pipe.inside` is its sharding
     inside the stage. One constraint gathers such an argument for all its readers. A value that the
@@ -235,11 +235,11 @@ def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
   let summary = "Shrink collectives, and remove redundant ones";
   let description = [{
     Runs on per-rank programs, in loops and branches, too. If each rank reads only its own tile of the
-    result of an all-reduce, the all-reduce becomes a reduce-scatter. An all-gather of whose result each
-    rank reads only its own tile is removed, and so is a slice into tiles that are all-gathered again.
-    Equal collectives of a block are merged. This merge does not keep a gathered value of the forward
-    pass alive for the backward pass, because the all-gather of the backward pass has another operand (a
-    saved value).
+    result of an all-reduce, the all-reduce becomes a reduce-scatter. An all-gather is removed if each
+    rank reads only its own tile of the result. A slice into tiles is removed if the tiles are
+    all-gathered again. Equal collectives of a block are merged. This merge does not keep a gathered
+    value of the forward pass alive for the backward pass, because the all-gather of the backward pass
+    has another operand (a saved value).
 
     Before:
     ```mlir
@@ -265,9 +265,9 @@ def DistSplitStreamPass : Pass<"dist-split-stream", "::mlir::ModuleOp"> {
     Each rank computes with its own tile, and the partial results are combined over the ranks (split-KV,
     as in Flash-Decoding; Dao et al., 2023). If another operand has the dimension unsharded, each rank
     takes the slice that belongs to its tile. If each rank reads only its own tile of a result with this
-    dimension, it computes only this tile. With P ranks, each rank computes 1/P of the operation and
-    sends the results twice instead of its tiles. The pass does nothing if the cost model says that
-    gathering is faster.
+    dimension, it computes only this tile. With P ranks, each rank computes 1/P of the operation, and
+    instead of its tile it sends about twice the bytes of the results (an all-reduce). The pass does
+    nothing if the cost model says that gathering is faster.
 
     Before:
     ```mlir
@@ -347,11 +347,11 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
   let description = [{
     Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites each `nn.grouped_dot`
     whose matrices are gathered over `axis`, and each `nn.grouped_outer` whose result is scattered over
-    it. Instead of the matrices, the rows of slots are sent (expert parallelism; Lepikhin et al., 2020):
-    each rank dispatches its rows to the ranks of the experts that they chose (`dist.plan_rows`, then an
-    exchange of the counts, then `dist.all_to_all_v`). These ranks compute the product with their tile
-    of matrices and send the results back to the slots from which the rows came. Only rows are sent, no
-    padding.
+    it. Instead of the matrices, the rows of slots are sent (expert parallelism; Lepikhin et al., 2020).
+    (A slot is a token paired with one of the experts that it chose.) Each rank dispatches its rows to
+    the ranks of the experts that they chose (`dist.plan_rows`, then an exchange of the counts, then
+    `dist.all_to_all_v`). These ranks compute the product with their tile of matrices and send the
+    results back to the slots from which the rows came. Only rows are sent, no padding.
 
     For the rows from each other rank, a receive buffer has room for `max-load` times the number of rows
     with balanced routing. Rows that exceed the buffer are sent in further rounds. The program has as
@@ -452,9 +452,9 @@ def ChooseResidualsPass : Pass<"nn-choose-residuals", "::mlir::ModuleOp"> {
     operation that reads it; views of it are moved there, too. A parameter that both the forward and the
     backward pass read is gathered twice and freed in between. Its readers are divided at the longest
     interval without a reader: the first gather serves the readers before this interval, the second
-    gather those after it. The operand of the second gather is an `nn.rematerialize`, which becomes
-    available only when another operand of the first of these later readers is. A parameter that the
-    backward pass does not read (a bias) is gathered once.
+    gather those after it. The operand of the second gather is an `nn.rematerialize`, which waits for
+    another operand of the first reader after the interval, so that the second gather cannot run
+    earlier. A parameter that the backward pass does not read (a bias) is gathered once.
 
     `keep-parameters` names axes over which parameters are gathered once and stay gathered (FSDP without
     resharding after the forward pass). `keep-activations` names axes over which an activation is saved

@@ -71,8 +71,9 @@ struct ShardActions {
   int gathered = 0; // stages of a rank gathered at once; 0: all that it holds
   // For each stage, which of these actions it has, and whether its W reads
   // gathered parameters. If empty, all stages have the actions that `reduce`
-  // and `unshard` request, and every W reads parameters (the W of the first
-  // stage does, because it is the whole backward pass).
+  // and `unshard` request, and every W is assumed to read gathered parameters.
+  // (The W of the first stage does read them, because it is the whole backward
+  // pass of this stage.)
   struct Stage {
     bool reduce = true, unshard = true, weightsRead = true;
   };

@@ -16,8 +16,9 @@ namespace cleave::pipeline {
 
 // One entry of a rank's list: a compute action, a transfer or, if
 // `communicator` is set, a collective of that communicator. For a collective,
-// `action` is the UNSHARD, RESHARD or REDUCE_GRAD that it performs (a compute
-// action there is ignored), and its phase is the phase of the collective.
+// `action` has the kind UNSHARD, RESHARD or REDUCE_GRAD if the collective is
+// part of such an action; a compute kind (F, I, W, B) has no meaning there and
+// is ignored. The phase of `action` is the phase of the collective.
 struct Item {
   LoweredAction action;
   int communicator = -1; // index into Program::communicators

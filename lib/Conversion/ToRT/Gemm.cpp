@@ -140,8 +140,8 @@ struct ProductDims {
 
 } // namespace
 
-/// Removes the best dimension from `dims` and returns it; returns a dimension
-/// of size 1 if `dims` is empty.
+/// Removes the best dimension by the comparison `better` from `dims` and
+/// returns it. Returns a dimension of size 1 if `dims` is empty.
 static Dim
 takeBest(Dims &dims,
          llvm::function_ref<bool(const Dim &dim, const Dim &best)> better) {

@@ -55,8 +55,8 @@ static bool isTerm(Value sum) {
   });
 }
 
-/// Collects the pads whose sum is `value`. Returns false if `value` is not a
-/// sum of pads.
+/// Collects the nn.pad operations whose sum is `value`. Returns false if
+/// `value` is not a sum of nn.pad operations.
 static bool collectPads(Value value, SmallVectorImpl<nn::PadOp> &pads) {
   if (auto pad = value.getDefiningOp<nn::PadOp>()) {
     pads.push_back(pad);
@@ -74,8 +74,8 @@ void cleave::mergePads(arith::AddFOp add) {
   for (Value term : termsOf(sum))
     if (!collectPads(term, pads))
       return;
-  // Finds the only dimension in which the pads add elements, which becomes the
-  // dimension of the concatenation.
+  // Finds the only dimension in which the nn.pad operations add elements, which
+  // becomes the dimension of the concatenation.
   auto type = cast<RankedTensorType>(sum.getType());
   int64_t dim = -1;
   for (int64_t d = 0; d < type.getRank(); ++d)

@@ -35,8 +35,9 @@ cleave::reshapeStrides(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
   SmallVector<int64_t> result(shape.size(), 1);
   size_t from = 0, to = 0;
   while (to < shape.size() || from < sizes.size()) {
-    // Finds the next smallest group of dimensions of the view and group of
-    // dimensions of `shape` that have the same number of elements.
+    // Groups consecutive dimensions of the view, and consecutive dimensions of
+    // `shape`, so that both groups have the same number of elements and are as
+    // small as possible.
     size_t fromEnd = from, toEnd = to;
     int64_t have = 1, want = 1;
     do {

@@ -19,9 +19,10 @@ namespace {
 /// The size of a dimension; -1 for a symbol.
 using Sizes = llvm::SmallVector<int64_t, 4>;
 
-/// Finds tensors that normalize an input of the graph. Follows inputs through
-/// operations until one combines them with a parameter of several elements in
-/// another way than by a sum or a product.
+/// Finds tensors that normalize an input of the graph. Follows each input
+/// through operations, up to the first one that combines it with a parameter of
+/// several elements in another way than by a sum or a product, such as a matrix
+/// product.
 class Normalisation {
 public:
   Normalisation(Model &model, const Constants &constants)

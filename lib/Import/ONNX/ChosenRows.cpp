@@ -79,9 +79,9 @@ Error findRows(Node &node) {
   return Error::success();
 }
 
-/// Returns the dimension of the mask whose index the elements of `indices` are,
-/// if they list it for every element of the mask in row-major order; -1 if
-/// there is no such dimension.
+/// If `indices` lists, for every element of the mask in row-major order, the
+/// element's index along one dimension, returns this dimension; otherwise
+/// returns -1.
 int64_t runsAlong(const HostTensor &indices, ArrayRef<int64_t> shape) {
   llvm::SmallVector<int64_t> values = indices.ints();
   int64_t inner = values.size();

@@ -39,23 +39,23 @@ using Constants = std::map<std::string, ConstantKind>;
 /// The float initializers that are never trained. `tokens` names the input
 /// whose values are not positions. A tensor that the file declares as a
 /// parameter is one, unless no gradient reaches it. Tensors that
-/// `options.trainable` names are parameters in any case; frozen tensors without
-/// dimensions are numbers.
+/// `options.trainable` names are parameters in any case. Frozen tensors of rank
+/// 0 count as numbers, that is, as constants.
 Constants findConstants(Model &model, llvm::StringRef tokens,
                         const ImportOptions &options);
 
 /// What a tensor with one element is: a number that a program wrote, a scale, a
-/// weight, or `Open`. Open means that it scales, or is added to, something
-/// computed from parameters, and that nothing else tells whether it is a number
-/// or a parameter.
+/// weight, or `Open`. Open: the tensor scales, or is added to, a value that is
+/// computed from parameters, and nothing tells whether it is a number or a
+/// parameter.
 enum class Reading { Number, Open, Scale, Weight };
 
-/// The tensors with one element that may be parameters. They are weights if
-/// they are the weight operand of their operation. A tensor that is added to,
-/// or scales, something computed from parameters is a Scale if it has
-/// dimensions, if the file stores its numbers in nodes, or if the file says
-/// that it belongs to a module. `byUse` has the tensors with several elements
-/// that are constants.
+/// Returns the tensors with one element that may be parameters. A tensor is a
+/// Weight if it is the weight operand of its operation. If it is added to, or
+/// scales, a value that is computed from parameters, it is a Scale or Open. It
+/// is a Scale if it has dimensions, if the file stores the numbers of the
+/// program in nodes, or if the file says that it belongs to a module. `byUse`
+/// has the tensors with several elements that are constants.
 std::map<std::string, Reading> readingsOfOneElement(Model &model,
                                                     const Constants &byUse);
 

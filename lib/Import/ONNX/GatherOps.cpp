@@ -357,10 +357,10 @@ bool repeatsAlong(const Operand &operand, int64_t dim) {
   return false;
 }
 
-/// Lowers torch.gather with an index that is expanded to the data's shape.
-/// Along each dimension but the axis either the index is repeated (then the
-/// data is cut to its size), or the data is repeated (then one slice of it
-/// suffices). Then whole rows are gathered.
+/// Lowers torch.gather, whose index has the same rank as the data, to a gather
+/// of whole rows. Along each dimension except the axis, the index or the data
+/// must repeat its elements. If the index repeats them, the data is cut to the
+/// index's size; if the data does, a single slice of the data suffices.
 Expected<Operand> gatherRows(Node &node, const Operand &data,
                              const Operand &indices, int64_t axis) {
   Shape dataBox = data.shape, indexBox = indices.shape, zero(data.rank(), 0),

@@ -192,14 +192,16 @@ Reading Finder::read(const TensorRef &tensor) const {
   const Metadata &notes = model.metadata();
   if (HeldAs held = notes.heldAs(tensor.name); held != HeldAs::Unknown)
     return held == HeldAs::Parameter ? Reading::Weight : Reading::Number;
-  // If the file declares the parameters of modules, a tensor that is neither
-  // declared nor computed from one is a number.
+  // If the file declares the parameters of modules, a tensor is a number unless
+  // it is declared as a parameter, or an exporter computed it from tensors that
+  // may belong to a module.
   if (notes.namesParameters() && !isFoldedFromTensor(notes, tensor.name))
     return Reading::Number;
   Reading reading = Reading::Number;
-  // The tensor and the values that movements and such functions compute from
-  // it. The flag says whether the value certainly is no number of the program,
-  // because it has dimensions or is the result of such a function.
+  // The tensor, and the values that data movements and functions of one number
+  // (see reshapesNumbers) compute from it. The flag is true if the value
+  // certainly is no number that a program wrote, because it has dimensions or
+  // is the result of such a function.
   std::vector<std::pair<std::string, bool>> values = {
       {tensor.name, !tensor.shape.empty() ||
                         (hasNumberNodes && !isNamedLikeNumber(tensor.name))}};

@@ -94,8 +94,9 @@ std::string ownName(const Model &model, const TensorRef &tensor,
   if (StringRef(tensor.name).contains('.') &&
       (reads.empty() || llvm::is_contained(reads, withUnderscores(guess))))
     return guess;
-  // The name in the module of the tensor that this operand reads is found by
-  // the operand's position among the tensors of the module that the node reads.
+  // `leaves` gets the names of those tensors of the module that the node reads.
+  // If there are as many as initializers among the node's operands, the n-th
+  // name is that of the n-th initializer.
   std::vector<std::string> leaves;
   for (StringRef read : reads)
     if (read.consume_front(withUnderscores(module) + "_"))

@@ -9,8 +9,8 @@ using llvm::StringRef;
 
 namespace cleave::importer {
 
-/// Formats a list of names: 'a', 'b' and 'c'; of many names the first ones, and
-/// the number of others. `suffix` follows each name.
+/// Formats a list of names: 'a', 'b' and 'c'. A long list has only the first
+/// names and the number of the others. `suffix` follows each name.
 static std::string quoted(
     ArrayRef<std::string> names,
     llvm::function_ref<std::string(const std::string &)> suffix =

@@ -66,10 +66,11 @@ int64_t crossEntropy(nn::CrossEntropyOp op) {
   return 4 * elements(op.getLogits());
 }
 
-/// Two FLOPs for each multiply-add of each (query, key) pair that masks by
-/// position leave, as the library skips masked blocks. The number of pairs is
-/// exact for consecutive positions and for a shared array of positions, else a
-/// mean. Segments and key masks do not reduce it.
+/// Counts two FLOPs for each multiply-add of each pair of a query and a key
+/// that is not masked by position (by causality or a window), since the library
+/// skips masked blocks. The number of pairs is exact if positions are
+/// consecutive, or if queries and keys share one array of positions; otherwise
+/// it is a mean. Masks by segment or by key do not reduce the number.
 template <typename Op> int64_t attentionFlops(Op op, int64_t perPair) {
   ArrayRef<int64_t> q =
       cast<RankedTensorType>(op.getQuery().getType()).getShape();

@@ -43,7 +43,7 @@ struct ConvFactors {
     input = {{n}, {}};
     filter = {{}, {c}};
     result = {{n}, {}};
-    // A local operation on one of several groups still has a group factor.
+    // On a rank with one of several groups, the rule keeps the group factor.
     if (groups > 1 || op->hasAttr(kGroupedAttrName)) {
       group = rule.addFactor(groups);
       input[1].push_back(*group);
@@ -248,15 +248,15 @@ LogicalResult planConvFilterGrad(nn::ConvFilterGradOp op, LocalPlan &plan) {
   return success();
 }
 
-/// Computes a rank's tile of an input gradient from all outputs whose windows
-/// overlap it. The local operation computes all that these windows cover.
+/// Computes a rank's tile of an input gradient: computes the gradient of all
+/// inputs in the windows that overlap the tile, then cuts the tile out.
 struct CoveredTile {
   Value cotangent;
   /// For each dimension, the range of input elements that the local operation
   /// computes: its global begin on the first rank (`base`), its step per rank,
   /// its length, and the begin of the rank's tile in the range (`begin`).
   SmallVector<int64_t> base, step, length, begin;
-  /// By dimension, why every rank gathers all outputs; empty if none does.
+  /// Why every rank gathers all outputs along each dimension; else empty.
   SmallVector<std::string> whole;
   bool any = false;
 
@@ -327,7 +327,7 @@ struct CoveredTile {
                                       shape, ones);
         continue;
       }
-      // No window covers elements beyond the range, so they get zeros.
+      // Elements of the tile beyond the range are in no window and get zeros.
       Value index = nn::IotaOp::create(b, plan.loc(), i64, 0);
       index = arith::AddIOp::create(b, plan.loc(), index,
                                     plan.constant(i64, begin[dim]));

@@ -10,8 +10,8 @@
 
 namespace cleave::sharding {
 
-/// Implements ShardingRuleInterface for `Op` by a function, with the default
-/// local form.
+/// Implements ShardingRuleInterface for `Op` by a function. The per-rank code
+/// of the operation is the default: the same operation on tiles.
 template <typename Op, ShardingRule (*Rule)(Op)>
 struct RuleModel
     : ShardingRuleInterface::ExternalModel<RuleModel<Op, Rule>, Op> {

@@ -62,8 +62,9 @@ ShardingRule reshape(nn::ReshapeOp op) {
       b /= common;
       continue;
     }
-    // These dimensions have no common major part. They, and those that follow
-    // until the products of sizes are equal again, cannot be split.
+    // The sizes of these two dimensions have no common divisor. So the
+    // dimensions cannot be split, nor can those after them, up to the point
+    // where the products of the sizes on both sides are equal again.
     int64_t left = a, right = b;
     input[i].push_back(rule.addFactor(a, FactorKind::NeedReplication));
     result[j].push_back(rule.addFactor(b, FactorKind::NeedReplication));

@@ -113,8 +113,8 @@ public:
 
   void run(Block &block) {
     // Seconds of products that can overlap with a collective (see rt-overlap):
-    // weight gradients, and others that lead to no further product and no
-    // collective on activations.
+    // weight gradients, and other products whose results lead neither to
+    // another product nor to a collective on activations.
     llvm::SmallPtrSet<Operation *, 32> leads;
     for (Operation &op : llvm::reverse(block))
       if (llvm::any_of(op.getUsers(), [&](Operation *user) {

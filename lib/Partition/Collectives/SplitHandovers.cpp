@@ -109,10 +109,11 @@ struct DistSplitHandoversPass
         gatherFor(argument, whole, builder);
   }
 
-  /// Returns the layout in tiles in which the value passes to the next stage
-  /// fastest, counting the transfer and the gather after it. Nullopt if its own
-  /// layout is as fast. Tiles are along the outermost dimension that divides
-  /// evenly, so that they are contiguous and without padding.
+  /// Returns the tiled layout in which the value passes to the next stage in
+  /// the least time, which includes the transfer and the gather of the tiles in
+  /// that stage. Returns nullopt if sending the value in its own layout takes
+  /// no longer. Tiles are along the outermost dimension that divides evenly, so
+  /// that they are contiguous and without padding.
   std::optional<Layout> cheapest(RankedTensorType type, const Layout &layout,
                                  const cost::LinkModel &links,
                                  const LinkClass &link) const {
@@ -210,10 +211,10 @@ struct DistSplitHandoversPass
   }
 
   MeshAxes mesh;
-  /// State for the current function: the tile layout of each port that is sent
-  /// in tiles (the flag is true for results), the layout of arguments inside
-  /// the stage, the operands of additions that stay tiles, and the remarks
-  /// already emitted.
+  /// State for the current function. `tiles`: the layout of each argument or
+  /// result that is sent in tiles; a flag in the key is true for results.
+  /// `inside`: the layouts of arguments inside the stage. `inTiles`: operands
+  /// of additions that stay tiles. `told`: remarks that were emitted already.
   llvm::DenseMap<std::pair<unsigned, unsigned>, ShardingAttr> tiles;
   llvm::DenseMap<Value, ShardingAttr> inside;
   llvm::DenseSet<OpOperand *> inTiles;

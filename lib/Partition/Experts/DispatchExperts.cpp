@@ -192,9 +192,10 @@ private:
   }
 
   /// Replaces `tile`, the result of a reduce-scatter, by the sum of `terms`,
-  /// the partial sums of each round. If the tile is reduce-scattered again over
-  /// the axes of the second hop, each partial sum is, because only the tokens
-  /// of some rounds are sent on.
+  /// which has one partial sum for each round. If the tile is reduce-scattered
+  /// again over the axes of the second hop, that reduce-scatter is applied to
+  /// the partial sum of each round before these are added, because only the
+  /// tokens of some rounds are sent on.
   void replace(Choice &choice, OpResult tile, ArrayRef<Value> terms) {
     SmallVector<Value> sums(terms);
     std::optional<OpResult> last = next ? scattered(tile, next) : std::nullopt;

@@ -261,9 +261,9 @@ void ExpertRows::plan(Choice &choice, Value ids) {
       round.needed = make<arith::CmpIOp>(arith::CmpIPredicate::sgt, count,
                                          number(count, 0));
       round.number = conditions++;
-      // If these tokens come from a round of the first hop that was skipped,
-      // nothing was counted for them. So this round also depends on the flag of
-      // that round, which is always known.
+      // The tokens may come from a round of the first hop that was skipped at
+      // run time; then nothing was counted for them. So the condition of this
+      // round includes the flag of that round, which is always known.
       auto condition = ConditionOp::create(builder, anchor->getLoc(),
                                            round.needed, round.number);
       if (outer) {

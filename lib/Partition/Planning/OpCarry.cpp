@@ -109,8 +109,8 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
         continue;
       }
       const Layout &have = layoutOf(operand);
-      // A partial operand with other readers is reduced for these, so this
-      // operation can read the reduced value, too.
+      // If a partial operand has other readers, it is reduced for them anyway,
+      // and this operation reads the reduced value as well.
       fits &= have.partial == 0 || operand.hasOneUse();
       fits &= have.partial == 0 ||
               isScattered(
@@ -128,7 +128,8 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
       continue;
     if (kind != ReduceKind::Sum && !rule.movement)
       continue;
-    // Operands that are not in the group may not be partial over these axes.
+    // Operands outside of the linear group (ShardingRule::linear) must not be
+    // partial over these axes.
     for (auto [index, operand] : llvm::enumerate(op->getOperands()))
       if (!llvm::is_contained(group, unsigned(index)) && hasLayout(operand) &&
           layoutOf(operand).partial & all)

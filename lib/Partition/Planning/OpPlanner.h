@@ -50,11 +50,11 @@ public:
                           index);
   }
 
-  /// Whether the reduction of a partial result, computed in layout `kept`, is
-  /// left to its reader. `asked` may split the value further only as a
-  /// reduce-scatter of `kept` does. The only reader must be an addition (one
-  /// reduction of the sum then suffices) or a rounding (fewer bytes are then
-  /// sent).
+  /// Whether a result that is partial in its computed layout `kept` is reduced
+  /// by its reader instead of at once. The requested layout `asked` may split
+  /// the value further only in a way that a reduce-scatter of `kept` does. The
+  /// value must have one reader: an addition (one reduction of the sum then
+  /// suffices) or a rounding (fewer bytes are then sent).
   static bool isReducedLater(mlir::Value value, const dist::Layout &kept,
                              const dist::Layout &asked);
 
@@ -75,9 +75,9 @@ private:
     }
   }
 
-  /// Returns the axes of the factors if all tensors of the operation agree on
-  /// them; an empty list otherwise. A rule without factors also gives an empty
-  /// list, but then the rule shows that there is no disagreement.
+  /// Returns the axes of each factor if all tensors of the operation agree on
+  /// them, or an empty list if they do not. The list is also empty if the rule
+  /// has no factors.
   llvm::SmallVector<dist::Axes>
   agreed(mlir::Operation *op, const ShardingRule &rule,
          llvm::ArrayRef<dist::Layout> asked) const;

@@ -209,8 +209,8 @@ private:
     }
   }
 
-  /// Appends the sharded dimensions over which the operation reduces, and so
-  /// makes the result partial, to the remark.
+  /// Appends to the remark which sharded dimensions the operation reduces over.
+  /// These make the result partial.
   void sayFactors(Operation *op, const Plan &plan, unsigned index,
                   InFlightDiagnostic &remark) const {
     StringRef separator = ": ";

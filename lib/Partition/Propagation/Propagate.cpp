@@ -88,9 +88,9 @@ private:
     SmallVector<SmallVector<NodeId, 2>> origins;
   };
 
-  /// If axes reached ports of one name from different sides, all take those of
-  /// the first port. Ports with different requested shardings are left to the
-  /// verifier.
+  /// All arguments and results (ports) of one role and name are one tensor, so
+  /// they get the axes of the first one. If their requested shardings differ,
+  /// the verifier reports it.
   void unite() {
     std::map<std::pair<std::optional<nn::Role>, StringRef>, NodeId> first;
     for (auto [id, node] : llvm::enumerate(graph.nodes)) {
@@ -292,8 +292,8 @@ private:
     list.push_back(std::move(claim));
   }
 
-  /// Resolves conflicts between tensors: fewest bytes moved, then the larger
-  /// tensor, then the slower axes.
+  /// Chooses between tensors' claims for one factor: the claim that moves the
+  /// fewest bytes, then that of the larger tensor, then that of slower axes.
   Claim cheapest(const Edge &edge, int64_t factor, ArrayRef<Claim> list) const {
     if (list.size() == 1)
       return list[0];
@@ -310,8 +310,9 @@ private:
     return *best;
   }
 
-  /// Resolves claims of two factors for the same axis, since an axis splits
-  /// only one factor. The claim that is cheaper to cut is cut before this axis.
+  /// An axis splits only one factor. If the claims for two factors have the
+  /// same axis, one claim is shortened so that it ends before this axis: the
+  /// one for which this moves fewer bytes.
   void separate(const Edge &edge, MutableArrayRef<Claim> claims) const {
     for (size_t f = 0; f < claims.size(); ++f)
       for (size_t g = f + 1; g < claims.size(); ++g) {

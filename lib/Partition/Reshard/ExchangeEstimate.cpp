@@ -1,17 +1,18 @@
 //===- ExchangeEstimate.cpp - the volume of an exchange -------------------===//
 //
-// Estimates how many elements an exchange moves, without computing its boxes. A
-// rank receives its target tile minus the part that it already holds. The ranks
-// that hold one source tile share the work of sending what other ranks need of
-// it: the tile once for each set of ranks that together hold the target tensor,
-// minus what the holders keep.
+// Estimates how many elements an exchange moves. It counts elements, and does
+// not compute which boxes of elements move. A rank receives its target tile,
+// except for the elements that it already holds. The ranks that hold the same
+// source tile divide the sending among them: together they send the tile once
+// to each group of ranks that together hold one full copy of the target tensor,
+// except for the elements that they keep themselves.
 //
-// For an exchange in one round that makes no partial sums, all numbers are
-// exact, except the number of senders if hundreds of ranks share tiles: it is
-// then estimated from means. For other exchanges only the total received by all
-// ranks is exact. The numbers for the busiest rank (elements received and sent,
-// number of senders) assume that dimensions divide evenly and that boxes have
-// equal size.
+// If an exchange has one round and makes no partial sums, all numbers are
+// exact, with one exception: if hundreds of ranks share tiles, the number of
+// senders is estimated from means. For other exchanges, only the total that all
+// ranks receive is exact. The numbers for the busiest rank (elements received
+// and sent, number of senders) then assume that dimensions divide evenly and
+// that boxes have equal size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -87,9 +88,10 @@ public:
     }
   }
 
-  /// `source` and `term` have the source tile and the partial sum that each
-  /// rank holds. There are `terms` partial sums, and each tile of one is held
-  /// by `holders` ranks.
+  /// For each rank, `source` has the number of its source tile, and `term` the
+  /// number of the partial sum that it holds (one of the `terms` tensors whose
+  /// sum is the value). Each tile of each partial sum is held by `holders`
+  /// ranks.
   void run(ArrayRef<int64_t> source, ArrayRef<int64_t> term, int64_t terms,
            int64_t holders, ExchangeEstimate &estimate) const {
     SmallVector<int64_t, 64> needed(llvm::product_of(ways) * terms, 0), sent,
@@ -150,14 +152,15 @@ private:
   mutable SmallVector<int64_t, 4> sizes = SmallVector<int64_t, 4>(shape.size());
 };
 
-/// The largest number of boxes that touch one of `ways` equal parts, if `boxes`
-/// boxes of one size are laid end to end.
+/// If `boxes` boxes of equal size are laid end to end and this row is cut into
+/// `ways` equal parts: returns the largest number of boxes that one part
+/// overlaps.
 int64_t boxesInPart(int64_t boxes, int64_t ways) {
   return boxes / ways + std::min<int64_t>(boxes % ways, 2);
 }
 
-/// The elements that one exchange moves, for each rank unless a comment says
-/// otherwise.
+/// The numbers of elements that an exchange moves. Each number is for a single
+/// rank unless its comment says otherwise.
 class ExchangeModel {
 public:
   ExchangeModel(const MeshAxes &mesh, ArrayRef<int64_t> shape,
@@ -166,9 +169,9 @@ public:
       : mesh(mesh), shape(shape), from(from), to(to), rounds(rounds),
         reduced(from.partial & axes), made(to.partial & axes),
         splits(from.split() | to.split()),
-        // In two rounds all ranks of the group take part. Dimensions that both
-        // layouts split alike only scale all amounts and are left out, unless
-        // their tiles are uneven.
+        // The ranks along all axes that split a dimension, or over which the
+        // exchange reduces or creates partial sums. In two rounds, the ranks
+        // along all axes of the exchange take part.
         ranks(mesh, splits | reduced | made | (rounds > 1 ? axes : 0)),
         n(ranks.count), p(mesh.size(reduced)), own(n, 1), wanted(n, 1),
         sourceSize(n, 1), peers(n, 1), source(n, 0), target(n, 0) {
@@ -200,8 +203,9 @@ public:
   }
 
 private:
-  /// Multiplies the sizes along dimension `dim` into the numbers of elements
-  /// that each rank has, wants, and has of what it wants.
+  /// Takes dimension `dim` into account: multiplies, for each rank, the numbers
+  /// of elements of its source tile, of its target tile, and of the part of the
+  /// target tile that it holds.
   void addDim(size_t dim) {
     int64_t extent = shape[dim];
     int64_t waysA = mesh.size(from.dims[dim]), waysB = mesh.size(to.dims[dim]);
@@ -254,19 +258,20 @@ private:
     }
   }
 
-  /// The size of the rank's target tile, for its partial sum of the target.
+  /// The index of the rank's target tile and of its partial sum of the target,
+  /// in lists that have an entry for each pair of these.
   int64_t tileOf(int64_t rank) const {
     return target[rank] * terms + (made ? targetTerm[rank] : 0);
   }
 
   /// The number of elements of the rank's target tile that no rank with this
-  /// target tile holds.
+  /// target tile holds before the exchange.
   double missing(int64_t rank) const {
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
   }
 
-  /// The numbers of elements that one rank keeps, that it receives on average,
-  /// and that it receives at most, in the first round.
+  /// The numbers of elements in the first round that one rank keeps, that it
+  /// receives on average, and that it receives at most.
   struct Amounts {
     double keeps, received, most;
   };
@@ -284,12 +289,13 @@ private:
       double received = p * wanted[rank] - own[rank];
       return {double(own[rank]), received, received};
     }
-    // The number of ranks that hold the same tiles and the same partial sum of
-    // the target.
+    // The reciprocal of the number of ranks that hold the same source and
+    // target tile and the same partial sum of the source.
     double perHolder = double(mesh.size(reduced & ~splits)) / alike;
-    // The number of elements that ranks with this partial sum of the target
-    // hold, and this rank's share of the elements that no rank with the target
-    // tile holds.
+    // `held` counts the elements that ranks with this target tile and this
+    // partial sum of the target hold. `rest` counts the elements that no rank
+    // with this target tile holds; each partial sum of the target gets an equal
+    // share of them.
     double held = coveredBy[tileOf(rank)] * perHolder;
     double rest =
         std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
@@ -298,8 +304,9 @@ private:
     return {keeps, received, std::ceil(received - 1e-9)};
   }
 
-  /// The number of ranks that send to this rank: one for each box that the rank
-  /// takes of any source partial sum, except for its own box.
+  /// The number of ranks that send to this rank. It receives one box for each
+  /// source tile that overlaps its target tile and each partial sum of the
+  /// source, but no box that it holds itself.
   int64_t sendersTo(int64_t rank) const {
     int64_t boxes = p * peers[rank], mine = own[rank] > 0;
     if (rounds > 1)
@@ -323,8 +330,8 @@ private:
     size[at] = sourceSize[rank];
   }
 
-  /// The number of elements that each holder of a source tile and partial sum
-  /// sends.
+  /// The number of elements that a rank sends if it holds the source tile and
+  /// partial sum with index `at`.
   double sends(int64_t at) const {
     int64_t holders = n / sources, covers = rounds > 1 ? 1 : copies;
     return (covers * size[at] - kept[at]) / holders;
@@ -381,26 +388,30 @@ private:
   AxisSet reduced, made, splits;
   Ranks ranks;
   int64_t n, p; ///< ranks, and partial sums of the source
-  /// For each rank: the number of elements of its target tile that it holds
-  /// (`own`); the number of elements of its target tile and of its source tile;
-  /// and the number of source tiles that overlap the target tile (`peers`).
+  /// For each rank. `own`: the number of elements of its target tile that it
+  /// holds. `wanted`, `sourceSize`: the numbers of elements of its target tile
+  /// and of its source tile. `peers`: the number of source tiles that overlap
+  /// its target tile.
   SmallVector<int64_t, 64> own, wanted, sourceSize, peers;
   SmallVector<int64_t, 64> source, target; ///< tiles
   SmallVector<int64_t, 64> sourceTerm, targetTerm;
   int64_t sources = 1, targets = 1;
-  /// Counts that are the same for all ranks: ranks with the same source and
-  /// target tile (`alike`), partial sums of the target (`terms`), those of them
-  /// that are held by ranks with the same tiles of one source partial sum
-  /// (`choices`), ranks with the same target tile (`takers`), and ranks that
-  /// also have the same partial sum of it (`copies`).
+  /// Counts that are the same for all ranks. `alike`: ranks with the same
+  /// source and target tile. `terms`: partial sums of the target. `choices`:
+  /// partial sums of the target among ranks that have the same source and
+  /// target tile and the same partial sum of the source. `takers`: ranks with
+  /// the same target tile. `copies`: ranks with the same target tile and the
+  /// same partial sum of the target.
   int64_t alike, terms, choices, takers, copies;
   double perAlike, perTaker, perTerm, perChoice; ///< their reciprocals
-  /// For each target tile, and for each partial sum of one (`...By`): the
-  /// number of elements that its ranks hold, and the number of ranks that hold
-  /// any.
+  /// `covered`: for each target tile, the elements of it that ranks with this
+  /// target tile hold, added up over these ranks. `having`: the number of these
+  /// ranks that hold any. `coveredBy` and `havingBy` are the same for each pair
+  /// of a target tile and a partial sum of the target.
   SmallVector<int64_t, 64> covered, coveredBy, having, havingBy;
-  /// For each source tile and partial sum: the number of elements that its
-  /// ranks keep, and the number of elements of the tile.
+  /// For each pair of a source tile and a partial sum of the source: the number
+  /// of elements that the ranks with this pair keep (`kept`), and the number of
+  /// elements of the tile (`size`).
   SmallVector<double, 64> kept, size;
   /// For each target tile and partial sum of it: the number of elements that
   /// the first round assembles.

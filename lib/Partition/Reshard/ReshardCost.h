@@ -7,11 +7,11 @@
 
 namespace cleave::partition {
 
-/// The numbers of elements that an exchange over `axes` moves. The first two
-/// are maxima over ranks; all are summed over rounds. ExchangeEstimate.cpp says
-/// which are exact. If ranks hold equal tiles, senders are counted exactly only
-/// if `counts`, called with the estimate so far, returns true. Counting takes
-/// half of the time.
+/// The numbers of elements that an exchange over `axes` moves, summed over its
+/// rounds. `mostReceived` and `mostSent` are maxima over ranks.
+/// ExchangeEstimate.cpp says which numbers are exact. If several ranks hold the
+/// same tile, an exact count of the senders takes half of the time. It is made
+/// only if the callback `counts`, which gets the estimate so far, returns true.
 struct ExchangeEstimate {
   double mostReceived = 0, mostSent = 0;
   double received = 0;              // mean over all ranks

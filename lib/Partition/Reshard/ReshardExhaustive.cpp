@@ -191,10 +191,10 @@ private:
     return steps;
   }
 
-  /// Offers the collectives between layouts that differ only in the minor axes
-  /// of one dimension, or of two dimensions of which one loses and the other
-  /// gains axes. Returns true if the move is free, so that no other move is
-  /// needed.
+  /// Calls `offer` with the collectives that lead from one layout to the other.
+  /// The layouts may differ only in the minor axes of one dimension, or of two
+  /// dimensions of which one loses axes and the other gains axes. Returns true
+  /// if one of these moves is free, so that no other move is needed.
   template <class Offer>
   bool collective(const Layout &from, const Layout &to, AxisSet gone,
                   AxisSet come, Offer offer) const {

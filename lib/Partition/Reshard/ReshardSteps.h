@@ -14,9 +14,10 @@ public:
   /// Receives a move by which a plan may continue.
   using Step = llvm::function_ref<void(Move)>;
 
-  /// `kept` has the axes over which source and target are partial and the value
-  /// stays partial. If `summing` is true, partial sums over other axes are
-  /// reduced on the way even if the target is partial over them.
+  /// `kept` has the axes over which source and target are partial and over
+  /// which the value stays partial all the time. If `summing` is true, partial
+  /// sums over all other axes are reduced on the way, even those over which the
+  /// target is partial.
   ReshardSteps(const ReshardProblem &problem, dist::AxisSet kept, bool summing);
 
   /// Returns the axes over which the layout is partial while the target is not,
@@ -43,8 +44,9 @@ public:
   /// The partial axes that the value keeps throughout (`kept`), and those that
   /// only the target has (`added`).
   const dist::AxisSet kept, added;
-  /// Layouts from which free moves lead to the target by creating partial sums:
-  /// all ranks but the first drop their copies, or tiles become partial sums.
+  /// Layouts from which moves without communication lead to the target. These
+  /// moves create the target's partial sums: either all ranks but the first set
+  /// their copies to zero, or each rank places its tile among zeros.
   llvm::SmallVector<dist::Layout> goals;
 
 private:
@@ -76,9 +78,9 @@ private:
   void embed(const dist::Layout &at, Step step) const;
   /// Tries exchanges into layouts from which a single gather leads to a goal.
   void exchanges(const dist::Layout &at, Step step) const;
-  /// Tries exchanges after which axes that split dimensions are partial axes of
-  /// the target's tiles. The partial sums are reduced later, so most elements
-  /// stay in place.
+  /// Tries exchanges to tiles of the target after which the value is partial
+  /// over axes that split it before. The partial sums are reduced later, so
+  /// most elements stay in place.
   void spread(const dist::Layout &at, Step step) const;
   /// Tries an exchange in one round, and one in two rounds, of which the first
   /// reduces and the second copies.

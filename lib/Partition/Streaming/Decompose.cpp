@@ -122,9 +122,10 @@ private:
                : cast<CollectiveOpInterface>(tiles[0].collective).getPurpose();
   }
 
-  /// Returns which rounds are needed: the distances to the ranks before this
-  /// one whose tiles some rank reads. These are all distances, unless positions
-  /// are indices and the attention window excludes some tiles.
+  /// Returns the rounds that are needed, each given by a distance d: in this
+  /// round, each rank processes the tile of the rank that is d ranks before it.
+  /// A round is left out if no rank needs its tile. This is possible only if
+  /// positions are indices and the attention window excludes whole tiles.
   SmallVector<int64_t> roundsToGo() {
     SmallVector<int64_t> rounds =
         llvm::to_vector(llvm::seq<int64_t>(ring.ranks));
@@ -190,8 +191,8 @@ private:
     return emitPart(tiles, origin);
   }
 
-  /// Combines the results of one round that lack the streamed dimension with
-  /// the same results of earlier rounds.
+  /// Combines those results of one round that do not have the streamed
+  /// dimension (it is reduced in them) with the same results of earlier rounds.
   void combine(Operation *part, bool isFirst) {
     SmallVector<Value> values;
     for (auto [index, dims] : llvm::enumerate(ring.rule.results))

@@ -27,8 +27,9 @@ struct StreamTile {
   unsigned part = 0;                     // the collective's operand
 };
 
-/// An operation that reads a dimension in the tiles of all ranks along `axes`,
-/// with the factor that this dimension has.
+/// An operation that reads the tiles of all ranks along `axes`, and so a whole
+/// dimension. `factor` is the factor of this dimension in the operation's
+/// sharding rule.
 struct Stream {
   StreamingInterface op;
   ShardingRule rule;
@@ -45,14 +46,14 @@ struct Stream {
   void erase();
 };
 
-/// Describes which operands of the operation are gathered from tiles. Nullopt
-/// if none is, or if some rank has a tile that consists of padding only. The
-/// caller fills in `scattered`.
+/// Returns which operands of the operation are gathered from tiles; nullopt if
+/// none is, or if the tile of some rank consists of padding only. The caller
+/// fills in the member `scattered`.
 std::optional<Stream> findStream(StreamingInterface op,
                                  const dist::MeshAxes &mesh);
 
-/// The bytes of the tiles after the gather, and the bytes of the other operands
-/// and of results without the streamed factor.
+/// The bytes of the gathered operands; and the bytes of all other operands and
+/// of the results without the streamed factor.
 double bytesOfTiles(const Stream &stream);
 double bytesOfTheRest(const Stream &stream);
 
@@ -83,8 +84,8 @@ protected:
   }
   /// A mask of the elements that are not padding in the tile of rank `index`.
   mlir::Value inside(mlir::Value index);
-  /// Returns the part of an operand that is whole on this rank which belongs to
-  /// the tile of the rank with index `origin`.
+  /// `value` is an operand that every rank has completely. Returns the part of
+  /// it, along `dim`, that belongs to the tile of the rank with index `origin`.
   mlir::Value partOf(mlir::Value value, int64_t dim, mlir::Value origin);
 
   Stream &stream;

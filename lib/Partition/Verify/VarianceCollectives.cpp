@@ -180,8 +180,8 @@ void Variance::permute(State &state, AxisSet over) const {
     all.dims |= state[axis].dims;
   }
   Axes axes = listOf(over);
-  // If two axes split one dimension each, moving tiles can only swap these
-  // dimensions.
+  // If there are two axes and each splits one known dimension, the only
+  // possible change is that they swap these dimensions.
   bool swaps = axes.size() == 2 && all.kind == AxisState::Split &&
                llvm::popcount(state[axes[0]].dims) == 1 &&
                llvm::popcount(state[axes[1]].dims) == 1 &&

@@ -152,8 +152,8 @@ bool Padding::join(Extent &into, const Extent &other) {
     into = Extent::of(Extent::Unknown);
     return true;
   }
-  // Tiles of equal size are full in a dimension without padding, so that
-  // dimension is larger than one with padding.
+  // The dimensions have tiles of equal size. If all tiles of one are full and
+  // the last tiles of the other end in padding, the unsharded sizes differ.
   auto differ = [](const Extent &real, const Extent &padded) {
     return real.kind == Extent::Real && real.size != 0 &&
            padded.kind == Extent::Padded && real.size != padded.size;
@@ -269,8 +269,8 @@ void Padding::carry(Value init, Value argument) {
   for (auto [dim, extent] : llvm::enumerate(given)) {
     extent.filler = {};
     // Until the yielded value has been visited, it is not known whether the
-    // carried value is padded: a constant may be a tile or the whole, and tiles
-    // of unknown size may have padding.
+    // carried value is padded: a constant may stand for a tile or for a whole
+    // tensor, and tiles of unknown size may have padding.
     if (extent.kind == Extent::Free ||
         (extent.kind == Extent::Real && sized(init, dim).size == 0) ||
         extent.kind == Extent::Windows)

@@ -106,9 +106,9 @@ LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
   return success();
 }
 
-/// Tiles move between ranks. Afterwards, the axes that number them are those
-/// whose coordinates on each target rank give the number of the tile that it
-/// receives.
+/// Updates an extent after a permutation of tiles among ranks. The tiles are
+/// then numbered by those axes whose coordinates, on each target rank, give the
+/// number of the tile that this rank has received.
 void Padding::permute(Extent &extent, ArrayRef<int64_t> pairs,
                       ArrayRef<Axis> axes) const {
   auto moves = [&](Axis axis) { return llvm::is_contained(axes, axis); };
@@ -130,9 +130,9 @@ void Padding::permute(Extent &extent, ArrayRef<int64_t> pairs,
     }
     return index % mesh.size(axis);
   };
-  // Only the axes of the group may change places. So each run of group axes in
-  // the order of the tiles is replaced by a run of equal size, and other axes
-  // stay.
+  // Only the axes of the permutation's group may change places. So each run of
+  // such axes in `extent.axes` is replaced by a run of equal size, and other
+  // axes stay where they are.
   Axes placed;
   bool found = !llvm::is_contained(source, -1);
   for (size_t begin = 0; found && begin < extent.axes.size();) {
@@ -363,8 +363,9 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
         Twine(extent.size));
   Axes axes = counted(mesh.decompose(local.offset.getAxes().getAxes()));
   ArrayRef<Axis> have = extent.axes;
-  // The axes of the offset must be those that split the dimension. If the tile
-  // is placed among zeros, it suffices that they are its minor axes.
+  // The axes of the offset must be the axes that split the dimension. For a
+  // gather that places the tile among zeros, it suffices that they are the
+  // minor ones of these axes.
   bool over = choice ? have == ArrayRef<Axis>(axes)
                      : have.size() >= axes.size() &&
                            have.take_back(axes.size()) == ArrayRef(axes);
@@ -372,8 +373,8 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
     return wrong("the offset of a tile of " + Twine(tile) +
                  " elements over the axes that split it");
   if (counts) {
-    // The result is the tile at its place among zeros, so its size is that
-    // after a gather.
+    // The result has the tile at its place among zeros, so its size is the size
+    // that the dimension has after a gather over `axes`.
     int64_t size = extentOf(indices, 0);
     Extent whole = gatheredBy(extent, size, axes);
     whole.filler = {};

@@ -37,9 +37,10 @@ void keepSplittable(const ShardingRule &rule,
     candidates = kept;
 }
 
-/// A tile is a contiguous run in row-major order if the dimensions before the
-/// split one have one element, or are kept whole. So the split continues at the
-/// result dimension with equally many elements before it.
+/// Returns the dimensions of a reshape's result (shape `to`) that may be split
+/// if `dims` of its operand (shape `from`) may be: those with the same number
+/// of elements before them. For a tile is a contiguous run if the dimensions
+/// before the split one have one element or are unsplit.
 uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
                          uint64_t dims) {
   uint64_t result = 0;
@@ -58,8 +59,8 @@ uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
   return result;
 }
 
-/// Marks that the result may consist of partial values, if all candidate
-/// factors that it lacks are reduced by the same combiner.
+/// Notes that a result may be partial, if all `candidates` (factors that the
+/// axis may split) that it lacks are reduced by the same combiner.
 void noteCombined(const ShardingRule &rule,
                   const llvm::SmallBitVector &candidates, unsigned index,
                   AxisState &state) {
@@ -81,8 +82,8 @@ void noteCombined(const ShardingRule &rule,
   state.reduce = reduceKindOf(*combiner);
 }
 
-/// Returns the state of a result if operands vary, which includes tiles
-/// computed from the rank's offset: a reduction of these gives partial results.
+/// Returns a result's state if operands vary. They may be tiles that were
+/// computed from the rank's offset; a reduction of tiles gives partial results.
 AxisState varyingResult(const ShardingRule &rule, unsigned index) {
   AxisState state = AxisState::of(AxisState::Varying);
   llvm::SmallBitVector all(rule.factors.size());
@@ -333,10 +334,11 @@ bool Variance::isZero(Operation *op, const ShardingRule &rule,
   });
 }
 
-/// Returns the state of a result of operands that are equal on all ranks. It
-/// repeats along dimensions along which they repeat, and along broadcast
-/// dimensions. If an operand repeats along a reduced dimension, it may be a
-/// tile or the whole, and so may the result.
+/// Returns the state of a result of operands that are equal on all ranks. The
+/// result repeats (its elements are equal) along the dimensions along which the
+/// operands repeat, and along broadcast dimensions. If an operand repeats along
+/// a reduced dimension, it may be read as a tile or as a whole tensor; the
+/// result is then partial or complete.
 AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
                                     unsigned axis, unsigned index) const {
   AxisState state = AxisState::of(AxisState::Invariant);

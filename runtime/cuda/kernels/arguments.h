@@ -70,8 +70,9 @@ struct PlanRowsArguments {
   int64_t rows, rounds, ranks, places, tile;
   int64_t *sources, *placeOf, *sent, *counts;
 };
-// Arguments of PositionInExpert. `chunks` blocks count the slots of each
-// sample. `inShared` is 0 if the counts of all experts do not fit into shared
+// Arguments of PositionInExpert (cleave/program/rows.h). The slots of a sample
+// (pairs of a token and an expert that it chose) are counted by `chunks`
+// blocks. `inShared` is 0 if the counts of all experts do not fit into shared
 // memory.
 struct PositionArguments {
   const int64_t *ids, *positions, *loads, *samples;
@@ -112,7 +113,8 @@ struct GemmArguments {
 // The tables of a grouped product, whose rows are sorted by the matrix that
 // they choose. Matrix m has the sorted rows [rowEnd[m - 1], rowEnd[m]) and
 // their tiles [tileEnd[m - 1], tileEnd[m]). Rows that choose no matrix come
-// last, as matrix e. aAt and cAt are the offsets of each row in a and c.
+// last, as if they chose matrix e, where e is the number of matrices. aAt and
+// cAt are the offsets of each row in a and c.
 struct GroupTables {
   int64_t *rowEnd, *tileEnd; // [e + 1]
   int64_t *aAt, *cAt;        // [rows]

@@ -29,7 +29,7 @@ CLEAVE_DEVICE void loadQueries(const AttentionArguments &x, Shared &shared,
 
 /// Computes the softmax weight of a key for a query, and the gradient of their
 /// score. `product` is q k^T of the two, `dP` is dO v^T. With dropout, `weight`
-/// is the one after dropout, which multiplied the value.
+/// is the weight after dropout, the factor of the value.
 template <bool drops, class T>
 CLEAVE_DEVICE void gradientOf(const AttentionArguments &x, bool isSeen,
                               bool isKept, int64_t biasAt, T lse, T delta,

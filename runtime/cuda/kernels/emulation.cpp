@@ -299,8 +299,8 @@ void emulation::waitFor(Queue queue, int most) {
 void emulation::copyUnit(void *to, const void *from, bool isThere) {
   if ((sharedAddress(to) | reinterpret_cast<uintptr_t>(from)) % 16)
     complain("copies a unit that is no multiple of 16 bytes");
-  // One byte is read from the address even if the unit is to be cleared, so
-  // that a sanitizer checks the address.
+  // One byte is read from the source even if it will not be copied (`isThere`
+  // is false), so that a sanitizer checks the address.
   unsigned char unit[16];
   std::memcpy(unit, from, 1);
   std::memset(to, 0xff, 16);

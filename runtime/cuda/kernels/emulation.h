@@ -73,9 +73,9 @@ enum Queue { Copies, Products };
 void begin(Queue queue, std::function<void()> finish);
 void commit(Queue queue);            // ends a group
 void waitFor(Queue queue, int most); // until at most so many groups are left
-// Starts a copy of 16 bytes to shared memory, or a clear; the destination is
-// undefined until the wait. Addresses that are not multiples of 16 are an
-// error.
+// Starts a copy of 16 bytes to shared memory; if not `isThere`, the bytes are
+// set to zero instead. The destination is undefined until the wait. Addresses
+// that are not multiples of 16 are an error.
 void copyUnit(void *to, const void *from, bool isThere);
 
 // Calls a kernel with arguments in the form of cuLaunchKernel.

@@ -84,7 +84,8 @@ CLEAVE_DEVICE int64_t loadBefore(const PositionArguments &x, int64_t sample,
   return sum;
 }
 
-/// One block processes all slots of a sample, in order.
+/// One block processes all slots of a sample, in order. A slot is a pair of a
+/// token and an expert that it chose.
 CLEAVE_DEVICE void countUp(const PositionArguments &x, int64_t sample) {
   const int64_t *ids = x.ids + sample * x.s * x.k;
   int64_t *result = x.result + sample * x.s * x.k;
@@ -121,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(1024)
       countUp(x, sample);
     return;
   }
-  // One thread per slot, which compares it with all other slots of the sample.
+  // One thread per slot compares its slot with all other slots of the sample.
   const int64_t *ids = x.ids + sample * x.s * x.k;
   int64_t slots = x.s * x.k, slot = chunk * blockDim.x + threadIdx.x;
   int64_t id = slot < slots ? ids[slot] : -1, number = 0;

@@ -132,8 +132,8 @@ struct Product {
     return out;
   }
   /// Returns a checksum of the operands, to detect that they are overwritten
-  /// while the product is in flight. Lanes that read the same columns of the
-  /// right operand share these columns.
+  /// while the product is in flight. Several lanes read the same columns of the
+  /// right operand; each of these lanes checks only some of the columns.
   uint32_t look() const {
     uint32_t seen = 0;
     for (int k = 0; k < warpgroupDepth; ++k) {
@@ -202,8 +202,9 @@ template <int most> CLEAVE_DEVICE void waitForProducts(WarpgroupSums &sums) {
 }
 
 /// Starts sums += a b, or sums = a b unless it `accumulates`. All lanes of a
-/// warpgroup call it together. `leftAcross` and `rightAcross` say that lines of
-/// the operand run across the sums.
+/// warpgroup call it together. `leftAcross` and `rightAcross` say that the
+/// lines of the operand's tile run across the summed dimension (MN-major), not
+/// along it.
 template <bool leftAcross, bool rightAcross>
 CLEAVE_DEVICE void multiplyAdd(WarpgroupSums &sums, uint64_t a, uint64_t b,
                                bool accumulates) {

@@ -129,9 +129,10 @@ CLEAVE_DEVICE void transposeQuad(uint32_t (&words)[4]) {
     exchange(words[i], words[i + 2], isUpper, 2);
 }
 
-/// Calls put(row, h) for the two rows (h = 0, 1) of which the thread has
-/// elements; these are sums[4 * j + 2 * h + i]. All lanes make both calls, even
-/// if a row is beyond the result.
+/// Calls put(row, h) for the two rows (h = 0 and 1) of which the thread holds
+/// elements. In each row it holds two adjacent columns (i = 0 and 1) of every
+/// 8; those of the j-th 8 columns are sums[4 * j + 2 * h + i]. All lanes make
+/// both calls, even if a row is beyond the result.
 template <class Put> CLEAVE_DEVICE void forRows(int64_t row0, Put put) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)

@@ -3,18 +3,20 @@
 //
 // accesses(kernels, command, visit) calls visit(operand) for every address of a
 // command: first what is read, then what is written, then scratch memory, last
-// the command's condition. Arguments of a kernel and parts of a collective are
-// visited in their order. Addresses that the command does not use, such as
-// those of missing optional operands, are visited, too: see Operand::isUsed().
-// A Wait has no addresses, because those of its asynchronous start count. A
-// Call has none either, because the commands that it runs have their own.
+// the command's condition. The arguments of a kernel and the buffers of a
+// collective are visited in the order of their lists. Addresses that the
+// command does not use, such as those of missing optional operands, are
+// visited, too: see Operand::isUsed(). A Wait has no addresses, because those
+// of its asynchronous start count. A Call has none either, because the commands
+// that it runs have their own.
 //
 // The users of this file:
 // - A rank of the runtime (rank.h) resolves the used addresses, checks that
 //   each operand is within its arena, and records accesses for a device.
 // - Traces (traffic.cpp) add up the bytes of operands of the kind Data.
-// - The proofs about asynchronous transfers and about slots
-//   (lib/PipelineSchedule/Touches.h) compare the ranges that are read and
+// - The proofs about asynchronous transfers and about slots, that is, the equal
+//   parts of an arena, one for each microbatch in flight
+//   (lib/PipelineSchedule/Touches.h), compare the ranges that are read and
 //   written.
 // - Injected faults (lib/Check) find the commands that read what a transfer
 //   brings, and move all addresses of a command to another slot.

@@ -5,15 +5,14 @@
 // i * T on, cut off at N. Members that hold the same tile of the same partial
 // sum share the work of sending it. The elements that other members need from
 // this tile are laid end to end, in the order of the receivers, and this
-// sequence is cut into equal parts, one for each holder. If the target is a
-// partial sum, too, every element of each partial sum of the source is added to
-// exactly one partial sum of the target, and the other partial sums hold zero
-// there. All members agree on which one; a partial sum whose members already
-// hold the element is preferred. An exchange of two rounds assembles every
-// element at one member first, preferably at one that already holds it or a
-// partial sum of it. In the second round this member sends the element to the
-// other members that need it. If several members (or partial sums) could do the
-// work, each gets an equal part.
+// sequence is cut into equal parts, one for each holder. If the target
+// consists of partial sums, each element of each partial sum of the source is
+// added to exactly one of them, and counts as zero in the others. All members
+// choose the same one, preferably one whose members already hold the element.
+// An exchange of two rounds assembles every element at one member first,
+// preferably at one that already holds it or a partial sum of it. In the second
+// round this member sends the element to the other members that need it. If
+// several members (or partial sums) could do the work, each gets an equal part.
 #ifndef CLEAVE_EXCHANGE_H
 #define CLEAVE_EXCHANGE_H
 
@@ -226,10 +225,10 @@ private:
     needs.push_back(need);
   }
 
-  // All elements that receivers need of one source tile and partial sum form a
-  // sequence, which its holders share. Records at which element of this
-  // sequence the need begins, for each of its partial sums; -1 if the receiver
-  // is a holder itself.
+  // The holders of a source tile and partial sum send all elements that
+  // receivers need of it as one sequence, and share this work. Appends to
+  // `starts`, for each partial sum of the need, where the need begins in that
+  // sequence; -1 if the receiver itself is a holder.
   void demand(const Need &need) {
     for (int32_t i = 0; i < need.count; ++i) {
       Holders &source = holders[holdersOf(need, i)];
@@ -246,17 +245,18 @@ private:
     return boxes[need.box].holders + terms[need.first + i];
   }
 
-  // Positions [begin, end) of a box, in row-major order, and the taker that
-  // they are assigned to.
+  // The elements [begin, end) of a box, in row-major order, and the number of
+  // the taker that they are assigned to (see shareOut()).
   struct Part {
     int64_t begin, end, of;
   };
 
-  // Assigns the boxes of a target tile to takers. Takers are members if the
-  // exchange has two rounds, else the partial sums of the target. The box of
-  // each of the `ways` partial sums of the source is assigned separately, to
-  // takers that hold it. Returns the parts of each box, ordered by box, then by
-  // partial sum.
+  // Assigns the boxes of a target tile to takers, which assemble them: members
+  // if the exchange has two rounds, else partial sums of the target. A box is
+  // assigned to the takers that hold it, or to all if none does. If `ways` is
+  // not 1, it is the number of the source's partial sums, and the box of each
+  // of them is assigned separately. Returns the parts of each box, ordered by
+  // box, then by partial sum.
   template <class Taker>
   std::vector<std::vector<Part>> shareOut(const Target &target, int64_t ways,
                                           Taker takerOf) const {
@@ -295,9 +295,9 @@ private:
         shareOne(i, everyone, start, total);
         start += boxes[target.box + i / ways].volume;
       }
-    // A box that takers hold is cut separately, as each box has other holders.
-    // The remainder goes to the last takers of the sorted list, which have the
-    // fewest elements so far.
+    // A box that some takers hold is divided among these alone. The last parts
+    // get the remainder of the division; they go to the takers with the fewest
+    // elements so far, as takers are sorted.
     for (size_t i = 0; i < held.size(); ++i) {
       std::vector<int64_t> takers(held[i].begin(), held[i].end());
       std::sort(takers.begin(), takers.end(), [&](int64_t a, int64_t b) {
@@ -480,9 +480,9 @@ private:
   std::map<Index, Target> targets;
   std::vector<Box> boxes;
   std::vector<Need> needs;
-  // For each partial sum of each need: its index, and the need's beginning in
-  // the sequence of all elements that are needed of this partial sum of the
-  // source tile (-1 if the receiver holds it).
+  // For each partial sum of each need: the number of the partial sum (`terms`),
+  // and where the need begins in the sequence that its holders send, or -1 if
+  // the receiver is a holder (`starts`).
   std::vector<int32_t> terms;
   std::vector<int64_t> starts;
   bool isComplete = true;

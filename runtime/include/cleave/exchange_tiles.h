@@ -25,11 +25,12 @@ struct ExchangeTiles {
   std::vector<Member> members;
 };
 
-// Divides a sequence of `total` elements among `ways` holders, in equal parts.
-// The elements [begin, end) of a box, in row-major order, are in the sequence
-// from `start` on. Calls body(low, high, way) for the part of the box that each
-// holder gets, in order. A cut is moved to the boundary of a row if the parts
-// stay almost equal.
+// Divides a sequence of `total` elements in equal parts for `ways` holders.
+// From position `start` on, the sequence contains the elements [begin, end) of
+// a box, in row-major order. Calls body(low, high, way), in order, for each
+// holder whose part contains some of these: the elements [low, high) of the
+// box. The end of a part is moved to the nearest end of a row if the parts stay
+// almost equal.
 template <class Sizes, class Body>
 void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
               int64_t total, int64_t ways, Body body) {

@@ -123,10 +123,11 @@ struct ManifestInput {
   int64_t vocabulary = 0; ///< rows of the table that it indexes; 0: none
   std::vector<ManifestLookup> lookups = {}; ///< of its parts; all samples alike
   bool trainingOnly = false;                ///< no input of action "forward"
-  /// Set for an input from which the divisor of a loss is counted over the
-  /// whole step: the name of the input whose samples it holds, for all
-  /// microbatches together; `shape` covers all of them. Empty for an input that
-  /// holds the samples of one microbatch.
+  /// Set for an input that is read only to count the divisor of a loss over the
+  /// whole step: the name of the input with the same samples for one
+  /// microbatch. This input holds the samples of all microbatches of the step,
+  /// and `shape` covers all of them. Empty for an input that holds the samples
+  /// of one microbatch.
   std::string stepOf;
 };
 
@@ -164,9 +165,9 @@ struct ManifestMetric {
   std::string buffer; ///< in the program's boundary table
 };
 
-/// A router. `loss_grad` counts the slots of its experts, over all ranks and,
-/// if the program accumulates gradients, over the microbatches of the step so
-/// far.
+/// A router of experts. `loss_grad` counts the slots of each expert (pairs of a
+/// token and an expert that it chose), over all ranks and, if the program
+/// accumulates gradients, over the microbatches of the step so far.
 struct ManifestRouter {
   std::string name;
   std::string chosen; ///< buffer of i64 [experts]: slots that chose each

@@ -41,12 +41,13 @@ namespace cleave::program {
 // Example: c_attn [h, 3h] as [h, 3, heads, d], heads split by "tensor":
 // globalShape [h, 3h], viewShape [h, 3, heads, d], sharding [[],[],[t],[]].
 //
-// With `rankClass` >= 0 only ranks of this class hold the buffer. Each class
-// that holds it has an entry of the same name, or several entries if several of
-// its pipeline stages hold it. These entries have the same name, role, dtype
-// and globalShape, but may differ in address and sharding. The class consists
-// of all ranks with one index on some axes (the pipeline axis), which no
-// sharding names. The host acts on all entries of a name.
+// With `rankClass` >= 0 only ranks of this class hold the buffer. A class
+// consists of all ranks with the same index on some axes (the pipeline axis);
+// no sharding of its buffers uses these axes. Each class that holds the buffer
+// has an entry of the same name, or several entries if several of its pipeline
+// stages hold it. These entries have the same name, role, dtype and
+// globalShape, but may differ in address and sharding. What the host does with
+// a name, it does with all entries of this name.
 struct Boundary {
   std::string name;
   std::string onnxName; // "" if it has none
@@ -82,10 +83,11 @@ struct Rebase {
   int64_t offset = 0;
 };
 
-// Runs another action of the same class of ranks, on another slot of an arena.
-// An arena of n equal slots has one action, compiled for slot 0; for other
-// slots all addresses in the arena are moved by an offset. Calls do not nest.
-// All members of a group make the same calls in the same order.
+// Runs another action of the same class of ranks. An arena may consist of equal
+// slots, such as one for each microbatch in flight. The action is compiled for
+// slot 0; to run it on another slot, an offset is added to all its addresses in
+// this arena. Calls do not nest. All members of a group make the same calls in
+// the same order.
 struct Call {
   uint32_t action = 0;        // index into Program::actions
   std::vector<Rebase> rebase; // at most one for each arena

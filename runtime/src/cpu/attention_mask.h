@@ -81,10 +81,11 @@ struct Area {
   int64_t q0, queries, k0, keys;
 };
 
-// Removes queries and keys at the borders of a block if no remaining key or
-// query pairs with them: on the diagonal, and where positions jump. The result
-// begins at multiples of the size that tileGemm writes at once, counted from
-// the block's first row.
+// Shrinks a block: removes keys at its borders that none of its queries sees,
+// and queries at its borders that see none of its keys. There are such keys and
+// queries at the diagonal of a causal mask, and where positions jump. At the
+// beginning only multiples of Block<T>::rows are removed, the size that
+// tileGemm writes at once.
 template <class S, class T = Compute<S>>
 Area narrowed(const AttentionProblem<S> &p, int64_t b, Area area, int checks) {
   if (!(checks & checkPositions))

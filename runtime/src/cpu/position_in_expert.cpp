@@ -1,5 +1,6 @@
-// Processes slots in the order of their positions, and counts them for each
-// expert.
+// Counts, for each slot (a pair of a token and an expert that it chose), the
+// earlier slots of the same expert. Slots are processed in the order of their
+// positions.
 #include "position_in_expert.h"
 
 #include <algorithm>
@@ -45,8 +46,8 @@ void sortPositions(const int64_t *positions, int64_t count, int64_t *order) {
     });
 }
 
-/// Counts the slots of one sample. `taken` holds the counts so far and is
-/// increased.
+/// Counts the slots of one sample. `taken` holds the number of slots of each
+/// expert so far, and is increased.
 void countSlots(const PositionInExpert &x, const int64_t *ids,
                 const int64_t *positions, const int64_t *order, int64_t *taken,
                 int64_t *result) {

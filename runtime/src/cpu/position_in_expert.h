@@ -1,4 +1,5 @@
-// Counts, for each slot, the earlier slots that chose the same expert.
+// Counts, for each slot (a pair of a token and an expert that it chose), the
+// earlier slots of the same expert.
 #ifndef CLEAVE_RUNTIME_CPU_POSITION_IN_EXPERT_H
 #define CLEAVE_RUNTIME_CPU_POSITION_IN_EXPERT_H
 
@@ -7,8 +8,9 @@
 
 namespace cleave {
 
-// Linear time in slots, experts and loads if positions increase. Otherwise
-// positions are sorted first, once if samples share them.
+// Takes time linear in slots, experts and loads if positions increase.
+// Otherwise positions are sorted first: once if all samples have the same
+// positions, else for each sample.
 void positionInExpert(const program::PositionInExpert &x,
                       const PositionInExpertBuffers &at);
 

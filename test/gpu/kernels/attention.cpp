@@ -140,8 +140,9 @@ void addIndices(Case &one, AttentionArrays &in) {
     in.dropoutKeys = Array(DType::I64, x.b * x.n * x.g);
     for (int64_t i = 0; i < x.b * x.n * x.g; ++i)
       in.dropoutKeys.set(i, double(one.below(int64_t(1) << 53)));
-    // Neighbouring indices share a word of random bits or do not, and begin at
-    // a multiple of four or not.
+    // The indices of queries or keys are consecutive, so that four of them may
+    // share a block of random words, or 7 apart. The first one is a multiple of
+    // four or not.
     int64_t first = one.below(9), step = one.one(3) ? 7 : 1;
     auto index = [&](int64_t, int64_t i) { return first + i * step; };
     make(x.queryIndices, in.queryIndices, DType::I64, x.qLen, true, index);

@@ -94,9 +94,9 @@ private:
   }
 
   // Computes the scores of all keys for a query as weights[j]; the score of a
-  // hidden key is -infinity. `spread` is 1 plus the largest sum of magnitudes
-  // of a score's terms: the rounding of a score is a relative error of that
-  // size of its weight.
+  // hidden key is -infinity. `spread` becomes 1 plus the largest sum of the
+  // magnitudes of a score's terms. Rounding errors of a score grow with this
+  // sum, and are relative errors of the softmax weight.
   void findScores(int64_t i, int64_t g, const double *q) {
     spread = 1;
     for (int64_t j = 0; j < x.kLen; ++j) {
@@ -166,8 +166,9 @@ private:
         out.dV[at(x.dV, b, j, n, 0, f)].add(part, std::abs(part) * spread);
       }
       double ds = x.scale * slopes[j] * weight * (sum - delta);
-      // tanh is near 1 where its derivative is near 0, so the error is relative
-      // to the magnitude without the derivative.
+      // The slope 1 - tanh^2 is near 0 where tanh is near 1, but its rounding
+      // error is not. So the error is relative to the magnitude without the
+      // slope.
       double dsMagnitude = x.scale * weight * magnitude * spread;
       for (int64_t f = 0; f < x.d; ++f) {
         double key = keys[j * x.d + f];

@@ -31,11 +31,11 @@ struct Limit {
 // TF32 keeps 11 bits of each operand and may truncate the others.
 //
 // Attention on matrix units rounds weights (in the backward pass, their
-// gradients) to bf16 before they are multiplied. These errors are at most 2^-8
-// of each term and independent, so the root of the sum of their squares counts,
-// with a factor of three such units (seven standard deviations). Where cuDNN
-// sums the contributions of the query heads of a KV head, each of these sums is
-// rounded, too.
+// gradients) to bf16 before they are multiplied. Each of these errors is at
+// most 2^-8 of a term, and they are independent, so their total grows with the
+// root of the sum of the terms' squares. The factor `roots` is 3 * 2^-8, which
+// is seven standard deviations. Where cuDNN sums the contributions of the query
+// heads of a KV head, each of these sums is rounded, too.
 inline constexpr Limit limitF64{1e-12, 0, 1e-12};
 inline constexpr Limit limitF32{1e-5, 0, 1e-5};
 inline constexpr Limit limitTf32{0x1p-9, 0, 1e-5};

@@ -1,4 +1,5 @@
-// Checks sorting and planning of rows, and positions of slots in experts. All
+// Checks sorting and planning of rows, and the position of each slot (a pair of
+// a token and an expert that it chose) among the slots of the same expert. All
 // results are integers and must be equal.
 
 #include "harness.h"

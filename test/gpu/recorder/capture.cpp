@@ -103,8 +103,8 @@ CUresult Recorder::endCapture(Stream &stream, Graph **out) {
   for (Stream *member : capture->streams)
     member->capture = nullptr;
   captures.erase(capture);
-  // The capture is complete only if the last operation of every lane happens
-  // before the end of the origin stream.
+  // The capture is complete only if the last operation of every lane, that is,
+  // of every captured stream, happens before the end of the origin stream.
   std::vector<Clock> clocks(capture->graph.lanes);
   std::vector<uint64_t> ticks(capture->graph.lanes);
   std::map<const Signal *, Clock> signals;
@@ -133,8 +133,9 @@ CUresult Recorder::endCapture(Stream &stream, Graph **out) {
   return status;
 }
 
-// Enqueues the captured operations again. The operations of other lanes run on
-// streams that belong to the graph.
+// Enqueues the captured operations again. Those of the stream on which the
+// capture began run on `stream`; those of other captured streams run on streams
+// that belong to the graph.
 CUresult Recorder::launch(GraphExec &exec, Stream &stream) {
   if (stream.capture)
     return CUDA_ERROR_NOT_SUPPORTED;

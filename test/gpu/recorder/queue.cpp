@@ -71,8 +71,9 @@ void Recorder::destroyStream(Stream *stream) {
   if (!stream->queue.empty())
     report.error("stream " + std::to_string(stream->number) +
                  " is destroyed while it waits for " + stuck(*stream));
-  // The lane of the destroyed stream may be used again only if the host has
-  // seen all of the stream's operations.
+  // The lane of the destroyed stream (its component in vector clocks) may be
+  // given to another stream only if the host has seen all operations of the
+  // destroyed one.
   if (host->at(stream->lane) >= stream->tick)
     freeLanes.emplace_back(stream->lane, stream->tick);
   streams.erase(stream);

@@ -53,8 +53,9 @@ TEST(GpuKernel, BFloat16Storage) {
   }
 }
 
-// Elements that are cut off and padded again keep their offsets. The loads have
-// no guard, so the result may overwrite the operand's memory.
+// A slice cuts columns off and a pad replaces them, so the other elements keep
+// their offsets. The loads have no guard, so the result may overwrite the
+// operand's memory.
 TEST(GpuKernel, FilledUpInPlace) {
   auto module = parse(R"(
     func.func @k(%x: tensor<3x136xf32>) -> tensor<3x136xf32> {

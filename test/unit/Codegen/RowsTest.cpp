@@ -114,8 +114,9 @@ TEST(RowKernel, CrossEntropyWithIgnoredAndForeignLabels) {
               options);
 }
 
-// The expert ids of all slots are converted in place to ids within a rank's
-// tile of experts, while the weights of the slots still read the original ids.
+// Each token chooses three experts. Their ids are converted in place to ids
+// within a rank's tile of experts, while the weights of the chosen experts
+// still read the original ids.
 TEST(RowKernel, ChoicesInPlace) {
   RunOptions options;
   options.indexBound = 8;

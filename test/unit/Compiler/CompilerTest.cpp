@@ -165,7 +165,7 @@ TEST_F(CompilerTest, WritesNothingToStdoutAndStderr) {
   }
   EXPECT_EQ(found, expected);
   EXPECT_EQ(error, errorExpected);
-  // While both are open, nothing is printed to them either.
+  // While stdout and stderr are open, nothing is printed to them either.
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   compiled("small.mlir", setup, "after");

@@ -177,8 +177,9 @@ private:
       in.dropoutKeys.push_back(int64_t(uint64_t(engine()) << 32 | engine()));
     index(x.queryIndices, c.qLen, true);
     index(x.keyIndices, c.kLen, true);
-    // Neighbouring indices share a word of random bits or do not, and begin at
-    // a multiple of four or not.
+    // The indices of keys are consecutive, so that four of them may share a
+    // block of random words, or 7 apart. The first one is a multiple of four or
+    // not.
     int64_t first = engine() % 3 ? int64_t(engine() % 100) : 0;
     int64_t step = engine() % 3 ? 1 : 7;
     for (int64_t i = 0; i < c.qLen; ++i)

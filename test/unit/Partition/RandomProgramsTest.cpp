@@ -173,8 +173,9 @@ INSTANTIATE_TEST_SUITE_P(Planted, PlantedBug,
 TEST(PlantedBugs, MostAreRefusedByTheProof) {
   TestContext test;
   Runner proving(&test.context);
-  // The bugs that are not in this list keep each value's kind of variance
-  // valid, so only the comparison can find them.
+  // dist-verify-variance must find these bugs. The bugs that are not in this
+  // list keep the variance of each value (such as replicated or partial) valid,
+  // so only the comparison of results can find them.
   for (const char *name :
        {"lost-all-reduce", "wrong-axis", "max-for-sum", "slice-before-reduce",
         "keep-first-dropped", "reduce-after-non-linear", "partial-twice",

@@ -175,8 +175,8 @@ TEST(ReshardEstimate, SendersThatHoldTheSame) {
   EXPECT_EQ(estimateExchange(mesh, {24}, from, to, 3).peers, 4);
 }
 
-/// In large groups, the estimate does not visit the boxes one by one, but
-/// assumes that the tiles are cut at the mean.
+/// In large groups the number of senders is estimated from means, without
+/// visiting the boxes one by one.
 TEST(ReshardEstimate, SendersInLargeGroups) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {32, 32});

@@ -102,8 +102,9 @@ void ReshardSimulator::fill(const Layout &from) {
   for (int64_t rank = 0; rank < ranks; ++rank) {
     int64_t term = position(listOf(from.partial), rank);
     forValid(layout, rank, [&](int64_t tileAt, int64_t wholeAt) {
-      // The partial sums of an element are distinct: each partial sum except
-      // the last one is its own number.
+      // The partial sums of an element have distinct values: partial sum i has
+      // the value i, except the last one, which completes the sum to the
+      // element.
       double value = valueAt(wholeAt);
       if (kind == ReduceKind::Sum && term + 1 == terms)
         value -= double(terms - 1) * (terms - 2) / 2;

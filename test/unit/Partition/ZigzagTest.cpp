@@ -103,7 +103,8 @@ const char *kModel = R"(
     return %y, %sum, %rows, %g : tensor<2xSx4xf64>, tensor<f64>, tensor<2xf64>, tensor<Sx4xf64>
   })";
 
-/// A model that counts expert slots within a sequence and over all sequences.
+/// A model that numbers the tokens of each expert, within a sequence and over
+/// all sequences.
 const char *kCapacity = R"(
   func.func @f(%q: tensor<2xSx1x1x2xf64>, %k: tensor<2xSx1x2xf64>, %router: tensor<2x3xf64>)
       -> (tensor<2xSx1x1x2xf64>, tensor<2xSx2xf64>) {

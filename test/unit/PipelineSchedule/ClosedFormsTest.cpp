@@ -94,8 +94,8 @@ private:
     return size_t(stage) * table.microbatches + m;
   }
 
-  // Returns when the last input of the action at `spot` that comes from another
-  // position is complete.
+  // Returns the time at which the last input of the action at `spot` arrives,
+  // transfers between ranks included.
   double inputs(Spot spot) {
     auto [stage, kind, m] = table.actions[spot.rank][spot.index];
     double latest = 0;

@@ -1,7 +1,8 @@
 // Explores all interleavings of the ranks. A state is the position of each rank
-// in its list. The messages of a channel and the collectives of a group match
-// by number, so a state has no further parts. From each state, every rank that
-// can move is moved, until all states have been visited.
+// in its list. These positions determine everything else, because the n-th send
+// of a channel matches its n-th receive, and the n-th collectives of a group's
+// members match. From each state, every rank that can proceed takes its next
+// step, until all states have been visited.
 //
 // Transports are modelled at their worst: a send completes only when the
 // receiver is at its Wait, a receive when the send has started, and a

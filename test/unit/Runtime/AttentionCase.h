@@ -19,8 +19,9 @@ struct AttentionCase {
   int64_t b = 1, qLen = 1, kLen = 1, n = 1, g = 1, d = 1, dv = 1;
   bool causal = false;
   int64_t queryOffset = 0, keyOffset = 0;
-  // Positions of a sequence that is sharded in zig-zag order: piece `first` and
-  // its mirror image.
+  // How positions are numbered. ZigZag: a sequence is cut into 2 * `pieces`
+  // parts, of which a rank has two: part i from the beginning and part i from
+  // the end.
   enum Positions { Default, Shuffled, ZigZag } positions = Default;
   bool segments = false, keyMask = false, bias = false;
   int64_t window = 0;
@@ -36,8 +37,9 @@ struct AttentionCase {
 program::Attention describe(const AttentionCase &c, program::DType dtype,
                             bool backward);
 
-// Returns the positions of a rank's tokens in zig-zag order: those of piece
-// `first` and of its mirror image.
+// Returns the positions of a rank's tokens in zig-zag order: those of part
+// `first` of 2 * `pieces` parts of the sequence, counted from the beginning,
+// and those of the same part counted from the end.
 std::vector<int64_t> zigZag(int64_t length, int64_t pieces, int64_t first);
 
 template <class T> struct AttentionData {

@@ -1,4 +1,5 @@
-// Called actions: the slots that they access, and collectives in them.
+// Called actions: the slots that they access (equal parts of an arena, see
+// program::Call), and collectives in them.
 
 #include "PipelineProgram.h"
 

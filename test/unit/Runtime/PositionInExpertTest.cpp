@@ -1,5 +1,6 @@
-// Compares the position of each slot in its expert with the definition, by a
-// loop over all pairs of slots.
+// A slot is a pair of a token and an expert that it chose. Compares the
+// position of each slot in its expert with the definition, by a loop over all
+// pairs of slots.
 
 #include "Helpers.h"
 

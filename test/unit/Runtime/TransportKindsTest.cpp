@@ -83,7 +83,7 @@ public:
     }
   }
 
-  // The received bytes by Section 0 of the formulas, computed from the shapes
+  // The number of bytes that this rank should receive, computed from the shapes
   // alone.
   int64_t receivedBytes() const {
     int64_t total = 0;

@@ -241,14 +241,15 @@ std::vector<UnevenExchange> unevenExchanges() {
       // From partial sums over a to replicated tiles: each rank adds an equal
       // part once, and sends it to the others.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {}, 2}, {70, 70, 70, 70}},
-      // From partial sums over a to partial sums over b, among which the ranks
-      // of a share the work.
+      // From partial sums over a to partial sums over b. The ranks along a
+      // share the work, in two rounds.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {b}, 2}, {35, 35, 35, 35}},
       // From rows that are partial sums over a to columns that are partial sums
       // over a. No partial sums are added.
       {{{10, 7}, {{b}, {}}, {{}, {b}}, {a}, {a}}, {20, 15, 20, 15}},
-      // The axes change roles: one of two partial sums stays on its rank, the
-      // other one is divided.
+      // From rows over b that are partial sums over a to rows over a that are
+      // partial sums over b. One of the two
+      // partial sums stays on its rank, the other one is divided.
       {{{10, 7}, {{b}, {}}, {{a}, {}}, {a}, {b}}, {17, 18, 17, 18}},
   };
 }
@@ -352,7 +353,8 @@ TEST_P(Conformance, GroupsDoNotDisturbEachOther) {
   });
 }
 
-// Section 0 of the formulas: the bytes that each rank sends and receives.
+// Checks how many bytes each rank sends and receives, for each kind of
+// collective.
 TEST_P(Conformance, CountedBytesFollowTheFormulas) {
   constexpr int N = 4;
   constexpr int64_t count = 48, S = count * 4;

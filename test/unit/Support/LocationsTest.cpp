@@ -50,8 +50,8 @@ TEST(Locations, EqualLayersAreOne) {
             "3 h.*.fc\n1 head\n");
   EXPECT_EQ(folded({"h.0.fc (m.py:3)", "h.1.fc (m.py:3)", "h.2.fc (m.py:4)"}),
             "2 h.*.fc (m.py:3)\n1 h.2.fc (m.py:4)\n");
-  // Numbers that all names share are kept, and so is a name that has no
-  // counterpart in another layer.
+  // A number that is the same in all names is not replaced by *. A name without
+  // a counterpart in another layer is left unchanged.
   EXPECT_EQ(folded({"enc.0.h.0.w", "enc.0.h.1.w"}), "2 enc.0.h.*.w\n");
   EXPECT_EQ(folded({"h.3.fc"}), "1 h.3.fc\n");
   EXPECT_EQ(folded({"/h.0/fc/Gemm", "/h.1/fc/Gemm"}), "2 /h.*/fc/Gemm\n");

@@ -103,8 +103,8 @@ TEST_F(Text, IsCutIntoSequencesAndTheirNextTokens) {
             (Row{2, 3, 4, 5}));
 }
 
-// Labels that are the next tokens fill a row per sample, so a single label per
-// sample is not enough.
+// If labels are the next tokens, a sample has one label for each token. An
+// input that has a single label per sample is refused.
 TEST_F(Text, NextTokensNeedALabelForEachToken) {
   folder.write("x.txt", cycle(40));
   for (ManifestInput &input : manifest.inputs)

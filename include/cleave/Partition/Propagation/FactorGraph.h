@@ -1,9 +1,10 @@
 //===- FactorGraph.h - values, rules and layouts of a module ----*- C++ -*-===//
 //
-// The side table on which shardings are propagated, and in which strategies
-// look for dimensions that sharding rules connect. Nodes are the tensors of all
-// functions (and one for each function result); edges are operations with their
-// sharding rules, and ties between ports of one name.
+// A graph beside the IR. Shardings are propagated on it, and strategies look in
+// it for dimensions that sharding rules connect. Nodes are the tensors of all
+// functions, and one more for each function result. An edge is an operation
+// with its sharding rule, or a tie between arguments and results of functions
+// that have the same name and so the same sharding.
 //
 //===----------------------------------------------------------------------===//
 

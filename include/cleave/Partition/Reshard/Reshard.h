@@ -13,9 +13,10 @@
 
 namespace cleave::partition {
 
-/// One step of a reshard. `dim` and `concat` as in the operations. Embed turns
-/// tiles along `axes`, the last axes that shard `dim`, into partial sums: each
-/// tile is at its offset among zeros.
+/// One step of a reshard. `dim` and `concat` are the dimensions that the
+/// operation of the same kind has as attributes. An Embed turns tiles along
+/// `axes`, which are the last axes that shard `dim`, into partial sums: each
+/// rank places its tile at the tile's offset in a tensor of zeros.
 struct Move {
   enum Kind {
     AllReduce,
@@ -42,8 +43,10 @@ struct ReshardOptions {
   /// Allows intermediate layouts whose tiles are larger than those of both the
   /// source and the target layout.
   bool largerTiles = false;
-  /// Skips the search wherever the layouts of the plain plan are allowed: one
-  /// reduce-scatter, all-reduce or gather for each group, whatever it sends.
+  /// If true, takes the fixed plan of PlainReshard.cpp without a search
+  /// wherever the intermediate layouts of that plan are allowed: one
+  /// reduce-scatter, all-reduce or gather for each group of ranks, however many
+  /// bytes it sends.
   bool plain = false;
 };
 

@@ -20,20 +20,23 @@ struct AxisState {
   };
   Kind kind = Zero;
   dist::ReduceKind reduce = dist::ReduceKind::Sum;
-  /// A set of dimensions. Split: the dimensions that may be the split one;
-  /// after a reshape of one-element tiles, [1, 2] split on the first dimension
-  /// cannot be told from [1, 2] split on the second. Invariant: the dimensions
-  /// along which the value repeats, so that it is a tile as well.
+  /// A set of dimensions. If `kind` is Split: the dimensions that may be the
+  /// split one. There may be several because, after a reshape of one-element
+  /// tiles, a tensor [1, 2] that is split on the first dimension looks like one
+  /// that is split on the second. If `kind` is Invariant: the dimensions along
+  /// which all elements of the value are equal, so that the value can also be
+  /// read as a tile.
   uint64_t dims = 0;
-  /// True if the value is Split or Partial only as one of several
-  /// possibilities. An operation that needs one of the other possibilities
-  /// treats the value as Varying.
+  /// True if `kind`, which is Split or Partial, is only one of several
+  /// possibilities. For example, a value that may consist either of tiles or of
+  /// partial results is Split, and has both `maybe` and `orPartial`. An
+  /// operation that cannot use the value as `kind` treats it as Varying.
   bool maybe = false;
-  /// Split, Varying, Invariant: the value may also be partial results, combined
-  /// by `reduce`.
+  /// For Split, Varying and Invariant: true if the value may instead be partial
+  /// results, combined by `reduce`.
   bool orPartial = false;
-  /// Split: the axes known to split the same dimension further (minor to this
-  /// axis).
+  /// For Split: the axes that are known to split the same dimension further
+  /// (minor to this axis).
   dist::AxisSet majorTo = 0;
 
   static AxisState split(int64_t dim) {

@@ -15,9 +15,10 @@
 // known to be minor to it. If neither of two axes is known to be minor to the
 // other, their order is unknown and is not checked.
 //
-// A constant may be a tile or the whole. Zeros are accepted as any state, and
-// other splats as a tile or the whole. A reduction of a value whose elements
-// repeat is accepted as the reduction of a tile or of the whole.
+// A constant may stand for a tile or for a whole tensor. Zeros are accepted as
+// any state, and other splats as a tile or as a whole tensor. If a value has
+// equal elements along a dimension, its reduction over this dimension is
+// accepted as the reduction of a tile or of a whole tensor.
 //
 //===----------------------------------------------------------------------===//
 

@@ -7,10 +7,10 @@
 // windows and masks; if a dimension has no padding, its size follows from the
 // tile and the axes that split it.
 //
-// Padding is not checked in dimensions whose size the program does not show:
-// those of results of scatters, reshapes of one-element tiles, dimensions
-// merged from such dimensions, slices of tiles that do not nest, and arguments
-// without a global type.
+// Padding is not checked in dimensions whose unsharded size cannot be found
+// from the program. These are dimensions of arguments without a global type, of
+// results of scatters, of reshapes of one-element tiles, and of slices of tiles
+// that do not nest, and dimensions into which such dimensions are merged.
 //
 //===----------------------------------------------------------------------===//
 

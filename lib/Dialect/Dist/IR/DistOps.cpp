@@ -182,8 +182,9 @@ StringRef MeshOp::linkOf(AxisRefAttr axis) {
   for (auto [index, known] : llvm::enumerate(getMesh().getAxes())) {
     if (known.getName() != axis.getName() || !getLinks())
       continue;
-    // The number of consecutive ranks of the mesh axis that differ only in
-    // their indices on the sub-axis and on more minor parts of the axis.
+    // Ranks that differ only in their indices on the sub-axis and on more minor
+    // parts of the axis are consecutive on the mesh axis; `block` is their
+    // number.
     int64_t block = known.getSize() / (axis.isWhole() ? 1 : axis.getPre());
     if (getWithin() && (*getWithin())[index] % block == 0)
       return "intra";

@@ -34,9 +34,10 @@ MeshAxes::MeshAxes(FlatSymbolRefAttr name, MeshAttr mesh,
                    ArrayRef<AxisRefAttr> refs)
     : symbol(name), meshAttr(mesh) {
   for (MeshAxisAttr axis : mesh.getAxes()) {
-    // The places at which the axis is cut into atoms. A cut at p has p blocks
-    // before it (it is major). Each cut must divide the next one, since
-    // otherwise they do not form a factorization of the axis.
+    // The cuts that divide the axis into atoms. A cut c says that the axis is
+    // the product of a major part of size c and a minor part. Each cut must
+    // divide the next one; otherwise the parts are no factorization of the
+    // axis.
     std::set<int64_t> cuts = {1, axis.getSize()};
     for (AxisRefAttr ref : refs)
       if (ref.getName() == axis.getName() && !ref.isWhole()) {

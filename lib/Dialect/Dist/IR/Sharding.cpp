@@ -136,8 +136,8 @@ SmallVector<int64_t> cleave::dist::rankCoordinates(MeshAttr mesh,
   return coordinates;
 }
 
-/// The stride of an axis in the mesh: the distance in ranks between neighbours
-/// on the axis, and the number of neighbours.
+/// How an axis is laid out in the mesh: the distance in ranks between
+/// neighbours on the axis, and the number of ranks along the axis.
 namespace {
 struct Stride {
   int64_t stride; // ranks between neighbours

@@ -253,8 +253,9 @@ struct At {
 };
 using Place = SmallVector<At, 6>;
 
-/// The name of the dimension of experts in a frame (the named dimensions of a
-/// sum over experts).
+/// In a sum over experts, each dimension is identified by a number, called its
+/// name. This number stands for the dimension of experts; it is larger than
+/// that of any other dimension.
 constexpr int64_t kExpert = std::numeric_limits<int64_t>::max();
 
 /// Moves `place` from the result of a data movement to its source; nullopt for

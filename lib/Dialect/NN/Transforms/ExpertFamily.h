@@ -53,15 +53,15 @@ std::optional<FamilyStep> stepOf(const Family &family);
 /// In a family, member n tests for expert n.
 struct ExpertTest {
   mlir::Value ids;
-  /// For each dimension of the ids, its name in the frame, the named dimensions
-  /// of the sum over experts; -1 for dimensions of size 1.
+  /// For each dimension of the ids, the name of the corresponding dimension of
+  /// the sum over experts; -1 for dimensions of size 1. Names are numbers.
   Dims frame;
   bool operator==(const ExpertTest &) const = default;
 };
 
 /// Returns the test that a family computes as a boolean or as 0 and 1, if
-/// member n (or element n along `dim`) tests for expert n. `frame` names the
-/// dimensions of a member.
+/// member n (or element n along `dim`) tests for expert n. `frame` has the name
+/// (a number) of each dimension of a member.
 std::optional<ExpertTest> testOf(const Family &family, Dims frame);
 
 /// Returns the test that one value computes, and the expert for which it tests.

@@ -8,17 +8,19 @@
 
 namespace cleave::nn {
 
-/// A family of values, one per expert, and a name for each dimension of a
-/// member: the dimensions of the sum over experts have the names 0, 1, ...,
-/// followed by those that the sum reduces.
+/// A family of values, one per expert, and a name (a number) for each dimension
+/// of a member. The dimensions of the sum over experts have the names 0, 1,
+/// ...; dimensions that are reduced inside the sum have the numbers that
+/// follow.
 struct Factor {
   Family family;
   Dims frame;
 };
 
-/// The sum over slots of test * factors, as one expert contributes it. `slot`
-/// is the name of the dimension of a token's slots in the frame; it is -1 if a
-/// token has one slot.
+/// What one expert contributes to a sum over experts: the sum over slots of
+/// test * factors. A slot is one of the experts that a token chose. `slot` is
+/// the name of the dimension that enumerates the slots of a token; it is -1 if
+/// a token has one slot.
 struct ExpertProduct {
   int64_t experts = 0;
   std::optional<ExpertTest> test;

@@ -3,10 +3,11 @@
 //   sum over experts n of sum over k of [ids[t, k] = n] * w[t, k] * f_n(x[t])
 //     = sum over k of w[t, k] * f_ids[t, k](x[t])
 //
-// Here f_n is what expert n computes, and w are weights. A frame gives a name
-// to each dimension of the values on the left side. A named dimension is one of
-// tokens or that of slots if the ids have it, and otherwise one of features. A
-// value on the right side has the dimensions [tokens..., slots, features...].
+// Here f_n is what expert n computes, and w are weights. A frame is a list of
+// names (numbers) for the dimensions of a value on the left side. Dimensions
+// that the ids also have are those of tokens and of slots; all others are
+// features. A value on the right side has the dimensions [tokens..., slots,
+// features...].
 
 #include "ExpertSlots.h"
 
@@ -311,7 +312,8 @@ Value SlotBuilder::run(ArrayRef<int64_t> shape) {
         own.push_back(factor.frame[index]);
       if (own.empty() != ofWeights)
         continue;
-      // The factors of the rows have all feature dimensions, in the same order.
+      // All factors with feature dimensions must have the same ones, in the
+      // same order; otherwise the sum is not rewritten.
       if (!ofWeights && result && own != features)
         return nullptr;
       Value value = slotsOf(factor.family, factor.frame);

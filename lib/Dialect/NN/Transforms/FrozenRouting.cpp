@@ -1,9 +1,10 @@
 // Finds routers whose choice of experts was replaced by constants in the
 // export. A tracer that treats indices as numbers stores the indices that its
-// example input had. The graph then computes the largest scores, but nothing
-// reads their indices: scores are multiplied with the experts of the example,
-// or masked as for the example. If the scores do not come from a matrix of the
-// model, or are multiplied with nothing, they belong to no router.
+// example input had. The graph then still computes the largest scores, but
+// nothing reads their indices. Instead, scores are multiplied with the experts
+// that the example chose, or masked as for the example. Scores belong to no
+// router if they do not come from a matrix of the model, or if nothing is
+// multiplied with them.
 
 #include "FrozenRouting.h"
 #include "Dataflow.h"

@@ -99,8 +99,9 @@ struct RaiseGelu : OpRewritePattern<arith::MulFOp> {
                                 PatternRewriter &rewriter) const override {
     if (!isa<RankedTensorType>(op.getType()))
       return rewriter.notifyMatchFailure(op, "no tensor");
-    // x itself may be a product: one that ends at a gate must not be taken
-    // apart too far, so try shallow depths first.
+    // x itself may be a product. The factors of GELU are then x and the gate,
+    // and x must not be taken apart into its factors, so shallow depths are
+    // tried first.
     for (unsigned depth = 1; depth <= 3; ++depth) {
       Product product = productOf(op, depth);
       if (product.factors.size() != 2 || !near(product.number, 0.5))

@@ -25,14 +25,14 @@ enum class GemmOperand : uint8_t { A, B };
 // C = activation(alpha * A B + bias [+ C])
 // A is [m, k], B [k, n], C [m, n], per batch element. `bias` has n contiguous
 // elements. `preActivation`, if present, receives the activation's operand
-// and has C's strides. dtype f32 or f64; all operands have it.
-// A product of bf16 is summed in f32; with wideResult it is not rounded, and
-// there is no preActivation and no derivativeAt.
+// and has C's strides. All operands have the type `dtype`: f32, f64 or bf16. A
+// product of bf16 is summed in f32; with wideResult the result stays in f32,
+// and there is no preActivation and no derivativeAt.
 //
 // On CUDA devices alone: with `derivativeAt`, which has C's strides,
-// C = alpha * A B * activation'(derivativeAt). And `sums` receives the sums
-// along k of the operand that `sumsOf` says, one for each row of A or column
-// of B, in C's type.
+// C = alpha * A B * activation'(derivativeAt). With `sums`, the operand that
+// `sumsOf` names is also summed along k: `sums` receives one sum for each row
+// of A or column of B, in C's type.
 struct Gemm {
   DType dtype = DType::F32;
   bool wideResult = false;    // dtype bf16: C (and what it adds to) is f32
@@ -95,13 +95,15 @@ inline constexpr ConvolutionKind lastConvolutionKind =
 //                x[n, c, o * strides + k * dilations - low] w[m, c, k]
 // with zeros outside of x. x is [samples, groups * channels, input...], w
 // [groups * features, channels, kernel...], y [samples, groups * features,
-// output...]; features of a group read its channels. All arrays are dense.
+// output...]. The features of a group read only the channels of the same group;
+// c counts the channels of one group. All arrays are dense.
 // Forward reads x and w and writes y. In a gradient, y is the cotangent of the
 // result: InputGrad reads w and y and writes the cotangent of x; FilterGrad
-// reads x and y and writes the cotangent of w. `low` and `high` are the zeros
-// before and after x; windows that `output` does not count are not computed.
-// bf16 is summed in f32. `narrow` says that f32 operands have values of bf16,
-// so that rounding them to TF32 changes nothing.
+// reads x and y and writes the cotangent of w. `low` zeros precede x along each
+// dimension, and up to `high` zeros follow it: only as many windows are
+// computed as `output` says, and the last ones may need fewer zeros. bf16 is
+// summed in f32. `narrow` says that f32 operands have values of bf16, so that
+// rounding them to TF32 changes nothing.
 struct Convolution {
   ConvolutionKind kind = ConvolutionKind::Forward;
   DType dtype = DType::F32;

@@ -69,7 +69,7 @@ enum class Lifespan : uint8_t {
   Persistent, // keeps its contents between actions (named buffers)
   Transient,  // undefined at the start of every action and of every Call
   Slots,      // undefined at the start of an action that the host runs; the
-              // A program in which calls exchange values through this arena.
+              // calls of this action exchange values through this arena
 };
 inline constexpr Lifespan lastLifespan = Lifespan::Slots;
 

@@ -17,7 +17,8 @@
 
 namespace cleave {
 
-/// An entry of the boundary table. The shape is that of the whole array.
+/// A named buffer of the program (an entry of the boundary table in
+/// program.bin). The shape is that of the whole array, not of a rank's tile.
 struct BufferInfo {
   std::string name;
   std::string tie;  ///< the buffer whose storage it shares, or empty

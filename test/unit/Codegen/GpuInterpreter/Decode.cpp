@@ -85,8 +85,8 @@ private:
     append(Kind::Compute, op).run = run;
   }
 
-  /// Copies values to other slots, reading all before writing any, because a
-  /// target may be the source of another copy.
+  /// Assigns the values `from` to the values `to`. Reads all before it writes
+  /// any, because a value may be in both lists.
   void move(Operation *op, ValueRange to, ValueRange from) {
     SmallVector<std::pair<Slot, Slot>> moves;
     for (auto [target, source] : llvm::zip_equal(to, from))

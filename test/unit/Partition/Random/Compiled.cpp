@@ -128,8 +128,8 @@ OwningOpRef<ModuleOp> rounding(ModuleOp global) {
     b.setInsertionPointAfterValue(value);
     Location loc = value.getLoc();
     auto wide = cast<RankedTensorType>(value.getType()).clone(b.getF64Type());
-    // Veltkamp's splitting: x (2^45 + 1) minus the part of x that this product
-    // loses leaves 8 bits of x.
+    // Veltkamp's splitting: with p = x (2^45 + 1), computed in f64, p - (p - x)
+    // is x rounded to 8 bits.
     Operation *start = arith::ExtFOp::create(b, loc, wide, value);
     Value x = start->getResult(0),
           factor = nn::createSplat(b, loc, wide, 0x1p45 + 1);

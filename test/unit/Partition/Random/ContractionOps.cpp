@@ -98,8 +98,8 @@ Entry indices(Generator &g, ArrayRef<int64_t> shape) {
   return g.like(g.ints(shape));
 }
 
-/// Indices that are within a table of `rows` rows: positions (in whose padding
-/// the indices may be out of bounds), or the given indices, clamped.
+/// Returns indices into a table of `rows` rows that are in range: positions, of
+/// which only the padding may be out of range, or the indices `at`, clamped.
 Value checked(Generator &g, Value at, int64_t rows) {
   auto type = cast<RankedTensorType>(at.getType());
   if (type.getRank() > 0 && type.getDimSize(0) <= rows) {

@@ -64,15 +64,17 @@ mlir::LogicalResult
 verifyAxes(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
            llvm::ArrayRef<AxisRefAttr> axes, MeshAttr mesh);
 
-/// A run of elements of a dist.window that come from the same rank. For i below
-/// `count`, element `targetBegin + i` in the window of rank `target` of the
-/// group is element `sourceBegin + i * stride` in the tile of rank `source`.
+/// A run of elements that one rank receives from one other rank in a
+/// dist.window. The result of this operation on a rank is called the window of
+/// the rank. For i below `count`, element `targetBegin + i` in the window of
+/// rank `target` of the group is element `sourceBegin + i * stride` in the tile
+/// of rank `source`.
 struct WindowPiece {
   int64_t source, target;
   int64_t sourceBegin, targetBegin, count;
 };
-/// Returns the pieces of the windows of all ranks of a group of `groupSize`
-/// ranks, sorted by the rank that receives the piece.
+/// Returns the runs of elements from which the windows of all ranks of a group
+/// of `groupSize` ranks are composed, sorted by the rank that receives the run.
 llvm::SmallVector<WindowPiece> windowPieces(WindowOp op, int64_t groupSize);
 
 } // namespace cleave::dist

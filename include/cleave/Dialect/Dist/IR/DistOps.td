@@ -201,12 +201,12 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
     The first dimension of the operand is a block for each rank of the group, the second
     dimension is the rows of a block. Rank i sends rank j the first sent[j] rows of its
     block j. On rank j these rows become the first rows of block i of the result; rank j
-    already knows their number, received[i]. The remaining rows of a block are
-    undefined and must not be read. `expect` is the number of rows that the cost model
-    assumes a rank to send to the whole group, itself included, in equal parts to each
-    rank; if the number differs between ranks, `expect` has one number for each position
-    on the axes `by`. With `home` the rows are on their way back (combine): a rank
-    returns to each other rank the rows that it received from that rank.
+    already knows their number, received[i]. The remaining rows of a block are undefined
+    and must not be read. Only the cost model uses `expect`: the number of rows that a
+    rank is assumed to send to all ranks of the group together, itself included, in equal
+    parts. If this number differs between ranks, `expect` has one number for each position
+    on the axes `by`. With `home` the rows are on their way back (combine): a rank returns
+    to each other rank the rows that it received from that rank.
 
     ```mlir
     %1 = dist.all_to_all_v %0 sent %s received %r expect [5] over @m {"x"} purpose expert
@@ -239,15 +239,15 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
 def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
   let summary = "Assigns rows to places on the ranks that hold the experts of the rows";
   let description = [{
-    Rows are numbered over all dimensions of `ids` in row-major order. Row r is sent
-    to rank ids[r] / tile. In each round, a rank has a number of places for rows.
-    The rows that are sent to a rank take its places in order, and the places of the
-    first round are filled first. A row with an id outside [0, tile * ranks) is not
-    sent. For every place of every rank in every round, `sources` gives the row that
-    takes the place, and `sent` gives the id of this row minus the first id of the
-    rank's tile; both are -1 for an empty place. `places` gives the place of each
-    row, counted over all rounds and ranks, or -1. `counts` gives the number of rows
-    that are sent to each rank in each round.
+    Rows are numbered over all dimensions of `ids` in row-major order. Row r is sent to
+    rank ids[r] / tile. The receive buffer of a rank has places for rows, one row each,
+    and is filled anew in each round. The rows that are sent to a rank take its places in
+    order, and the places of the first round are filled first. A row with an id outside
+    [0, tile * ranks) is not sent. For every place of every rank in every round, `sources`
+    gives the row that takes the place, and `sent` gives the id of this row minus the
+    first id of the rank's tile; both are -1 for an empty place. `places` gives the place
+    of each row, counted over all rounds and ranks, or -1. `counts` gives the number of
+    rows that are sent to each rank in each round.
 
     ```mlir
     %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
@@ -385,14 +385,14 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
   let summary = "Assembles every rank's tile from tiles of other ranks";
   let description = [{
     The operation reshards a tensor in one step. A rank receives each box of its target
-    tile from a rank that holds the box, and sends boxes of its own tile to the ranks
-    that need them. If several ranks hold a box, they send equal parts of it. If the
-    ranks hold partial sums (`from` is partial over some of `axes`), the boxes are
-    reduced. If `to` is partial over some of `axes`, every element (of every partial sum,
-    if `from` is partial) enters only one partial sum of the result, the one for which
-    most ranks already hold the element, and is zero in the other partial sums. Elements
-    that a rank already holds are not sent, and padding is never sent. Tiles need not
-    nest, and axes need not divide dimensions.
+    tile from a rank that holds the box, and sends boxes of its own tile to the ranks that
+    need them. If several ranks hold a box, they send equal parts of it. If the ranks hold
+    partial sums (`from` is partial over some of `axes`), the boxes are reduced. If `to`
+    is partial over some of `axes`, every element enters only one partial sum of the
+    result, the one for which most ranks already hold the element. The element is zero in
+    the other partial sums. If `from` is partial as well, the same applies to each element
+    of each partial sum of the operand. Elements that a rank already holds are not sent,
+    and padding is never sent. Tiles need not nest, and axes need not divide dimensions.
 
     With two rounds, the first round assembles every element on only one of the
     ranks that need it, so that these ranks assemble equal parts, and the second
@@ -413,12 +413,13 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
       shardings fit the mesh and the types.
     - (EX2) an operand is a tile of the global type under `from`, a result is a tile of
       the global type under `to`, with elements of the operand's width.
-    - (EX3) `from` and `to` are partial over the same axes outside `axes`, with the same
-      kind. If `to` is partial over axes in `axes`, its kind is a sum, and with one round
-      the kind of `from` is a sum as well.
+    - (EX3) outside `axes`, `from` and `to` are partial over the same axes and with the
+      same kind (sum, maximum or minimum). If `to` is partial over axes in `axes`, its
+      kind is a sum. If there is also only one round, the kind of `from` is a sum as well.
     - (EX4) an axis outside `axes` splits no dimension, or splits the same dimension in
-      `from` and `to`. In the latter case such axes are a prefix of the dimension's axes,
-      and a tile of the prefix contains whole tiles of all axes of the dimension.
+      `from` and `to`. If axes outside `axes` split a dimension, they come first in the
+      dimension's list of axes, and each tile by these axes alone consists of whole tiles
+      by all axes of the dimension.
     - (EX5) `rounds` is 1 or 2.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,

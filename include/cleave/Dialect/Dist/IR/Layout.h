@@ -36,8 +36,9 @@ Axes listOf(AxisSet set);
 /// rank holds the same elements.
 struct Layout {
   llvm::SmallVector<Axes, 4> dims;
-  /// The axes over which ranks hold partial results of the value: its terms if
-  /// `kind` is a sum, or the candidates for a maximum or minimum.
+  /// The axes over which the value is partial: along these, each rank holds
+  /// only one of the values that the reduction `kind` combines (a term of a
+  /// sum, or a candidate for a maximum or minimum).
   AxisSet partial = 0;
   ReduceKind kind = ReduceKind::Sum;
 
@@ -109,9 +110,10 @@ public:
   mlir::RankedTensorType tile(const Layout &layout,
                               mlir::RankedTensorType type) const;
 
-  /// Returns whether a tile of a dimension of `size` elements split by `major`
-  /// is a run of whole tiles of the dimension split by `major` and then
-  /// `minor`. This is always true if `major` is empty.
+  /// Compares the tiles of a dimension of `size` elements that is split by
+  /// `major` with the smaller tiles after a further split by `minor`. Returns
+  /// whether each larger tile is a run of whole smaller tiles. This is always
+  /// true if `major` is empty.
   bool nests(int64_t size, llvm::ArrayRef<Axis> major,
              llvm::ArrayRef<Axis> minor) const;
 

@@ -19,9 +19,10 @@ inline constexpr llvm::StringLiteral kBatchDimAttr = "nn.batch_dim";
 /// padded.
 inline constexpr llvm::StringLiteral kWholeCallAttr = "nn.whole_call";
 
-/// Attribute of an input of a microbatch that has the samples of the whole
-/// step, which the divisor of a loss needs: the name of the input with the
-/// samples of the microbatch. See `nn-add-loss`.
+/// Attribute of an input, in a function that processes one microbatch, that
+/// holds the samples of the whole step. Such an input exists if the divisor of
+/// a loss depends on all samples of the step. The attribute's value is the name
+/// of the input that holds the samples of the microbatch. See `nn-add-loss`.
 inline constexpr llvm::StringLiteral kWholeStepAttr = "nn.whole_step";
 /// The name of a version of `@forward` for the samples of a whole step, as
 /// opposed to those of a microbatch. `nn-add-loss` reads and removes this

@@ -74,11 +74,11 @@ def NN_PositionInExpertOp : NN_Op<"position_in_expert", [Pure, AttrSizedOperandS
 
         ids, result [b, s, k], or [b, s] of one slot each     positions [s] or [b, s]
 
-    With `after`, slots of earlier samples count as well. `loads` [n, e] says how many
-    slots of each of n samples have chosen each expert, `samples` [b] gives the index of
-    each sample of `ids` among the n samples, and loads[m, id] is added for every
-    m < samples[b]. A slot with an id outside [0, experts) chooses no expert; its result
-    is 0, and it is not counted.
+    With `after`, slots of earlier samples count as well. `loads` [n, e] says how many slots
+    of each of n samples have chosen each expert; `samples` [b] gives the index of each
+    sample of `ids` among the n samples. For a slot of sample i, the sum of loads[m, id]
+    over all m < samples[i] is added to the result. A slot with an id outside [0, experts)
+    chooses no expert; its result is 0, and it is not counted.
 
     ```mlir
     %1 = nn.position_in_expert %ids, %positions experts = 4 : (tensor<2x5x3xi64>, tensor<5xi64>) -> tensor<2x5x3xi64>

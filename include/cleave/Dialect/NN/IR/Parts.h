@@ -29,8 +29,8 @@ fileNamesOf(mlir::DictionaryAttr attrs) {
 /// vector in the module that was exported to the file.
 inline constexpr llvm::StringLiteral kVectorAttr = "nn.vector";
 
-/// Returns the rank that each tensor of the model file has if an argument that
-/// consists of one or more of them has rank `rank`.
+/// Returns the rank of the tensors in the model file of which an argument of
+/// rank `rank` consists: one tensor, or several that are stacked.
 inline int64_t fileRankOf(mlir::DictionaryAttr attrs, int64_t rank) {
   if (attrs && attrs.get(kVectorAttr))
     return 1;

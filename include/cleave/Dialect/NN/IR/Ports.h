@@ -44,13 +44,15 @@ inline constexpr llvm::StringLiteral kInitAttr = "nn.init";
 inline constexpr llvm::StringLiteral kRouterAttr = "nn.router";
 inline constexpr llvm::StringLiteral kLookupsAttr = "nn.lookups";
 
-/// Returns the view of a port with these attributes (which may be null), or
-/// null if the port has none.
+/// Each of these functions returns the attribute that it is named after, such
+/// as `nn.view`, of a port with these attributes (which may be null). Returns
+/// null if the port lacks the attribute.
 ViewAttr viewOf(mlir::DictionaryAttr attrs);
 DataAttr dataOf(mlir::DictionaryAttr attrs);
 InitAttr initOf(mlir::DictionaryAttr attrs);
 RouterAttr routerOf(mlir::DictionaryAttr attrs);
-/// Returns the parts of a port, or an empty list if it has none.
+/// Returns the entries of `nn.parts` of a port, which list the tensors of the
+/// model file that the port stacks; empty if the port lacks the attribute.
 llvm::SmallVector<PartAttr> partsOf(mlir::DictionaryAttr attrs);
 llvm::SmallVector<LookupAttr> lookupsOf(mlir::DictionaryAttr attrs);
 /// Returns the names of other tensors of the file that are the same parameter.

@@ -30,8 +30,8 @@ public:
 
   /// Returns the only dimension that is exactly the batch.
   std::optional<int64_t> dimOf(mlir::Value value) const;
-  /// Like `dimOf`, but in a batch of one sample, which is no factor of a
-  /// reshape, also returns the first dimension of size 1.
+  /// Like `dimOf`, but for a batch of one sample also returns the first
+  /// dimension of size 1, since reshapes do not connect dimensions of size 1.
   std::optional<int64_t> dimOrUnit(mlir::Value value) const;
   /// Returns the only dimension that begins with the batch: the batch alone, or
   /// a product.

@@ -222,14 +222,14 @@ def MarkBatchPass : Pass<"nn-mark-batch", "::mlir::func::FuncOp"> {
   let summary = "Find the dimension of each input and output that counts samples";
   let description = [{
     Not every input or output has the samples of a microbatch along dimension 0: a mask is
-    [sequence, sequence], and an output may be [sequence, batch, classes], or a sum over
-    all samples. The analysis starts at inputs with `nn.batch_dim` (from the model's
-    symbolic dimensions); if no input has it, it starts at dimension 0 of the tokens, or
-    else of the first input. The batch is propagated through the factors of the
-    operations, forwards and backwards, also as the major part of a product
-    ([batch * sequence]). The dimensions that are found are set as `nn.batch_dim`. An output
-    that depends on several samples at once, or has no single dimension for samples, is
-    marked `nn.whole_call`: its value is correct only for exactly the samples of one call.
+    [sequence, sequence], and an output may be [sequence, batch, classes], or a sum over all
+    samples. The analysis starts at inputs with `nn.batch_dim` (from the model's symbolic
+    dimensions); if no input has it, it starts at dimension 0 of the tokens, or else of the first
+    input. The batch is propagated through the factors of the operations, forwards and backwards,
+    also through merged dimensions of which the batch is the outer part ([batch * sequence]). The
+    dimensions that are found are set as `nn.batch_dim`. An output that depends on several samples
+    at once, or has no single dimension for samples, is marked `nn.whole_call`: its value is correct
+    only for exactly the samples of one call.
 
     Before:
     ```mlir

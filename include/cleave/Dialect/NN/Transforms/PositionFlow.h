@@ -21,9 +21,8 @@ inline constexpr llvm::StringLiteral kPositionDimAttr = "nn.position_dim";
 inline constexpr llvm::StringLiteral kPositionsAttr = "nn.positions";
 
 /// Unit attribute of a gather along one dimension whose indices are a
-/// permutation of all indices of that dimension. The result's dimension then
-/// counts the same things, such as positions, as the dimension of the gathered
-/// table.
+/// permutation of all indices of that dimension. The dimension then has the
+/// same meaning, such as positions, in the result as in the gathered table.
 inline constexpr llvm::StringLiteral kReorderAttr = "nn.reorder";
 
 /// Returns the dimension that a gather only permutes, or nullopt if the gather

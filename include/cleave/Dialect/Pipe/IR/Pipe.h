@@ -43,15 +43,16 @@ inline constexpr llvm::StringLiteral kDifferentiableAttr =
 /// are summed over stages.
 inline constexpr llvm::StringLiteral kScalarAttr = "pipe.scalar";
 
-/// Attribute of an argument or result that is kept in a memory slot: a
-/// SlotAttr.
+/// Attribute of an argument or result whose value is kept from one action of
+/// the schedule to later ones. It is a SlotAttr, which says from which action
+/// or transfer until which one.
 inline constexpr llvm::StringLiteral kSlotAttr = "pipe.slot";
 /// Attribute of a part of @update: the sums over pipeline stages that take
 /// place after this part, in order, as a list of SumAttr.
 inline constexpr llvm::StringLiteral kSumsAttr = "pipe.sums";
 
-/// Returns the text of the slot of a port with these attributes (which may be
-/// null), or an empty string if the port has no slot.
+/// Returns the text of `pipe.slot` among the attributes `attrs` (which may be
+/// null) of an argument or result; empty if it is not among them.
 llvm::StringRef slotOf(mlir::DictionaryAttr attrs);
 
 /// Returns the stage that a module is and the number of stages, or nullopt if

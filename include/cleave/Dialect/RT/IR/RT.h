@@ -34,10 +34,11 @@ struct Reuse {
 };
 
 /// States that a result is a part of an operand's memory. The result begins
-/// `offset` elements after the start of the operand, plus a sum of terms. A
-/// term is a quadruple (axis, pre, size, elements) that describes a sub-axis;
-/// it adds `elements` times the rank's index on this sub-axis. At most `reach`
-/// elements of the operand's buffer are accessed.
+/// `offset` elements after the start of the operand, plus a distance that
+/// depends on the rank. `axisTerms` gives this distance as a list of quadruples
+/// (axis, pre, size, elements). The first three numbers describe a sub-axis;
+/// the quadruple adds `elements` times the rank's index on this sub-axis. At
+/// most `reach` elements of the operand's buffer are accessed.
 struct Alias {
   unsigned operand = 0;
   int64_t offset = 0;
@@ -64,8 +65,8 @@ inline constexpr llvm::StringLiteral kLifetimesAttr = "rt.lifetimes";
 /// exposed communication.
 inline constexpr llvm::StringLiteral kOverlapAttr = "rt.overlap";
 /// Attribute of a module of pipeline stages, in place of rt.arenas: a StageAttr
-/// for each stage. Each arena from kSlotArena on consists of slots of one
-/// class.
+/// for each stage. The arenas from kSlotArena on hold the values that have the
+/// attribute `pipe.slot`, one arena for each text of this attribute.
 inline constexpr llvm::StringLiteral kStagesAttr = "rt.stages";
 inline constexpr int64_t kStateArena = 0, kTransientArena = 1, kSlotArena = 2;
 
