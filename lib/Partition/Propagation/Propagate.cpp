@@ -73,8 +73,7 @@ public:
   }
 
   const Layout &layout(NodeId id) const { return states[id].layout; }
-  /// For each axis that splits the dimension, the node (tensor) that first
-  /// requested it.
+  /// For each axis that splits the dimension, the node that first requested it.
   ArrayRef<NodeId> origins(NodeId id, int64_t dim) const {
     return states[id].origins[dim];
   }
@@ -125,9 +124,8 @@ private:
     }
   }
 
-  /// All edges read one snapshot of the layouts; then their proposals are
-  /// applied in an order that does not depend on the order of operations. So
-  /// the result does not depend on it either.
+  /// All edges read one snapshot of the layouts. Their proposals are then
+  /// applied in an order that does not depend on the order of operations.
   void spread() {
     std::vector<unsigned> active;
     for (unsigned edge = 0; edge < graph.edges.size(); ++edge)
@@ -169,8 +167,8 @@ private:
     /// The number of bytes of the largest tensor that makes this claim.
     int64_t weight = 0;
   };
-  /// A list of axes that is proposed for a dimension. It begins with the axes
-  /// that the dimension already has.
+  /// A list of axes proposed for a dimension, beginning with those it already
+  /// has.
   struct Proposal {
     NodeId node;
     size_t dim;
@@ -194,7 +192,7 @@ private:
   }
 
   /// Bytes that a rank sends to split `factor` by `axes` in all tensors of the
-  /// edge that currently split it differently.
+  /// edge that split it differently now.
   int64_t bytesMoved(const Edge &edge, int64_t factor,
                      ArrayRef<Axis> axes) const {
     int64_t bytes = 0;
