@@ -97,12 +97,12 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
       }
     }
     buildLoad(func, inputs);
-    SmallVector<std::string> parts = {kForwardPart.str()};
+    SmallVector<std::string> names = {kForwardPart.str()};
     if (weightsApart)
-      parts.append({kInputPart.str(), kWeightPart.str()});
+      names.append({kInputPart.str(), kWeightPart.str()});
     else
-      parts.push_back(kBackwardPart.str());
-    cutter.build(parts);
+      names.push_back(kBackwardPart.str());
+    cutter.build(names);
   }
 
   /// Adds each condition to every part that has operations with this condition.

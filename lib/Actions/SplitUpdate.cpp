@@ -6,6 +6,7 @@
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/ProgramWalk.h"
 #include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Interfaces/StageSums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 

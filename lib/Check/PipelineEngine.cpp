@@ -11,6 +11,7 @@
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Interfaces/StageSums.h"
 
 #include <algorithm>
 #include <numeric>

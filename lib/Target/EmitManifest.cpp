@@ -4,6 +4,7 @@
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
+#include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Memory/LibraryCalls.h"
 #include "cleave/Support/ValueUtils.h"
 #include "cleave/Target/Schedule.h"

@@ -1,5 +1,5 @@
 // The compiler as a library: its phases, errors as diagnostics, no output to
-// stdout and stderr, several compilations one after the other and at once.
+// stdout and stderr, and two compilations at once.
 
 #include "../TestFolder.h"
 
@@ -12,7 +12,6 @@
 #include "gtest/gtest.h"
 
 #include <fcntl.h>
-#include <map>
 #include <thread>
 #include <unistd.h>
 
@@ -172,49 +171,6 @@ TEST_F(CompilerTest, WritesNothingToStdoutAndStderr) {
   compiled("broken.mlir", setup, "x");
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-}
-
-/// Returns the largest memory of a rank, in bytes.
-int64_t peakOf(const program::Program &program) {
-  std::map<int32_t, int64_t> bytes; // by class of ranks
-  for (const program::Arena &arena : program.arenas)
-    bytes[arena.rankClass] += arena.size;
-  int64_t peak = 0;
-  for (auto [rankClass, own] : bytes)
-    peak = std::max(peak, own + (rankClass < 0 ? 0 : bytes[-1]));
-  return peak;
-}
-
-/// A pipeline that does not fit with overlapped transfers is compiled again
-/// without. That holds for this program alone: the next program of the same
-/// compiler overlaps.
-TEST_F(CompilerTest, FallbackHoldsForOneProgram) {
-  Job setup({{"pipeline", 2}});
-  setup.config.train.microbatches = 4;
-  Job plain = setup;
-  plain.config.target.overlap = false;
-  auto lowered = [&](Compiler &compiler, const std::string &model) {
-    FailureOr<compiler::Lowered> program = compiler.lower(folder.path(model));
-    EXPECT_TRUE(succeeded(program)) << model;
-    return succeeded(program) ? std::move(program->program)
-                              : program::Program();
-  };
-  MLIRContext context;
-  Messages messages(context);
-  Compiler overlapped(context, setup.config, setup.mesh);
-  Compiler without(context, plain.config, plain.mesh);
-  program::Program small = lowered(overlapped, "small.mlir"),
-                   large = lowered(overlapped, "large.mlir"),
-                   largePlain = lowered(without, "large.mlir");
-  ASSERT_LT(peakOf(small), peakOf(largePlain));
-  ASSERT_LT(peakOf(largePlain), peakOf(large));
-  compiler::CompilerOptions options;
-  options.memoryLimit = peakOf(large) - 1;
-  Compiler limited(context, setup.config, setup.mesh, options);
-  EXPECT_EQ(program::serialize(lowered(limited, "large.mlir")),
-            program::serialize(largePlain));
-  EXPECT_EQ(program::serialize(lowered(limited, "small.mlir")),
-            program::serialize(small));
 }
 
 TEST_F(CompilerTest, TwoAtOnce) {

@@ -12,6 +12,9 @@
 
 namespace cleave::nn {
 
+using cleave::shapeOf;
+using cleave::typeOf;
+
 using Dims = llvm::SmallVector<int64_t, 6>;
 
 inline int64_t rankOf(mlir::Value value) { return typeOf(value).getRank(); }
