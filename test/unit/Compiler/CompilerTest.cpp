@@ -185,9 +185,9 @@ int64_t peakOf(const program::Program &program) {
   return peak;
 }
 
-/// A pipeline that does not fit with overlapped transfers is compiled again
-/// without. That holds for this program alone: the next program of the same
-/// compiler overlaps.
+/// If a pipeline with overlapped transfers does not fit into memory, it is
+/// compiled again without overlap. This affects only this program: the next
+/// program of the same compiler has overlapped transfers.
 TEST_F(CompilerTest, FallbackHoldsForOneProgram) {
   Job setup({{"pipeline", 2}});
   setup.config.train.microbatches = 4;
