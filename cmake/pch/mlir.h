@@ -1,6 +1,7 @@
 // Precompiled header with what nearly every file of the compiler includes. It
-// only has headers of LLVM, MLIR and the standard library: LLVM and MLIR are
-// two thirds of a file's compile time, and they change with the toolchain only.
+// contains only headers of LLVM, MLIR and the standard library. LLVM and MLIR
+// take two thirds of a file's compile time, and their headers change only with
+// the toolchain.
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

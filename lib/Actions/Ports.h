@@ -15,7 +15,8 @@ namespace cleave::actions {
 using nn::isOneOf, nn::nameOf, nn::Role, nn::roleOf;
 
 /// Returns whether values of a role are live across steps or shared by all
-/// microbatches of a step: parameters, sums, and scalars of the step.
+/// microbatches of a step. Examples are parameters, gradients (which are summed
+/// over the microbatches), and scalars of the step.
 bool isPersistent(std::optional<Role> role);
 
 /// The parts of @loss_grad in the order in which they run.

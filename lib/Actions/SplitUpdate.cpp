@@ -32,10 +32,10 @@ private:
   void findLevels();
   void assignParts();
   void replaceSums();
-  /// Returns the attributes with which the runtime computes the sum over stages
-  /// of operand number `place` of `sum`. Also makes this operand a result of
-  /// the part after which `sum` is computed, unless the operand already has a
-  /// slot.
+  /// Prepares operand number `place` of `sum`, which the runtime sums over
+  /// stages. Returns the attributes of this operand. Also makes the operand a
+  /// result of the part of @update after which the sum is computed, unless the
+  /// operand already has a slot.
   pipe::SumAttr sumOperand(pipe::SumStagesOp sum, unsigned place,
                            std::string name);
   Value addEarlierStages(pipe::SumStagesOp sum, Value operand, StringRef name);
@@ -78,9 +78,9 @@ void UpdateSplitter::findLevels() {
       if (Operation *def = operand.getDefiningOp())
         own = std::max(own, levels.lookup(def) + isa<pipe::SumStagesOp>(def));
     if (auto sum = dyn_cast<pipe::SumStagesOp>(op)) {
-      // Sums over some of the stages precede sums over all stages, even if they
-      // are independent here, because one may depend on the other in another
-      // stage.
+      // A sum over some of the stages comes before each sum over all stages,
+      // even if the two are independent in this stage. In another stage, the
+      // second one may depend on the first one.
       if (sum.getStagesAttr())
         ofSome = std::max(ofSome, own + 1);
       else

@@ -56,8 +56,8 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     if (p == 0)
       return;
     func::FuncOp func = cloneAs(loss, nn::kLossTrainFunc);
-    // Dropout is applied to values that depend on samples. If no input has
-    // samples, there are none.
+    // Only values that depend on samples get dropout. Without a batch dimension
+    // in the inputs, no value does.
     std::optional<int64_t> batch = batchOf(func);
     SmallVector<DropoutPlace> places;
     SmallVector<nn::AttentionOp> attentions;
@@ -130,9 +130,10 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return std::nullopt;
   }
 
-  /// Returns the first value that needs dropout and has no known sample
-  /// dimension; null if there is none. The first dimension of an attention may
-  /// hold several parts per sample, such as windows.
+  /// Returns the first value that needs dropout but whose batch dimension is
+  /// unknown; null if there is none. The batch dimension of an attention is its
+  /// first one, which may hold several rows per sample, such as the windows of
+  /// an image.
   static Value withoutSamples(ArrayRef<DropoutPlace> places,
                               ArrayRef<nn::AttentionOp> attentions,
                               const nn::BatchFlow &flow) {
@@ -161,9 +162,9 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return {ids, seed, addArgument({}, nn::Role::Step)};
   }
 
-  /// Inserts dropout at `place`. Samples are the outer part of dimension `dim`,
-  /// which is moved to the front, so that the mask of a sample does not depend
-  /// on which dimension that is.
+  /// Inserts dropout at `place`. The samples are the outermost factor of
+  /// dimension `dim`. This factor is moved to the front, so that the mask of a
+  /// sample does not depend on `dim`.
   void insert(int64_t batch, const DropoutPlace &place,
               std::optional<int64_t> dim, int64_t number,
               const Randomness &random) {

@@ -205,7 +205,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   /// output.
   Value addLabels(func::FuncOp func, RankedTensorType type) {
     unsigned index = func.getNumArguments();
-    // The model may have an input of this name.
+    // The model may already have an input named "labels".
     for (BlockArgument argument : func.getArguments()) {
       if (nn::nameOf(func.getArgAttrDict(argument.getArgNumber())) != "labels")
         continue;
@@ -302,8 +302,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       if (mean.isMean)
         part = splitter.split(mean.whole, mean.sum);
       if (failed(part) || part->kind != LossSplitter::Kind::Sum) {
-        // The numerator is a sum over microbatches, but the divisor must be
-        // that of the whole step.
+        // The loss without its divisor is no sum over microbatches. So the loss
+        // is split as a whole, with the divisor of the whole step.
         part = splitter.split(whole, output);
         if (failed(part))
           return refuse(splitter);
@@ -365,9 +365,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return {left, right};
   }
 
-  /// Takes the loss apart from its end: removes signs, constant factors and one
-  /// count that divides. Signs go to the factor, so that the weight is
-  /// positive.
+  /// Takes the loss apart, beginning at its last operation: removes signs,
+  /// constant factors, and at most one division by a count. Signs go to the
+  /// factor, so that the weight is positive.
   Mean meanOf(Value whole, Value part, LossSplitter &splitter) {
     Mean mean;
     bool hasStep = splitter.hasStep();
@@ -394,8 +394,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         double ofAll = divides ? 1 / *all : *all;
         double ofOwn = divides ? 1 / *own : *own;
         bool isCount = hasStep && *all != *own;
-        // A constant divisor that differs between the whole step and the
-        // microbatch is taken as a count of samples. It must then be
+        // If a constant divisor differs between the whole step and the
+        // microbatch, it is assumed to count samples. It must then be
         // proportional to the number of samples.
         if (!std::isfinite(ofAll) || ofAll == 0 ||
             (isCount && (mean.isMean ||
@@ -417,8 +417,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       whole = left;
       part = ownLeft;
     }
-    // Without a function of the whole step, it is unknown whether a constant
-    // divisor counts samples; it is assumed to.
+    // Without a function for the whole step, it is unknown whether a constant
+    // divisor counts samples. It is assumed that it does.
     if (!hasStep && !mean.isMean && std::isfinite(1 / mean.factor)) {
       mean.weight = 1 / std::abs(mean.factor);
       mean.factor = mean.factor < 0 ? -1 : 1;

@@ -123,7 +123,8 @@ Value LossBuilder::squares(const Router &router) {
   int64_t last = type.getRank() - 1;
   SmallVector<int64_t> rows(router.tokens()), box(type.getShape());
   auto rowType = RankedTensorType::get(rows, type.getElementType());
-  // logsumexp is a cross-entropy plus the logit of its label.
+  // logsumexp(logits) = cross-entropy(logits, label) + logit of the label.
+  // Label 0 is used.
   box[last] = 1;
   Value first = nn::SliceOp::create(b, loc, router.logits,
                                     SmallVector<int64_t>(last + 1, 0), box,

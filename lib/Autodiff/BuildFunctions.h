@@ -22,16 +22,17 @@ void setResults(mlir::func::FuncOp func, llvm::ArrayRef<mlir::Value> values,
 /// module.
 mlir::func::FuncOp cloneAs(mlir::func::FuncOp func, llvm::StringRef name);
 
-/// Whether a regular expression of the list matches the whole name that an
-/// argument with these attributes has in the model's file. An argument that
-/// stacks several tensors must match with all of them or with none. Mistakes
-/// are reported on `op`.
+/// Whether any of the regular expressions `patterns` matches the whole name
+/// that an argument with these attributes has in the model's file. If the
+/// argument stacks several tensors of the file, either all or none of them must
+/// match; otherwise an error is reported on `op`.
 mlir::FailureOr<bool> matchesAny(mlir::Operation *op,
                                  llvm::ArrayRef<std::string> patterns,
                                  mlir::DictionaryAttr attrs);
 
-/// Refuses patterns that match only some names of a tied parameter. `key` is
-/// the configuration's name of the list.
+/// Reports an error if the patterns match some, but not all, of the names of a
+/// tied parameter. `key` is the configuration key that holds the list of
+/// patterns.
 mlir::LogicalResult checkTied(mlir::func::FuncOp func,
                               llvm::ArrayRef<std::string> patterns,
                               llvm::StringRef key);

@@ -19,9 +19,9 @@ int64_t sizeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
-/// Returns the expert ids before slots were dropped: the nearest result of a
-/// top-k or argmax from which `taken` is computed and that has as many slots as
-/// `taken`.
+/// Returns the expert ids as they were before some slots were dropped. Searches
+/// backwards from `taken` for the first result of a top-k or argmax that has as
+/// many slots as `taken`.
 Value chosenOf(Value taken) {
   llvm::SetVector<Value> reached;
   reached.insert(taken);

@@ -24,8 +24,8 @@ struct Choice {
   /// The capacity of an expert: it accepts at most `capacity` of every
   /// `capacityOf` slots. 0 means no limit.
   int64_t capacity = 0, capacityOf = 0;
-  /// The name of the first product that reads the choice. Tools name the
-  /// choice's origin by it.
+  /// The name of the first grouped product that reads the choice. Messages of
+  /// tools use it to say where the choice comes from.
   std::string product;
   /// The router's name: the name of its matrix without ".weight", or else the
   /// node that chooses.

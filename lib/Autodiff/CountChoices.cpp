@@ -30,9 +30,9 @@ Value count(OpBuilder &b, Location loc, Value hits, int64_t kept) {
       llvm::to_vector(llvm::seq<int64_t>(type.getRank() - kept)));
 }
 
-/// Returns the number of slots that chose each expert, [experts]. The count is
-/// an elementwise comparison followed by a sum, so that the fused kernel stores
-/// no tensor [slots, experts].
+/// Returns the number of slots that chose each expert, [experts]. It compares
+/// each slot's expert id with each expert's number, and sums the result. Both
+/// steps fuse into one kernel, so no tensor [slots, experts] is stored.
 Value slotsOfExperts(OpBuilder &b, Value ids, int64_t experts) {
   Location loc = ids.getLoc();
   RankedTensorType type = typeOf(ids);

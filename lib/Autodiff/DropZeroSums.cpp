@@ -1,5 +1,5 @@
-// nn-drop-zero-sums: makes gradients exactly zero that the structure of
-// attention makes zero up to rounding.
+// nn-drop-zero-sums: some gradients are zero by the structure of attention, and
+// are computed as zero up to rounding. This pass makes them exactly zero.
 
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -23,9 +23,10 @@ namespace {
 /// For each dimension of a value: whether a later sum runs over it.
 using Dims = SmallVector<bool>;
 
-/// Given the dimensions of a reshape's result that are summed over, returns
-/// those of its input: the dimensions of which all factors are summed over.
-/// Dimensions of size 1 have no factors.
+/// A sum runs over some dimensions of a reshape's result (`dims`). Returns the
+/// dimensions of the reshape's input that the sum runs over completely, that
+/// is, with all of their factors. A dimension of size 1 has no factors and
+/// counts as such a dimension.
 Dims beforeReshape(nn::ReshapeOp op, const Dims &dims) {
   ShardingRule rule = ShardingRule::of(op);
   SmallVector<bool> isSummed(rule.factors.size(), false);
@@ -89,8 +90,8 @@ Dims varyingOf(Value value) {
   return varying;
 }
 
-/// An operand of an operation, and the dimensions of this operand over which it
-/// is summed.
+/// The index of an operand, and the dimensions of this operand that a later sum
+/// runs over.
 struct Summed {
   unsigned operand;
   Dims dims;
@@ -127,9 +128,10 @@ void throughProduct(nn::EinsumOp op, const Dims &dims,
   }
 }
 
-/// The operands for which the result sums to zero wherever the operand does:
-/// the operation moves elements, scales them uniformly, or is linear in all its
-/// operands.
+/// Returns the operands that decide whether the result sums to zero: if the
+/// operand sums to zero over the returned dimensions, then the result sums to
+/// zero over `dims`. This holds if the operation moves elements, scales them
+/// uniformly, or is linear.
 SmallVector<Summed> through(Operation *op, const Dims &dims) {
   SmallVector<Summed> found;
   if (isa<arith::NegFOp, arith::ExtFOp, arith::TruncFOp, nn::SaveOp>(op))
@@ -200,9 +202,9 @@ nn::SoftmaxOp softmaxOfGrad(Value value) {
   return {};
 }
 
-/// Whether scores are a product of queries and keys, possibly scaled and moved.
-/// Such scores are never as low as the lowest finite number, which a mask may
-/// write.
+/// Whether scores are products of queries and keys, possibly scaled and moved.
+/// Such scores are always greater than the lowest finite number. So if a score
+/// has this value, a mask has written it.
 bool isProduct(Value value) {
   Operation *def = originOf(value).getDefiningOp();
   if (isa_and_present<nn::EinsumOp>(def))
@@ -214,10 +216,12 @@ bool isProduct(Value value) {
          splatOf(def->getOperand(1)) && isProduct(def->getOperand(0));
 }
 
-/// Returns whether the cotangents of the scores still sum to zero if a mask
-/// replaces some scores. A replaced score of -inf has probability and cotangent
-/// zero. This also holds for the lowest finite number unless the whole row is
-/// masked, and such a row has no unmasked scores.
+/// A mask replaces some scores by a constant. Returns whether the cotangents of
+/// the other scores then still sum to zero in each row. This is so if the
+/// constant is -inf, because a masked score then has probability 0 and
+/// cotangent 0. It is also so for the lowest finite number: either some score
+/// of the row is not masked, and the masked ones have probability 0, or all are
+/// masked.
 bool isMasked(nn::SoftmaxOp softmax, Value condition, unsigned kept) {
   Value scores = originOf(softmax.getInput());
   while (
@@ -253,10 +257,11 @@ Value beforeMask(Value value) {
   return value;
 }
 
-/// The softmax of a query's scores does not change if a constant is added to
-/// the scores of all keys. So the cotangents of all keys add up to zero, in
-/// every sample and head. A softcap breaks this. In decomposed attention, the
-/// gradient of the keys is one product with the gradient of the scores.
+/// The softmax of a query's scores does not change if one constant is added to
+/// all of them. So, for each query, the cotangents of its scores sum to zero
+/// over the keys, and so does the gradient of the keys. With a softcap this
+/// does not hold. Without the fused attention, the gradient of the keys is a
+/// product of another operand with the gradient of the scores.
 bool isZeroSum(OpResult value, const Dims &dims, int products) {
   if (auto grad = dyn_cast<nn::AttentionGradOp>(value.getOwner()))
     return products == 0 && value == grad.getDKey() && dims[1] &&
@@ -291,8 +296,8 @@ struct DropZeroSumsPass : cleave::impl::DropZeroSumsPassBase<DropZeroSumsPass> {
   }
 
 private:
-  /// Returns `value` without the terms whose sum over `dims` is zero; null if
-  /// no terms remain. `products` counts the contractions on the way from
+  /// Returns `value` without those terms whose sum over `dims` is zero; null if
+  /// no terms remain. `products` counts the contractions on the path from
   /// `value` to the operation that sums it.
   Value without(OpBuilder &builder, Value value, const Dims &dims,
                 int products) {
@@ -325,8 +330,9 @@ private:
         return value;
       return arith::AddFOp::create(builder, op->getLoc(), left, right);
     }
-    // Only one product may separate the terms from the sum: a second one would
-    // multiply them with a layer's input.
+    // At most one product may be on the path from the terms to the sum. A
+    // second product would multiply the terms by the input of a layer, and they
+    // would no longer sum to zero.
     bool isProduct = isa<nn::EinsumOp>(op);
     if (isProduct && products > 0)
       return value;

@@ -57,7 +57,7 @@ public:
   }
 
 private:
-  /// Finds the values that a later contraction with weights reads; losses and
+  /// Finds the values that a later product with weights depends on. Losses and
   /// predictions are not among them.
   void findReadByContractions() {
     for (Operation &op : llvm::reverse(body)) {
@@ -78,9 +78,9 @@ private:
     return matchPattern(value, m_Constant(&constant)) && constant.isSplat();
   }
 
-  /// Returns the batched operand of an operation that only moves it, or adds to
-  /// it or scales it by an operand that does not depend on samples. Null for
-  /// other operations.
+  /// If the operation moves a batched operand, or adds or multiplies it with an
+  /// operand that does not depend on samples, returns the batched operand.
+  /// Returns null for other operations.
   Value withWeights(Operation *op) const {
     if (isMove(op))
       return op->getOperand(0);
@@ -137,10 +137,10 @@ private:
     return isa_and_nonnull<nn::LayerNormOp, nn::RmsNormOp>(op);
   }
 
-  /// Returns whether a value is a residual stream. Moves, scaling and
-  /// normalization are looked through up to an addition. The value is a stream
-  /// if it has several readers, if a branch joins at the addition, or if one of
-  /// the added values is a stream.
+  /// Returns whether a value is a residual stream. Follows the value back
+  /// through moves, scaling and normalization to an addition. The value is a
+  /// stream if a value on this path has several readers, if the addition adds a
+  /// branch, or if an operand of the addition is a stream.
   bool isStream(Value value) const {
     bool readByOthers = false;
     while (Operation *op = value.getDefiningOp()) {
@@ -158,17 +158,19 @@ private:
     return false;
   }
 
-  /// Whether operand `side` of an addition is a branch: it is computed by a
-  /// contraction from the other operand, the residual stream, or from a term of
-  /// that operand. Records the value of the stream at which the branch begins.
+  /// Whether operand `side` of an addition is a branch: it is computed, with a
+  /// contraction, from the residual stream, which is the other operand or one
+  /// of the terms of that operand. Records the value of the stream at which the
+  /// branch begins.
   bool isBranch(arith::AddFOp add, unsigned side) {
     Value term = add->getOperand(side), other = add->getOperand(1 - side);
     if (!flow.isBatched(term) || !flow.isBatched(other) ||
         !readByContractions.contains(add.getResult()) || isStream(term))
       return false;
     llvm::SetVector<Value> streams = sidesOf(other);
-    // The values to visit, walking from the end of the branch to its begin. The
-    // flag says whether a contraction is between the value and the end.
+    // The values that remain to be visited, from the end of the branch
+    // backwards. The flag is true if there is a contraction on the path from
+    // the value to the end of the branch.
     llvm::DenseSet<Value> seen[2];
     SmallVector<std::pair<Value, bool>> work = {{term, false}};
     bool found = false;
@@ -182,8 +184,8 @@ private:
         continue;
       }
       Operation *op = value.getDefiningOp();
-      // The walk does not continue through another sum with a branch, since the
-      // values before that sum belong to its branch.
+      // The walk stops at additions that add another branch: values before such
+      // an addition belong to that branch.
       if (!op || joins.contains(op))
         continue;
       bool passed = contracted || contracts(op);
@@ -226,7 +228,8 @@ private:
                         [&](Value result) { return isEmbedding(result); });
   }
 
-  /// Table rows that samples choose, and sums of such rows.
+  /// Whether a value consists of table rows that samples choose, or of sums of
+  /// such rows.
   bool isEmbedding(Value value) {
     Operation *op = value.getDefiningOp();
     if (!op || !flow.isBatched(value))
@@ -246,10 +249,11 @@ private:
     return embeddings[value] = is;
   }
 
-  /// Returns whether a residual stream begins with this embedding, which may be
-  /// normalized or projected before. The search ends at other embeddings that
-  /// are computed from this one, such as sums: if the stream begins with one of
-  /// these, the result is true for that one only.
+  /// Returns whether a residual stream begins with this embedding, possibly
+  /// after a normalization or a projection. The search does not continue past
+  /// another embedding that is computed from this one, such as a sum of
+  /// embeddings. If the stream begins there, only that other embedding begins
+  /// the stream.
   bool beginsStream(Value embedding) {
     llvm::DenseSet<Value> seen;
     SmallVector<Value> work = {embedding};

@@ -63,7 +63,7 @@ bool crossesStages(std::optional<nn::Role> role) {
 }
 
 /// Whether a result of this role is a sum over samples, which stays f32. Sets
-/// `loss` if its terms must be f32, too.
+/// `loss` to true if the values that are summed up must be f32, too.
 bool isSum(std::optional<nn::Role> role, bool &loss) {
   loss = isOneOf(role, {nn::Role::Loss, nn::Role::Weight});
   return loss || isOneOf(role, {nn::Role::Gradient, nn::Role::Accumulator,
@@ -89,9 +89,8 @@ public:
   bool contains(Value value) const { return wide.contains(value); }
 
 private:
-  /// Requires that a value is f32. If `beyond` is true, the requirement also
-  /// applies to the operands of sums and of operations on rows that compute the
-  /// value.
+  /// Requires that a value is f32. With `beyond`, the values from which it is
+  /// computed must be f32, too, if it is computed by sums or row operations.
   void add(Value value, bool beyond) {
     wide.insert(value);
     if (beyond)
@@ -102,8 +101,8 @@ private:
     PrecisionRule rule = ruleOf(op);
     for (unsigned operand : rule.exact)
       add(op->getOperand(operand), /*beyond=*/true);
-    // The requirement does not extend to the operands of products, or of
-    // operations that also return statistics.
+    // The search ends at products and at operations that also return
+    // statistics: their operands may be bf16.
     if (rule.kind == Kind::Multiplies ||
         (op->getNumResults() > 1 && !rule.wideResults.empty()))
       return;
@@ -119,8 +118,8 @@ private:
         add(operand, beyond);
   }
 
-  /// Whether the operation is elementwise or only moves elements, and adds none
-  /// up.
+  /// Whether the operation is elementwise or only moves elements. Such an
+  /// operation sums no elements.
   static bool isPlain(Operation *op) {
     auto lowering = dyn_cast<LoweringInterface>(op);
     if (!lowering)
@@ -200,9 +199,9 @@ private:
                                  type.clone(builder.getF32Type()), from);
   }
 
-  /// A rounding that the model itself has is merged with the rounding for
-  /// storage. The stored value is then the model's, so kernels must not read
-  /// the unrounded one.
+  /// If the model itself rounds a value to bf16, this rounding is merged with
+  /// the rounding for storage. The rounding then belongs to the model, so
+  /// kernels must read the rounded value.
   void keepOwnRounding(Operation *op) {
     auto own = dyn_cast<arith::TruncFOp>(op);
     if (!own || !getElementTypeOrSelf(own.getType()).isBF16())

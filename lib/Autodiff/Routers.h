@@ -10,7 +10,8 @@
 namespace cleave::autodiff {
 
 struct Router {
-  /// The chosen experts: [tokens..., slots], or [tokens...] with one slot each.
+  /// The ids of the chosen experts: [tokens..., slots], or [tokens...] if each
+  /// token chooses one expert.
   mlir::Value ids;
   /// The router's logits, [tokens..., experts], before softmax or sigmoid. A
   /// bias that only affects the choice of experts is not included.

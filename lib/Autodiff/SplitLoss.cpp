@@ -1,5 +1,5 @@
-// Splits a loss into what each microbatch computes, by how it depends on
-// samples.
+// Splits a loss into parts, one for each microbatch. How it is split depends on
+// which values depend on samples.
 
 #include "SplitLoss.h"
 
@@ -45,8 +45,9 @@ static bool isSame(Value a, Value b) {
 }
 
 bool autodiff::areTwins(Operation *op, Operation *other) {
-  // In a graph with node names, equal operations also have equal names. Other
-  // locations are positions in a text and say nothing.
+  // If operations are named after graph nodes, equal operations have equal
+  // names. Other locations are line numbers in a text, which may differ between
+  // equal operations.
   bool isNamed = isa<NameLoc>(op->getLoc());
   return op->getName() == other->getName() &&
          op->getNumOperands() == other->getNumOperands() &&
@@ -89,8 +90,9 @@ bool LossSplitter::addsUp(Value whole, Value part) {
   FailureOr<Part> found = visit(whole, part);
   std::swap(parts, countParts);
   countsOnly = false;
-  // `part` must be a count that the function of the microbatch computes itself.
-  // If the split had to build a new value, `part` is another number.
+  // `part` adds up over microbatches only if it is the value that the split
+  // returns. If the split had to build another value, `part` itself is not a
+  // partial sum.
   return succeeded(found) && found->kind == Kind::Sum &&
          beforeReshapes(found->value) == beforeReshapes(part);
 }
@@ -127,8 +129,9 @@ bool LossSplitter::isTile(Value value) const {
          !varying.contains(value) && flow->majorDimOf(value);
 }
 
-/// Whether a value can be computed from inputs of the whole step: it does not
-/// depend on parameters and has no dimension of samples.
+/// Whether a value is known before the microbatches are computed: it depends on
+/// inputs of the whole step, but not on parameters, and it has no batch
+/// dimension.
 bool LossSplitter::isKnownBefore(Value value) const {
   return !isBatched(value) || (!countsOnly && hasStep() && !hasSamples(value) &&
                                !nn::dependsOnParameter(value));
@@ -168,9 +171,9 @@ bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
 
 FailureOr<LossSplitter::Part>
 LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
-  // An operation in `unlike` has another layout for another number of samples.
-  // The error is reported on the first such operation whose result would
-  // otherwise be split by samples, and not on those that read its result.
+  // An operation in `unlike` has a layout that depends on the number of
+  // samples. If its result should be split by samples, this is an error. The
+  // error is reported on the first of a chain of such operations.
   if (unlike.contains(op) && flow->majorDimOf(whole) && !flow->isMixed(whole) &&
       llvm::none_of(op->getOperands(), [&](Value operand) {
         return unlike.contains(operand.getDefiningOp());
@@ -215,10 +218,10 @@ LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
   return ofWhole(op, whole, twin, part, operands);
 }
 
-/// Handles an operation with operands that are partial sums. If it is linear in
-/// them, its result is a partial sum. It may also add operands of kind Whole,
-/// which are the same in every microbatch; these are divided by the number of
-/// microbatches, since each microbatch adds them.
+/// Handles an operation that reads partial sums. If it is linear in them, its
+/// result is a partial sum, too. If it adds an operand that is the same in
+/// every microbatch (kind Whole), this operand is divided by the number of
+/// microbatches, since each microbatch adds it once.
 FailureOr<LossSplitter::Part>
 LossSplitter::ofSums(Operation *op, OpResult whole, ArrayRef<Part> operands) {
   auto isLinearIn = [&](ArrayRef<unsigned> group) {
@@ -290,8 +293,8 @@ FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
   const Factor &factor = rule.factors[*samples];
   bool isSum = factor.kind == FactorKind::Reduction &&
                factor.combiner == FactorCombiner::Sum;
-  // A gather along the dimension of samples adds no samples up. Its sharding
-  // rule has a sum only because ranks add up the masked gathers of their tiles.
+  // A gather along the batch dimension sums no samples, although its sharding
+  // rule has a sum. That sum only combines the masked gathers of the ranks.
   if ((!isSum && factor.kind != FactorKind::PassThrough) || factor.indexed)
     return fail(whole,
                 spell(whole) + " depends on several samples, and adds none up");
@@ -349,8 +352,8 @@ FailureOr<LossSplitter::Part> LossSplitter::ofWhole(Operation *op,
   return Part{Kind::Tile, *value};
 }
 
-/// Returns a value that is the same for every sample along `dim`, with as many
-/// samples as `twin` has.
+/// Returns a value that repeats the same elements for every sample along `dim`.
+/// It has the number of samples of `twin`.
 FailureOr<Value> LossSplitter::repeat(Value whole, Value twin, unsigned dim) {
   if (!twin)
     return failure();

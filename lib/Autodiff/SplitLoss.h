@@ -42,10 +42,10 @@ public:
     mlir::Value value; // in `func`
   };
 
-  /// `other` is `step` for another number of samples, greater than one:
-  /// constants that differ between the two are numbers of samples. Without
-  /// `step`, `func` takes its place, and inputs of the whole step are not
-  /// available.
+  /// `other` is `step` for another number of samples, greater than one. A
+  /// constant that differs between `step` and `other` depends on the number of
+  /// samples. If `step` is null, `func` is used in its place, and no inputs of
+  /// the whole step are available.
   LossSplitter(mlir::func::FuncOp func, mlir::func::FuncOp step,
                mlir::func::FuncOp other, int64_t microbatches);
 

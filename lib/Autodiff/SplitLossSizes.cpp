@@ -57,10 +57,11 @@ static bool haveLikeAttributes(Operation *op, Operation *twin) {
          });
 }
 
-/// Returns whether an operation of `step` and its counterpart for `samples`
-/// samples do the same for each sample: their results differ only in the
-/// dimension of samples. Values that do not depend on samples may be repeated
-/// along one dimension that passes through the operation.
+/// Compares an operation of `step` with its counterpart `twin`, for `samples`
+/// samples. Returns whether both do the same for each sample, so that their
+/// results differ only in the size of the batch dimension. Values that do not
+/// depend on samples may be repeated along one dimension that passes through
+/// the operation.
 bool LossSplitter::isLike(Operation *op, Operation *twin,
                           int64_t samples) const {
   if (!flow || op->hasTrait<OpTrait::IsTerminator>())
@@ -100,10 +101,10 @@ bool LossSplitter::isLike(Operation *op, Operation *twin,
   return true;
 }
 
-/// For each operation of `block` that its results depend on, finds the
-/// operations of `other` that compute the same. There are several if `block`
-/// has merged operations that `other` has not, such as two constants that
-/// happen to be equal in `block`.
+/// For each operation of `block` that the results of `block` depend on, finds
+/// the operations of `other` that compute the same. There are several if
+/// operations were merged in `block` but not in `other`, such as two constants
+/// that are equal only in `block`.
 static FailureOr<TwinMap> findTwins(Block &block, Block &other) {
   TwinMap twins;
   twins[block.getTerminator()].insert(other.getTerminator());

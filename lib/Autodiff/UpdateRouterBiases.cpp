@@ -77,8 +77,10 @@ private:
     return success();
   }
 
-  /// Returns the change of the bias: rate * sign(mean load - load). The sign is
-  /// computed exactly from integers, as that of slots - experts * load.
+  /// Returns the change of the bias: rate * sign(mean load - load). The load of
+  /// an expert is the number of slots that chose it. The sign is computed
+  /// exactly, from integers: it is the sign of (number of all slots) - (number
+  /// of experts) * load.
   Value step(OpBuilder &b, Location loc, Value counts, RankedTensorType type) {
     RankedTensorType integers = typeOf(counts);
     Value slots = nn::BroadcastOp::create(

@@ -64,8 +64,8 @@ private:
     }
   }
 
-  /// Reads all results of the function that are compared from the engine, and
-  /// adds them to the outcome of the run.
+  /// Gets from the engine those results of the function that a check compares,
+  /// and adds them to the outcome of the run.
   LogicalResult collect(func::FuncOp func) {
     for (const Port &port : resultsOf(func)) {
       std::optional<TensorKind> kind = kindOf(port);

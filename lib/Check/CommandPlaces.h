@@ -40,16 +40,16 @@ struct Range {
   }
 };
 
-/// Returns the memory ranges that a collective writes, without rank-dependent
-/// offsets.
+/// Returns the memory ranges that a collective writes. The parts of their
+/// offsets that depend on the rank are omitted.
 std::vector<Range> receivedBy(const program::Collective &collective);
 
 /// Returns all addresses that a command reads or writes; none for a call.
 std::vector<program::BufferRef *> addressesOf(program::Command &command);
 
 /// Returns whether ranks run different command lists. If they do, a fault
-/// cannot reorder the commands of one list alone, because other ranks would
-/// wait for the rank that runs it.
+/// cannot reorder the commands of only one list: ranks with other lists would
+/// wait for the ranks with this list.
 inline bool hasClasses(const program::Program &program) {
   return !program.rankClass.empty();
 }

@@ -122,7 +122,8 @@ double allowedNoise(const Named &tensor, double largestGradient,
   return aboveCap ? 0 : noise;
 }
 
-/// A tensor that is missing on one side has the largest error.
+/// Returns the report for a tensor that one of the compared programs does not
+/// have: the error is infinite.
 TensorReport missing(const Named &reference, Part part) {
   TensorReport result;
   result.name = reference.name;
@@ -180,9 +181,9 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
     result.limit = tolerances.roundingFactor * alone + tolerances.roundingSlack;
     if (tensor.value.rank() == 0)
       result.limit += tolerances.scalarEpsilons * epsilon;
-    // A gradient may be smaller than its noise in the real precision. The error
-    // of the unsharded program is only one sample of this noise, so the limit
-    // is raised to the whole noise.
+    // In the real precision, the noise of a gradient may be larger than the
+    // gradient. Then the error of the unsharded program is only one sample of
+    // the noise, so the limit is raised to the noise.
     double noise =
         allowedNoise(tensor, ofKind, tolerances, result.aboveNoiseCap) *
         epsilon / std::numeric_limits<double>::epsilon();

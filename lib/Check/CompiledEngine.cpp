@@ -38,9 +38,9 @@ public:
   }
 
   LogicalResult load(const CompiledOptions &options) {
-    // Erases @loss and @init_state, which a check does not run. Their loss,
-    // which the host reads, has a different layout from the loss that
-    // @loss_grad sums over microbatches.
+    // Erases @loss and @init_state, which a check does not run. The loss in
+    // these functions is the loss that the host reads. Its layout differs from
+    // that of the loss that @loss_grad sums over microbatches.
     for (auto func :
          llvm::make_early_inc_range(module->getOps<func::FuncOp>())) {
       StringRef name = func.getName();

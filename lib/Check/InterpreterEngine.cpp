@@ -31,9 +31,10 @@ public:
   InterpreterEngine(ModuleOp module) : module(module) {
     for (auto mesh : module.getOps<dist::MeshOp>())
       this->mesh = mesh.getMesh();
-    // Only these functions are considered. Other functions may have arguments
-    // or results of the same names with different layouts, such as the loss
-    // that the host reads instead of the loss that is summed over microbatches.
+    // Only these functions are considered, because other functions may have
+    // arguments or results with the same name and a different layout. For
+    // example, the loss that the host reads and the loss that is summed over
+    // microbatches have different layouts.
     for (StringRef name :
          {nn::kForwardFunc, nn::kLossGradFunc, nn::kUpdateFunc}) {
       auto func = module.lookupSymbol<func::FuncOp>(name);

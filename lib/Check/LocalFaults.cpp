@@ -13,8 +13,8 @@ using namespace cleave::check;
 
 namespace {
 
-/// Returns the axes in reverse order, or if that is not possible another axis
-/// of the mesh, or else null.
+/// Returns the axes in reverse order. If there is only one axis, returns
+/// another axis of the mesh, or null if there is none.
 dist::AxisListAttr swapped(dist::MeshAttr mesh, dist::AxisListAttr axes,
                            bool sameSize) {
   SmallVector<dist::AxisRefAttr> changed(axes.getAxes());

@@ -42,9 +42,9 @@ LogicalResult PipelineEngine::call(StageInstance &instance, StringRef name,
   return success();
 }
 
-/// Returns the keys of the values that stage `from` sends to stage `to`:
-/// results of one of the functions `makers` in `from` that a function of `to`
-/// reads.
+/// Returns the keys (role and name) of the values that stage `from` sends to
+/// stage `to`. These are the results of the functions `makers` of stage `from`
+/// that a function of stage `to` reads.
 std::vector<std::string> PipelineEngine::handedOver(const StageInstance &from,
                                                     const StageInstance &to,
                                                     ArrayRef<StringRef> makers,

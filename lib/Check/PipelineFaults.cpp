@@ -247,9 +247,9 @@ bool isFloat(DType type) {
   return type == DType::F32 || type == DType::F64 || type == DType::BF16;
 }
 
-/// Returns whether the action loads inputs that certainly differ between
-/// microbatches. Other inputs, such as integer masks, may be equal in all
-/// microbatches.
+/// Returns whether the action loads inputs that are certainly different for
+/// each microbatch: tokens, labels or floats. Other inputs, such as integer
+/// masks, may be equal for all microbatches.
 bool keepsData(Program &program, Called &called, const Call &call,
                uint32_t rankClass) {
   for (const Boundary &entry : program.boundary) {
@@ -268,8 +268,8 @@ bool keepsData(Program &program, Called &called, const Call &call,
   return false;
 }
 
-/// Adds places at which two messages are swapped that both arrive before either
-/// is read.
+/// Adds places at which two consecutive messages of a channel are swapped. Both
+/// messages have arrived before one of them is read.
 void swapReceives(Program &program, Action &step, Called &called,
                   CommandPlaces &places) {
   struct Receive {
@@ -359,9 +359,9 @@ CommandPlaces check::gradientTwice(Program &program) {
   CommandPlaces places;
   Called called(program);
   for (Action *step : stepsOf(program)) {
-    // The calls of each action. An action with a single call is no place for
-    // the fault, because the first microbatch may write its gradients instead
-    // of adding them.
+    // The calls of each action. The fault is not injected into an action with a
+    // single call: it may be the call for the first microbatch, which may write
+    // its gradients instead of adding them.
     std::map<uint32_t, std::vector<size_t>> calls;
     for (size_t i = 0; i < step->commands.size(); ++i)
       if (auto *call = std::get_if<Call>(&step->commands[i].op))

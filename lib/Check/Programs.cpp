@@ -97,10 +97,10 @@ FailureOr<Engine *> Programs::interpret(ModuleOp module) {
   return engines.back().get();
 }
 
-// Returns the index of the place at which to inject the fault. A program with
-// taps may have different places than the same program without them. For a
-// program with taps, the place with the same name is chosen or, if none has
-// this name, the place with the same index.
+// Returns the index of the place at which to inject the fault. The first call
+// chooses the place. Later programs, such as the same program with taps, may
+// have other places. There, the place with the same name is used or, if none
+// has this name, the place with the same index.
 int64_t Programs::faultIndex(ModuleOp local) {
   std::vector<std::string> names = faultPlaces(local, programs.inject);
   int64_t count = names.size(), index = programs.injectIndex;

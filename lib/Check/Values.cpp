@@ -237,7 +237,9 @@ LogicalResult Values::setInitial(Engine &engine, bool isPerturbed) {
   return success();
 }
 
-/// Returns the samples of all microbatches of a step, concatenated.
+/// Returns the samples of all microbatches of a step, concatenated. `port` is
+/// an input of the whole step; `of` is the name of the corresponding input of
+/// one microbatch.
 FailureOr<Tensor> Values::wholeStep(const Port &port, StringRef of,
                                     int64_t step) {
   std::optional<int64_t> dim = nn::batchDimOf(port.attrs, port.type.getRank());

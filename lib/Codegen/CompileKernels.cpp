@@ -195,8 +195,9 @@ static LogicalResult link(ModuleOp module,
          << outputPath << "': " << message;
 }
 
-/// Moves the functions of `emitted` into modules. Constant tables stay with the
-/// function that follows them; declarations are copied to all modules.
+/// Distributes the functions of `emitted` over several modules. A constant
+/// table is put into the module of the function that follows it. Declarations
+/// are copied to all modules.
 static SmallVector<OwningOpRef<ModuleOp>> partition(ModuleOp emitted) {
   SmallVector<OwningOpRef<ModuleOp>> parts;
   SmallVector<Operation *> declarations, pending;

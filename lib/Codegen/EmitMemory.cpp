@@ -21,7 +21,8 @@ void Emitter::reportIndex(Value index, Value beyond, int64_t rows) {
   Type i64 = b.getI64Type();
   if (isa<VectorType>(index.getType())) {
     beyond = both(beyond, mask);
-    // Selects one index that is out of range; valid indices are replaced by 0.
+    // Selects one of the vector's indices that are out of range: valid indices
+    // are replaced by 0, and then the maximum is taken.
     Value zero = constantOf(index.getType(), 0);
     index = vector::ReductionOp::create(
         b, vector::CombiningKind::MAXUI,

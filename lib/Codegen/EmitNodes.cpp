@@ -23,8 +23,8 @@ void NodeEmitter::moveTo(const Scope &scope) {
   size_t at = 0;
   while (scopes[at].get() != &scope)
     ++at;
-  // New operations precede the first operation in the scope's block that
-  // contains a nested scope.
+  // Some operations of the scope's block contain the nested scopes. New
+  // operations are inserted before the first of these.
   for (size_t i = at + 1; i < scopes.size(); ++i)
     if (scopes[i]->op) {
       b.setInsertionPoint(scopes[i]->op);
@@ -312,8 +312,8 @@ bool NodeEmitter::isContiguous(const IndexExpr &index) const {
 }
 
 Value NodeEmitter::emitLaneBase(const IndexExpr &index, int copy) {
-  // The lane variable in scalar code is the index of the first lane of copy 0,
-  // so the offset of copy `copy` is added.
+  // For the lane variable, emitIndex uses the index of the first lane of copy
+  // 0, so the offset of copy `copy` is added here.
   Value base = emitIndex(index, copy);
   int64_t offset = laneOffset(copy);
   if (offset == 0)

@@ -133,7 +133,8 @@ NodeEmitter::InnermostScope::InnermostScope(NodeEmitter &emitter, Scope &scope)
   }
   emitter.moveTo(scope);
   // The loop of the reduction must come before the operations that contain
-  // nested scopes, so these are set aside.
+  // nested scopes. So these operations are moved to the block `rest`, and the
+  // destructor moves them back.
   for (auto &inner : hidden)
     if (inner->op) {
       rest = std::make_unique<Block>();

@@ -39,7 +39,8 @@ Value formulas::log32(MathBuilder &m, Value x) {
   Value tiny = m.less(x, m.f(1.17549435e-38));
   Value scaled = m.select(tiny, m.mul(x, m.f(8388608.0)), x);
   Value bits = m.bitsOf(scaled);
-  // Subtracting the bits of sqrt(1/2) makes the exponent of f 0 or -1.
+  // Subtracting the bits of sqrt(1/2) has the effect that `fraction` is between
+  // sqrt(1/2) and sqrt(2).
   Value offset = m.subInt(bits, m.i(0x3f3504f3));
   Value n = m.toFloat(m.shiftRight(offset, 23));
   n = m.sub(n, m.select(tiny, m.f(23.0), m.f(0.0)));

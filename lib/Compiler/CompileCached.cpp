@@ -68,8 +68,8 @@ static FailureOr<std::string> keyOf(const std::string &path,
     others.push_back(value);
   std::error_code error;
   for (const std::string &file : others) {
-    // The name is empty if the configuration does not name this file. A later
-    // check reports a file that does not exist.
+    // If the configuration does not name a file of this kind, `file` is empty.
+    // A later check reports a file that does not exist.
     if (file.empty() || !fs::exists(file, error))
       continue;
     FailureOr<std::string> text = readFile(context, file);

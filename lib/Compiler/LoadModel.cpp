@@ -162,8 +162,9 @@ static LogicalResult checkSizes(ModuleOp module) {
   return failure(walked.wasInterrupted());
 }
 
-/// Limits the slots of each expert to its capacity. If samples share this
-/// capacity, the output for a sample depends on all samples of the call.
+/// Limits the number of (token, choice) pairs that each expert accepts to its
+/// capacity. If the samples of a call share the capacity, the output for a
+/// sample depends on all samples of the call.
 static LogicalResult limitChoices(ModuleOp module, const Config &config) {
   if (config.parallel.expert.capacity == 0)
     return success();
@@ -178,8 +179,8 @@ static LogicalResult limitChoices(ModuleOp module, const Config &config) {
 }
 
 /// Imports the model again with `batch` samples, and adds its @forward to the
-/// module as `name`. It shows how the loss of a microbatch depends on the batch
-/// size.
+/// module as `name`. From this function, nn-add-loss derives how the loss of a
+/// microbatch depends on the batch size.
 static LogicalResult addForward(ModuleOp module, StringRef name,
                                 const std::string &path, const Config &config,
                                 int64_t batch, bool readWeights) {
@@ -198,8 +199,9 @@ static LogicalResult addForward(ModuleOp module, StringRef name,
   return success();
 }
 
-/// Adds @forward with other batch sizes if nn-add-loss needs them to derive the
-/// loss of several microbatches.
+/// Adds copies of @forward that were imported with other batch sizes, if
+/// nn-add-loss needs them to derive the loss of a step with several
+/// microbatches.
 static LogicalResult addForwards(ModuleOp module, const std::string &path,
                                  const Config &config,
                                  std::optional<int64_t> batch,

@@ -42,9 +42,10 @@ LogicalResult checkMemoryFloor(ModuleOp model, const Config &config,
       size *= double(mesh.size(name));
     return size;
   };
-  // An upper bound of the number of shards into which axes other than data
-  // parallelism's divide a parameter. The axis of expert parallelism counts as
-  // well, because experts have most of the parameters.
+  // An upper bound of the number of shards of a parameter before ZeRO shards it
+  // further: the number of ranks along all axes except those of data
+  // parallelism. The expert-parallel axis counts as well, because experts have
+  // most of the parameters.
   double modelRanks = double(mesh.ranks()) / product(axes.all()) *
                       double(mesh.size(config.parallel.expert.axis));
   double zero = product(axes.sharded());

@@ -231,7 +231,8 @@ private:
     return crosses ? schedule.link : std::string();
   }
 
-  /// Gives a tied parameter the sharding of its first stage on all stages.
+  /// Partitions the stage. A tied parameter gets the sharding that the first
+  /// stage with this parameter chose.
   LogicalResult shardAsOthers(OwningOpRef<ModuleOp> &stage, bool hasEarlier) {
     MLIRContext &context = *stage->getContext();
     OwningOpRef<ModuleOp> whole;

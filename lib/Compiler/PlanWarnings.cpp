@@ -46,7 +46,8 @@ void warnOfIdleRanks(ModuleOp model, const Config &config, const Mesh &mesh) {
     ways *= mesh.size(axis);
   if (samples == 0 || samples % ways == 0)
     return;
-  // Every rank has a tile for as many samples as the first rank has.
+  // The first rank has the most samples, and the tiles of all ranks have room
+  // for that many samples.
   int64_t each = dist::tileSize(samples, ways), room = each * ways;
   int64_t used = (samples + each - 1) / each;
   int64_t idle = mesh.ranks() / ways * (ways - used);

@@ -22,8 +22,8 @@ using namespace mlir;
 
 namespace cleave::compiler {
 
-/// Returns the sequence-parallel entry of kind ring, if its axis has several
-/// ranks.
+/// Returns the entry of `parallel.sequence` with kind ring, if its axis has
+/// several ranks; otherwise null.
 static const SequenceParallelConfig *ringOf(const Config &config,
                                             const Mesh &mesh) {
   for (const SequenceParallelConfig &entry : config.parallel.sequence)
@@ -328,8 +328,8 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
     addDataPass(passes, config, boundary, partition);
     if (stage)
       noteStage(*stage, config, partition);
-    // 3D tensor parallelism keeps parameters that it gathered over its first
-    // axis for the backward pass.
+    // 3D tensor parallelism gathers parameters over its first axis in the
+    // forward pass, and keeps the gathered parameters for the backward pass.
     if (splitsTensor(config, mesh) && config.parallel.tensor.layout == "3d")
       partition.keepParameters.push_back(config.parallel.tensor.axes[0]);
     // Rounds parameters before they are gathered. It runs after the strategies,

@@ -21,8 +21,8 @@ static std::string keyOf(DictionaryAttr attrs) {
   return (nn::spell(nn::roleOf(attrs)) + " " + nn::nameOf(attrs)).str();
 }
 
-/// Returns the axes over which a dimension is sharded, except the axes
-/// `sharded`, which ZeRO adds later.
+/// Returns the axes over which a dimension is sharded. The axes in `sharded`
+/// are left out, because ZeRO adds them later.
 static std::vector<std::string>
 withoutSharded(dist::DimShardingAttr dim,
                const std::vector<std::string> &sharded) {

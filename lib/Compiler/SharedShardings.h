@@ -21,9 +21,10 @@ public:
   /// Constrains the stage to the shardings of earlier stages.
   void pin(mlir::ModuleOp stage);
 
-  /// Returns sharding overrides for the values that this stage shards
-  /// differently than earlier stages: the shardings that earlier stages chose.
-  /// The overrides omit the axes `sharded`, because ZeRO adds these later.
+  /// Returns a sharding override for each parameter that this stage shards in a
+  /// different way than earlier stages. The override states the sharding of the
+  /// earlier stages. The axes in `sharded` are left out, because ZeRO adds them
+  /// later.
   std::vector<ShardConfig> conflicts(mlir::ModuleOp stage,
                                      const std::vector<std::string> &sharded);
 
@@ -35,8 +36,8 @@ private:
   struct Entry {
     mlir::Type type;
     dist::ShardingAttr sharding;
-    /// For a value that stages send to each other in tiles: its sharding in the
-    /// programs of the stages.
+    /// Stages send some values to each other as tiles. For such a value: its
+    /// sharding within the programs of the stages.
     dist::ShardingAttr inside;
   };
   dist::ShardingAttr known(mlir::DictionaryAttr attrs);

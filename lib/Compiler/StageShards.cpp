@@ -32,8 +32,9 @@ StageShards::StageShards(const pipeline::Table &table, const Config &config,
   const TensorParallelConfig &tensor = config.parallel.tensor;
   if (data.enabled && data.zero == 3)
     axes = boundaryAxes(config, mesh).sharded();
-  // 3D tensor parallelism keeps parameters that it gathered over its first axis
-  // for the backward pass, so UNSHARD also gathers over this axis.
+  // 3D tensor parallelism gathers parameters over its first axis once, and
+  // keeps the gathered parameters for the backward pass. So UNSHARD also
+  // gathers over this axis.
   if (tensor.enabled && tensor.layout == "3d" && mesh.size(tensor.axes[0]) > 1)
     axes.push_back(tensor.axes[0]);
   isFixed = config.parallel.pipeline.schedule == "custom";

@@ -218,13 +218,14 @@ private:
 } // namespace
 
 // Built-in descriptions for nodes of eight H100 or H200. Links within a node:
-// all-gathers and all-reduces measured with NCCL (Bekman, "Machine Learning
-// Engineering", network: 361 GB/s; all-reduces of 1 and 16 MiB on eight GPUs
-// take 46 and 134 us). Links between nodes: nine tenths of 400 Gbit/s each, and
-// NCCL's own constants for a step. Products: 794 TFLOP/s is the highest rate
-// that the same source measured in bf16; small products are limited by launches
-// of some microseconds. Memory: 85 % of 3.35 TB/s. Contention: 16 of 132
-// multiprocessors move messages. docs/cluster.md has the same description.
+// measured all-gathers and all-reduces of NCCL (Bekman, "Machine Learning
+// Engineering", chapter on networks: 361 GB/s; all-reduces of 1 and 16 MiB on
+// eight GPUs take 46 and 134 us). Links between nodes: 90 % of 400 Gbit/s each,
+// and the latency constants that NCCL assumes for one step. Products: 794
+// TFLOP/s is the highest bf16 rate that Bekman measured; small products are
+// limited by kernel launches of some microseconds. Memory: 85 % of 3.35 TB/s.
+// Contention: 16 of 132 multiprocessors move messages. docs/cluster.md has the
+// same description.
 std::optional<Cluster> cleave::builtInCluster(const std::string &name) {
   Cluster h100;
   h100.name = name;

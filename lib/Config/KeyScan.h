@@ -14,10 +14,11 @@ struct Mistake {
   bool isLongKey;
 };
 
-// Returns the first mistake in any text. A mistake is a key with more parts
-// than any valid key, for which functions that recurse into its tables would
-// overflow the stack, or a character beyond ASCII outside of strings and
-// comments, for which toml++ 3.3 may reach code that it declares unreachable.
+// Returns the first mistake in a text that need not be valid TOML. There are
+// two kinds of mistakes. A key with more parts than any valid key could
+// overflow the stack of recursive functions. A non-ASCII character outside of
+// strings and comments could make toml++ 3.3 reach code that it declares
+// unreachable.
 std::optional<Mistake> mistakeIn(std::string_view toml);
 
 } // namespace cleave::config

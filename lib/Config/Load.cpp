@@ -1,5 +1,5 @@
-// Converts TOML to a Config: iterates over the tables of the file and of every
-// override by the table of keys, then runs the checks.
+// Converts TOML to a Config: for the file and for each override, reads the
+// tables and looks up each key in the table of keys. Then runs the checks.
 
 #include "cleave/Config/Load.h"
 
@@ -305,7 +305,8 @@ Loader::applyOverride(const ConfigOverride &override_) {
   std::string mistake;
   toml::table table = parseLine(line, mistake).value_or(toml::table());
   const std::string &value = override_.value;
-  // A value with more digits than a 64-bit number is not meant as a text.
+  // A number that is too long for 64 bits is an error. It is not used as a
+  // string.
   size_t sign = value.find_first_not_of("+-") == 1 ? 1 : 0;
   if (table.empty() && value.size() - sign > 18 &&
       value.find_first_not_of("0123456789", sign) == std::string::npos)
@@ -317,8 +318,8 @@ Loader::applyOverride(const ConfigOverride &override_) {
   }
   std::optional<ConfigError> error =
       apply(parsePath(override_.key), *table.get("value"), source);
-  // A value that begins like a list, a table or a quoted string is not meant as
-  // a text.
+  // If a value begins like a list, a table or a quoted string, the user meant
+  // TOML. So the message also says why it is no TOML.
   if (error && !mistake.empty() && value.find_first_of("[{\"'") == 0)
     error->message += "; it is no TOML: " + mistake +
                       (value.find('\\') == std::string::npos
@@ -342,8 +343,8 @@ void Loader::settleMesh(const std::string &baseName) {
   for (auto &[name, size] : mesh.sizes)
     if (isOfBase(name))
       size = 1;
-  // If the base's order of axes lacks an axis of the mesh, the order is
-  // removed.
+  // The order of the axes is that of the base configuration. If it lacks an
+  // axis of the new mesh, it is dropped.
   auto isListed = [&](const auto &axis) {
     return std::find(mesh.axes.begin(), mesh.axes.end(), axis.first) !=
            mesh.axes.end();

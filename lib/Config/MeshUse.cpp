@@ -1,4 +1,5 @@
-// Checks that every axis of the mesh is used, and by one strategy.
+// Checks that every mesh axis is used, and that no two strategies use the same
+// axis.
 
 #include "cleave/Config/Load.h"
 
@@ -292,8 +293,8 @@ MaybeError MeshUse::checkExchange() const {
   return std::nullopt;
 }
 
-// The mesh axis of expert parallelism also shards samples, as the data axis
-// does, so it cannot be an axis of positions.
+// Expert parallelism shards samples over its mesh axis, as data parallelism
+// does. So this axis cannot also shard positions.
 MaybeError MeshUse::checkExpertAxis() const {
   for (const SequenceParallelConfig &sequence : parallel.sequence)
     if (parallel.expert.enabled && sequence.axis == parallel.expert.axis)

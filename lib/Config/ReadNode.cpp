@@ -93,8 +93,9 @@ bool read(const toml::node &node, SequenceParallelConfig &out) {
   return true;
 }
 
-// For `dims = ["x", ""]`, returns how to write the value that was meant, with a
-// list for each dimension.
+// If the user gave a list of names such as `dims = ["x", ""]`, returns a hint
+// for the error message with the right form, in which each dimension has a list
+// of axes: [["x"], []].
 std::string dimsMeant(const toml::node &node) {
   const toml::array *list = node.as_array();
   if (!list || list->empty() || !list->is_homogeneous<std::string>())

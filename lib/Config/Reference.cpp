@@ -37,7 +37,8 @@ std::string typeCell(Field field) {
   return cell(name);
 }
 
-// Returns the default of a key; for a map, its content without a configuration.
+// Returns the default of a key. For a map, these are the entries that it has
+// without a configuration.
 std::string defaultCell(const Key &key, Field field) {
   std::string value = formatValue(field);
   if (std::string(key.path).ends_with("*") && value == "{  }")

@@ -1,6 +1,7 @@
-// Includes toml++ 3.3. Its parser assumes in some places what it has not
-// checked (for "[.x]", "[}]"). In release builds these assertions would be
-// promises to the compiler; here a failed assertion throws an exception.
+// Includes toml++ 3.3. For some invalid texts, such as "[.x]" or "[}]",
+// assertions in its parser fail. In release builds, toml++ would tell the
+// compiler to assume that they hold. Here, a failed assertion throws an
+// exception instead.
 
 #ifndef CLEAVE_LIB_CONFIG_TOML_H
 #define CLEAVE_LIB_CONFIG_TOML_H

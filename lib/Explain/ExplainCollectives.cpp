@@ -120,8 +120,9 @@ std::vector<CollectiveCost> cleave::collectivesOf(
   return costs;
 }
 
-/// The exposed time is only known as a total over all collectives, and as a
-/// total over all messages between stages.
+/// The exposed time is only known as two totals: one for messages between
+/// stages, and one for all other collectives. Each total is divided in
+/// proportion to the times of the collectives.
 void cleave::hideOverlapped(std::vector<CollectiveCost> &collectives,
                             const Explanation::Overlap &overlap) {
   double others = overlap.communication - overlap.messages,

@@ -1,4 +1,5 @@
-// Computes the load that each router causes on a rank.
+// Computes, for each router, how many (token, choice) pairs a rank processes
+// and exchanges.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Explain/Explain.h"
@@ -17,8 +18,9 @@ using mlir::StringAttr;
 int64_t ExpertLoad::mostDropped() const {
   if (!capacity)
     return 0;
-  // If all tokens choose the same experts, these experts accept as many slots
-  // as their capacity allows.
+  // In the worst case, all tokens choose the same experts. Each of these
+  // experts then accepts only `capacity` slots, that is, pairs of a token and
+  // an expert.
   return std::max<int64_t>(0, capacityOf - slotsPerToken * capacity);
 }
 
@@ -85,8 +87,9 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
                                              : llvm::StringRef());
       loads.push_back(std::move(load));
     }
-  // Each router has a command with the dispatch plan of its tokens. If tokens
-  // are not dispatched, it has a grouped product that runs on the rank itself.
+  // If tokens are sent to the ranks of their experts, each router has a command
+  // that plans this (PlanRows). Otherwise, it has a grouped product on the rank
+  // itself.
   auto plans = commandsOf<program::PlanRows>(
       program, [](const program::PlanRows &) { return true; });
   auto gemms = commandsOf<program::GroupedGemm>(
@@ -99,8 +102,8 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
       load.slots = plan->rows;
       load.places = plan->places;
       load.rounds = plan->rounds;
-      // In a hierarchical exchange, tokens are sent on from the slots of the
-      // first hop.
+      // A hierarchical exchange has two hops. Each row of the receive buffers
+      // of the first hop is a row that the second hop may send on.
       auto next = llvm::find_if(
           plans, [&](auto &entry) { return entry.second == plan; });
       if (++next != plans.end() && next->second->tile < plan->tile &&

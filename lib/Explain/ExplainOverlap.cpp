@@ -78,9 +78,9 @@ static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
   return times;
 }
 
-/// Returns the seconds of collectives in command lists that call actions, that
-/// is, of collectives between stages or over all stages. No compute overlaps
-/// them.
+/// Returns the seconds of the collectives between stages or over all stages.
+/// These are not part of an action, but of the command lists that call actions.
+/// No compute overlaps them.
 static double betweenActions(const program::Program &program,
                              const program::Action &action,
                              const Cluster &cluster) {

@@ -24,8 +24,8 @@ std::vector<int64_t> cleave::coordinatesOf(const program::Program &program,
 std::vector<Traffic>
 cleave::exchangeTraffic(const program::Program &program,
                         const program::Collective &collective) {
-  // The ranks of a group have equal positions on all axes outside of the
-  // group's axes.
+  // Ranks are in the same group if they have equal positions on all axes that
+  // do not belong to the group.
   std::map<std::vector<int64_t>, std::vector<int64_t>> groups;
   int64_t size = program::positionsOn(collective.group);
   for (int64_t rank = 0; rank < program.numRanks(); ++rank) {
@@ -153,8 +153,9 @@ std::string cleave::linkOf(const program::Program &program,
   std::string link = "intra";
   for (const program::SubAxis &part : collective.group) {
     const program::MeshAxis &axis = program.mesh[part.axis];
-    // A group over a sub-axis can stay within a node although the whole axis
-    // spans nodes: if each block of the sub-axis is within a node.
+    // If an axis spans several nodes, each block of one of its sub-axes may
+    // still be within one node. A group over this sub-axis then stays within a
+    // node.
     if (axis.link == "inter" && axis.within % (axis.size / part.pre) != 0)
       link = axis.link;
   }

@@ -190,9 +190,9 @@ void Grouping::materialize(Value value) {
   places[op] = Place::Kernel;
 }
 
-/// Finds the values in memory from which `value` is computed (see the header).
-/// Looks through inline operations, and through views and constants on the
-/// host, because kernels read through them.
+/// Finds the values in memory from which `value` is computed. Follows inline
+/// operations to their operands. Also follows views and constants on the host,
+/// because kernels read through them.
 void Grouping::sources(Value value, SetVector<Value> &found) const {
   Operation *op = value.getDefiningOp();
   bool through = op && (placeOf(op) == Place::Inline ||
@@ -207,9 +207,9 @@ void Grouping::sources(Value value, SetVector<Value> &found) const {
 }
 
 /// A convolution or pool is lowered to a chain with one link per element of its
-/// window. If links were fused one by one, a plan would be made for each step.
-/// So the links of a chain start as one unit, like the parts of a decomposed
-/// operation.
+/// window. If the links were fused one by one, each of these fusions would need
+/// a plan. So the links of a chain start as one unit, like the parts of a
+/// decomposed operation.
 void Grouping::joinChains() {
   llvm::DenseMap<int, int> partsOfOrigin;
   for (Operation &op : func.front())
@@ -386,8 +386,8 @@ SmallVector<Value> Grouping::outputsOf(ArrayRef<Operation *> ops, int a,
           if (unit == a || unit == b) {
             continue;
           }
-          // A view on the host needs the value in memory, even if only these
-          // units read the view.
+          // A view on the host needs the value in memory, even if only units
+          // `a` and `b` read the view.
           read = true;
           break;
         }

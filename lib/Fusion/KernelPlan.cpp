@@ -50,7 +50,8 @@ struct Request {
 struct Survey {
   /// The row counts of reductions over trailing dimensions, largest first.
   std::set<int64_t, std::greater<int64_t>> rows;
-  /// The products of trailing dimensions, for all shapes in the kernel.
+  /// For each shape in the kernel: the products of its last size, its last two
+  /// sizes, and so on.
   std::set<int64_t, std::greater<int64_t>> suffixes;
 
   explicit Survey(const Request &request) {

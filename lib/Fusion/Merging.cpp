@@ -15,9 +15,9 @@ using namespace cleave::kernels;
 /// The maximum number of units that a path search visits. Kernels that are far
 /// apart in the program hardly profit from fusion.
 static constexpr size_t kMostBetween = 1000;
-/// Limits on the attempts to fuse a kernel with other kernels that read the
-/// same unit's results: all attempts, and failed attempts with kernels of one
-/// kind.
+/// Each kernel that reads the results of a unit is tried with other kernels
+/// that read them. The first limit is for the number of attempts per kernel,
+/// the second one for failed attempts with kernels of the same kind.
 static constexpr int kMostAttempts = 64, kMostOfKind = 4;
 
 /// The maximum number of scalar sums in a kernel, which run one after the
@@ -295,9 +295,9 @@ void Grouping::mergeAlongEdges() {
   }
 }
 
-/// Fuses kernels that read the same unit's results. Each reader is tried with
-/// the other readers in order, but only with few readers of each kind, so that
-/// the time is linear in the number of readers instead of quadratic.
+/// Fuses kernels that read results of the same unit (readers). Each reader is
+/// tried with the other readers in order, but only with a few readers of each
+/// kind. So the time is linear in the number of readers, and not quadratic.
 bool Grouping::mergeReaders(const Unit &unit) {
   llvm::MapVector<size_t, SmallVector<int>> byKind;
   for (int consumer : unit.consumers)

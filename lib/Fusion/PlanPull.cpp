@@ -161,8 +161,8 @@ Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
 Node *PlanBuilder::pullConcat(nn::ConcatOp op, Index index, Node *guard) {
   int64_t dim = op.getDim();
   const IndexExpr &position = index[dim];
-  // Of the concatenated inputs, only those that the index can reach are tested,
-  // and the last one of them needs no test.
+  // `pieces` has the concatenated inputs that the index can reach. The other
+  // inputs need no test, and neither does the last one of these.
   SmallVector<std::pair<Value, int64_t>> pieces;
   int64_t offset = 0;
   for (Value input : op.getInputs()) {

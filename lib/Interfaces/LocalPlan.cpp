@@ -154,9 +154,10 @@ Value LocalPlan::filled(Value value, const TensorFactors &dims, int64_t factor,
   for (auto [dim, made] : llvm::enumerate(dims)) {
     if (!llvm::is_contained(made, factor))
       continue;
-    // Only a factor that is alone in its dimension is padded (isExpressible),
-    // so the index along the dimension is the index along the factor. Elements
-    // whose index in the tile is less than N - offset are valid.
+    // A padded factor is the only factor of its dimension (isExpressible), so
+    // an index along the dimension is also one along the factor. An element of
+    // the tile is valid if its index is less than (size of the factor) -
+    // (offset of the tile).
     auto i64 = rewriter.getI64Type();
     auto scalar = RankedTensorType::get({}, i64);
     Value count = arith::SubIOp::create(
@@ -237,8 +238,8 @@ Operation *LocalPlan::cloneLocal() {
 }
 
 LogicalResult cleave::planLocalByCloning(Operation *op, LocalPlan &plan) {
-  // A factor that some result does not have is reduced, so its padding must be
-  // masked.
+  // If some result lacks a factor, the operation reduces over this factor.
+  // Padding along the factor must then be masked.
   const ShardingRule &rule = plan.rule();
   for (auto [factor, info] : llvm::enumerate(rule.factors)) {
     bool combined = llvm::any_of(

@@ -219,7 +219,8 @@ struct RankOp {
             poison(at->second);
           pasteTile(at->second, (*in[i])[rank], mesh, from, rank);
         }
-        // Caches the sum of each set of partial tensors that a box asks for.
+        // Different boxes may need the sum over different sets of partial
+        // tensors. Each such sum is computed once.
         std::map<std::set<int64_t>, Tensor> sums;
         auto sumOf = [&](const std::set<int64_t> &terms) -> const Tensor & {
           auto [at, isNew] = sums.try_emplace(terms, wholes.at(*terms.begin()));

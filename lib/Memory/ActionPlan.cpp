@@ -264,8 +264,8 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
   if (!place.fixed || place.offset != 0)
     return false;
   int64_t storage = find(place.storage);
-  // An asynchronous collective reads its operands until its only reader, the
-  // wait, ends it.
+  // An asynchronous collective reads its operands until its wait, which is the
+  // only reader of its token.
   auto collective = dyn_cast<rt::CollectiveOp>(op);
   bool starts = collective && collective.getToken();
   if (starts && collective.getToken().use_empty())
@@ -299,8 +299,8 @@ void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
       int64_t dead = storages[old->second].last;
       fits = dead < storage.first;
       if (dead == storage.first) {
-        // The last command that reads the old value may overwrite it in place
-        // with the new value.
+        // `dead` is the position of the last command that reads the old value.
+        // This command may overwrite the old value in place with the new one.
         Operation *op = dead < 0 ? nullptr : ops[dead];
         if (auto command = dyn_cast_or_null<rt::CommandOpInterface>(op))
           for (rt::Reuse reuse : command.getReuse())
@@ -360,8 +360,9 @@ void ActionPlan::reuseOperands() {
           storages[from].boundary >= 0)
         continue;
       if (int64_t target = storages[to].boundary; target >= 0) {
-        // If the operand's storage becomes the boundary buffer, the operand is
-        // written there. So the old content of the buffer must be dead by then.
+        // If the operand's storage becomes the boundary buffer, the command
+        // that computes the operand writes to the buffer. The old content of
+        // the buffer must be dead before that.
         auto old = argumentOf.find(target);
         if (old != argumentOf.end() &&
             storages[old->second].last >= storages[from].first)

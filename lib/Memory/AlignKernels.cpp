@@ -34,8 +34,9 @@ static int64_t alignmentOf(Value value) {
        alias = value.getDefiningOp<rt::AliasOp>()) {
     int64_t width = widthOf(value);
     offset += int64_t(alias.getOffset()) * width;
-    // An axis term has four numbers: axis, blocks before the sub-axis,
-    // positions, and elements per position.
+    // An axis term is a part of the offset that depends on the rank. It has
+    // four numbers: the axis, the blocks before the sub-axis, the positions on
+    // the sub-axis, and the elements per position.
     ArrayRef<int64_t> terms = alias.getAxisTerms();
     for (; !terms.empty(); terms = terms.drop_front(4))
       divisor = std::gcd(divisor, terms[3] * width);

@@ -243,8 +243,9 @@ FailureOr<Footprint> cleave::footprintOfStages(ModuleOp module,
     for (func::FuncOp func : actionsOf(module, stage))
       counter.add(func);
   }
-  // The peak is the sum of all arenas, as each arena is allocated with its
-  // maximal size: the peak of transient values, or all slots.
+  // Each arena is allocated with its maximal size: that of the peak of its
+  // transient values, or that of all its slots. So the peak of the rank is the
+  // sum of all arenas.
   for (const RankArena &arena : arenas) {
     counter.footprint.peak += arena.bytes;
     if (arena.holds == RankArena::Planned || arena.bytes == 0)

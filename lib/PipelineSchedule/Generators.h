@@ -1,4 +1,5 @@
-// Shared declarations of the schedule generators; there is one file per family.
+// Shared declarations of the schedule generators. There is one source file for
+// each group of similar schedules.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_GENERATORS_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_GENERATORS_H

@@ -54,8 +54,8 @@ struct Done {
   int rank = -1;
 };
 
-// The time at which an action can start (`start`), and the time at which it
-// could start if messages took no time (`sent`).
+// `start` is the time at which an action can start. `sent` is the time at which
+// it could start if messages took no time.
 struct Ready {
   double start = 0, sent = 0, message = 0;
 

@@ -1,5 +1,5 @@
-// The findings of the verifier, and the rules that are checked without the
-// verifier's internal tables.
+// The findings of the verifier, and the rules that are checked on the program
+// alone, without tables that the verifier has built.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H

@@ -110,8 +110,9 @@ private:
     return false;
   }
 
-  // Returns the "F" of a called action's name, such as ".F.0", if it matches
-  // the label.
+  // Returns the part of the stage that the call runs, for example "F" if the
+  // called action is ".F.0". Reports a call of an action that does not match
+  // the call's label.
   std::string partOf(size_t index, const program::Call &call,
                      const Action &action) {
     const std::string &name = program.actions[call.action].name;

@@ -20,7 +20,7 @@ bool dropShardings(mlir::ModuleOp module, size_t begin, size_t end);
 bool simplifySharding(mlir::ModuleOp module, size_t number);
 /// Drops one of the axes that the sharding names.
 bool dropReference(mlir::ModuleOp module, size_t number, size_t reference);
-/// Drops an axis of a mesh, and from all shardings on that mesh.
+/// Removes an axis from a mesh and from all shardings on this mesh.
 bool dropAxis(mlir::ModuleOp module, size_t mesh, size_t axis);
 
 llvm::SmallVector<dist::MeshOp> meshesOf(mlir::ModuleOp module);

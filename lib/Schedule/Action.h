@@ -31,7 +31,8 @@ public:
   OverlapPlan plan(int64_t budget) const {
     return planOverlap(steps, transfers, live, budget, contention);
   }
-  /// Moves commands into the waits of the plan. Returns false if nothing moves.
+  /// The plan has waits, in which compute stops for a collective. Moves
+  /// commands into these waits. Returns false if nothing moves.
   bool fillWaits(const OverlapPlan &plan, const memory::ActionPlan &memory);
   /// Splits collectives into starts and waits, at the places that the plan
   /// states.

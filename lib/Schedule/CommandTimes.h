@@ -17,9 +17,10 @@ public:
   static mlir::FailureOr<CommandTimes> load(mlir::ModuleOp module,
                                             const std::string &cluster);
 
-  /// Returns the seconds of a command on one rank; for a collective, from its
-  /// start to its end. The time of a matrix product follows the measured rate
-  /// curve, the time of another command the bytes that it reads and writes.
+  /// Returns the seconds that a command takes on one rank. For a collective,
+  /// this is the time from its start to its end. For a matrix product, it
+  /// follows from the measured rate curve. For any other command, it follows
+  /// from the bytes that the command reads and writes.
   double of(mlir::Operation *op) const;
   /// The fraction by which compute is slower while a collective runs.
   double contention() const { return cluster.contention; }

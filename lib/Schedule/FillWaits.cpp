@@ -54,7 +54,8 @@ private:
     size_t begin = end;
     for (size_t at = end; at-- > first && filled < missing;) {
       size_t command = order[at];
-      // A command can only move if all its readers before `end` also move.
+      // A command can only move to `end` if all its readers before `end` also
+      // move there.
       bool stays = llvm::any_of(list[command].before, [&](size_t reader) {
         return position[reader] < end && !chosen[reader];
       });

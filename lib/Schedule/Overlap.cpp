@@ -76,10 +76,11 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
     return success();
   }
 
-  /// Overlaps the collectives of one function with compute. `memory` and
-  /// `bytes` are the memory plan of the function's current order. `largest` is
-  /// the largest `bytes` of the functions that share the memory, `room` the
-  /// limit for all of them.
+  /// Overlaps the collectives of one function with compute. `memory` is the
+  /// memory plan of the function's current order, and `bytes` is the memory
+  /// that this plan needs. Several functions use the same memory one after the
+  /// other: `largest` is the most that one of them needs, and `room` is the
+  /// limit.
   LogicalResult overlap(func::FuncOp func, const BoundaryTable &table,
                         ActionPlan memory, int64_t bytes, int64_t largest,
                         int64_t room, const CommandTimes &times) {

@@ -210,8 +210,9 @@ private:
           continue;
         ++looked;
         backlog += transfers[k].seconds;
-        // If the collective does not start now, its next chance is at the end
-        // of this step.
+        // If the collective does not start now, it can start at the end of this
+        // step at the earliest. `left` is the time from then to its first
+        // reader.
         double left = begins[transfers[k].need] - begins[at + 1];
         if (!mayStart(k, at) || left > kEarly * backlog || !fits(k, at))
           continue;
@@ -247,8 +248,8 @@ private:
   size_t firstRead = 0, firstUnread = 0;
   /// Collectives that should end before their readers if possible, because they
   /// keep their operands alive or other collectives depend on them. `byPlace`
-  /// has those with an original place after the current command, `holding` has
-  /// the others.
+  /// has those whose original place is after the current command. `holding` has
+  /// those whose original place has been passed.
   std::deque<size_t> byPlace;
   llvm::SmallVector<size_t> holding;
   double now = 0, link = 0;

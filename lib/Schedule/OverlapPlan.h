@@ -39,9 +39,9 @@ struct Transfer {
   /// The places of the collective itself, of its earliest start, and of its
   /// first reader.
   size_t place = 0, ready = 0, need = 0;
-  /// True if another pass has already placed the start of the collective, so
-  /// that this plan has no start or end for it. The field `starts` of the step
-  /// at that place has the number of this transfer.
+  /// True if another pass has already chosen where the collective starts; this
+  /// plan then adds no start or end for it. The step at which it starts lists
+  /// the index of this transfer in its field `starts`.
   bool pinned = false;
   /// The collectives that must have ended before this one starts.
   llvm::SmallVector<size_t, 1> after;

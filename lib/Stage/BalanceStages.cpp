@@ -189,9 +189,9 @@ private:
     return cuts;
   }
 
-  /// Moves cuts one by one to positions that the same number of bytes crosses,
-  /// as long as this balances the memory of the two adjacent stages better, or
-  /// balances their time better at equal memory balance.
+  /// Moves cuts one by one to positions that the same number of bytes crosses.
+  /// A move must either balance the memory of the two adjacent stages better,
+  /// or balance their time better without changing the balance of memory.
   void spreadMemory(SmallVector<int64_t> &cuts, double limit) const {
     auto unevenness = [&](int64_t from, int64_t cut, int64_t to) {
       double before = places.memory[cut] - places.memory[from],
@@ -257,8 +257,9 @@ Cuts cleave::stage::follow(const Line &line,
                                          SmallVector<int64_t>(count + 1, -1));
   for (int64_t stage = 0; stage < stages; ++stage) {
     SmallVector<std::optional<Cost>> next(count + 1);
-    // The cheapest way found so far to begin this stage. Its cost includes the
-    // items up to here that patterns require in another stage.
+    // The cheapest start of this stage found so far. Its cost includes those
+    // items of the stage, up to the current item, that patterns require to be
+    // in another stage.
     std::optional<Cost> best;
     int64_t start = -1;
     for (int64_t to = 1; to <= count; ++to) {

@@ -300,10 +300,10 @@ private:
     return owners;
   }
 
-  /// Keeps arguments that a stage does not read. The training function of a
-  /// stage has all parameters of the stage as arguments, because they are
-  /// updated even if the function does not read them. An input that no stage
-  /// reads stays in stage 0.
+  /// Lets a stage keep some arguments that it does not read. The training
+  /// function of a stage has all parameters of the stage as arguments, because
+  /// they are updated even if the function does not read them. An input that no
+  /// stage reads becomes an argument of stage 0.
   void keepArguments(func::FuncOp training, FunctionCut &cut,
                      const llvm::StringMap<llvm::BitVector> &owners) {
     for (BlockArgument argument : training.getArguments()) {

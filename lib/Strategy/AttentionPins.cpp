@@ -159,9 +159,10 @@ private:
         {size(attention.g), dist::axesSize(mesh.getMesh(), g)}, ways);
     if (failed(check(attention, size(attention.n), size(attention.g), n, g)))
       return failure();
-    // The KV heads are split by the minor part of the axis, the query heads of
-    // a group by the major part. The positions that remain for the major part
-    // are then contiguous when copies of keys and values are gathered.
+    // The minor part of the axis splits the KV heads; the major part splits the
+    // query heads that share a KV head. Copies of keys and values are then
+    // gathered over the major part, so that each rank's positions are
+    // contiguous.
     auto part = [&](int64_t pre, int64_t size) {
       return size == ways
                  ? ulysses
@@ -247,7 +248,8 @@ private:
     unsigned index = operand.getOperandNumber();
     Value value = operand.get();
     const TensorFactors &dims = attention.rule.operands[index];
-    // A value with both query and key positions is sharded like the queries.
+    // If a value has dimensions of both query and key positions, the query
+    // positions are split and the key positions are not.
     bool meetsOwn = hasFactor(dims, attention.s);
     dist::ShardingAttr whole = inner(attention, dims, meeting),
                        inside =

@@ -17,9 +17,9 @@ struct AttentionAxes {
   llvm::SmallVector<dist::AxisRefAttr> features;
 };
 
-/// Inserts sharding constraints around each attention of `func` over split
-/// positions. `unsplit`: lengths of unsplit attention for which a warning was
-/// already given.
+/// Inserts sharding constraints around each attention of `func` whose positions
+/// are split. `unsplit` collects the sequence lengths of attentions whose
+/// positions are not split, so that each length causes one warning.
 mlir::LogicalResult pinAttention(mlir::func::FuncOp func, dist::MeshOp mesh,
                                  const nn::PositionFlow &flow,
                                  const AttentionAxes &axes,

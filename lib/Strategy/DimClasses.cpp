@@ -167,10 +167,10 @@ Value strategy::sumThatReceives(Value value) {
   return value;
 }
 
-/// Whether the operation reduces over a factor that a result also has, as a
-/// normalization does over the features. Splitting such a factor costs
-/// collectives in every such operation, forward and backward, so it is left to
-/// strategies that deliberately split the features.
+/// Whether the operation reduces over a factor and its result has the factor,
+/// too. An example is a normalization over the features. If such a factor is
+/// split, every such operation communicates in the forward and the backward
+/// pass. So only strategies that deliberately split the features do this.
 static bool isRowOf(const ShardingRule &rule, int64_t factor) {
   return isJoint(rule.factors[factor]) &&
          llvm::any_of(rule.results, [&](const TensorFactors &dims) {

@@ -26,8 +26,8 @@ struct DimClass {
   bool splittable = true;
   /// (argument, dimension) of the function's parameters.
   llvm::SmallVector<std::pair<unsigned, int64_t>> parameterDims;
-  /// The contractions with a parameter whose work sharding this class divides
-  /// among ranks, as indices into DimClasses::contractionFlops.
+  /// The contractions with a parameter whose work is divided among ranks if
+  /// this class is sharded, as indices into DimClasses::contractionFlops.
   llvm::SmallVector<unsigned> divides;
   /// The number of bytes of results that become partial sums if the class is
   /// sharded. Terms of one sum count once, since only the sum is reduced.
@@ -40,8 +40,8 @@ bool isParameter(mlir::Value value);
 /// The operands that the operation adds up, according to its sharding rule;
 /// empty if it is not an addition.
 llvm::ArrayRef<unsigned> termsOf(const ShardingRule &rule);
-/// Returns the last addition of a chain of additions to which `value` is added,
-/// if no value of the chain has other readers.
+/// Follows `value` through a chain of additions, as long as each sum has one
+/// reader. Returns the last sum.
 mlir::Value sumThatReceives(mlir::Value value);
 
 class DimClasses {

@@ -140,9 +140,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Whether an argument holds integers, such as tokens or labels, and is only
-  /// read by a reordering of positions. Such an argument is replicated, because
-  /// reordering tiles would need communication.
+  /// Whether an argument holds integers, such as tokens or labels, and all its
+  /// readers only reorder its positions. Such an argument is replicated,
+  /// because reordering a sharded one would need communication.
   static bool isOnlyReordered(BlockArgument argument) {
     return getElementTypeOrSelf(argument.getType()).isInteger() &&
            !argument.use_empty() &&
@@ -245,8 +245,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     });
   }
 
-  /// Returns those axes of `all` that do not split the parameter. Over these
-  /// axes, the parameter's gradient is a partial sum.
+  /// Returns those axes of `all` that do not split the parameter. The
+  /// parameter's gradient is a partial sum over these axes.
   SmallVector<dist::AxisRefAttr> leftOf(ArrayRef<dist::AxisRefAttr> all,
                                         const Axes &axes) const {
     SmallVector<dist::AxisRefAttr> left;
@@ -415,9 +415,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Constrains the parameters that readers see to be not sharded over the ZeRO
-  /// axes. One constraint serves all readers of a parameter. The partitioner
-  /// decides later how many all-gathers there are, and where.
+  /// Inserts one constraint per parameter, after which the parameter is not
+  /// sharded over the ZeRO axes. All readers of the parameter read its result.
+  /// The partitioner later decides how many all-gathers there are, and where.
   void gatherParameters(func::FuncOp func) {
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
       DictionaryAttr attrs = func.getArgAttrDict(arg);

@@ -107,8 +107,9 @@ struct StrategyExpertPass
     return widthRef ? findWidth(func, classes) : success();
   }
 
-  /// Records the dimension between the products of an expert (its MLP width),
-  /// which no other parameters have.
+  /// Records the inner dimension of the experts (their MLP width): the
+  /// dimension from one product of an expert to the next. No parameters outside
+  /// of the experts have it.
   LogicalResult findWidth(func::FuncOp func, const DimClasses &classes) {
     bool any = false;
     // Dimensions whose sharding makes the fewest bytes partial sums are

@@ -20,9 +20,10 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// A bound on the cost of sharding a dimension class, in bytes communicated per
-/// FLOP that is divided among ranks. A class is not sharded if its cost exceeds
-/// this factor times that of the best class which communicates at all.
+/// The cost of sharding a dimension class is the number of bytes communicated
+/// per FLOP that is divided among ranks. A class is not sharded if its cost is
+/// more than this many times the lowest cost of a class, where classes without
+/// communication are not compared.
 constexpr double kWorstCost = 32;
 
 struct StrategyTensorPass
@@ -166,8 +167,8 @@ struct StrategyTensorPass
     return chosen;
   }
 
-  /// Emits one diagnostic for all parameters that stay whole, and one for all
-  /// that are padded alike.
+  /// Emits one diagnostic for all parameters that are not split, and one for
+  /// all that get the same padding.
   void report(func::FuncOp func, const ParameterPlans &plans) {
     std::vector<std::string> whole;
     int64_t elements = 0, wholeElements = 0; // of matrices
@@ -196,8 +197,9 @@ struct StrategyTensorPass
     }
     for (const auto &[sizes, names] : padded)
       reportPadding(func, sizes.first, sizes.second, names);
-    // Parameters that stay whole make ranks repeat work. If this is much of the
-    // work, a warning is given instead of a remark.
+    // Every rank repeats the work on parameters that are not split. If these
+    // have more than a tenth of the elements, this is a warning, otherwise a
+    // remark.
     if (!whole.empty())
       (10 * wholeElements > elements ? emitWarning(func.getLoc())
                                      : emitRemark(func.getLoc()))
@@ -208,7 +210,7 @@ struct StrategyTensorPass
   }
 
   /// Returns a text such as "; 6 heads of keys (5 layers) do not divide by
-  /// them", where "them" are the ranks.
+  /// them". In the message, "them" refers to the ranks.
   std::string headsThatAreWhole(func::FuncOp func) {
     int64_t layers = 0, heads = 0;
     func.walk([&](nn::AttentionOp attention) {
@@ -271,8 +273,8 @@ struct StrategyTensorPass
         partial = plan->second.partial;
       return closedSharding(mesh, plan->second.stored, partial);
     };
-    // The axes of the tensor-parallel layout that split the batch. Sums over
-    // the batch are partial over these axes.
+    // Returns the axes of the tensor-parallel layout that split the batch. A
+    // sum over the batch is partial over these axes.
     auto own = [&](const TensorScheme::List &batch) {
       TensorScheme::List list = batch;
       list.erase(list.begin(), list.begin() + scheme.samples.size());

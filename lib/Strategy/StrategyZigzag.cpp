@@ -204,8 +204,8 @@ private:
         if (llvm::none_of(made,
                           [&](int64_t factor) { return ordered.test(factor); }))
           continue;
-        // Constants are reordered, unless positions are merged with other
-        // dimensions in them.
+        // A constant can be reordered only if its dimension of positions is not
+        // merged with other dimensions.
         if (dense && !dense.isSplat())
           fits &= made.size() == 1 &&
                   (typeOf(value).getDimSize(dim) == 1 ||
@@ -263,8 +263,8 @@ private:
     all(op->getResults(), rule.results);
   }
 
-  /// Finds dimensions in which positions are merged with others, as in [b * s,
-  /// h]. They are reordered together with the positions.
+  /// Finds dimensions that merge positions with another dimension, as in [b *
+  /// s, h]. They must be reordered like the positions.
   void findJoined(const DimClasses &classes) {
     for (bool more = true; std::exchange(more, false);)
       for (Operation &op : func.getBody().front().without_terminator()) {
@@ -302,15 +302,15 @@ private:
                         });
   }
 
-  /// Whether the operation slices one row per position from a longer table.
+  /// Whether it is a slice of a longer table that has one row per position.
   bool takesRows(const DimClasses &classes, Operation *op) const {
     auto slice = dyn_cast<nn::SliceOp>(op);
     return slice && isParameter(slice.getInput()) &&
            !hasPositions(classes, slice.getInput());
   }
 
-  /// The dimension of positions if the operation pads the rows of positions to
-  /// a longer table of zeros, as the gradient of such a table does; else
+  /// The gradient of a slice of a longer table pads its rows with zeros. If the
+  /// operation is such a pad, returns the dimension of positions; otherwise
   /// nullopt.
   std::optional<int64_t> padsRows(const DimClasses &classes,
                                   Operation *op) const {

@@ -60,8 +60,8 @@ private:
     }
   }
 
-  /// Returns an operand of `op` in the layout that its product with a parameter
-  /// requires.
+  /// Returns the value of an operand of `op` in the layout `axes`, in which the
+  /// product with a parameter reads it.
   Value gathered(Operation *op, OpOperand &operand, const Axes &axes) {
     Value value = operand.get();
     OpBuilder builder(op);
@@ -98,8 +98,8 @@ private:
     }
   }
 
-  /// Follows a result through the additions to which it is a term, and
-  /// constrains the last sum to the home layout (TensorScheme.h) of its kind.
+  /// Follows the result of `op` through the additions of which it is a term.
+  /// Constrains the last sum to its home layout (TensorScheme.h).
   void pinSum(Operation *op) {
     if (op->getNumResults() != 1 || op->use_empty())
       return;

@@ -17,8 +17,8 @@ void strategy::addAxes(Axes &axes, int64_t dim,
       axes[dim].push_back(axis);
 }
 
-/// Returns the operand that is a parameter of which the operation sums over a
-/// dimension; nullopt if it has no such operand.
+/// If the operation sums over a dimension of a parameter, returns the index of
+/// this operand; otherwise nullopt.
 static std::optional<unsigned> contractedParameter(Operation *op,
                                                    const ShardingRule &rule) {
   for (auto [index, dims] : llvm::enumerate(rule.operands))
@@ -56,10 +56,10 @@ static StringRef parameterName(Value value) {
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// Notes in `plan` on which side (contracted, or in the result) each dimension
-/// of the parameter is in its first product. If a dimension is chosen, the
-/// largest dimension on the other side is marked as hidden. TensorScheme.h
-/// explains chosen and hidden.
+/// Notes in `plan`, for each dimension of the parameter, whether its first
+/// product contracts it (In) or has it in the result (Out). If a dimension is
+/// chosen, the largest dimension on the other side becomes hidden.
+/// TensorScheme.h explains chosen and hidden.
 static void
 planProduct(ParameterPlan &plan, const ShardingRule &rule,
             const TensorFactors &dims, const TensorScheme &scheme,
@@ -71,8 +71,8 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
     });
     return summed ? Side::In : Side::Out;
   };
-  // On each side, the dimension that counts is the chosen one or, if none is
-  // chosen, the largest.
+  // On each side, one dimension is used: the chosen one or, if none is chosen,
+  // the largest.
   std::optional<int64_t> in, out;
   for (auto [dim, factors] : llvm::enumerate(dims)) {
     std::optional<int64_t> &best = sideOf(factors) == Side::In ? in : out;
@@ -95,10 +95,11 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
   }
 }
 
-/// Returns the dimension of a parameter along which tiles are stored that are
-/// gathered for products. The contracted dimension is preferred. The dimension
-/// of the result is taken if only its size divides evenly: then each stored
-/// tile, which is a tile of a tile, is also a tile of the whole dimension.
+/// Some axes split a parameter only while it is stored, and are gathered for
+/// products. Returns the dimension that they split. The contracted dimension is
+/// preferred. If its size does not divide evenly but that of the result's
+/// dimension does, the result's dimension is taken. Each stored tile is then
+/// also a regular tile of the whole dimension.
 static std::optional<int64_t> gatheredDim(const ParameterPlan &plan,
                                           const TensorScheme &scheme,
                                           dist::MeshAttr mesh) {
@@ -428,8 +429,8 @@ void strategy::findPartialGradients(func::FuncOp func, ParameterPlans &plans,
     }
     if (!common)
       return;
-    // Axes that split the parameter, samples or positions are left out, since
-    // other code makes the gradient partial over them.
+    // Over axes that split the parameter, the samples or the positions, other
+    // code makes the gradient partial. So they are not counted here.
     llvm::erase_if(*common, [&](dist::AxisRefAttr axis) {
       return llvm::is_contained(scheme.samples, axis) ||
              llvm::is_contained(scheme.positions, axis) ||

@@ -29,14 +29,15 @@ struct TensorScheme {
     List batch, sequence, features;
   };
   State outer, inner;
-  /// The axes that split the batch of the function's inputs. These are the axes
-  /// that the layouts of outer and of inner values have in common.
+  /// The axes that split the batch of the function's inputs: those that split
+  /// it both in outer and in inner values.
   List inputs;
   /// The batch axes during a product with a parameter.
   List computeBatch;
-  /// The axes that split a parameter's dimension during a product. If `bySide`
-  /// is true (2D and 2.5D), they depend on the dimension's side, in the other
-  /// layouts on its colour.
+  /// Below are the axes that split each dimension of a parameter during a
+  /// product. If `bySide` is true (2D and 2.5D), they depend on whether the
+  /// product contracts the dimension (In) or has it in the result (Out). In the
+  /// other layouts they depend on its colour (hidden or chosen).
   bool bySide = false;
   List computeIn, computeOut, computeHidden, computeChosen;
   /// Further axes by which parameters are split on side `In` while they are

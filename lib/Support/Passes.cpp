@@ -58,8 +58,8 @@ std::string PassFlags::parse(const char *program,
   llvm::raw_string_ostream errors(text);
   if (!llvm::cl::ParseCommandLineOptions(int(arguments.size()),
                                          arguments.data(), "", &errors)) {
-    // The text begins with "PROGRAM: Unknown ... '--mlir-x'.  Try: 'PROGRAM
-    // --help'".
+    // MLIR's text begins with "PROGRAM: Unknown ... '--mlir-x'.  Try: 'PROGRAM
+    // --help'". Only the part that says what is wrong is kept.
     StringRef line = StringRef(text).split('\n').first.split(".  Try:").first;
     line.consume_front(std::string(program) + ": ");
     return line.empty() ? "MLIR does not take the value of one of its flags"

@@ -54,7 +54,8 @@ uint32_t CommandEmitter::kernelIndex(rt::LaunchOp op) {
     for (auto [arg, operand, elements] :
          llvm::zip(kernel.args, op->getOperands(), beyond.asArrayRef()))
       arg.bytes += elements * elementBytes(operand);
-  // An operand that shares memory with a result is written through the result.
+  // If an operand shares memory with a result, only the result is marked as
+  // written.
   for (Value result : op->getResults())
     kernel.args.push_back({bytesOfType(result.getType()), true});
   kernel.numArgs = kernel.args.size();

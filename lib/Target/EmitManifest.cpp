@@ -277,7 +277,8 @@ private:
     return success();
   }
 
-  /// Adds the step counts that individual parameters have.
+  /// Some parameters have a step count of their own. Adds these counts to the
+  /// state in the manifest.
   void addCounts() {
     for (const auto &[parameter, name] : countOf)
       if (int64_t count = table.find(name, nn::Role::Count); count >= 0)

@@ -38,8 +38,8 @@ bool isWhole(const Box &box, ArrayRef<int64_t> shape) {
   return ArrayRef<int64_t>(box.sizes) == shape;
 }
 
-/// Returns the box of the operation's operand, given the box of its result, or
-/// nullopt if the elements do not form a box.
+/// Takes the box of the operation's result, and returns the box of its operand;
+/// nullopt if the operand's elements do not form a box.
 std::optional<Box> through(Operation *op, Box box, bool whole) {
   if (isa<arith::TruncIOp>(op))
     box.bits = std::min<int64_t>(

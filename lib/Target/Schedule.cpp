@@ -52,7 +52,8 @@ target::lowerSchedule(const PipelineSchedule &schedule) {
     return lowered;
   for (auto [rank, list] : llvm::enumerate(lowered->actions)) {
     std::vector<int> &own = lowered->stagesOfRank[rank];
-    // The adjacent stage may be on several ranks, and another rank may run this
+    // `here` has the forward passes that this rank runs. The adjacent stage may
+    // be on several ranks, and then another rank may run it for this
     // microbatch.
     std::set<Action> here;
     for (const LoweredAction &entry : list)
@@ -109,7 +110,8 @@ std::optional<pipeline::ValueClass> target::valueClassOf(int stage,
   for (StringRef name : ends)
     if (std::optional<Event> end = event(name, false))
       parsed.last.push_back(*end);
-  // If the value is not sent, its last use is in the action that computes it.
+  // The lifetime includes at least the action that computes the value, even if
+  // the value is not sent.
   if (!parsed.first.empty())
     parsed.last.push_back(parsed.first[0]);
   if (parsed.first.empty())

@@ -58,8 +58,9 @@ BlasApi loadBlas() {
 }
 
 NcclApi loadNccl() {
-  // NCCL makes connections together with a communicator, not in the middle of a
-  // step.
+  // With this setting NCCL makes the connections for its collectives when a
+  // communicator is created. By default it makes them at the first collective,
+  // in the middle of a step.
   setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
   Library library("libnccl.so.2", "NCCL; transport = \"local\" needs none");
   NcclApi api;

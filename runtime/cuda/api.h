@@ -118,7 +118,8 @@ namespace cleave::cuda {
 #define CLEAVE_DECLARE(name) decltype(&::name) name = nullptr;
 struct DriverApi {
   CLEAVE_DRIVER_FUNCTIONS(CLEAVE_DECLARE)
-  // Present only in the simulated driver that records calls, else NULL.
+  // Present only in the simulated driver, which records all calls; otherwise
+  // NULL.
   cleave_recorder_note note = nullptr;
   cleave_recorder_kernels kernels = nullptr;
 };

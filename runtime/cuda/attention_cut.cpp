@@ -1,4 +1,5 @@
-// Decides which attention cuDNN may compute, and in how many parts.
+// Decides whether cuDNN may compute an attention command, and into how many
+// parts the command is divided.
 
 #include "attention_cut.h"
 
@@ -11,8 +12,8 @@ using program::Attention;
 namespace {
 constexpr int64_t mostFeatures = 128; // of its gradient on all devices
 constexpr int64_t most = int64_t(1) << 30;
-// An allowance for small needs of cuDNN's engines, added to the workspace that
-// follows from the sizes.
+// A reserve in the workspace for small buffers of cuDNN's engines. It is added
+// to the bytes that are computed from the sizes of the attention.
 constexpr int64_t fixed = 512;
 
 int64_t roundedTo(int64_t x, int64_t unit) {
@@ -29,8 +30,8 @@ AttentionCut partOf(const Attention &x, int64_t batch, int64_t heads) {
   // cuDNN's engines store the gradients of all scores in bf16, rounded up to
   // whole tiles; if query heads share KV heads, they also store the
   // contribution of each query head to dk and dv, in bf16. On sm_100 the
-  // engines store only these contributions, in f32. The larger of the two sizes
-  // is planned.
+  // engines store only these contributions, in f32. The larger of these two
+  // needs is planned, so that it is enough on every device.
   int64_t scores =
       2 * queryHeads * roundedTo(x.qLen, 64) * roundedTo(x.kLen, 128);
   int64_t shared =
@@ -66,7 +67,7 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
     return refuse("it is empty");
   if (x.qLen < 2 || x.kLen < 2)
     return refuse("it has fewer than two queries or keys");
-  // This bound keeps sizes in the range of an int64.
+  // Below this bound no product of these sizes overflows an int64.
   int64_t largest = 1 << 20;
   if (std::max({x.b, x.n, x.g, x.qLen, x.kLen}) > largest ||
       double(x.b) * double(x.n) * double(x.g) > double(largest))
@@ -83,8 +84,8 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
     return refuse("it has a window that no diagonal ends");
   if (!isCausal)
     return AttentionDiagonal{};
-  // cuDNN supports only diagonals that begin at the first key (shift 0) or end
-  // at the last key, and no query that sees no key.
+  // cuDNN supports a causal mask only if its diagonal begins at the first key
+  // (shift 0) or ends at the last key. Every query must see at least one key.
   if (shift < 0 || (shift != 0 && shift != x.kLen - x.qLen))
     return refuse("its diagonal neither begins at the first key nor ends at "
                   "the last one");
@@ -97,8 +98,8 @@ std::optional<AttentionCut> cuda::cutOf(const Attention &x, std::string &why,
                                         int64_t enough) {
   if (!diagonalOf(x, why))
     return std::nullopt;
-  // Splits samples first, then heads. Parts of lse must begin at multiples of
-  // 16 bytes.
+  // First tries parts of fewer samples, then parts of one sample with fewer
+  // heads. Each part of lse must begin at a multiple of 16 bytes.
   AttentionCut smallest = partOf(x, x.b, x.n);
   auto isEnough = [&](int64_t batch, int64_t heads) {
     if (batch * heads * x.g * x.qLen % 4)

@@ -1,6 +1,6 @@
-// Decides which attention cuDNN may compute, and in how many parts, so that its
-// workspace is bounded. This needs no cuDNN, because the compiler plans the
-// workspace.
+// Decides whether cuDNN may compute an attention command, and into how many
+// parts the command is divided so that its workspace is bounded. This code does
+// not need cuDNN, because the compiler uses it to plan the workspace.
 #ifndef CLEAVE_RUNTIME_CUDA_ATTENTION_CUT_H
 #define CLEAVE_RUNTIME_CUDA_ATTENTION_CUT_H
 
@@ -19,8 +19,8 @@ struct AttentionDiagonal {
   int64_t shift = 0, window = 0;
 };
 
-// Returns the mask of an attention in this form; nullopt if cuDNN does not
-// support the mask, with the reason in `why`.
+// Returns the mask of an attention command as AttentionDiagonal. Returns
+// nullopt if cuDNN does not support the mask, with the reason in `why`.
 std::optional<AttentionDiagonal> diagonalOf(const program::Attention &attention,
                                             std::string &why);
 

@@ -277,8 +277,9 @@ Backend::Run CudaBackend::at(CallSite site, Run run) {
   };
 }
 
-// Waits for the stream. It may contain transfers of other ranks, so lost ranks
-// are checked for meanwhile.
+// Waits until the stream has no work left. The stream may contain transfers
+// that wait for other ranks, so meanwhile() is called repeatedly: it throws if
+// a transfer is lost.
 void CudaBackend::wait(const char *what) {
   using namespace std::chrono_literals;
   for (int round = 0;; ++round) {

@@ -9,7 +9,8 @@
 
 namespace cleave::cuda {
 
-// What a transport needs of a rank: its device, and the stream of its commands.
+// What a transport needs to know of a rank: the rank's device, and the stream
+// on which its commands are enqueued.
 struct RankStream {
   Device *device = nullptr;
   CUstream compute = nullptr;

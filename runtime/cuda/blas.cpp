@@ -54,13 +54,15 @@ cudaDataType typeOf(DType type) {
 // the rest.
 struct Fused {
   bool bias = false, activation = false, sums = false;
-  // Whether cuBLASLt stores the operand of the activation, or multiplies by the
-  // activation's derivative at a stored operand.
+  // True if cuBLASLt uses an auxiliary array: it writes the activation's
+  // operand there, or it multiplies by the activation's derivative at the
+  // operand that it reads there.
   bool aux = false;
 };
 
-// The array with the operand of the activation, which the product writes
-// (preActivation) or reads (derivativeAt); null if it has neither.
+// The array with the activation's operand: the product writes it if it has
+// preActivation, and reads it if it has derivativeAt. Null if the product has
+// neither.
 const char *auxOf(const Gemm &gemm, const GemmBuffers &buffers) {
   return static_cast<const char *>(
       gemm.derivativeAt.present()    ? buffers.derivativeAt
@@ -111,8 +113,8 @@ public:
             what);
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspaceBytes));
-    // Partial sums are accumulated in f32 or f64. By default cuBLASLt may round
-    // them to the type of the result.
+    // Only algorithms that keep partial sums in f32 or f64 are allowed. By
+    // default cuBLASLt may round partial sums to the type of the result.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     const void *left = layout.isSwapped ? buffers.b : buffers.a;
@@ -249,12 +251,12 @@ bool isAligned(const void *at, int64_t alignment) {
   return reinterpret_cast<uintptr_t>(at) % alignment == 0;
 }
 
-// Returns whether cuBLASLt can compute the sums of an operand along with the
-// product. The operand must be contiguous along the dimension that is not
-// summed, as in the gradient of a weight; the sums get the type of the result.
-// cuBLASLt's documentation does not say whether alpha scales these sums or
-// whether their terms are rounded to TF32, so products with another alpha than
-// 1 or with TF32 are excluded.
+// Returns whether cuBLASLt can compute Gemm::sums (the row sums of A, or the
+// column sums of B) together with the product. The operand must be contiguous
+// along the dimension that is not summed, as in the gradient of a weight. The
+// sums get the type of the result. cuBLASLt's documentation does not say
+// whether alpha scales these sums, or whether their terms are rounded to TF32.
+// So this is not used if alpha is not 1, or with TF32.
 bool canSum(const Gemm &gemm, const GemmBuffers &buffers,
             const BlasLayout &layout, bool allowTf32) {
   bool isOuter = sumsFirst(gemm, layout) ? !layout.first.isTransposed
@@ -275,7 +277,8 @@ std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
   Fused most;
   most.bias = canFuse && hasBias && layout.isSwapped &&
               isAligned(buffers.bias, epilogueAlignment);
-  // For a ReLU cuBLASLt stores a mask and not the activation's operand.
+  // For a ReLU, cuBLASLt would store a bit mask in place of the activation's
+  // operand.
   bool isGelu = gemm.activation == Activation::GeluTanh;
   most.activation = canFuse && most.bias == hasBias &&
                     (isGelu || (gemm.activation == Activation::Relu && !keeps));

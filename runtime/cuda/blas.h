@@ -1,5 +1,7 @@
-// Products by cuBLASLt, with what it fuses: bias, activation, the activation's
-// operand or its derivative, sums of an operand.
+// Matrix products by cuBLASLt, and the parts of an epilogue that it computes
+// with the product: the bias, the activation, storing the activation's operand,
+// multiplying by the activation's derivative, and the row sums of A or the
+// column sums of B.
 #ifndef CLEAVE_RUNTIME_CUDA_BLAS_H
 #define CLEAVE_RUNTIME_CUDA_BLAS_H
 
@@ -17,12 +19,13 @@ private:
   explicit Blas(cublasLtHandle_t handle) : handle(handle) {}
 };
 
-// Returns a product by cuBLASLt if it supports the layout and the type, else by
-// makePlainGemm. If cuBLASLt lacks a part of the epilogue, a kernel of ours
-// runs after the product. The algorithm is chosen here, once. With `allowTf32`,
-// f32 products may round their operands to 10 bits of mantissa. `isOwn` is set
-// if cuBLASLt supports the layout and the type but had no algorithm, so that
-// our kernel computes the product.
+// Returns a call that computes the product by cuBLASLt if cuBLASLt supports the
+// layout and the type, else by the kernels of makePlainGemm(). If cuBLASLt
+// lacks a part of the epilogue, a kernel of ours runs after the product.
+// makeGemm() chooses the algorithm once, for all runs of the call. With
+// `allowTf32`, f32 products may round their operands to 10 bits of mantissa.
+// `isOwn` is set if our kernel computes the product although cuBLASLt supports
+// the layout and the type, because cuBLASLt offered no algorithm.
 Enqueue makeGemm(Device &device, const program::Gemm &gemm,
                  const GemmBuffers &buffers, int64_t workspaceBytes,
                  bool allowTf32 = false, bool *isOwn = nullptr);

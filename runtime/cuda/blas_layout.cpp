@@ -9,7 +9,8 @@ using namespace cleave::cuda;
 using program::Gemm;
 
 namespace {
-// With more calls than this for one product, our own kernel is faster.
+// If a product would need more calls of cuBLASLt than this, our own kernel is
+// used, because it is faster then.
 constexpr int64_t mostCalls = 1024;
 
 // A batch dimension: its size, and the strides of a, b and c.

@@ -23,8 +23,8 @@ constexpr int64_t most = int64_t(1) << 30;
 int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t product(const std::vector<int64_t> &sizes) {
-  // The sizes in a damaged program may overflow an int64, so the product is
-  // clamped.
+  // The sizes in a damaged program may be so large that their product overflows
+  // an int64. So the product is computed in double and clamped to 1e15.
   double out = 1;
   for (int64_t size : sizes)
     out *= double(size);

@@ -17,8 +17,8 @@ struct ConvolutionProduct {
 };
 ConvolutionProduct productOf(const program::Convolution &convolution);
 
-// Returns whether all indices of the kernels and of their blocks fit into 31
-// bits.
+// Returns whether all indices that our CUDA kernels compute for this
+// convolution, and the number of their thread blocks, fit into 31 bits.
 bool fitsKernels(const program::Convolution &convolution);
 
 // Returns the workspace for cuDNN's engines in bytes. Some engines convert x, w

@@ -10,7 +10,8 @@
 using namespace cleave;
 using namespace cleave::cuda;
 
-// Freeing fails only if the context is gone, and then its memory is, too.
+// The errors of these functions are ignored: freeing fails only if the context
+// is gone, and the memory is then freed already.
 void cuda::freeMemory(CUdeviceptr at) { (void)driver().cuMemFree(at); }
 void cuda::freeNcclMemory(void *at) { (void)nccl().ncclMemFree(at); }
 void cuda::destroyStream(CUstream stream) {

@@ -79,9 +79,9 @@ private:
 // A device's primary context, which lives as long as the process.
 class Device {
 public:
-  // The device of the `index`-th rank of this machine. Ranks are assigned to
-  // devices in turn, also if a launcher has hidden some devices from the
-  // process.
+  // The device of the `index`-th rank of this machine. Ranks are assigned in
+  // turn to the devices that this process sees. A launcher may have hidden some
+  // devices from the process, so `index` may exceed their number.
   static Device &of(int index);
   static int count();
 
@@ -114,8 +114,8 @@ inline CUdeviceptr address(const void *at) {
   return reinterpret_cast<CUdeviceptr>(at);
 }
 
-// Makes `waiting` wait for all work that was enqueued on `before` so far, by
-// recording the event.
+// Makes the stream `waiting` wait for all work that was enqueued on the stream
+// `before` so far. `event` is recorded on `before` for this.
 void after(CUstream before, CUevent event, CUstream waiting);
 
 } // namespace cleave::cuda

@@ -63,9 +63,9 @@ public:
     isStarted = false;
     if (!failure.empty())
       fail(CLEAVE_BAD_PROGRAM, failure);
-    // The event has been recorded: the side that starts second does so before
-    // it sets `met`. The event is recorded again only for the next message,
-    // which cannot start before both sides have passed this wait.
+    // The event `met` has already been recorded, because the side that starts
+    // second records it before it sets `met`. It is recorded again only for the
+    // next message, which cannot start before both sides have passed this wait.
     check(driver().cuStreamWaitEvent(transfers.rank.compute, met->get(), 0),
           describe(call));
   }
@@ -115,8 +115,8 @@ private:
   const Event ready;
   const std::shared_ptr<Event> copied; // the other side may outlive this one
   bool isStarted = false;
-  // The event after the copy, for which both sides wait. Set when the second
-  // side has started.
+  // The event that is recorded after the copy. Both sides wait for it. The side
+  // that starts second sets it.
   std::shared_ptr<Event> met;
   std::string failure;
 };

@@ -171,8 +171,8 @@ void Transfers::box(const program::ExchangePiece &piece, char *dst,
     strided({dst + dstAt, from[0] + srcAt, size, dims, dstBytes, srcBytes});
     return;
   }
-  // Copies of more dimensions are made as several matrices, one after the
-  // other.
+  // A box with more than two dimensions is copied as a sequence of matrices. A
+  // box with fewer dimensions gets outer dimensions of size 1.
   while (dims.size() < 2) {
     dims.insert(dims.begin(), 1);
     dstBytes.insert(dstBytes.begin(), 0);

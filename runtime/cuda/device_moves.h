@@ -1,4 +1,5 @@
-// How transfers move data on a rank's stream of transfers.
+// Copies and reductions that move the data of collectives, on the stream that a
+// rank uses for transfers.
 #ifndef CLEAVE_RUNTIME_CUDA_DEVICE_MOVES_H
 #define CLEAVE_RUNTIME_CUDA_DEVICE_MOVES_H
 
@@ -29,8 +30,8 @@ public:
   // Sets the element type and the operation of `reduction` to those of the
   // call, and enqueues it.
   void reduce(Reduction &reduction, const CollectiveCall &call);
-  // Writes one box of the target tile of an exchange: the reduction over the
-  // boxes of its senders, or zeros if it has no sender.
+  // Writes one box of the target tile of an exchange. The box is the reduction
+  // over the boxes of its senders, or zeros if there is no sender.
   void box(const program::ExchangePiece &piece, char *dst,
            const std::vector<int64_t> &dstStrides,
            const std::vector<const char *> &from,

@@ -1,5 +1,5 @@
-// Attention by cuDNN, for the cases in which cuDNN's attention has the same
-// meaning.
+// Attention by cuDNN, used where cuDNN computes the same function as
+// program::Attention.
 
 #include "dnn.h"
 
@@ -93,8 +93,8 @@ private:
   std::vector<std::unique_ptr<DnnDescriptor>> packs;
 };
 
-// The arrays of an attention command, and the address in each of them at which
-// a part begins.
+// The arrays of an attention command. from() returns, for each array, the
+// address at which the data of a part begins.
 struct Arrays {
   struct One {
     int64_t id;

@@ -1,5 +1,5 @@
-// Attention and convolutions by cuDNN, for the cases in which cuDNN's
-// operations have the same meaning.
+// Attention and convolutions by cuDNN, used where cuDNN computes the same
+// function as program::Attention or program::Convolution.
 #ifndef CLEAVE_RUNTIME_CUDA_DNN_H
 #define CLEAVE_RUNTIME_CUDA_DNN_H
 
@@ -18,9 +18,10 @@ Enqueue makeDnnAttention(Device &device, const program::Attention &attention,
                          const AttentionBuffers &buffers, std::string &why,
                          int64_t enough = enoughCutBytes);
 
-// Returns a convolution by cuDNN, or an empty function with the reason in
-// `why`. It takes convolutionWorkspace() bytes. f32 operands are rounded to
-// TF32 only with `tf32`, or if the rounding changes nothing.
+// Returns a call that computes a convolution by cuDNN, or an empty function
+// with the reason in `why`. The call needs convolutionWorkspace() bytes of
+// workspace. f32 operands are rounded to TF32 only if `tf32` is set, or if all
+// their values are bf16 values, which TF32 represents exactly.
 Enqueue makeDnnConvolution(Device &device,
                            const program::Convolution &convolution,
                            const ConvolutionBuffers &buffers, bool tf32,

@@ -192,8 +192,9 @@ private:
     return score;
   }
 
-  // Computes the gradient of keys or of values: the product of `of`,
-  // transposed, and `by`, summed over the query heads that share a KV head.
+  // Computes dk or dv: the matrix product of the transpose of `of` with `by`,
+  // summed over the query heads that share a KV head. `of` is the gradients of
+  // the scores (for dk) or the weights (for dv).
   void toKeys(Tensor of, Tensor by, int64_t width, int64_t id,
               const DnnShape &shape) {
     DnnShape turned = scores.turned();

@@ -41,8 +41,8 @@ Made makeGraph(const DnnTarget &target,
   return graph;
 }
 
-// Returns the engine configurations that this kind of heuristics offers, best
-// first.
+// Returns the engine configurations that cuDNN's heuristics offer in this mode,
+// best first.
 std::vector<Made> askHeuristics(const DnnTarget &target,
                                 const DnnDescriptor &graph,
                                 cudnnBackendHeurMode_t mode) {
@@ -130,10 +130,11 @@ Made makePlan(const DnnTarget &target, const DnnDescriptor &config,
   return plan;
 }
 
-// Visits engine configurations in order until `take` returns true. If `wanted`
-// is given, visits only this engine, else those that cuDNN's heuristics offer.
-// Skips engines that `mayTake` refuses or that cannot be created; `why`
-// receives the reason for the last one.
+// visitPlans() visits engine configurations in order until `take` returns true.
+// If `wanted` is given, it visits only this engine, else the engines that
+// cuDNN's heuristics offer. It skips engines that `mayTake` refuses, and
+// engines for which no plan can be created; `why` receives the reason for the
+// last of these.
 struct Visit {
   std::function<bool(const DnnChoice &)> mayTake;
   std::function<bool(const DnnChoice &, DnnParts)> take;

@@ -47,8 +47,8 @@ public:
   }
   void finalize();
 
-  // Copies an attribute's elements into `values`, which has room for `most`,
-  // and returns their number.
+  // Copies the elements of an attribute into `values`, which has room for
+  // `most` elements. Returns the number of elements.
   int64_t get(cudnnBackendAttributeName_t name,
               cudnnBackendAttributeType_t type, int64_t most,
               void *values) const;

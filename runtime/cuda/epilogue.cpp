@@ -12,8 +12,8 @@ using namespace cleave::cuda;
 using program::DType;
 
 namespace {
-// The name of the kernel of this family for the type of C and the type of the
-// other operands.
+// Returns the kernel's name: `family` with a suffix for the types of C and of
+// the other operands.
 std::string variantOf(const char *family, const program::Gemm &gemm) {
   return std::string(family) + (gemm.dtype == DType::F64   ? "_f64"
                                 : gemm.dtype == DType::F32 ? "_f32"

@@ -6,15 +6,16 @@
 
 namespace cleave::cuda {
 
-// Enqueues a kernel that applies C = activation(C + bias) to the result C of a
-// product in place. The bias is added if `addsBias`; the operand of the
-// activation is stored if the product has preActivation. With derivativeAt, C =
-// C * activation'(derivativeAt). Returns an empty function if there is nothing
-// to do.
+// Returns a call that applies the epilogue in place to the result C of a
+// product: C = activation(C + bias), with the bias only if `addsBias`. If the
+// product has preActivation, the activation's operand is stored there. If the
+// product has derivativeAt, C = C * activation'(derivativeAt) instead. If there
+// is nothing to do, the call does nothing.
 Enqueue makeEpilogue(Kernels &kernels, const program::Gemm &gemm,
                      const GemmBuffers &buffers, bool addsBias);
 
-// Returns the sums of an operand, or an empty function if the product has none.
+// Returns a call that computes Gemm::sums, the row sums of A or the column sums
+// of B. If the product has no `sums`, the call does nothing.
 Enqueue makeOperandSums(Kernels &kernels, const program::Gemm &gemm,
                         const GemmBuffers &buffers);
 

@@ -7,9 +7,9 @@
 
 namespace cleave::cuda {
 
-// The bytes of shared memory that a block uses for counters of the rows of each
-// group, and the largest number of matrices of a grouped product for which
-// these counters fit.
+// `countedBytes`: the shared memory of a block for the counters of a grouped
+// product, which count the rows that choose each matrix. `mostMatrices`: the
+// largest number of matrices whose counters fit into it.
 inline constexpr int64_t countedBytes = 96 << 10;
 inline constexpr int64_t mostMatrices = countedBytes / 8 - 1;
 

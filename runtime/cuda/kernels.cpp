@@ -63,9 +63,10 @@ void Kernels::launchPointers(const char *name, int64_t blocks, int threads,
   if (blocks < 0 || blocks > INT32_MAX)
     fail(CLEAVE_UNSUPPORTED, what + " with " + std::to_string(blocks) +
                                  " blocks, more than a grid can have");
-  // A kernel may use at most 48 KiB of shared memory, its static memory
-  // included, without raising its limit. The limit belongs to the function,
-  // which all ranks of the device share, so it is only ever raised.
+  // By default a kernel may use 48 KiB of shared memory, static and dynamic
+  // memory together. If it needs more than 16 KiB of dynamic memory, its limit
+  // is raised. The limit belongs to the function, which all ranks of the device
+  // share, so it is never lowered.
   if (shared > (16 << 10)) {
     std::lock_guard lock(mutex);
     if (int64_t &limit = sharedLimits[function]; shared > limit) {

@@ -12,9 +12,10 @@ using namespace cleave;
 using namespace cleave::cuda;
 
 namespace {
-// The launch of a block that counts the rows of `groups` groups: as many warps
-// as fit with a table of counters each, and the bytes of shared memory for
-// these tables. nullopt if not even one warp fits.
+// The size of a block that counts the rows of `groups` groups. Each warp has
+// its own table of counters in shared memory: `warps` is the number of warps
+// whose tables fit, `shared` the bytes of shared memory. `warps` is 0 if not
+// even the tables of one warp fit.
 struct Counting {
   int64_t warps = 0, shared = 0;
 

@@ -1,10 +1,10 @@
-// The `local` transport of ranks on CUDA devices. Ranks are threads, and each
-// reads the memory of its peers.
+// The `local` transport between ranks on CUDA devices. Ranks are threads of one
+// process, and each reads the memory of its peers.
 //
-// Threads meet at barriers only to exchange the events of their streams; the
-// data moves on a separate stream of each rank. A member reads a peer's source
-// after the peer's `ready` event. The source may be overwritten after the
-// `read` events of all members.
+// The threads of a collective's members meet at barriers only to exchange the
+// events of their streams. The data moves on a separate stream of each rank. A
+// member reads a peer's source after the peer's `ready` event. The source may
+// be overwritten after the `read` events of all members.
 
 #include "cuda/backend.h"
 

@@ -81,8 +81,9 @@ NcclCall::NcclCall(CollectiveCall given)
       size(static_cast<int>(call.members.size())), routes(planned),
       sources(call.members.size()) {
   place();
-  // The number of rows that AllToAllV moves is not known yet. Staging memory
-  // has room for all rows, to send and to receive.
+  // The number of rows that AllToAllV will move is not known yet. So staging
+  // memory is planned for all rows that could be sent, and for all that could
+  // be received.
   if (call.kind == CollectiveKind::AllToAllV && call.parts.size() > 1)
     for (int way = 0; way < 2; ++way)
       for (int p = 0; p < size; ++p) {
@@ -284,8 +285,9 @@ void NcclCall::combine(Transfers &transfers, char *base) {
   }
 }
 
-// Sets sources[m] for each member m: to the byte `offset` of the data that was
-// received from m, or to `own` for this rank.
+// Sets sources[m] to the address at which the data of member m begins. For
+// other members this is the byte `offset` of the data that was received from m;
+// for this rank it is `own`.
 void NcclCall::aim(int64_t offset, const char *own) {
   for (const Parcel &parcel : routes.parcels[Routes::First])
     if (parcel.isIncoming)
@@ -323,7 +325,7 @@ void NcclCall::reduceBlocks(Transfers &transfers) {
 }
 
 // Assembles the target tile of an exchange from the boxes that were received.
-// The data of each member has its boxes in the order of Part::pieces.
+// The boxes from each member are in its message in the order of Part::pieces.
 void NcclCall::assemble(Transfers &transfers, char *base) {
   std::vector<const char *> next(size);
   for (const Parcel &parcel : routes.parcels[Routes::First])

@@ -10,9 +10,9 @@
 
 namespace cleave::cuda {
 
-// A rank's part in a collective. NCCL's own collectives are used if they
-// support the type and the reduction; all others are messages, as between
-// processes without devices (Routes).
+// A rank's part in a collective. NCCL's own collective is used if it supports
+// the type and the reduction. Otherwise the members exchange the messages that
+// Routes plans, as processes without devices do.
 class NcclCall {
 public:
   explicit NcclCall(CollectiveCall given);
@@ -53,10 +53,10 @@ private:
   const int64_t elementSize;
   const int size;
   Routes routes;
-  // Offsets in the staging memory, -1 for data that is not staged. If one of
-  // NCCL's own collectives is used: the offset of each buffer of the
-  // collective. If messages are used: the offset of each parcel, that is, of
-  // the data for or from one member.
+  // Offsets in the staging memory, -1 for data that is not staged. partStaging
+  // is used with NCCL's own collectives: it has the offset of each buffer of
+  // the collective. parcelStaging is used with messages: it has the offset of
+  // each parcel, that is, of the data for or from one member.
   std::vector<int64_t> partStaging, parcelStaging[Routes::phases];
   int64_t ownStaging = 0; // of an exchange
   int64_t staging = 0;

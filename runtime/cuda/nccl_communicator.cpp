@@ -189,9 +189,9 @@ int64_t NcclCommunicator::stagingBytes() const {
   return bytes;
 }
 
-// NCCL's kernels end at once, but ncclCommAbort waits for all graphs that
-// contain them, which are destroyed with their ranks. So it runs on a separate
-// thread.
+// ncclCommAbort ends NCCL's kernels at once. But then it waits until all graphs
+// that contain such kernels are destroyed, which happens only when their ranks
+// are destroyed. So it is called on a separate thread.
 void NcclCommunicator::abort() {
   if (isAborted.exchange(true))
     return;

@@ -52,9 +52,10 @@ public:
       throw Aborted();
     body(comm.load());
   }
-  // May be called from any thread: ends transfers in flight, and prevents new
-  // ones. An NCCL call that waits for a lost member holds the lock, and only
-  // this function ends it; so the lock is waited for only for a moment.
+  // Ends transfers in flight, and prevents new ones. May be called from any
+  // thread. A call of NCCL that waits for a lost member holds the lock until
+  // this function aborts the communicator, so this function waits for the lock
+  // for only a second and then continues without it.
   void abort();
   // Throws if NCCL has detected a failure.
   void check(const CollectiveCall &call);
@@ -68,8 +69,8 @@ public:
   // True if members exchange messages (ncclSend and ncclRecv) besides NCCL's
   // own collectives.
   bool sends = false;
-  // The collective that was started last, and the number of collectives that
-  // were started.
+  // `last` is the collective that was started last, `starts` the number of
+  // collectives started so far.
   const CollectiveCall *last = nullptr;
   int64_t starts = 0;
 

@@ -29,7 +29,7 @@ public:
   // The member has enqueued its next start.
   void enqueued(int self);
   // Waits until all members have enqueued the collective with the number
-  // `turn`; calls drive() periodically.
+  // `turn`. Meanwhile calls drive() periodically.
   void await(const CollectiveCall &call, int64_t turn,
              const std::function<void()> &drive);
   std::vector<int> missing(const CollectiveCall &call, int64_t turn);

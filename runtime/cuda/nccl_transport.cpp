@@ -272,9 +272,9 @@ std::unique_ptr<Operation> NcclEndpoint::prepare(CollectiveCall call) {
                                          std::move(communicator));
 }
 
-// All ranks connect their communicators in the order of the communicators'
-// keys. So a rank waits only for ranks that connect the same communicator next,
-// and there is no deadlock.
+// All ranks connect their communicators in the same order, that of the keys.
+// The members of the communicator that comes first in this order wait only for
+// each other, so there is no deadlock.
 void NcclEndpoint::connect() {
   transport.streamOf(rank).device->use();
   Clock::time_point begin = Clock::now();
@@ -320,8 +320,8 @@ std::vector<int> NcclEndpoint::late(const NcclCommunicator &communicator) {
 }
 
 // Detects transfers that take longer than the timeout. Streams are queried only
-// if no transfer has begun or ended for that long. The host waits then, so no
-// graph is being captured that the query would disturb.
+// if no transfer has started or finished for that long. At such a time the host
+// waits and captures no graph; a query would disturb a capture.
 void NcclEndpoint::watch() {
   Clock::time_point now = Clock::now();
   if (now - watched < std::chrono::milliseconds(20))

@@ -38,7 +38,8 @@ int64_t cuda::gemmWorkspace(const program::Gemm &gemm, std::string &error) {
     batch *= size;
   if (batch == 0 || gemm.m == 0 || gemm.n == 0 || gemm.k == 0)
     return 0;
-  // The bound `most` keeps the products of sizes in range.
+  // These products may exceed 64 bits, so they are computed in double. The
+  // result is limited to `most` bytes.
   double results = double(batch) * double(gemm.m) * double(gemm.n);
   int64_t rows = over(gemm.m, tile), columns = over(gemm.n, tile);
   double tiles = double(batch) * double(rows) * double(columns);

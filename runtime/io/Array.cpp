@@ -93,8 +93,9 @@ static uint16_t doubleToF16(double value) {
   double fraction = std::frexp(magnitude, &exponent); // in [0.5, 1)
   auto mantissa =
       static_cast<uint32_t>(std::nearbyint(std::ldexp(fraction, 11)));
-  // If rounding carries out of the mantissa, adding the mantissa increments the
-  // exponent, as it should.
+  // If the mantissa was rounded up to 2048, mantissa - 1024 is 1024. The
+  // addition then carries into the exponent, and the mantissa bits become 0.
+  // This is the correct result.
   return sign |
          static_cast<uint16_t>(((exponent + 14) << 10) + (mantissa - 1024));
 }

@@ -120,7 +120,8 @@ void LineFile::append(std::string_view line) {
 void syncFolder(const std::string &path) {
   int descriptor = ::open(path.empty() ? "." : path.c_str(),
                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // A folder that can be written to but not read is synced through its files.
+  // A folder that can be written to but not read cannot be opened and flushed.
+  // Its files are flushed one by one when they are closed.
   if (descriptor < 0 && errno == EACCES)
     return;
   if (descriptor < 0)

@@ -75,8 +75,9 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
         get<uint32_t>(record + 20),
         get<uint32_t>(record + 24),
         get<uint32_t>(record + 42)};
-    // A number that does not fit into 32 bits of the record is in the extra
-    // field with id 1 instead (zip64), in the order of these numbers.
+    // A number that does not fit into the record's 32 bits is 0xffffffff there.
+    // The extra field with id 1 (zip64) then has the actual numbers, in the
+    // order in which they are assigned below.
     const std::byte *extra = record + 46 + nameSize, *last = extra + extraSize;
     while (last - extra >= 4) {
       uint16_t id = get<uint16_t>(extra), length = get<uint16_t>(extra + 2);

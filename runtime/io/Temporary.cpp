@@ -199,8 +199,8 @@ std::string temporaryNameOf(const std::string &path, const char *what) {
          hostAndProcess();
 }
 
-/// Returns whether the process of a name that ends in "-HOST-PID" ran on this
-/// machine and has ended.
+/// A temporary name ends in "-HOST-PID". Returns true if HOST is this machine
+/// and the process PID has ended.
 static bool hasEnded(std::string_view name) {
   size_t dash = name.rfind('-');
   if (dash == std::string_view::npos || dash + 1 == name.size() ||

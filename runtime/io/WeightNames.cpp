@@ -12,8 +12,9 @@ static void append(std::string &list, const std::string &entry) {
   list += (list.empty() ? "" : ", ") + entry;
 }
 
-/// Suggests what an unknown matrix may be: another name of a tied parameter. A
-/// model's file and its state_dict() may use different names for it, or both.
+/// Suggests what a matrix in the file may be if the model has no tensor of its
+/// name: a tied parameter under another of its names. A model file may use one
+/// name of a tied parameter, and its state_dict() another name or both.
 static std::string whatItMayBe(const ArrayView &view,
                                const SafetensorsReader &file,
                                const std::vector<WantedTensor> &wanted) {

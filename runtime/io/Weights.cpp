@@ -35,8 +35,8 @@ void recordWeights(Manifest &manifest) {
                                   file.modifiedAt(),
                                   digestOfPieces(bytesOf(file))});
     } catch (const Error &) {
-      // A file that cannot be read is left out: it is an error only when the
-      // program runs. The compiler has warned of it.
+      // The manifest leaves out a file that cannot be read now. The compiler
+      // has warned of it, and it is an error only when the program runs.
       continue;
     }
   }

@@ -105,9 +105,9 @@ public:
                        const SortRowsBuffers &buffers) = 0;
   virtual Run positionInExpert(const program::PositionInExpert &order,
                                const PositionInExpertBuffers &buffers) = 0;
-  // A strided copy of blocks of `block` bytes. `dims` are numbers of blocks,
-  // and strides are in bytes. Trailing dimensions that are dense in both arrays
-  // are already part of a block.
+  // A strided copy of blocks of `block` bytes each. `dims` counts blocks in
+  // each dimension, and strides are in bytes. Trailing dimensions that are
+  // dense in both arrays were merged into the block.
   virtual Run copy(const CopyBuffers &buffers, int64_t block,
                    std::vector<int64_t> dims, std::vector<int64_t> srcStrides,
                    std::vector<int64_t> dstStrides) = 0;

@@ -21,8 +21,8 @@ struct SessionShape {
 struct Neighbours {
   World *world = nullptr; // NULL: none
   std::string session;    // its name, the same in all of them
-  // Called periodically while ranks wait for each other; throws if waiting is
-  // useless because the job is lost.
+  // Called periodically while ranks wait for each other. Throws if the job is
+  // lost, because they would then wait forever.
   std::function<void()> meanwhile;
 };
 

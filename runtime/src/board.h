@@ -1,6 +1,6 @@
-// A small key-value store that processes share. A note of a few bytes under a
-// key becomes readable in all other processes when it arrives; nobody waits for
-// it.
+// A small key-value store that processes share. A process puts a note (a few
+// bytes under a key), which is sent to all other processes. They can read it
+// once it has arrived; the sender does not wait for that.
 #ifndef CLEAVE_RUNTIME_BOARD_H
 #define CLEAVE_RUNTIME_BOARD_H
 

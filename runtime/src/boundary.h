@@ -17,11 +17,11 @@ public:
 
   // All ranks for class -1.
   int64_t ranksOf(int32_t rankClass) const;
-  // Returns whether the class contains exactly the ranks with one fixed index
-  // on some mesh axes.
+  // Returns whether there are mesh axes and an index on each of them such that
+  // the class contains exactly the ranks with these indices.
   bool isSlice(int32_t rankClass) const;
-  // Returns whether the ranks of the class share one index on an axis with
-  // several positions.
+  // Returns whether all ranks of the class have the same index on this axis,
+  // which must have more than one index.
   bool fixes(int32_t rankClass, int32_t axis) const;
 
 private:

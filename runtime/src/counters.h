@@ -1,6 +1,6 @@
-// Counters per rank: bytes moved between ranks by purpose, written only by the
-// copy loops of the transports, and floating-point operations of attention,
-// written by its kernels.
+// Counters per rank. The bytes moved between ranks are counted for each purpose
+// of a transfer, only by the copy loops of the transports. The floating-point
+// operations of attention are counted by the attention kernels.
 #ifndef CLEAVE_RUNTIME_COUNTERS_H
 #define CLEAVE_RUNTIME_COUNTERS_H
 

@@ -104,7 +104,7 @@ inline void copyElement(program::DType dstType, void *dst, int64_t i,
   }
 }
 
-// Combines two contributions to a partial result. A NaN in either is kept.
+// Combines two terms of a reduction. If either is NaN, so is the result.
 template <class T> T combine(program::ReduceOp op, T a, T b) {
   switch (op) {
   case program::ReduceOp::Sum:

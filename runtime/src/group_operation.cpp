@@ -126,7 +126,8 @@ void GroupOperation::allToAllV() {
   }
 }
 
-// Permute and Broadcast: the whole buffer of one member, or zeros.
+// Receives the data of a Permute or Broadcast: the whole buffer of one member,
+// or zeros if this member has no sender.
 void GroupOperation::receiveWhole(size_t index) {
   const Part &part = call.parts[index];
   int from = call.kind == CollectiveKind::Permute ? call.sources[call.self]
@@ -153,8 +154,9 @@ void GroupOperation::exchange() {
     exchangeRound(index, 1);
 }
 
-// Assembles our tile from boxes. In the second round the boxes come from tiles
-// that other members assembled in the first.
+// Assembles this member's target tile of an exchange from boxes. In the first
+// round the boxes are read from source tiles of members, in the second round
+// from their target tiles, which were partly assembled in the first round.
 void GroupOperation::exchangeRound(size_t index, int round) {
   const Part &part = call.parts[index];
   std::vector<const char *> from;

@@ -54,8 +54,9 @@ protected:
   // Copies `count` elements. In memory they form contiguous runs, whose length
   // may differ between source and destination.
   virtual void retile(const Runs &dst, const ConstRuns &src, int64_t count) = 0;
-  // Writes one box of the target tile of an exchange: the reduction over the
-  // boxes of its senders, which begin at `from`, or zeros if it has no sender.
+  // Writes one box of the target tile of an exchange. The box is the reduction
+  // over the boxes that its senders hold in the tiles `from`, or zeros if there
+  // is no sender.
   virtual void box(const program::ExchangePiece &piece, const Part &part,
                    const std::vector<const char *> &from,
                    const std::vector<int64_t> &srcStrides) = 0;

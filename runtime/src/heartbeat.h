@@ -1,7 +1,7 @@
-// The heartbeat of the host.
-// Workers wait for the next request of the host while it saves or validates,
-// however long that takes. (While it compiles, see rendezvous.h and
-// host_watch.h.) If the host or its machine has stopped, its heartbeat stops.
+// The heartbeat of the host. While the host saves or validates, workers wait
+// for its next request, however long that takes. The heartbeat stops if the
+// host or its machine has stopped. While the host compiles, rendezvous.h and
+// host_watch.h watch it instead.
 #ifndef CLEAVE_RUNTIME_HEARTBEAT_H
 #define CLEAVE_RUNTIME_HEARTBEAT_H
 

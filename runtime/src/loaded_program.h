@@ -21,8 +21,9 @@ struct cleave_program {
   // kernels.so, if there is one.
   std::map<std::string, std::string> images;
   std::vector<cleave_kernel> kernels; // by kernel index, once bound
-  // The indices of all boundary entries of each buffer name, and the index of
-  // the first entry of each name, in the order of the table.
+  // `entries`: for each buffer name, the indices of all its boundary entries.
+  // `names`: for each buffer name, the index of its first boundary entry, in
+  // the order of the boundary table.
   std::map<std::string, std::vector<int32_t>, std::less<>> entries;
   std::vector<int32_t> names;
   bool isLost = false; // a thread that does not respond still runs in it

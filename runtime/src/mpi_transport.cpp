@@ -128,7 +128,7 @@ public:
         wire.send(request, channel, rank, abortTag, nullptr, 0);
         wire.drop(request, false);
       } catch (const RuntimeError &) {
-        // This peer misses the notice; its own watchdog will report.
+        // This peer gets no notice; its own watchdog will report the failure.
       }
     }
   }
@@ -188,8 +188,8 @@ public:
           tagOf(members, peer);
   }
 
-  // The key by which tags are assigned: for a group the list of its members,
-  // for a channel between two ranks a list that no group has.
+  // Tags are assigned to keys. The key of a group is its list of members; the
+  // key of a SendRecv is a list that no group has.
   static std::vector<int> keyOf(const CollectiveCall &call) {
     if (call.kind != program::CollectiveKind::SendRecv)
       return call.members;

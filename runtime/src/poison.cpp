@@ -9,9 +9,9 @@
 using namespace cleave;
 using namespace cleave::program;
 
-// Plans which bytes are poisoned after each command: those of values that have
-// had their last use. Bytes that another live value occupies are left out, as
-// when a result reuses its operand's memory.
+// Plans which bytes are poisoned after each command: those of the values that
+// this command uses for the last time. Bytes that another live value also
+// occupies are left out: a result may reuse its operand's memory.
 void Rank::planPoison(PreparedAction &prepared) const {
   const std::vector<Lifetime> &lives = prepared.action->lifetimes;
   prepared.dead.resize(prepared.commands.size());

@@ -30,8 +30,8 @@ int64_t groupMember(const program::Program &program,
 bool holds(const program::Program &program, const program::Boundary &entry,
            int64_t rank);
 
-// Returns the number of ranks that hold the same tile (and the same
-// contribution to a partial value).
+// Returns the number of ranks that hold the same tile (and, in a partial sum,
+// the same term).
 int64_t ownersOf(const program::Program &program,
                  const program::Boundary &entry);
 

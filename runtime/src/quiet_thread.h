@@ -27,9 +27,9 @@ template <typename F> std::thread startQuietThread(F &&body) {
   return std::thread(std::forward<F>(body));
 }
 
-// Throws std::system_error unless `count` more threads can be started at once.
-// OpenMP starts its threads with its first work and ends the process if it
-// cannot, so this is checked before.
+// Throws std::system_error unless `count` more threads can be started now. This
+// is called before the first parallel work, because OpenMP starts its threads
+// then and ends the process if it cannot.
 inline void requireThreads(int count) {
   std::latch done(1);
   std::vector<std::thread> threads;

@@ -97,10 +97,11 @@ const PreparedAction *Rank::find(std::string_view action) const {
 void Rank::prepare(Endpoint &endpoint, Counters &counters) {
   backend->attach([&endpoint] { endpoint.progress(); });
   uint32_t ownClass = data.classOf(rank);
-  // The sizes of the workspaces that are not planned (the program was compiled
-  // for another machine or number of threads). All library calls share one
-  // buffer for them. It is allocated before addresses are taken, because it
-  // must not move afterwards.
+  // Finds the largest workspace among the library calls whose planned workspace
+  // is missing or too small: the program may have been compiled for another
+  // machine or number of threads. These calls share one buffer of this size. It
+  // is allocated before addresses are taken, because it must not move
+  // afterwards.
   auto plan = [&](const auto &op) {
     if constexpr (requires { op.workspace; }) {
       std::string error;

@@ -33,8 +33,8 @@ struct PreparedAction {
   // be replayed. `operations` are its transfers.
   bool mayReplay = true;
   std::vector<Operation *> operations;
-  // For the poison mode: for each command, the byte ranges that hold no live
-  // value any more after it.
+  // For the poison mode: for each command, the byte ranges that are poisoned
+  // after it, because their values have had their last use.
   struct Range {
     int32_t arena;
     int64_t begin, end;

@@ -1,5 +1,6 @@
-// Prepares the commands of a rank other than transfers: passes the address of
-// each operand to the backend under its name.
+// Prepares all commands of a rank except transfers: resolves the addresses of
+// their operands and passes them to the backend, each in the field of its
+// operand.
 
 #include "convolution.h"
 #include "rank.h"

@@ -222,8 +222,9 @@ void Routes::combine() {
   }
 }
 
-// Sets sources[m] for each member m: to the byte `offset` of the data that was
-// received from m, or to `own` for this rank.
+// Sets sources[m] to the address at which the data of member m begins. For
+// other members this is the byte `offset` of the data that was received from m;
+// for this rank it is `own`.
 void Routes::aim(int64_t offset, const char *own) {
   for (const Parcel &parcel : parcels[First])
     if (parcel.isIncoming)
@@ -255,8 +256,8 @@ void Routes::reduceBlocks() {
 }
 
 // Assembles this member's target tile of an exchange from the received boxes.
-// The data of each member has its boxes in the order of Part::pieces. Boxes of
-// the second round are received directly in the target tile.
+// The boxes from each member are in its message in the order of Part::pieces.
+// Boxes of the second round were received directly into the target tile.
 void Routes::assemble() {
   std::vector<const char *> &next = sources;
   for (const Parcel &parcel : parcels[First])

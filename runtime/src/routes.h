@@ -59,9 +59,10 @@ struct Parcel {
 // One member's part in a collective. The call must outlive this object.
 class Routes {
 public:
-  // Most collectives have one phase. In the second phase an all-reduce sends
-  // the reduced chunks, and an exchange of two rounds the boxes that a member
-  // has assembled.
+  // Most collectives have only a first phase. An all-reduce has a second phase,
+  // in which each member sends the chunk that it reduced. An exchange of two
+  // rounds also has one, in which each member sends the boxes that it
+  // assembled.
   enum Phase { First, Second, phases };
 
   explicit Routes(const CollectiveCall &call);
@@ -72,8 +73,8 @@ public:
   // Once the first phase is complete.
   void combine();
 
-  // Returns whether every member waits for every other, so that ranks that
-  // never arrived can be named.
+  // Returns whether every member waits for every other member. If so, the
+  // members that never arrived can be named after a timeout.
   bool isMutual() const;
 
   std::vector<Parcel> parcels[phases];

@@ -34,7 +34,8 @@ void cleave_session::watchTheLast() {
   recordFailure(found);
 }
 
-// The collective in which other ranks wait for a rank that fails.
+// Describes the collective in which the other ranks will wait for a rank that
+// has failed: the next one in the commands of the rank.
 std::string cleave_session::nextCollective(const Place &place) const {
   auto search = [&](const PreparedAction *action, int from) -> std::string {
     for (size_t i = std::max(from, 0); action && i < action->commands.size();

@@ -25,7 +25,8 @@ public:
   // now, or -1 if the peer is gone.
   int64_t send(const void *data, int64_t bytes) const;
   int64_t receive(void *data, int64_t bytes) const;
-  // Moves all bytes until the deadline; returns false if that fails.
+  // Receives all bytes. Returns false if the deadline passes first, or if the
+  // peer is gone.
   using Clock = std::chrono::steady_clock;
   bool receiveAll(void *data, int64_t bytes, Clock::time_point deadline) const;
   // Reads without consuming: returns the number of available bytes, at most

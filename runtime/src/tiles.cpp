@@ -37,7 +37,8 @@ View viewOf(const Boundary &entry) {
   return view;
 }
 
-// The tile that a rank holds, and its contribution to a partial value.
+// What a rank holds of a buffer: the index of its tile and, in a partial sum,
+// the number of its term.
 struct Place {
   std::vector<int64_t> tile;
   int64_t share = 0;
@@ -244,8 +245,8 @@ void cleave::gatherTiles(const Program &program, const Boundary &entry,
       }
     });
   };
-  // The contributions to a partial value are combined in the order of their
-  // numbers, so that the result is reproducible. The first one is assigned.
+  // The terms of a partial sum are combined in the order of their numbers, so
+  // that the result is reproducible. The first term is assigned.
   for (int64_t share = 0; share < groupSize(entry.partial); ++share)
     for (size_t rank = 0; rank < tiles.size(); ++rank) {
       if (places[rank].share != share)

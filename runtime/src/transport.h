@@ -50,9 +50,9 @@ struct CollectiveCall {
 
 const char *nameOf(program::CollectiveKind kind);
 
-// For AllToAllV: the number of rows that go to a member (`counts` is `sent` of
-// the call) or come from it (`received`). Throws Error if a block does not have
-// that many rows.
+// For AllToAllV: if `counts` is the array `sent` of the call, returns the
+// number of rows that go to a member; if it is `received`, the number that come
+// from the member. Throws Error if a block does not have that many rows.
 int64_t rowsOf(const CollectiveCall &call, const int64_t *counts, int member);
 
 // The watchdog's description of a call: "all_reduce NAME over ranks 0, 1 timed
@@ -148,8 +148,9 @@ struct TransportOptions {
   int64_t longestMessage = int64_t(1) << 29;
 };
 
-// On an emulated link: the least time for receiving `bytes` from all peers
-// together, with this number of latencies.
+// The least time that an emulated link takes to deliver `bytes`, received from
+// all peers together. `latencies` is the number of messages that must follow
+// one another: their latencies add up.
 inline double leastSeconds(const TransportOptions &options, int latencies,
                            int64_t bytes) {
   double seconds = latencies * options.linkLatency;

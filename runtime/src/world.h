@@ -86,8 +86,8 @@ public:
   Packet receive(int from, Tag tag);
   void receive(int from, Tag tag, void *data, int64_t bytes);
 
-  // Marks the run as lost: processes may hang or be gone, so that an orderly
-  // end is impossible.
+  // Marks the job as lost: some processes may hang or have ended, so the job
+  // cannot end in an orderly way.
   void lose() { isLost = true; }
   bool lost() const { return isLost; }
   // Ends the job: the host sends the exit code to the workers. Does not return

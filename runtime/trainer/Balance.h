@@ -21,8 +21,8 @@ struct RouterLoad {
   int64_t taken = 0;           ///< slots that were not dropped
 
   int64_t slots() const;
-  /// The largest load of an expert divided by the mean: 1 if all loads are
-  /// equal.
+  /// The largest number of slots that chose one expert, divided by the mean
+  /// over all experts. It is 1 if all experts were chosen equally often.
   double imbalance() const;
   /// The share of slots that were dropped.
   double dropped() const;
@@ -30,22 +30,24 @@ struct RouterLoad {
 
 struct StepBalance {
   std::vector<RouterLoad> routers;
-  /// The share of bytes that further rounds of all-to-all (after the first)
-  /// carried when tokens were dispatched to experts and combined; nullopt if no
-  /// tokens are sent between ranks.
+  /// The dispatch and the combination of tokens may need several rounds of
+  /// all-to-all. This is the share of their bytes that the rounds after the
+  /// first carried; nullopt if no tokens are sent between ranks.
   std::optional<double> overflow;
 
   bool empty() const { return routers.empty(); }
 };
 
-/// Reads the loads of the last step from buffers and counters.
+/// Reads what the routers chose in the last step from buffers, and `overflow`
+/// from counters.
 StepBalance readBalance(const Manifest &manifest, StepExecutor &executor);
 
 /// [{"router", "load", "dropped"}], a line of log.jsonl.
 nlohmann::ordered_json toLogEntry(const StepBalance &balance);
 /// [{"router", "chosen": [...], "taken"}], of counters.json.
 nlohmann::ordered_json toCounts(const StepBalance &balance);
-/// The largest loads over all routers: " load 1.42 dropped 3.1%".
+/// The largest imbalance and the largest dropped share of all routers, and the
+/// overflow: "  load 1.42  dropped 3.1%".
 std::string summaryOf(const StepBalance &balance);
 
 } // namespace cleave

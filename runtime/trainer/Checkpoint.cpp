@@ -50,8 +50,8 @@ static std::string digestOfFile(const fs::path &path) {
 
 namespace {
 
-/// The tensors of a file, and the program's buffers that hold them, whole or as
-/// slices.
+/// The tensors that a checkpoint file contains. For each tensor: the program's
+/// buffer that holds it, as a whole or as one of several slices.
 class BufferList {
 public:
   /// Adds the program's buffer that holds a tensor (`slot` is empty) or the

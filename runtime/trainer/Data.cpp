@@ -91,8 +91,9 @@ static std::unique_ptr<Dataset> openArrays(std::map<std::string, Array> arrays,
                           settings);
 }
 
-/// Opens named arrays as a data set. `names` are the arrays of the file or
-/// folder; those that an input needs are read by `read`.
+/// Opens named arrays as a data set. `names` lists the arrays of the file or
+/// folder. read(name) reads an array; it is called only for those that an input
+/// needs.
 static std::unique_ptr<Dataset>
 openNamed(const std::vector<std::string> &names,
           const std::function<Array(const std::string &)> &read,

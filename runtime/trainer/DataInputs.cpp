@@ -49,9 +49,10 @@ static int64_t elementCount(const std::vector<int64_t> &shape) {
   return count;
 }
 
-/// Returns the shape that the whole array has with the dimensions of the input;
-/// the file's array may have further dimensions of size 1. Empty if the array
-/// cannot be divided into samples.
+/// Returns the shape of the array of all samples: the input's shape with the
+/// number of samples of the array in the batch dimension. The array in the file
+/// may have further dimensions of size 1. Empty if the array cannot be divided
+/// into samples.
 static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
                                        const ArrayView &array) {
   std::vector<int64_t> shape = input.shape;
@@ -139,8 +140,8 @@ static void checkLookup(const ManifestInput &input,
   }
 }
 
-/// Checks one long sequence of tokens. It has no samples yet, so only lookups
-/// with all elements can be checked.
+/// Checks one long sequence of tokens, which is not divided into samples yet.
+/// So a lookup can be checked only if it reads every element of a sample.
 static void checkStream(const ManifestInput &input,
                         const ManifestLookup &lookup, const ArrayView &tokens,
                         const std::string &label, const int64_t *ignored) {

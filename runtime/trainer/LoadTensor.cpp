@@ -90,8 +90,9 @@ void initializeState(const Manifest &manifest, WeightFiles &files,
         executor.zero(item.buffer);
       continue;
     }
-    // Converts to the type of the state, which has higher precision than the
-    // tensor's.
+    // The state is a copy of the parameter in a type of higher precision. So
+    // the initial value is converted to the state's type, not to the
+    // parameter's.
     ManifestTensor tensor = *manifest.tensor(item.parameter);
     tensor.dtype = executor.need(item.buffer).dtype;
     executor.scatter(item.buffer, initialValue(tensor, files, seed));

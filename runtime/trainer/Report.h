@@ -52,8 +52,8 @@ struct Allocations {
   int64_t step = 0, afterWarmUp = 0, process = 0;
 };
 
-/// The text of counters.json: traffic and memory of every rank, and the loads
-/// of experts.
+/// The text of counters.json: traffic and memory of every rank, and how many
+/// slots chose each expert.
 std::string countersToJson(StepExecutor &executor, const StepRecord &record,
                            std::optional<Allocations> allocations);
 

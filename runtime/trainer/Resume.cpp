@@ -240,8 +240,9 @@ std::vector<Difference> differences(const std::string &was,
     bool isEntry = key.starts_with("dims.") || key.starts_with("mesh.") ||
                    key.starts_with("data.inputs.") ||
                    key.starts_with("data.bind.");
-    // A key that only one of the two configurations has is unknown to the
-    // version that wrote the other one. It is no difference.
+    // If only one of the two configurations has a key, the version of cleave
+    // that wrote the other one did not know this key. So this is not a
+    // difference.
     if (!isEntry && (a == before.end() || b == now.end()))
       continue;
     if (key == "data.path" || key == "train.steps")
@@ -252,8 +253,8 @@ std::vector<Difference> differences(const std::string &was,
     bool isBoth = a != before.end() && b != now.end();
     if (isBoth && key == "data.eval_path" && isSameFile(a->second, b->second))
       continue;
-    // data.shuffle_split = "auto" takes the value that the checkpoint has
-    // recorded, so it is no difference.
+    // With data.shuffle_split = "auto" a resumed run takes the value that the
+    // checkpoint has recorded, so this is not a difference.
     if (isBoth && key == "data.shuffle_split" &&
         (a->second == "auto" || b->second == "auto"))
       continue;

@@ -41,8 +41,8 @@ static Json identityOfFile(const std::string &path, size_t most) {
   return {{"bytes", bytes.size()}, {"sampled", digestOfPieces(sampled)}};
 }
 
-/// The identity that earlier versions recorded: the first and last bytes of the
-/// file.
+/// The identity of a file as earlier versions recorded it: digests of the first
+/// and the last MiB.
 static Json endsOfFile(const std::string &path, size_t) {
   MappedFile file(path);
   constexpr size_t ends = size_t(1) << 20;

@@ -19,9 +19,9 @@ Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch)
 
 uint64_t Permutation::at(uint64_t index) const {
   const uint64_t mask = (uint64_t(1) << halfBits) - 1;
-  // Permutes the samples: a Feistel network permutes [0, n), where n is the
-  // next power of four, and is repeated until the result is the number of a
-  // sample. On average this takes fewer than 4 repetitions.
+  // Permutes the samples. A Feistel network permutes [0, n), where n is the
+  // next power of four. It is applied again while the result is not below the
+  // number of samples. On average this takes fewer than 4 applications.
   do {
     uint64_t left = index >> halfBits, right = index & mask;
     for (uint64_t round = 0; round < 4; ++round) {

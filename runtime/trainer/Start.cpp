@@ -61,7 +61,8 @@ private:
   std::unique_ptr<Dataset> data;
 };
 
-/// What the checkpoint has recorded of the data, and its number of steps.
+/// The data settings that the checkpoint has recorded, and the number of steps
+/// in its configuration.
 struct Recorded {
   std::string dataPath, evalPath;
   std::optional<int64_t> steps;

@@ -8,12 +8,12 @@
 
 namespace cleave {
 
-/// During its lifetime, the first of these signals asks the loop to stop. A
-/// second signal of the same kind has its previous effect, which ends the
-/// process. Signals that were ignored stay ignored: SIGHUP under nohup, SIGINT
-/// in background jobs of scripts. Batch systems announce the end of a job's
-/// time by SIGUSR1; the kernel announces the end of its processor time by
-/// SIGXCPU, which it repeats every second.
+/// During the lifetime of this object, the first of these signals asks the loop
+/// to stop. A second signal of the same kind has its previous effect: it ends
+/// the process. Signals that were ignored stay ignored: SIGHUP under nohup,
+/// SIGINT in background jobs of scripts. Batch systems send SIGUSR1 shortly
+/// before a job's time ends. The kernel sends SIGXCPU every second once the
+/// process has used the processor time that it is allowed.
 class StopOnSignal {
 public:
   StopOnSignal() {

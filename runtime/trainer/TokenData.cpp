@@ -86,8 +86,8 @@ public:
       throw DataError(change);
   }
 
-  /// A text has only tokens, and tokens are divided into samples, so no whole
-  /// input can be read from it.
+  /// A text contains only tokens, which are divided into samples. So it cannot
+  /// provide an input that is the same for all samples.
   void fillWhole(const ManifestInput &input, std::byte *) const override {
     throw InputError(path + ": holds no array for input '" + input.name + "'");
   }

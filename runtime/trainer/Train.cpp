@@ -138,9 +138,9 @@ void Trainer::stopNonFinite(const CheckpointState &state,
 void Trainer::update(StepRecord &record, const CheckpointState &state) {
   std::optional<double> loss = metric("loss_grad", "loss");
   std::optional<double> weight = metric("loss_grad", "weight");
-  // An asynchronous pipeline has already updated after each microbatch, with
-  // zero gradients for microbatches without labels. So its update cannot be
-  // skipped any more.
+  // An asynchronous pipeline has already updated the parameters after each
+  // microbatch, with zero gradients for microbatches without labels. So the
+  // update of the step cannot be skipped any more.
   const bool isGuarded = manifest.hasMetric("update", "finite");
   const bool isApart = manifest.pipelined && !isGuarded;
   if (weight && *weight <= 0)

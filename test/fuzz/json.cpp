@@ -1,7 +1,7 @@
 // Fuzzes the readers of manifest.json and state.json. The digest at the end of
-// the file is recomputed for each input, because whoever changes such a file
-// deliberately can do that, too. The first byte of the input chooses the
-// reader.
+// the file is recomputed for each input, because someone who changes such a
+// file deliberately can recompute it, too. The first byte of the input chooses
+// the reader.
 #include "Fuzz.h"
 
 #include "cleave/io/Digest.h"

@@ -112,7 +112,8 @@ void bindDataInputs(LoadedConfig &loaded, const std::string &model,
 // Warns of keys that were set and have no effect.
 void warnOfIdleKeys(const LoadedConfig &loaded, const Mesh &mesh);
 
-// Refuses data types that are reserved in the format but not implemented.
+// Refuses data types that the configuration names and that are not implemented
+// yet.
 void refuseBookedTypes(const Config &config);
 
 } // namespace cleave::driver

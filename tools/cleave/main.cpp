@@ -1,5 +1,6 @@
-// The driver `cleave`: selects the command, and turns every failure into one
-// line and the exit code that the contract defines.
+// The driver `cleave`: runs the command that the user names. If the command
+// fails, prints an error message and ends with the exit code for this kind of
+// failure (enum ExitCode).
 
 #include "../cleave-run/Arguments.h"
 #include "../cleave-run/Flags.h"

@@ -10,8 +10,9 @@ namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Autodiff/Passes.h.inc"
 
-/// Warns of patterns of train.no_decay that match no parameter of the function;
-/// `nn-add-optimizer` does not warn about a single stage of a pipeline.
+/// Reports, for a whole model, patterns of train.no_decay that match no
+/// parameter of the function. `nn-add-optimizer` does not check this for a
+/// single pipeline stage, since the match may be in another stage.
 mlir::LogicalResult checkNoDecay(mlir::func::FuncOp func,
                                  llvm::ArrayRef<std::string> patterns);
 } // namespace cleave

@@ -8,26 +8,28 @@ include "mlir/Pass/PassBase.td"
 def AddLossPass : Pass<"nn-add-loss", "::mlir::ModuleOp"> {
   let summary = "Derive @loss (a loss sum and its weight) from @forward";
   let description = [{
-    `@forward` returns outputs. Training needs the sum of the losses of all counted labels, and the
-    number of these labels (the weight): sums and weights add up over microbatches and ranks, and
-    `@update` divides the sum by the weight once. The loss `cross_entropy` adds an argument `labels`
-    with one class index for each row of the logits. `mse` adds an argument `labels` of the output's
-    shape. `output:NAME` uses a scalar output as the loss. If this output is computed as a mean, over a
-    constant number of elements or over a count of elements of the inputs, the pass splits the mean into
-    sum and weight.
+    `@forward` returns outputs. Training needs the sum of the losses of all counted
+    labels, and the number of these labels (the weight): sums and weights add up over
+    microbatches and ranks, and `@update` divides the sum by the weight once. The loss
+    `cross_entropy` adds an argument `labels` with one class index for each row of the
+    logits. `mse` adds an argument `labels` of the output's shape. `output:NAME` uses a
+    scalar output as the loss. This output may be a mean, that is, a sum divided by a
+    constant or by a count that is computed from the inputs. The pass splits such a mean
+    into sum and weight.
 
-    With several microbatches, the scalar output must be the loss of all samples of the step. For
-    this, the importer adds `@forward_step`, a version of `@forward` for all samples of the step;
-    the difference between the two shows how each value depends on the number of samples. (If a
-    microbatch has only one sample, `@forward_other`, a version for another number of samples, helps
-    to distinguish numbers of samples from other constants.) A reduction over samples gives a
-    partial sum in each microbatch, and so does an operation that is linear in partial sums. A value
-    that depends on inputs alone (such as a count, its root, its maximum with a constant, or class
-    weights) is computed from the inputs of the whole step, which become arguments marked
-    `nn.whole_step`. If the loss is not a sum over samples in this sense, the pass reports an error
-    that names the node. With `cross_entropy` and `mse`, an output that mixes samples is an error,
-    too. Without `@forward_step` the pass only splits quotients of a sum and a constant number or a
-    count.
+    With several microbatches, the scalar output must be the loss of all samples of the
+    step. For this, the importer adds `@forward_step`, a version of `@forward` for all
+    samples of the step; the difference between the two shows how each value depends on
+    the number of samples. (If a microbatch has only one sample, `@forward_other`, a
+    version for another number of samples, helps to distinguish numbers of samples from
+    other constants.) A reduction over samples gives a partial sum in each microbatch, and
+    so does an operation that is linear in partial sums. A value that depends on inputs
+    alone (such as a count, its root, its maximum with a constant, or class weights) is
+    computed from the inputs of the whole step, which become arguments marked
+    `nn.whole_step`. If the loss is not a sum over samples in this sense, the pass reports
+    an error that names the node. With `cross_entropy` and `mse`, an output that mixes
+    samples is an error, too. Without `@forward_step` the pass only splits a sum that is
+    divided by a constant or by a count.
 
     Parameters that `trainable` does not match, or that `frozen` matches, become constants marked
     `nn.frozen`. Parameters on which the loss does not depend through floating-point values become
@@ -84,14 +86,16 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
     `nn.attention` gets dropout, not attention that was not recognised as one operation (because of a
     trained bias, for example). A remark gives the number of dropouts.
 
-    Branches are found as follows. An operand of a sum is a branch if it is computed from the other
-    operand of the sum, or from a term of the other operand. The computation must contain a contraction
-    with a weight (frozen or not), and must not pass through another sum with a branch. So the terms of
-    a rotary embedding, gates, scores, biases and masks are not branches. Two streams that are added to
-    each other are not branches either, nor are the two operands of a projected shortcut, because
-    neither is computed from the other. A sum that no later contraction with a weight reads is a
-    prediction and gets no dropout. The dropouts are numbered in program order. It is an error if the
-    samples are neither a dimension of the dropped value nor the outer part of a dimension.
+    Branches are found as follows. An operand of a sum is a branch if it is computed from
+    the other operand of the sum, or from a term of the other operand. The computation
+    must contain a contraction with a weight (frozen or not), and must not pass through
+    another sum with a branch. So the terms of a rotary embedding, gates, scores, biases
+    and masks are not branches. If two streams are added to each other, neither is a
+    branch, because neither is computed from the other. The same is true for the two
+    operands of a sum with a projected shortcut. A sum that no later contraction with a
+    weight reads is a prediction and gets no dropout. The dropouts are numbered in program
+    order. The samples must be a dimension of the dropped value, or the outer factor of a
+    merged dimension; otherwise the pass reports an error.
 
     The dropout masks depend on the seed, the step and the global index of the sample, which become
     arguments. `nn.attention` gets dropout keys (hashes of these arguments, of the dropout's number and
@@ -178,9 +182,9 @@ def CountChoicesPass : Pass<"nn-count-choices", "::mlir::ModuleOp"> {
     name of the router's matrix without `.weight`, or the name of the node that chooses experts. The
     results have this name in their attribute `nn.router`.
 
-    Accumulators are sums over samples, like loss and weight: they add up over microbatches and ranks,
-    and samples with which a rank's part of the batch is padded do not count. The loss does not depend
-    on the accumulators. A module without experts is not changed.
+    Accumulators are sums over samples, like loss and weight: they add up over
+    microbatches and ranks, and samples that only pad the batch do not count. The loss
+    does not depend on the accumulators. A module without experts is not changed.
 
     With `update-biases`, the bias of each router becomes a buffer: the tensor with one number for each
     expert that is added to the scores of a choice and has no other use. The bias gets no gradient;
@@ -275,11 +279,12 @@ def DropZeroSumsPass : Pass<"nn-drop-zero-sums", "::mlir::func::FuncOp"> {
     zeros. With a softcap between scores and softmax the sum is not zero, so the pass does not change
     it.
 
-    If attention is not one operation but several, the cotangents of a row of scores are y * (g -
-    sum(g * y)) with the softmax y, as `nn-differentiate` builds them, and they add up to zero, too.
-    The gradient of the keys is a product with these cotangents. Between the cotangents and this
-    product there may be scales that are the same for all keys, and the derivative of a mask that
-    replaced scores by -inf (or by the lowest number).
+    If attention is not one operation but several, the cotangents of a row of scores are
+    y * (g - sum(g * y)) with the softmax y, as `nn-differentiate` builds them, and they add
+    up to zero, too. The gradient of the keys is a product with these cotangents. Two
+    kinds of operations may come between the cotangents and this product: scales that are
+    the same for all keys, and the derivative of a mask that replaced scores by -inf (or
+    by the lowest number).
 
     Before:
     ```mlir
@@ -377,12 +382,12 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
     the new copy and the rounded parameter. Values that depend on a rounded value are bf16 between
     operations; `LoweringInterface::getPrecision` says for each operation how it handles bf16 operands:
 
-    - *products* (contractions, attention, experts) read bf16, accumulate in f32, and give bf16, or f32 where
-      readers need it;
+    - *products* (contractions, attention, experts) read bf16, accumulate in f32, and give
+      bf16, or f32 if a reader of the result needs f32;
     - *data movement* (reshapes, gathers, `nn.save`) keeps the type of its operand;
-    - *everything else* computes in f32: it widens operands and rounds results. Kernels do both in registers.
-      A rounding marked `nn.storage` only serves storage: a kernel that widens the value again reads the
-      unrounded one.
+    - *everything else* computes in f32: it widens operands and rounds results. Kernels
+      widen and round in registers. A rounding marked `nn.storage` only serves storage: a
+      kernel that widens the value again reads the unrounded one.
 
     These values stay f32: scalars; values that depend on no parameter (positions, masks, angles);
     statistics of norms, the log-sum-exp of attention, sums over dimensions, losses per position; and
@@ -391,9 +396,10 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
     widened to the type that they have in the model's graph. Activations and cotangents that cross
     pipeline stages are bf16.
 
-    Arguments that are parameters without training stay f32 and are rounded where they are first read.
-    The pass runs after the strategies and treats their constraints (`dist.constrain`) as data movement.
-    Values that are not f32 do not change. Loops and branches are refused.
+    Parameters that are not trained stay f32 as arguments, and are rounded where they are
+    first read. The pass runs after the strategies and treats their constraints
+    (`dist.constrain`) as data movement. Values that are not f32 do not change. Loops and
+    branches are refused.
 
     Before:
     ```mlir

@@ -2,13 +2,14 @@
 //
 //     error = max|a - b| / max(max|b|, floor)
 //
-// where `floor` is a fraction of the largest magnitude among all tensors of b's
-// kind. With this floor, a tensor that is zero in exact arithmetic does not
-// fail because of rounding errors. If large terms cancel, the rounding errors
-// of a tensor (its noise) can be larger than any gradient. So `noise` states
-// by how much rounding alone changes the tensor. A difference of this size is
-// allowed, but only up to a cap, because a larger allowance could hide an
-// error.
+// where b is the tensor of the reference, and `floor` is a fraction of the
+// largest magnitude of the reference's tensors of the same kind (such as
+// gradients). With this floor, a tensor that is zero in exact arithmetic does
+// not fail because of rounding errors. If large terms cancel, the rounding
+// errors of a tensor (its noise) can be larger than any gradient. So `noise`
+// states by how much rounding alone changes the tensor. A difference of this
+// size is allowed, but only up to a cap, because a larger allowance could hide
+// an error.
 
 #ifndef CLEAVE_CHECK_COMPARE_H
 #define CLEAVE_CHECK_COMPARE_H

@@ -69,8 +69,9 @@ public:
   /// training steps.
   virtual void begin(llvm::StringRef what) {}
 
-  /// Returns whether `getTap` can return a tap's values for all microbatches of
-  /// a step, and not only for the last microbatch.
+  /// A tap is a result that the check added to the program. Returns whether
+  /// `getTap` can return a tap's values for all microbatches of a step, and not
+  /// only for the last microbatch.
   virtual bool keepsTaps() const { return false; }
   /// Returns a value of role `tap` (a result that the check added to the
   /// program) as it was after `microbatch`.

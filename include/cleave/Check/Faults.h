@@ -16,8 +16,8 @@ namespace cleave::check {
 const std::vector<std::string> &faultKinds();
 
 /// Returns the places of a per-rank program at which a fault of this kind is
-/// possible, described like `where` of `injectFault`. The argument `index` of
-/// `injectFault` is an index into this list.
+/// possible. Each place is described by an operation and its function. The
+/// argument `index` of `injectFault` is an index into this list.
 std::vector<std::string> faultPlaces(mlir::ModuleOp module,
                                      llvm::StringRef kind);
 

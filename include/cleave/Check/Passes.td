@@ -50,13 +50,13 @@ def InjectFaultPass : Pass<"check-inject-fault", "::mlir::ModuleOp"> {
     |---|---|
     | `drop-collective` | a sum over ranks is left out |
     | `sum-for-mean` | a reduced gradient, or loss, is multiplied by the size of its group |
-    | `wrong-group` | a collective works over another axis of the mesh |
-    | `swapped-axes` | a rank's position on the mesh is computed over another axis, or over its axes in reverse |
+    | `wrong-group` | a collective runs over another axis of the mesh than it should |
+    | `swapped-axes` | a rank's index over several mesh axes is computed with the axes in reverse order, or its index on one axis is computed for another axis |
     | `pad-identity` | padding is masked by a value that is not the identity of the reduction |
-    | `bias-twice` | a value that is added once to a sum over ranks is added on every rank before it |
-    | `norm-twice` | the first shard counts twice in the gradient norm |
-    | `random-offset` | a tile gets the random numbers of its neighbour |
-    | `gradient-off` | a gradient is wrong by a millionth of itself |
+    | `bias-twice` | a value that must be added once after a sum over ranks is added on every rank before the sum |
+    | `norm-twice` | the gradient norm counts the first shard twice |
+    | `random-offset` | a tile uses the random numbers of its neighbour |
+    | `gradient-off` | a gradient has a relative error of one millionth |
     | `stale-buffer` | a parameter, or a reader of a gathered value, keeps the old content of its buffer |
     | `missing-wait` | a transfer is read before it is complete |
 

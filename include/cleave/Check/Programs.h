@@ -52,12 +52,13 @@ public:
   Module untrained;
 
   /// Returns the stages of a pipeline on a mesh. `taps` selects the values that
-  /// become additional results: all of them, only gradients, or none.
+  /// are added to the results, so that a check can compare them (taps): all
+  /// values, only gradients, or none.
   mlir::FailureOr<Module> stages(const Mesh &mesh, Taps taps);
 
-  /// Returns the partitioned program, with the requested fault. `taps` is only
-  /// used for the stages of a pipeline; for other programs, `global` already
-  /// has its taps.
+  /// Returns the partitioned program, with the requested fault. For a pipeline,
+  /// `taps` selects the values that are added to the results. In any other
+  /// program, `global` already has these additional results.
   mlir::FailureOr<Module> partition(mlir::ModuleOp global,
                                     Taps taps = Taps::Gradients);
 

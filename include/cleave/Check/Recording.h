@@ -11,8 +11,8 @@
 //     run ACTION
 //     gather TYPE COUNT ROLE OFFSET SAMPLES BUFFER
 //
-// A gather has SAMPLES of the COUNT elements that a CPU computed, in f64:
-// sample i is element i * COUNT / SAMPLES.
+// At the OFFSET of a gather, data.bin has SAMPLES of the COUNT elements, as a
+// CPU computed them, in f64: sample i is element i * COUNT / SAMPLES.
 
 #ifndef CLEAVE_CHECK_RECORDING_H
 #define CLEAVE_CHECK_RECORDING_H

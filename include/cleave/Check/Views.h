@@ -11,9 +11,9 @@ namespace cleave::check {
 /// Returns the attributes of the parameter of `module` with this name, or null.
 mlir::DictionaryAttr parameterOf(mlir::ModuleOp module, llvm::StringRef name);
 
-/// Returns the view of a port: its own or, for a gradient, tap or state, the
-/// view of its parameter in `module`. Returns null if file and program have the
-/// same layout.
+/// Returns the view (`nn.view`) of a port. A gradient, tap or state has the
+/// view of its parameter in `module`; every other port has a view of its own.
+/// Returns null if file and program have the same layout.
 nn::ViewAttr viewOf(mlir::ModuleOp module, const Port &port);
 
 /// Converts a tensor from the file's layout to the program's layout; the second

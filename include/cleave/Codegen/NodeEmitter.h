@@ -34,7 +34,8 @@ protected:
 
   /// A block into which operations are emitted, nested in the block of the
   /// previous scope. A scope can also be a section of the previous scope's
-  /// block: later sections of that block cannot use its values.
+  /// block. Then operations after the section cannot use the values of the
+  /// section.
   struct Scope {
     Scope(uint64_t loops, mlir::Block *block, mlir::Operation *op)
         : loops(loops), block(block), op(op) {}
@@ -51,7 +52,8 @@ protected:
   // The following functions depend on the target.
 
   /// Returns the value of a loop variable. For the lane variable, returns the
-  /// index of the first lane of copy number `copy`, minus `laneOffset(copy)`.
+  /// index of the first lane of vector number `copy`, without the offset
+  /// `laneOffset(copy)`, which the caller adds.
   virtual Value loopValue(const IndexVar *var, int copy) = 0;
   /// Unrolling emits several vectors ("copies") of a value. Returns the number
   /// of elements from the lane variable's value to the first lane of copy
@@ -72,8 +74,8 @@ protected:
   virtual Value createLaneLoad(const Node *node, int copy, Value base,
                                mlir::VectorType type) = 0;
   virtual Value loadBuffer(const kernels::RowBuffer &buffer, int copy);
-  /// A function that adds the terms at `index` of a sequential reduction to the
-  /// partial sums `sums`, and returns the new sums.
+  /// One step of a sequential reduction: adds the terms with the index `index`
+  /// to the partial sums `sums`, and returns the new sums.
   using SequenceStep = llvm::function_ref<llvm::SmallVector<Value>(
       Value index, llvm::ArrayRef<Value> sums)>;
   using SequenceJoin = llvm::function_ref<llvm::SmallVector<Value>(
@@ -101,8 +103,8 @@ protected:
   bool isLane(const IndexExpr &index) const {
     return lane && index.loops() & lane->loops;
   }
-  /// Returns the buffer in which an earlier loop of the row has stored the
-  /// node's value, or null.
+  /// A row is computed by several loops over its columns. Returns the buffer in
+  /// which an earlier one of these loops stored the node's value, or null.
   const kernels::RowBuffer *bufferOf(const Node *node) const;
   /// Returns the value of a node. If the node has lanes, returns its vector
   /// number `copy` of the vectors that unrolling emits.

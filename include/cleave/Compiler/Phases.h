@@ -39,8 +39,8 @@ inline bool isForSteps(Purpose purpose) {
 mlir::LogicalResult addLoss(mlir::ModuleOp module, const Config &config,
                             bool updatesApart = false);
 
-/// Adds the pass that counts the loads of experts during training, if there are
-/// experts.
+/// If the model has experts, adds the pass that counts during training how
+/// often each expert is chosen.
 void addCountPass(mlir::OpPassManager &passes, const Config &config);
 
 /// Adds the passes that derive @loss_grad, @update and @init_state from @loss,

@@ -31,8 +31,9 @@ public:
   // @update reduces them.
   bool reduces(int stage) const { return wanted[stage].reduce; }
 
-  // Records a partitioned stage, which is a module of its actions. Fails if the
-  // stage cannot follow the table.
+  // Records a partitioned stage; `actions` is the module of the stage's
+  // actions. Emits an error if a table of the user reduces the gradients of
+  // single microbatches, but the stage sums them first.
   mlir::LogicalResult note(int stage, mlir::ModuleOp actions);
 
   // Returns the table with UNSHARD, RESHARD and REDUCE_GRAD added. A table that

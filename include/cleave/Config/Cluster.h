@@ -32,9 +32,9 @@ struct Cluster {
   std::map<std::string, LinkClass> links = {{"inter", {30e-6, 1e-6, 2.5e9}},
                                             {"intra", {10e-6, 0.2e-6, 10e9}}};
   int64_t ranksPerNode = 0; // 0: mesh.ranks_per_node decides
-  // The rate of matrix products on one rank, as pairs, in ascending order: the
-  // number of FLOP of a product, and the FLOP/s at which a product of this size
-  // runs.
+  // The speed of matrix products on one rank. Each pair gives the FLOP count of
+  // a product and the FLOP/s that a product of this size reaches. Pairs are in
+  // ascending order.
   std::vector<std::pair<double, double>> matmul = {
       {1e5, 2e9}, {1e7, 20e9}, {1e9, 50e9}};
   double memoryBytesPerSecond = 10e9; // of local copies

@@ -90,8 +90,8 @@ ConfigResult<Mesh> resolveMesh(const Config &config,
                                std::optional<int64_t> ranks);
 
 // Returns an error if an axis larger than 1 is used by no enabled strategy and
-// no [[shard]], or if an axis that a strategy names does not exist. The check
-// is for models without shardings in the file.
+// no [[shard]] entry, or if an axis that a strategy names does not exist. The
+// check does not apply to model files that already contain shardings.
 std::optional<ConfigError> checkMeshUse(const Config &config, const Mesh &mesh);
 
 // The axes larger than 1 that shard samples and positions, slowest first.
@@ -149,9 +149,10 @@ struct Meaning {
   const char *note = ""; // what is different
 };
 const std::vector<Meaning> &meanings();
-// Returns the meaning that another trainer gives a name: a command-line flag,
-// or the last part of a key, in any spelling. Returns null if no trainer in the
-// table has the name.
+// Looks up a name that a user may know from another trainer: a command-line
+// flag such as --micro-batch-size, or the last part of a configuration key.
+// Case and dashes do not matter. Returns the key that has this meaning here;
+// null if the name is unknown.
 const Meaning *meaningOf(const std::string &name);
 // Returns a text such as "'train.lr'" or "'dims.batch' (the global batch)".
 std::string describe(const Meaning &meaning);

@@ -68,8 +68,8 @@ public:
   /// rank receives them.
   double exchange(dist::AxisSet group, double bytes, double peers) const;
 
-  /// The lowest latency of a message, and the lowest time of a byte, over all
-  /// links.
+  /// The minima over all links of the latency of a message, and of the time
+  /// that the transfer of one byte takes.
   double leastLatency() const { return minLatency; }
   double leastSecondsPerByte() const { return minPerByte; }
 
@@ -99,12 +99,13 @@ struct Machine {
   dist::MeshAxes mesh;
   Cluster cluster;
   LinkModel links;
-  /// Errors of the file are reported on the module, as is a module without
-  /// exactly one mesh.
+  /// Loads the file and the module's mesh. Reports an error on the module if
+  /// the file is invalid, or if the module does not have exactly one mesh.
   static mlir::FailureOr<Machine> load(mlir::ModuleOp module,
                                        const std::string &file);
 
-  /// The same machine, in which messages take no time but that of their bytes.
+  /// Returns the same machine without latencies: a message takes only the time
+  /// that its bytes need.
   Machine withoutLatency(mlir::ModuleOp module) const;
 };
 

@@ -51,27 +51,29 @@ struct PipelineCost {
   /// The fraction of the total span that consecutive steps would save if the
   /// gradient norm did not synchronize all ranks at the end of each step.
   double normFraction = 0;
-  /// For each index on the pipeline axis: the maximum number of activations
-  /// that the rank holds at once (each from F to the end of W), in units of the
-  /// activations of one stage and microbatch; and the stages that the rank
-  /// holds.
+  /// Both have an entry for each index on the pipeline axis. `peakInFlight` is
+  /// the maximum number of activations that the rank holds at once, each from F
+  /// to the end of W, in units of the activations of one stage and microbatch.
+  /// `stagesOfRank` lists the stages that the rank holds.
   std::vector<int64_t> peakInFlight = {1};
   std::vector<std::vector<int>> stagesOfRank;
 };
 
-/// The load that a router causes on a rank and its experts, in one microbatch.
+/// What one router of an MoE layer causes on a rank in one microbatch: how many
+/// tokens the rank's experts process, and how many rows the rank exchanges.
 struct ExpertLoad {
   std::string router;
   int64_t experts = 0, slotsPerToken = 1;
   /// The number of ranks that the experts are sharded over, and the largest
   /// number of experts on a rank.
   int64_t ranks = 1, expertsPerRank = 0;
-  /// The number of slots (token, choice) of a rank's tokens. With balanced
-  /// routing, each rank's experts also process this many slots.
+  /// The number of slots of a rank. A slot is a pair of one of the rank's
+  /// tokens and an expert that the token chose. With balanced routing, the
+  /// experts of each rank also process this many slots in total.
   int64_t slots = 0;
-  /// If tokens are dispatched to the ranks of their experts: the number of rows
-  /// that the receive buffer holds for each other rank, and the number of
-  /// rounds of exchanges that suffices for any routing. Both are 0 if nothing
+  /// If tokens are sent to the ranks of their experts: `places` is the number
+  /// of rows of the receive buffer for each sending rank, and `rounds` is the
+  /// number of exchanges that suffices for any routing. Both are 0 if nothing
   /// is sent.
   int64_t places = 0, rounds = 0;
   /// The capacity of an expert: the most slots that the expert accepts out of
@@ -92,8 +94,9 @@ struct Explanation {
   std::vector<std::pair<std::string, int64_t>> mesh;
   int64_t ranks = 1;
   int64_t batch = 0, perRankMicrobatch = 0, microbatches = 1, sequence = 0;
-  /// The memory footprint of each class of ranks. A pipeline has a class for
-  /// each index on its axis; other programs have a single class.
+  /// The memory footprint of each class of ranks. In a pipeline, all ranks with
+  /// the same index on the pipeline axis are one class; in other programs, all
+  /// ranks are.
   std::vector<Footprint> memory;
   std::optional<PipelineCost> pipeline;
   /// One entry for each rank or, if there are many ranks, for each class of
@@ -108,10 +111,10 @@ struct Explanation {
   /// compute, communication, and exposed communication.
   struct Overlap {
     double compute = 0, communication = 0, exposed = 0;
-    /// For a pipeline, from a simulation of its schedule: the time of messages
-    /// from other stages (a part of communication), the exposed part of this
-    /// time, and the time for which the rank waits for computation on other
-    /// ranks.
+    /// For a pipeline, from a simulation of its schedule: `messages` is the
+    /// time of messages from other stages, which is a part of `communication`.
+    /// `messagesExposed` is the exposed part of it. `idle` is the time for
+    /// which the rank waits for computation on other ranks.
     double messages = 0, messagesExposed = 0, idle = 0;
   };
   /// The times of each class of ranks; empty if no times are known.

@@ -77,9 +77,9 @@ struct IndexVar {
   Node *node = nullptr;
 };
 
-/// Returns whether `index` is within a tensor of this shape even if the guards
-/// of the access are false. Returns false for an index that is loaded from
-/// memory, because it is only in range if its guards are true.
+/// Returns whether `index` is within a tensor of this shape even where the
+/// conditions that guard the access are false. Returns false for an index that
+/// is loaded from memory, because only its guards ensure that it is in range.
 bool isInBounds(llvm::ArrayRef<IndexExpr> index, llvm::ArrayRef<int64_t> shape);
 
 /// Owns variables and simplifies expressions.

@@ -147,10 +147,10 @@ public:
                                                                 : nullptr;
   }
 
-  /// The loops of a scatter plan. For each update (loop `update`), in order,
-  /// and each index of the dimensions before the table's rows (loop `before`),
-  /// the plan adds the elements `value` of the update to row `target` of the
-  /// table, along `columns`.
+  /// The loops of a scatter plan. The loop `update` visits the updates in
+  /// order. The loop `before` visits all indices in the dimensions before the
+  /// table's rows. For each pair of iterations, the plan adds the elements
+  /// `value` of the update to row `target` of the table, along `columns`.
   struct Scatter {
     const IndexVar *update = nullptr, *before = nullptr;
     Columns columns;
@@ -167,8 +167,8 @@ public:
   int64_t block = 1;
   /// The estimated work in elementary operations, including memory traffic.
   double cost = 0;
-  /// The number of vector accesses that are not contiguous and of indices that
-  /// are not linear.
+  /// The number of vector accesses that are not contiguous, plus the number of
+  /// indices that are not linear.
   int irregular = 0;
 
   /// Returns pairs (result, argument) such that the result may reuse the

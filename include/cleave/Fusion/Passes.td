@@ -15,19 +15,20 @@ def FormKernelsPass : Pass<"nn-form-kernels", "::mlir::ModuleOp"> {
     `nn.gather`, `nn.scatter_add`. `nn.save` and `nn.rematerialize` are no longer needed and are
     removed.
 
-    Each operation starts as a kernel of its own (decomposed, if necessary). A kernel is fused with
-    a kernel that reads its result if there is a plan for the fused loops, the fusion makes no cycle
-    in the graph of kernels, and the estimated cost decreases. Then kernels that read the results of
-    the same kernel or command are fused under the same conditions. Each kernel is only tried with
-    few other kernels of each kind, so that the compile time is proportional to the number of
-    layers. Index grids, masks, broadcasts and constants are never stored: every kernel recomputes
-    them. Long reductions are first split into a reduction of parts and a reduction of the partial
-    results, in a way that depends on shapes only, so that results do not depend on the number of
-    threads.
+    Each operation starts as a kernel of its own (decomposed, if necessary). A kernel is
+    fused with a kernel that reads its result if there is a plan for the fused loops, the
+    fusion makes no cycle in the graph of kernels, and the estimated cost decreases. Then
+    kernels that read the results of the same kernel or command are fused under the same
+    conditions. A kernel is tried with only few kernels that have the same operations and
+    types, so that the compile time is proportional to the number of layers. Index grids,
+    masks, broadcasts and constants are never stored: every kernel recomputes them. Long
+    reductions are first split into a reduction of parts and a reduction of the partial
+    results, in a way that depends on shapes only, so that results do not depend on the
+    number of threads.
 
-    A kernel carries `nn.extent` (its parallel iterations are [0, extent)), `nn.grain` (the number
-    of iterations that a thread should at least get) and `nn.inplace`: pairs (result, operand) of
-    which the result may reuse the operand's memory.
+    A kernel carries `nn.extent` (its parallel iterations are [0, extent)), `nn.grain`
+    (the number of iterations that a thread should at least get) and `nn.inplace`: pairs
+    (result, operand) for which the result may take the operand's memory.
 
     Before:
     ```mlir

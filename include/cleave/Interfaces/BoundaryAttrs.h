@@ -1,6 +1,6 @@
-// Sets attributes of a function's arguments and results together. Each call of
-// `setArgAttr` creates a new list of the attributes of all arguments, which is
-// quadratic for the many parameters of a deep model.
+// Collects attributes of a function's arguments and results, and sets all of
+// them at once. Setting them one by one with `setArgAttr` would take quadratic
+// time, since each call copies the list of the attributes of all arguments.
 
 #ifndef CLEAVE_INTERFACES_BOUNDARYATTRS_H
 #define CLEAVE_INTERFACES_BOUNDARYATTRS_H

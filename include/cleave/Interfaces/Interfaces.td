@@ -20,11 +20,11 @@ def ShardingRuleInterface : OpInterface<"ShardingRuleInterface"> {
     InterfaceMethod<"Returns the factors of the operation and the dimensions that they make up.",
                     "::cleave::ShardingRule", "getShardingRule", (ins)>,
     InterfaceMethod<[{
-        Emits the local form of the operation. `plan` has the axes of each factor, the
-        local operands (already in the layout that the factors require) and the local
-        result types. The default masks padded reduction factors and clones the operation
-        with local types. The method returns the local results in `plan`, or emits an
-        error.
+        Emits the operations that each rank runs in place of the operation (its local
+        form). `plan` has the axes of each factor, the local operands (already in the
+        layout that the factors require) and the local result types. The default masks
+        padded reduction factors and clones the operation with local types. The method
+        returns the local results in `plan`, or emits an error.
       }],
       "::mlir::LogicalResult", "planLocal", (ins "::cleave::LocalPlan &":$plan), "",
       "return ::cleave::planLocalByCloning($_op, plan);">,

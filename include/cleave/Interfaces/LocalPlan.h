@@ -22,10 +22,10 @@ namespace cleave {
 dist::Layout layoutOf(const TensorFactors &dims,
                       llvm::ArrayRef<dist::Axes> factorAxes);
 
-/// Returns whether tiles of a dimension can express the splitting of its
-/// factors by the axes in `factorAxes`. Only a dimension of one factor may have
-/// padding, and a factor may be split only if all factors major to it are split
-/// into single elements.
+/// Returns whether equal tiles of a dimension can represent a split of its
+/// factors by the axes in `factorAxes`. A dimension of several factors must
+/// divide without padding, and a factor may be split only if all factors major
+/// to it are split into single elements.
 bool isExpressible(const DimFactors &dim, const ShardingRule &rule,
                    llvm::ArrayRef<dist::Axes> factorAxes,
                    const dist::MeshAxes &mesh);
@@ -89,9 +89,8 @@ public:
                   mlir::Value value, std::string why);
   llvm::ArrayRef<Gather> gathers() const { return noted; }
 
-  // Building blocks.
-  /// Returns the global index at which this rank's tile of a factor begins:
-  /// tensor<i64>.
+  // The functions from here on emit parts of a local form. This one returns the
+  // global index at which this rank's tile of a factor begins: tensor<i64>.
   mlir::Value offset(int64_t factor);
   /// Returns a tensor of `type` (integers) that holds, at each element, the
   /// global index along dimension `dim`, which is split like `factor`.
@@ -112,11 +111,12 @@ public:
   /// the factor is not split.
   mlir::Value allReduce(mlir::Value value, dist::ReduceKind kind,
                         int64_t factor, dist::Purpose purpose);
-  /// Builds windows of `value`, which has in dimension `dim` a tile of `size`
-  /// elements split like `factor`. Rank r receives the elements base + r * step
-  /// + i * stride for i below `length`, and zeros outside the dimension. If the
-  /// factor is not split, the result is the window of rank 0. `whole` is the
-  /// unsharded size of the dimension that is computed from the windows.
+  /// Emits windows of `value`. Dimension `dim` of `value` is a tile, split like
+  /// `factor`, of a dimension of `size` elements. Rank r receives the elements
+  /// base + r * step + i * stride for i below `length`, and zeros where this
+  /// index is outside the dimension. If the factor is not split, the result is
+  /// the window of rank 0. `whole` is the unsharded size of the dimension that
+  /// is computed from the windows.
   mlir::Value window(mlir::Value value, int64_t dim, int64_t factor,
                      int64_t size, int64_t base, int64_t step, int64_t stride,
                      int64_t length, int64_t whole);

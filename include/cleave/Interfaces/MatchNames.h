@@ -9,10 +9,11 @@
 
 namespace cleave {
 
-/// Returns the rest of an error message that begins with "pattern '...'", for a
-/// pattern that matches none of `parameters` (attributes of arguments). The
-/// rest states the number of parameters and the name that was probably meant,
-/// or the nearest name. `rule` says what a pattern matches.
+/// For a pattern that matches none of `parameters` (attributes of arguments),
+/// returns the text that follows "pattern
+/// '...'" in the error message. It states the number of parameters and the name
+/// nearest to the pattern, or the tied parameter that has a matching second
+/// name. `rule` says what a pattern matches.
 std::string
 describeNoMatch(llvm::StringRef pattern,
                 llvm::ArrayRef<mlir::DictionaryAttr> parameters,

@@ -34,8 +34,9 @@ def StreamingInterface : OpInterface<"StreamingInterface"> {
       "::llvm::SmallVector<::mlir::Value>", "combineRanks",
       (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$own, "::cleave::RankReduction":$reduce)>,
     InterfaceMethod<[{
-        If the operation computes the indices of the factor's elements itself, adds their
-        global indices as operands, so that a tile can be given its own indices.
+        If the operation computes the indices of the factor's elements itself, adds the
+        global indices as operands, so that the operation can run on one tile with the
+        indices of this tile.
       }],
       "void", "nameIndices", (ins "::mlir::OpBuilder &":$builder)>,
     InterfaceMethod<[{

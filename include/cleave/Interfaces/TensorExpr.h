@@ -1,7 +1,7 @@
-// Builds expressions over whole tensors, and formulas from such expressions. A
-// formula defines once what an operation computes. On one device the formula
-// becomes a kernel. With joint reductions in place of plain ones, it becomes
-// the local form of an operation that reduces a sharded dimension.
+// Builds expressions over whole tensors, and from these, formulas. A formula
+// defines once what an operation computes. On one device it becomes a kernel.
+// If the operation reduces a sharded dimension, the formula becomes its
+// per-rank code: each reduction then also combines the results of the ranks.
 
 #ifndef CLEAVE_INTERFACES_TENSOREXPR_H
 #define CLEAVE_INTERFACES_TENSOREXPR_H
@@ -12,7 +12,8 @@
 
 namespace cleave {
 
-/// Builds expressions over tensors of one shape that replace an operation.
+/// Builds the operations that replace an nn operation. They work elementwise on
+/// tensors of one shape.
 class TensorExpr {
 public:
   TensorExpr(mlir::OpBuilder &builder, mlir::Location loc)
@@ -46,8 +47,9 @@ public:
     return make<mlir::arith::CmpIOp>(predicate, a, b);
   }
 
-  /// Returns a mask that is true for the elements of `value` equal to `best`,
-  /// the largest of the elements along a dimension; NaN counts as the largest.
+  /// Compares each element of `value` with `best`, the largest element along a
+  /// dimension. The returned mask is true for equal elements and for NaN, which
+  /// counts as the largest.
   mlir::Value isLargest(mlir::Value value, mlir::Value best) {
     using Predicate = mlir::arith::CmpFPredicate;
     mlir::Value equal = make<mlir::arith::CmpFOp>(Predicate::OEQ, value, best);

@@ -27,7 +27,8 @@ public:
   /// Adds a value to the cotangent of an operand; the types agree.
   virtual void set(unsigned operand, mlir::Value cotangent) = 0;
 
-  /// Returns a forward value as the backward pass may read it (after nn.save).
+  /// Returns the value that the backward pass must read in place of a value of
+  /// the forward pass: the value marked as saved (nn.save).
   virtual mlir::Value residual(mlir::Value forward) = 0;
 };
 

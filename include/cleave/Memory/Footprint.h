@@ -56,9 +56,9 @@ std::string largestGroups(const Footprint &footprint);
 std::string whatWouldFit(const Footprint &footprint, int64_t limit,
                          int64_t batch);
 
-/// The bytes per element that a footprint counts for parameters, gradients and
-/// master weights, if the program has them in f32. `master` is 0 if there are
-/// no master weights.
+/// If the program has parameters, gradients and master weights in f32, a
+/// footprint can count them with another element size. These are the bytes per
+/// element that it counts. `master` is 0 if there are no master weights.
 struct Booking {
   int64_t parameter = 4, gradient = 4, master = 4;
 };

@@ -58,10 +58,10 @@ def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
     of 64 bytes. If the command allows it (`nn.inplace` of kernels, all-reduce), a result reuses the
     memory of an operand that no later command reads.
 
-    If the functions of pipeline stages share the module (`pipe.stage`), each stage has its own
-    arenas and names. A value that lives between actions (`pipe.slot`) has an offset in a slot of
-    its class; each arena from 2 on is one such slot. The schedule decides how many slots a class
-    has.
+    If the functions of pipeline stages share the module (`pipe.stage`), each stage has
+    its own arenas and names. A value that lives between actions (`pipe.slot`) has an
+    offset in a slot of its class. Each arena from 2 on belongs to one class, and the pass
+    plans one slot of it. The schedule decides how many slots the class has.
 
     Arguments get `rt.buffer = #rt.address<arena, offset>`, operations get `rt.buffers`. The module gets the
     arena sizes in `rt.arenas`; a module of stages gets `rt.stages` instead, with the arena sizes

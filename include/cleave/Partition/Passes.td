@@ -198,13 +198,14 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     one axis, or by axes in different orders; tiles combined with an unsharded value; tiles gathered in
     another order than they were sliced; a result that differs from its `dist.sharding`.
 
-    For each dimension that is padded, the pass computes the global size, the axes over which it is
-    sharded, and the value of the padding in the last tiles. These are errors: padding that is summed,
-    compared for a maximum, read by index or read as part of a row although its value is not the
-    identity of this operation; padding that a concatenation, a pad, a reshape or a reversal would put
-    between elements; a mask for another size, tile, dimension or order of axes than those of the masked
-    tensor; a mask of a tensor without padding; two global sizes in one operation, at a result, or
-    between two iterations of a loop.
+    For each dimension that is padded, the pass computes the global size, the axes over
+    which it is sharded, and the value of the padding in the last tiles. These are errors:
+    padding that is summed, compared for a maximum, read by index or read as part of a row
+    although its value is not the identity of this operation; padding that a
+    concatenation, a pad, a reshape or a reversal would put between elements; a mask for
+    another size, tile, dimension or order of axes than those of the masked tensor; a mask
+    of a tensor without padding; two different global sizes of a dimension in one
+    operation, at a result, or in two iterations of a loop.
 
     Some properties are not proved, but errors in them are found by execution (`cleave check`): that a
     `dist.window` begins at the right element and that its `whole` is the size of the result computed
@@ -212,13 +213,14 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     in the padding); that values computed from a tile's offset (other than masks and indices into padded
     tables) are right; and whether a constant is a tile or unsharded.
 
-    Padding is not checked if the program does not tell the size of the padded dimension: for scatters
-    into a table, reshapes of tiles of one element, dimensions that merge such tiles with others, a
-    `dist.slice` whose tiles do not nest in the tiles that it slices, arguments without
-    `dist.global_type`, and values computed from one of these. The value of padding becomes unknown to
-    the pass if an operation computes with it, or if a loop or a branch carries it. If one operand of a
-    product is masked along a dimension, the other operand must be masked as well if it is known to be
-    padded; otherwise the elements of the other operand are assumed to be finite.
+    Padding is not checked if the program does not tell the size of the padded dimension:
+    for scatters into a table, reshapes of tiles of one element, dimensions into which
+    these tiles were merged, a `dist.slice` whose tiles do not nest in the tiles that it
+    slices, arguments without `dist.global_type`, and values computed from one of these.
+    The value of padding becomes unknown to the pass if an operation computes with it, or
+    if a loop or a branch carries it. If one operand of a product is masked along a
+    dimension, the other operand must be masked as well if it is known to be padded;
+    otherwise the elements of the other operand are assumed to be finite.
 
     Before and After are the same. With the first dimension of %x split:
     ```mlir
@@ -408,13 +410,14 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
 def DistSortRowsPass : Pass<"dist-sort-rows", "::mlir::ModuleOp"> {
   let summary = "Sort rows by the matrices that they choose";
   let description = [{
-    Runs on per-rank programs. The rows that `nn.grouped_dot` and `nn.grouped_outer` read are sorted by
-    their ids, so that the rows of one matrix are adjacent (the permutation of MegaBlocks; Gale et al.,
-    2022). All products with the same ids share one sort (`dist.sort_rows`). Elementwise operations
-    between the products work in sorted order; only values with other readers are put back in the
-    original order. If several slots of a token have the same row, it is gathered directly from the
-    token, without a copy for each slot. Numerical results do not change: rows are computed as before,
-    and sums over the rows of a matrix keep their order.
+    Runs on per-rank programs. The rows that `nn.grouped_dot` and `nn.grouped_outer` read
+    are sorted by their ids, so that the rows of one matrix are adjacent (the permutation
+    of MegaBlocks; Gale et al., 2022). All products with the same ids share one sort
+    (`dist.sort_rows`). Elementwise operations between the products work in sorted order;
+    a value is put back in the original order only if another operation reads it. If all
+    slots of a token have the same row, the sorted rows are gathered directly from the
+    rows of the tokens. Numerical results do not change: rows are computed as before, and
+    sums over the rows of a matrix keep their order.
 
     Before:
     ```mlir

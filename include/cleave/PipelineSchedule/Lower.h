@@ -32,8 +32,8 @@ std::string print(const LoweredAction &action);
 
 // The messages from one rank to another form a channel: the sender's n-th send
 // in a channel matches the receiver's n-th receive. The wait of a receive ends
-// when the send and the receive are started. The wait of a send may end only
-// when the receiver has reached the wait of its receive.
+// when both the send and the receive have started. The wait of a send may end
+// only when the receiver has reached the wait of its receive.
 struct LoweredTable {
   std::string schedule;
   int ranks = 0, stages = 0, microbatches = 0;
@@ -80,10 +80,11 @@ struct Event {
   bool operator==(const Event &) const = default;
 };
 
-// Values of a stage, one per microbatch. A value is live from the beginning of
-// the first event in `first` that the rank has for its microbatch to the end of
-// the latest event in `last`. If the rank has no event of `first`, or none of
-// `last`, the microbatch has no such value. Examples:
+// Values of a stage, one per microbatch. The lifetime of a value begins with an
+// event of `first`: the first one in this list that the rank has for the
+// microbatch. It ends with the latest event of `last` that the rank has for the
+// microbatch. If the rank has no event of one of the two lists, the microbatch
+// has no such value. Examples:
 //   input of a stage   {RecvF Start} to {W}
 //   residuals          {F} to {W}, or {F} to {I} and {I} to {W}
 //   output             {F} to {SendF Wait}

@@ -23,9 +23,9 @@ struct StageTimes {
 struct Times {
   std::vector<StageTimes> stage; // by stage; a missing one has the defaults
   double transfer = 0;           // of one message between ranks
-  // If present, these replace `transfer`: the time of a message that a stage
-  // receives from the previous stage, and from the next stage, indexed by
-  // receiving stage.
+  // If not empty, these replace `transfer`. Entry s of `fromBefore` is the time
+  // of a message from the previous stage to stage s; entry s of `fromEnd` is
+  // that of a message from the next stage to stage s.
   std::vector<double> fromBefore, fromEnd;
 
   static Times uniform(int stages, double f, double i, double w,

@@ -94,9 +94,9 @@ Table repeated(const Table &table, int steps);
 std::vector<int> weightVersions(const Table &table);
 
 // Reads a table file: one row per rank, cells separated by commas; empty cells
-// are skipped. Errors are unknown actions and transfers (the message names the
-// row and the cell), a stage on no rank, and a microbatch that a stage does not
-// have or has twice.
+// are skipped. It is an error if a cell has a transfer or an unknown action
+// (the message names the row and the cell), if a stage is on no rank, or if a
+// stage has a microbatch twice or not at all.
 Result<Table> readTable(const std::string &path);
 Result<Table> readTableText(std::string_view text, const std::string &name);
 std::string writeTable(const Table &table);

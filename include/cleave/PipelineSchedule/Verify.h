@@ -16,9 +16,9 @@ namespace cleave::pipeline {
 
 // One entry of a rank's list: a compute action, a transfer or, if
 // `communicator` is set, a collective of that communicator. For a collective,
-// `action` has the kind UNSHARD, RESHARD or REDUCE_GRAD if the collective is
-// part of such an action; a compute kind (F, I, W, B) has no meaning there and
-// is ignored. The phase of `action` is the phase of the collective.
+// the phase of `action` is the phase of the collective. If the collective is
+// part of an UNSHARD, RESHARD or REDUCE_GRAD, `action` has this kind.
+// Otherwise, `action` has a compute kind (F, I, W, B), which is ignored.
 struct Item {
   LoweredAction action;
   int communicator = -1; // index into Program::communicators
@@ -67,8 +67,8 @@ struct Program {
   std::vector<StageTraits> traits; // by stage; a missing one has the defaults
 };
 
-// Returns the program of a single pipeline; with a replay, also the peaks of
-// activations.
+// Return the program of a single pipeline. The second function also sets the
+// peaks of activations, from the replay.
 Program programOf(const LoweredTable &table);
 Program programOf(const LoweredTable &table, const Replay &replay);
 

@@ -14,13 +14,14 @@
 
 namespace cleave::pipeline {
 
-// Proves for every action that the host runs that no rank waits forever: sends
-// match receives of their size in the order of their channel, all members of a
-// group run the same collectives in the same order, every start has a wait, and
-// there is no cycle of waits. Also proves that no command writes memory that a
-// transfer in flight reads, and that no command accesses memory that a transfer
-// in flight writes. This covers the known accesses of a command; of a kernel's
-// operand, only the first byte is known.
+// Proves for every action that the host runs that no rank waits forever: the
+// n-th send of a channel matches its n-th receive and has the same size, all
+// members of a group run the same collectives in the same order, every start
+// has a wait, and there is no cycle of waits. Also proves that no command
+// writes memory that a transfer in flight reads, and that no command accesses
+// memory that a transfer in flight writes. The proof covers those accesses of a
+// command that are known; for an operand of a kernel, only the first byte is
+// known.
 //
 // All ranks of a class run the same list, so one rank represents each class: if
 // there is a cycle of waits among all ranks, there is also one among the
@@ -43,13 +44,13 @@ struct StepOrigin {
 
 // Proves that the list of each rank follows the table: it calls every pass
 // once, and starts and ends the transfers, in the order and with the peers that
-// the table states; a transfer without data is omitted by sender and receiver.
-// Also proves that each microbatch has a slot of an arena to itself, from the
-// first to the last command that accesses the microbatch's values in this
-// arena.
+// the table states. A transfer without data is omitted by both sender and
+// receiver. Also proves that two microbatches never use the same slot of an
+// arena at the same time. A microbatch uses its slot from the first to the last
+// command that accesses the microbatch's values in this arena.
 //
-// Commands are identified by their labels, such as `0F3`, and calls also by the
-// name of the called action, which ends in `.F.0`.
+// A command is identified by its label, such as `0F3`. The name of the action
+// that a call runs must match the label: for `0F3`, it ends in `.F.0`.
 std::vector<Finding> verifyStep(const program::Program &program,
                                 const StepOrigin &origin, size_t most = 20);
 

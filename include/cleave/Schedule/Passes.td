@@ -8,11 +8,13 @@ include "mlir/Pass/PassBase.td"
 def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
   let summary = "Overlap collectives with compute";
   let description = [{
-    First, the pass moves independent commands to where the function would wait for a collective: commands
-    on which the collective does not depend and which do not depend on it, taken from near its first
-    reader (list scheduling with program order as priority). For example, a weight gradient moves after
-    the input gradient, so that it overlaps the all-reduce of the input gradient. Commands are moved back
-    if the function does not become faster, or if it takes more memory than allowed below.
+    First, the pass moves independent commands to where the function would wait for a
+    collective (list scheduling with program order as priority). These commands come from
+    near the first reader of the collective; the collective does not depend on them, and
+    they do not depend on it. For example, a weight gradient moves after the input
+    gradient, so that it overlaps the all-reduce of the input gradient. Commands are moved
+    back if the function does not become faster, or if it takes more memory than allowed
+    below.
 
     Then the pass simulates the commands of a function by the times of `cluster` with two resources:
     one executes computation, in the order of the list, and one executes collectives. A collective
@@ -103,9 +105,10 @@ def SplitAsyncPass : Pass<"rt-split-async", "::mlir::ModuleOp"> {
 def SchedulePass : Pass<"rt-schedule", "::mlir::ModuleOp"> {
   let summary = "Order commands so that memory is allocated late";
   let description = [{
-    Keeps program order (the operations of the model, then those of its gradient), but moves commands that
-    do not extend an operand's lifetime (fills, views and copies of arguments) down to their first reader.
-    Collectives keep their order. All ranks run the same list, so they issue collectives in the same
+    Keeps program order (the operations of the model, then those of its gradient), but
+    moves fills, and views and copies of arguments, down to their first reader. This
+    extends no lifetime, because arguments are live during the whole action. Collectives
+    keep their order. All ranks run the same list, so they issue collectives in the same
     order.
 
     Before:

@@ -26,12 +26,14 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
     3. among these, take the least time in the slowest stage;
     4. among these, spread the bytes of the parameters evenly.
 
-    With `patterns`, one regular expression for each stage, an operation belongs to the stage whose
-    pattern matches its name or the name of a parameter that it reads. A pattern matches a whole name,
-    or a leading part that ends at a `.` or `/` (`h\.[0-3]` matches `h.2.mlp.weight`, and not `h.20`).
-    Operations that no pattern matches are placed in the stage for which the fewest bytes are sent. With
-    `patterns`, the linear order may also be that of the patterns. A parameter that several stages read
-    belongs to all these stages.
+    With `patterns`, one regular expression for each stage, an operation belongs to the
+    stage whose pattern matches its name or the name of a parameter that it reads. A
+    pattern matches a whole name, or a leading part that ends at a `.` or `/` (`h\.[0-3]`
+    matches `h.2.mlp.weight`, and not `h.20`). Operations that no pattern matches are
+    placed in the stage for which the fewest bytes are sent. With `patterns`, the pass
+    also tries a third linear order, by the first stage that the patterns and the operands
+    of an operation allow. A parameter that several stages read belongs to all these
+    stages.
 
     In functions other than the training function, an operation belongs to the stage of its operands, or
     to the next stage that has the parameters that the operation reads.

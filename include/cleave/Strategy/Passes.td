@@ -215,15 +215,17 @@ def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
 def StrategyExpertPass : Pass<"strategy-expert", "::mlir::ModuleOp"> {
   let summary = "Shard experts over a mesh axis";
   let description = [{
-    Shards the experts' matrices (operands of `nn.grouped_dot`), and tables that the same choice of
-    experts reads (biases of experts, by `nn.gather`), along the experts over `axis`, together with
-    their gradients and state. In the shardings of the expert dimension, `axis` precedes the axes of
-    other strategies. `axis` also shards samples (`strategy-data` runs later); the gradients of a rank's
-    experts need no sum over `axis`.
+    Shards the experts' matrices (operands of `nn.grouped_dot`), and tables that are read
+    at the same ids (biases of experts, by `nn.gather`). The dimension of experts is
+    sharded over `axis`, also in their gradients and state. In the shardings of the expert
+    dimension, `axis` precedes the axes of other strategies. `axis` also shards samples
+    (`strategy-data` runs later); the gradients of a rank's experts need no sum over
+    `axis`.
 
-    The pass puts a constraint on the matrix operand of each product, so that the product reads the
-    matrices gathered over `axis`, which is correct by itself. Later `dist-dispatch-experts` replaces
-    this gather: it sends rows to the ranks that have the matrices.
+    The pass puts a constraint on the matrix operand of each product, so that the product
+    reads the matrices gathered over `axis`. This program is already correct. Later
+    `dist-dispatch-experts` replaces the gather: it sends rows to the ranks that have the
+    matrices.
 
     With `tensor-axis`, the inner width of experts (the dimension of matrices and biases that occurs
     only inside of experts) is sharded over `tensor-axis`, and no other dimension of the matrices and

@@ -13,8 +13,8 @@
 
 namespace cleave {
 
-/// Messages of one severity, in order of arrival. Messages of equal text become
-/// one line with their number and the first locations.
+/// Messages of one severity, in order of arrival. Messages with equal text
+/// become one line, which states how many there are and their first locations.
 class FoldedMessages {
 public:
   void add(mlir::Diagnostic &diagnostic);

@@ -31,9 +31,10 @@ bool isPipelined(mlir::ModuleOp module);
 mlir::FailureOr<std::optional<PipelineSchedule>>
 scheduleOf(mlir::ModuleOp module);
 
-/// Returns the executed schedule, which is the table with transfers. If
-/// adjacent stages share a rank, a send and a receive with the rank itself as
-/// peer pass the value, right after the action that computes it.
+/// Returns the schedule that is executed, which is the table with transfers. If
+/// two adjacent stages are on the same rank, this rank passes the value from
+/// one to the other by a send to itself and a receive from itself, right after
+/// the action that computes the value.
 pipeline::Result<pipeline::LoweredTable>
 lowerSchedule(const PipelineSchedule &schedule);
 

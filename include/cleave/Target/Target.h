@@ -83,9 +83,10 @@ mlir::LogicalResult writeArtifact(mlir::ModuleOp module,
                                   const KernelOptions &kernels,
                                   llvm::StringRef folder);
 
-/// Annotates integer arguments that are used as indices with the number of rows
-/// of the table that they index (`nn.vocabulary`), and with the tables that
-/// parts of them index (`nn.lookups`). Runs on unpartitioned programs.
+/// Annotates integer arguments whose elements are indices into tables:
+/// `nn.vocabulary` is the number of rows of the table, and `nn.lookups` lists
+/// slices of the argument and the table that each slice indexes. Runs on
+/// unpartitioned programs.
 void noteVocabulary(mlir::ModuleOp module);
 
 } // namespace cleave::target

@@ -100,8 +100,8 @@ void GpuEmitter::joinRow(ArrayRef<nn::Combiner> combiners,
   within(warps);
 }
 
-/// Emits a sequential reduction that computes several terms at a time, so that
-/// their loads overlap.
+/// Emits a sequential reduction. An iteration of its loop computes several
+/// terms, so that their loads overlap.
 SmallVector<Value> GpuEmitter::runSequence(const IndexVar *sequence,
                                            ArrayRef<Value> start,
                                            SequenceStep step,

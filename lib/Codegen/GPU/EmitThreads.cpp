@@ -61,8 +61,10 @@ void GpuEmitter::run() {
   gpu::ReturnOp::create(b);
 }
 
-/// The thread number is (share * rows + rowInBlock) * threads + inRow, so that
-/// adjacent threads of a row are adjacent in a warp.
+/// The thread number in a block is (share * rows + rowInBlock) * threads +
+/// inRow. `inRow` numbers the threads of a row, so that adjacent threads of a
+/// row are adjacent in a warp. `share` numbers the threads that share a
+/// sequential reduction.
 void GpuEmitter::emitThreads() {
   auto number = [&](Value index) -> Value {
     return arith::IndexCastUIOp::create(b, b.getI32Type(), index);
@@ -127,8 +129,8 @@ void GpuEmitter::forColumns(const Columns &columns, Accumulators &carried,
     copyCount = copies;
     for (int64_t copy = 0; copy < copies; ++copy) {
       Value vector = add32(first, copy * launch.threads);
-      // Only the last chunk of a row can be incomplete; in all other chunks,
-      // all vectors exist.
+      // A row may be divided into chunks, one per block. Only the last chunk of
+      // a row can be incomplete; in all other chunks, all vectors exist.
       bool partial =
           mayEnd && (launch.chunks > 1
                          ? entry.vectors % step != 0 ||

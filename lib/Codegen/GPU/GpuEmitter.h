@@ -32,9 +32,10 @@ private:
   void emitThreads();
   void emitRows();
   void emitFlat();
-  /// Unrolling emits several vectors (copies) per iteration. Lets copy number
-  /// `copy` stand for vector number `vector` of the columns: sets its loop
-  /// variables and, if `partial`, the condition that this vector exists.
+  /// Unrolling emits several vectors (copies) per iteration. Makes copy number
+  /// `copy` compute vector number `vector` of the columns: sets the loop
+  /// variables of the copy and, if `partial`, the condition that this vector
+  /// exists.
   void place(const kernels::Columns &columns, int copy, Value vector,
              bool partial);
   /// Emits `body` for all vectors of columns that a thread computes,

@@ -159,9 +159,9 @@ private:
     while (threads < kLargestBlock && threads < vectors &&
            rows * threads < kEnoughThreads / 2)
       threads *= 2;
-    // Values that are passed from one loop to the next are only in registers. A
-    // thread of the largest block has 64 registers, and an element of any type
-    // takes one register.
+    // Values that are passed from one loop to the next may exist only in
+    // registers. A thread of the largest block has 64 registers, and an element
+    // of any type takes one register.
     int64_t elements = 0;
     for (const auto &[columns, entry] : launch.columns)
       elements =

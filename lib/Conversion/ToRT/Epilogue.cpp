@@ -60,9 +60,10 @@ static Operation *readerOf(Value value) {
   return value.hasOneUse() ? *value.user_begin() : nullptr;
 }
 
-/// Fuses C + broadcast(bias), with the bias along the columns. In bf16, C and
-/// the bias are extended for the sum, and the sum is rounded. With `narrow`,
-/// the product rounds only the sum, and not C.
+/// Fuses C + broadcast(bias), with the bias along the columns, into the product
+/// that computes C. In bf16, the program rounds C, extends C and the bias for
+/// the sum, and rounds the sum. With `narrow`, all of this is fused, and the
+/// product rounds only the sum.
 static bool fuseBias(rt::GemmOp gemm, bool narrow) {
   Value c = gemm.getC();
   Type element = getElementTypeOrSelf(gemm.getA());
@@ -207,9 +208,9 @@ static void fuseActivation(rt::GemmOp gemm) {
     sigmoid->erase();
 }
 
-/// Fuses C * gelu'(x), the cotangent of x. In bf16, both factors are extended
-/// and the result is rounded. The fused product rounds only the result, and not
-/// C.
+/// Fuses C * gelu'(x), which is the cotangent of x, into the product that
+/// computes C. In bf16, the program rounds C, extends both factors, and rounds
+/// the result. The fused product rounds only the result.
 static bool fuseDerivative(rt::GemmOp gemm) {
   Type element = getElementTypeOrSelf(gemm.getA());
   if (gemm.getActivation() != rt::Activation::None || gemm.getBias() ||
@@ -280,8 +281,8 @@ static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
       gemm.getDerivativeAt() ||
       type.getElementType() != getElementTypeOrSelf(gemm.getC()))
     return false;
-  // The sums run over the rows of B or of A^T, which are the contracted
-  // dimension k.
+  // The sums run over the contracted dimension k, that is, over the rows of B
+  // or over the rows of A^T.
   ArrayRef<int64_t> a = gemm.getAView(), b = gemm.getBView();
   int64_t m = gemm.getM(), n = gemm.getN(), k = gemm.getK();
   rt::SumsOf operand = rt::SumsOf::None;

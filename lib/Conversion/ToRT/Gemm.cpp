@@ -1,9 +1,10 @@
 // Lowers contractions to matrix products.
 //
-// A label is a dimension of two or three of the tensors. Labels in both
-// operands and the result are batch dimensions; labels of the left operand and
-// the result are m, of the right operand and the result n, of both operands
-// only k. Adjacent labels are merged if the strides of all tensors allow this.
+// A label is a dimension of two or three of the tensors. A label of both
+// operands and the result is a batch dimension. A label of the left operand and
+// the result is called m, a label of the right operand and the result n, and a
+// label of both operands but not of the result k. Adjacent labels are merged if
+// the strides of all tensors allow this.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -352,8 +353,8 @@ Value EinsumLowering::createGemm() {
   return createCommand(arrange());
 }
 
-/// Returns whether the contracted labels, in this order, form one dimension in
-/// the selected operands.
+/// Returns whether the contracted labels, in this order, can be merged into one
+/// dimension in A (if `ofA`) and in B (if `ofB`).
 bool EinsumLowering::isOneK(StringRef order, bool ofA, bool ofB) const {
   Dims dims = x.dims(order);
   for (Dim &dim : dims) {

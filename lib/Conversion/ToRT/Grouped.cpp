@@ -1,7 +1,8 @@
-// Lowers grouped products, which multiply each row by the matrix that it
-// chooses, to library calls on strided views. A broadcast row (the token of
-// several slots) is read in place. Also lowers the operation that computes the
-// positions of slots in their experts.
+// Lowers grouped products to library calls on strided views. A grouped product
+// multiplies each row by one of several matrices, which the id of the row
+// selects. A broadcast row (a token that chose several experts) is read in
+// place. Also lowers the operation that computes the position of each (token,
+// choice) pair among the pairs with the same expert.
 
 #include "SelectLibrary.h"
 #include "Views.h"

@@ -106,18 +106,20 @@ private:
     return replace(call, op.getResults());
   }
 
-  /// Returns the number of elements that a kernel reads (under a mask) beyond
-  /// the end of each argument. If a dimension is not divisible by the number of
-  /// shards, the tiles of the last ranks may end or begin beyond the end of the
-  /// dimension, and tiles of such tiles even further beyond.
+  /// A kernel may read (under a mask) beyond the end of an argument. Returns
+  /// the number of these elements for each argument. They exist if a dimension
+  /// is not divisible by the number of shards: the tiles of the last ranks may
+  /// then begin or end beyond the end of the dimension. If such a tile is
+  /// divided again, its tiles may be even further beyond.
   ArrayRef<int64_t> readBeyond(func::FuncOp kernel) {
     auto [entry, isNew] = beyond.try_emplace(kernel);
     SmallVector<int64_t> &elements = entry->second;
     if (!isNew)
       return elements;
     elements.assign(kernel.getNumArguments(), 0);
-    // For each value, the arguments that it depends on and the maximum number
-    // of elements that it reads beyond their ends.
+    // For each value: the arguments that it depends on and, for each of these
+    // arguments, the maximum number of elements that are read beyond the
+    // argument's end.
     llvm::DenseMap<Value, llvm::SmallMapVector<unsigned, int64_t, 4>> past;
     for (BlockArgument argument : kernel.getArguments())
       past[argument][argument.getArgNumber()] = 0;

@@ -140,8 +140,9 @@ public:
   }
 
 private:
-  /// Returns whether only one operand has the label of the classes, which the
-  /// result has. If both operands had it, it would be a batch dimension.
+  /// The dimension `label` of the result is that of the classes. Returns
+  /// whether exactly one operand has this dimension. If both operands had it,
+  /// it would be a batch dimension.
   static bool isOfOne(nn::EinsumOp op, char label) {
     nn::EinsumOp::Labels labels = op.getLabels();
     return StringRef(labels.lhs).contains(label) !=
@@ -225,8 +226,9 @@ private:
                   -std::numeric_limits<double>::infinity());
   }
 
-  /// Returns the labels, in which labels beyond the original classes are
-  /// replaced by labels beyond the padded classes.
+  /// Returns the class labels after padding. A label that is not one of the
+  /// original classes must not become a padded class, so it is replaced by the
+  /// new number of classes.
   Value counted(Value labels) {
     Value &known = inRange[labels];
     if (known)
@@ -254,8 +256,9 @@ private:
   int64_t classes, wide;
   llvm::DenseMap<std::pair<Value, size_t>, Value> matrices;
   llvm::DenseMap<Value, Value> inRange;
-  /// The operations to rewrite: copies of the logits, in order; losses and
-  /// their gradients; roundings and readers of cotangents.
+  /// The operations to rewrite: operations that copy the logits, in order;
+  /// losses and their gradients; operations that round a cotangent of the
+  /// logits; and products that read such a cotangent.
   llvm::SetVector<Operation *> copies;
   llvm::SetVector<nn::CrossEntropyOp> losses;
   llvm::SetVector<nn::CrossEntropyGradOp> gradients;

@@ -1,5 +1,5 @@
-// Rewrites operations on a rank's mesh position into those that kernels
-// support.
+// Rewrites operations that depend on the rank's position in the mesh into
+// operations that kernels support.
 
 #include "SelectLibrary.h"
 

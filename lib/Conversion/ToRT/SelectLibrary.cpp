@@ -148,8 +148,8 @@ struct SelectLibraryPass
         continue;
       if (isTerm(resultOf(sum)))
         continue;
-      // If the sum becomes a concatenation, the earlier additions whose results
-      // this addition sums are erased too.
+      // Collects this addition and the earlier additions that compute its
+      // terms. If the sum becomes a concatenation, all of them are erased.
       SmallVector<Value> below = {resultOf(sum)};
       SmallVector<Operation *> tree = {sum};
       while (!below.empty())

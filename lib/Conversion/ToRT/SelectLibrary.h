@@ -1,4 +1,5 @@
-// The parts of nn-select-library, one file per family.
+// The functions of the pass nn-select-library. Each kind of operation
+// (contractions, attention, convolutions, ...) has a source file.
 
 #ifndef CLEAVE_LIB_CONVERSION_TORT_SELECTLIBRARY_H
 #define CLEAVE_LIB_CONVERSION_TORT_SELECTLIBRARY_H
@@ -30,8 +31,9 @@ void fuseOperandSums(mlir::func::FuncOp func);
 mlir::LogicalResult selectAttention(nn::AttentionOp op);
 mlir::LogicalResult selectAttentionGrad(nn::AttentionGradOp op);
 
-/// Lower grouped products, and the computation of the positions of slots in
-/// their experts, to commands on strided views.
+/// Lower to commands on strided views: grouped products, and the operation that
+/// computes the position of each (token, choice) pair among the pairs with the
+/// same expert.
 mlir::LogicalResult selectGroupedDot(nn::GroupedDotOp op);
 mlir::LogicalResult selectGroupedOuter(nn::GroupedOuterOp op);
 

@@ -12,16 +12,17 @@ using namespace cleave::dist;
 
 namespace {
 
-/// The pieces of the window that one permutation sends. In a permutation, no
-/// member of the group sends twice or receives twice.
+/// One permutation, with the parts (pieces) of windows that it sends. In a
+/// permutation, each member of the group sends to at most one member and
+/// receives from at most one member.
 struct Round {
   SmallVector<WindowPiece> pieces;
   bool isLocal = false;
   int64_t low = 0, high = 0; // range of the source's tile that is sent
 };
 
-/// Sets `low` and `high` of the round: the range of the source's tile from
-/// which its pieces are read.
+/// Sets `low` and `high` of the round: the range within the sender's tile from
+/// which the pieces of the round are read.
 void bound(Round &round, int64_t stride) {
   round.low = std::numeric_limits<int64_t>::max();
   round.high = 0;

@@ -17,14 +17,14 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// Gives the size that the configuration has for `key` ("batch" or "sequence")
-/// to the symbol `symbol`, which is the name of dimension `index` of an input
-/// in the file. It is an error if the user gave the symbol another size.
+/// `symbol` is the name that the file gives to dimension `index` of an input.
+/// Gives it the size that the configuration has for `key`, which is "batch" or
+/// "sequence". It is an error if the user has given the symbol another size.
 LogicalResult Importer::bindSymbol(const std::string &symbol, StringRef key,
                                    const std::string &input, int index) {
   int64_t size = options.dims.at(key.str());
-  // A size that the user gives for the file's name of the batch may be that of
-  // a microbatch or that of all microbatches.
+  // If the user gives a size by the file's name of the batch dimension, it may
+  // be the size of one microbatch or of the whole batch.
   int64_t whole = key == "batch" ? size * options.microbatches : size;
   auto given = options.dims.find(symbol);
   if (given != options.dims.end() && symbol != key && given->second != size &&

@@ -19,10 +19,10 @@ namespace {
 /// The size of a dimension; -1 for a symbol.
 using Sizes = llvm::SmallVector<int64_t, 4>;
 
-/// Finds tensors that normalize an input of the graph. Follows each input
-/// through operations, up to the first one that combines it with a parameter of
-/// several elements in another way than by a sum or a product, such as a matrix
-/// product.
+/// Finds tensors that normalize an input of the graph: the operations from an
+/// input onwards add them to it or multiply it with them. The search ends at
+/// the first other operation that combines the input with a parameter of
+/// several elements, such as a matrix product.
 class Normalisation {
 public:
   Normalisation(Model &model, const Constants &constants)
@@ -192,8 +192,8 @@ std::vector<std::string> likelyParameters(Model &model,
     bool byRule = kind == ConstantKind::Positions ||
                   kind == ConstantKind::Mask ||
                   kind == ConstantKind::PositionTable;
-    // Names that an exporter numbered say nothing about tensors of several
-    // elements, because older exporters number parameters, too.
+    // Older exporters number parameters as well as constants. So a numbered
+    // name does not tell which of the two a tensor of several elements is.
     if (byRule && tensor.numElements() > 1 &&
         model.metadata().heldAs(name) == HeldAs::Unknown &&
         !isNamedLikeTable(name) &&

@@ -63,8 +63,9 @@ static void widenBeside(llvm::MutableArrayRef<Operand> operands,
 }
 
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
-  // A known f32 tensor without elements also causes this conversion: the result
-  // of an operation on it is empty, and only its type matters.
+  // A known f32 tensor without elements also causes the conversion to f32: the
+  // result of an operation with it has no elements, and only needs the right
+  // type.
   widenBeside(operands, [](const Operand &o) {
     return o.value || o.file ||
            (o.host && o.type == Element::F32 && o.host->size() == 0);
@@ -298,7 +299,7 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
       llvm::all_of(operands, [](const Operand &o) { return o.isHost(); });
   if (known) {
     // Whether the result is evaluated depends on the number of dimensions along
-    // which some operand varies, and on the number of elements along these.
+    // which some operand varies, and on their total number of elements.
     Shape live, shape;
     for (const Operand &operand : operands) {
       Expected<Shape> joined = broadcastShapes(shape, operand.shape);

@@ -44,9 +44,10 @@ Error refuse(StringRef why) {
 
 int64_t countOf(const ChosenRows &rows) { return product(rows.mask.shape); }
 
-/// Given that dimension `dim` of `from` enumerates the selected rows, returns
-/// the dimension of `shape` that does after a reshape: the one of equal size
-/// with as many elements before it. Returns -1 if there is none.
+/// A reshape turns the shape `from` into `shape`. Dimension `dim` of `from`
+/// enumerates the selected rows. Returns the dimension of `shape` that
+/// enumerates them: the one that has the same size and the same number of
+/// elements before it. Returns -1 if there is none.
 int64_t sameDim(ArrayRef<int64_t> from, int64_t dim, ArrayRef<int64_t> shape) {
   int64_t before = product(from.take_front(dim)), passed = 1;
   for (auto [index, size] : llvm::enumerate(shape)) {
@@ -57,8 +58,9 @@ int64_t sameDim(ArrayRef<int64_t> from, int64_t dim, ArrayRef<int64_t> shape) {
   return -1;
 }
 
-/// Lowers NonZero of a value that is not known. The result is [rank,
-/// positions], the index of every position.
+/// Lowers NonZero of a tensor whose elements are not known. The result, [rank,
+/// number of elements], has the index of every element of the tensor, not only
+/// of those that are not zero (see ChosenRows.h).
 Error findRows(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(mask, node.cast(input, Element::Bool));

@@ -1,9 +1,10 @@
-// Rows that a mask selects, as NonZero finds them.
+// Rows that a mask selects, such as those that NonZero finds.
 //
-// The number of these rows is known only at run time. So the dimension that
-// enumerates them has one slot for every element of the mask, and slots of
-// false elements are never read: each row is computed from its own elements
-// alone, and results of rows are finally summed where the mask is true.
+// The number of selected rows is known only at run time. So a tensor of such
+// rows has one row for every element of the mask. Rows whose mask element is
+// false are computed, but must not affect results: each row is computed from
+// its own elements alone, and sums over rows include only those whose mask
+// element is true.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_CHOSENROWS_H
 #define CLEAVE_LIB_IMPORT_ONNX_CHOSENROWS_H

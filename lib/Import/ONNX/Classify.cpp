@@ -319,9 +319,10 @@ Constants findConstants(Model &model, StringRef tokens,
       readingsOfOneElement(model, constantsByUse(model, tokens, trainable));
   std::set<std::string> single;
   for (auto [name, reading] : readings) {
-    // A frozen tensor that may be such a number is a constant, so that passes
-    // can recognize formulas by it. Tensors that the file assigns to modules
-    // remain parameters, since checkpoints have them.
+    // If a frozen tensor may be a number that the program wrote, it becomes a
+    // constant, so that passes can recognize formulas that contain it. If the
+    // file says that a module has the tensor, it remains a parameter, since
+    // checkpoints have it.
     bool isFrozenNumber = reading == Reading::Scale &&
                           model.findInitializer(name)->shape.empty() &&
                           model.metadata().heldAs(name) == HeldAs::Unknown &&

@@ -36,18 +36,18 @@ enum class ConstantKind {
 
 using Constants = std::map<std::string, ConstantKind>;
 
-/// The float initializers that are never trained. `tokens` names the input
-/// whose values are not positions. A tensor that the file declares as a
-/// parameter is one, unless no gradient reaches it. Tensors that
-/// `options.trainable` names are parameters in any case. Frozen tensors of rank
-/// 0 count as numbers, that is, as constants.
+/// Returns the float initializers that are never trained. `tokens` names the
+/// input whose elements are not positions. If the file declares a tensor as a
+/// parameter, the tensor is not in the result, unless it gets no gradient.
+/// Tensors that `options.trainable` names are never in the result. Frozen
+/// tensors of rank 0 are taken as numbers, so they are in the result.
 Constants findConstants(Model &model, llvm::StringRef tokens,
                         const ImportOptions &options);
 
-/// What a tensor with one element is: a number that a program wrote, a scale, a
-/// weight, or `Open`. Open: the tensor scales, or is added to, a value that is
-/// computed from parameters, and nothing tells whether it is a number or a
-/// parameter.
+/// What a tensor with one element is: a number that a program wrote, a scale,
+/// or a weight. It is `Open` if it is multiplied with, or added to, a value
+/// that is computed from parameters, and the file does not tell whether it is a
+/// number or a parameter.
 enum class Reading { Number, Open, Scale, Weight };
 
 /// Returns the tensors with one element that may be parameters. A tensor is a
@@ -88,9 +88,10 @@ struct MergedTensor {
   int uses;
 };
 
-/// Float initializers that may stand for several parameters each. Excluded are
-/// initializers that the file declares as one parameter, and tables that are
-/// also matrices of products (tied weights).
+/// Float initializers that may each have been several equal parameters, which
+/// the exporter merged. Excluded are initializers that the file declares as one
+/// parameter, and embedding tables that are also the matrix of an output
+/// projection (tied weights).
 std::vector<MergedTensor> mergedTensors(const Model &model);
 
 /// Returns whether a node reads only a part of the tensor, or only its shape.

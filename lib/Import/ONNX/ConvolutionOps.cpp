@@ -17,7 +17,8 @@ namespace {
 /// The attributes of a sliding window, one entry per spatial dimension.
 struct Window {
   Shape kernel, strides, dilations, low, high, output;
-  /// With ceil_mode, windows may extend beyond the padding.
+  /// True if the last window extends beyond the padding, which ceil_mode
+  /// allows.
   bool isExtended = false;
 };
 

@@ -103,8 +103,8 @@ std::optional<int64_t> evaluateDim(StringRef expression,
   if (std::optional<int64_t> value =
           Parser(expression, bindings, unbound).all())
     return value;
-  // If the name of a dimension cannot be parsed as an expression, the whole
-  // name is reported as the name without a value.
+  // `unbound` is the name for which a value is missing. If the text is no valid
+  // expression, it is reported as a single name.
   if (unbound.empty() || !expression.contains_insensitive(unbound))
     unbound = expression.str();
   return std::nullopt;

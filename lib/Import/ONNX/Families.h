@@ -74,8 +74,8 @@ llvm::Expected<Operand> matmul(Node &node, const Operand &lhs,
 llvm::Expected<Operand> softmax(Node &node, const Operand &operand,
                                 int64_t axis);
 
-/// Returns whether the indices come from a TopK along this dimension, so that
-/// they are distinct and not negative.
+/// Returns whether the indices are those that a TopK along this dimension
+/// returns. Such indices are distinct and not negative.
 bool areOfTopK(const Operand &indices, int64_t axis);
 /// Gathers data[..., indices[...], ...] along the axis, for indices that come
 /// from a TopK along it (see the function before).

@@ -122,8 +122,9 @@ Value insideTable(Node &node, Value where, int64_t size) {
                                          size);
 }
 
-/// Whether `values` are the indices of one dimension, [size], of a grid [outer,
-/// size, inner] in row-major order. If so, returns the sizes outer and inner.
+/// Consider a grid [outer, size, inner] in row-major order, and the index of
+/// each of its elements along the dimension of `size`. If `values` is this
+/// list, returns outer and inner; otherwise nullopt.
 std::optional<std::pair<int64_t, int64_t>> countsOf(ArrayRef<int64_t> values,
                                                     int64_t size) {
   int64_t count = values.size();
@@ -357,10 +358,11 @@ bool repeatsAlong(const Operand &operand, int64_t dim) {
   return false;
 }
 
-/// Lowers torch.gather, whose index has the same rank as the data, to a gather
-/// of whole rows. Along each dimension except the axis, the index or the data
-/// must repeat its elements. If the index repeats them, the data is cut to the
-/// index's size; if the data does, a single slice of the data suffices.
+/// Lowers torch.gather to a gather of whole rows. Its index has the same rank
+/// as the data. Along each dimension except the axis, either the elements of
+/// the index or those of the data must be repeated. If those of the index are
+/// repeated, the data is cut to the size of the index; if those of the data
+/// are, one slice of the data is read.
 Expected<Operand> gatherRows(Node &node, const Operand &data,
                              const Operand &indices, int64_t axis) {
   Shape dataBox = data.shape, indexBox = indices.shape, zero(data.rank(), 0),

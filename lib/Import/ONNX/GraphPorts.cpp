@@ -28,7 +28,8 @@ std::string Importer::spellInputs() const {
   return names;
 }
 
-/// Returns whether the input indexes rows of a table of weights, as tokens do.
+/// Returns whether the elements of the input are used as row indices into a
+/// weight, as tokens index an embedding table.
 bool Importer::looksUpATable(const std::string &input) const {
   llvm::StringSet<> same; // the input in other shapes and types
   same.insert(input);

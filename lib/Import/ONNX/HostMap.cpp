@@ -6,9 +6,9 @@ using llvm::ArrayRef;
 
 namespace cleave::importer {
 
-/// Returns the broadcast shape of the operands. Sets `views` to views of the
-/// operands without the dimensions along which no operand varies, and `live` to
-/// the shape of these views.
+/// Returns the broadcast shape of the operands. Dimensions along which all
+/// operands repeat their elements are then removed: `views` gets the operands
+/// without these dimensions, and `live` the remaining shape.
 static llvm::Expected<Shape> prepare(ArrayRef<const HostTensor *> operands,
                                      llvm::SmallVectorImpl<HostTensor> &views,
                                      Shape &live) {

@@ -58,9 +58,9 @@ public:
   llvm::ArrayRef<int64_t> strides() const { return steps; }
   bool holdsFloats() const { return isFloat(element); }
 
-  /// Returns the element at a position of the buffer, as `forEach` passes
-  /// positions. Unsigned 64-bit integers are returned as signed ones with the
-  /// same bits.
+  /// Returns the element at a position of the buffer. `forEach` passes such
+  /// positions to its body. An unsigned 64-bit integer is returned as the
+  /// signed integer with the same bits.
   int64_t intAt(int64_t position) const {
     if (element == Element::Bool)
       return buffer->bools[position];
@@ -84,10 +84,10 @@ public:
 
   /// Returns the buffer position of an index.
   int64_t positionOf(llvm::ArrayRef<int64_t> index) const;
-  /// Returns a byte string that identifies the tensor in a cache. Tensors with
-  /// equal strings have the same type, shape and elements. Equal tensors have
-  /// equal strings if they are small or share a buffer. The string is valid as
-  /// long as the tensor exists.
+  /// Returns a string of bytes that serves as a cache key for the tensor.
+  /// Tensors with equal keys have the same type, shape and elements. Equal
+  /// tensors may have different keys, unless they are small or share a buffer.
+  /// The key is valid as long as the tensor exists.
   std::string identity() const;
   /// All elements in row-major order.
   llvm::SmallVector<int64_t> ints() const;

@@ -52,8 +52,9 @@ private:
   mlir::LogicalResult findInputs();
   mlir::LogicalResult findOutputs();
   mlir::LogicalResult bindDims();
-  /// Warns of tensors that may stand for several parameters, since several
-  /// nodes read them as if each node had its own.
+  /// Warns of tensors that may be several parameters, which the exporter merged
+  /// because they were equal: several nodes read such a tensor, each as if it
+  /// were its own.
   void warnOfMerged();
   /// Warns of tensors that a pattern of train.untie matches but that have only
   /// one use and so cannot be split.
@@ -146,8 +147,9 @@ private:
   std::map<std::string, Operand> values;
   EvaluatedNodes evaluated;
   std::set<std::string> failed;
-  /// Names of values that are tables of positions, slices of tensors that came
-  /// out shorter than requested, or moved elements of these.
+  /// Names of three kinds of values: tables of positions; slices of tensors
+  /// that are shorter than requested, because the tensor ends before; and
+  /// values that only move the elements of one of these.
   std::set<std::string> tables;
   std::vector<std::string> scalars;
   Problems problems;

@@ -85,8 +85,8 @@ static Range combined(Operation *op, IndexRange a, IndexRange b) {
 /// one operand is enough.
 static Range limited(Operation *op, Range a, Range b) {
   if (isa<arith::MaxSIOp, arith::MinSIOp>(op)) {
-    // If only one operand has a range, the other may have any value of its
-    // type. Later operations may narrow this range.
+    // A maximum or minimum is bounded on one side even if the range of only one
+    // operand is known. Later operations may bound the other side.
     Range known = a ? a : b;
     if (!known)
       return std::nullopt;

@@ -18,9 +18,10 @@ struct IndexRange {
 /// it; nullopt if there are none, or if the value may wrap.
 std::optional<IndexRange> rangeOf(mlir::Value value, unsigned depth = 0);
 
-/// Returns whether `value` consists of the elements of one graph input, all of
-/// them or, if `parts` is true, some of them. Such elements need no check on
-/// the device: the host checks whole inputs before the program runs.
+/// Returns whether all elements of `value` come from one graph input. `value`
+/// must have all of the input's elements; with `parts`, it may have only some.
+/// Such elements need no check on the device, since the host checks all inputs
+/// before the program runs.
 bool isInput(mlir::Value value, bool parts);
 
 } // namespace cleave::importer

@@ -170,10 +170,10 @@ struct Band {
   int64_t low, high;
 };
 
-/// Returns the band low <= j - i <= high in which the elements [i, j] of the
-/// matrix equal `inside`, and outside of which they do not; nullopt if there is
-/// no such band. A bound that only excludes a corner outside of the matrix is
-/// dropped.
+/// Returns the band low <= j - i <= high such that the elements [i, j] inside
+/// the band equal `inside`, and all others do not; nullopt if there is no such
+/// band. If all elements of the matrix are above `low`, or below `high`, this
+/// bound is dropped.
 static std::optional<Band> bandOf(const HostTensor &matrix, double inside) {
   int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
   auto at = [&](int64_t i, int64_t j) {

@@ -41,9 +41,9 @@ sourceOfIndices(const std::map<std::string, const ::onnx::NodeProto *> &makers,
   return value;
 }
 
-/// Returns whether each lookup has its own indices, like an encoder and a
-/// decoder that share a table. If a table had been copied, the lookups would
-/// have the same indices.
+/// Returns whether the lookups in a table have different indices, as those of
+/// an encoder and a decoder that share a table do. Then the table is really
+/// one. Lookups in copies of a table would have the same indices.
 static bool looksUpOthers(const Model &model,
                           llvm::ArrayRef<Model::Use> lookups) {
   std::map<std::string, const ::onnx::NodeProto *> makers;
@@ -65,9 +65,9 @@ std::vector<MergedTensor> mergedTensors(const Model &model) {
     if (!isFloat(tensor.type) || found == uses.end() || tensor.isApart)
       continue;
     std::vector<Model::Use> whole = found->second;
-    // A use is no sign of merged parameters if it reads only a part of the
-    // tensor, or if the tensor is an embedding table and this use is a matrix
-    // product with it (tied weights).
+    // Two kinds of uses do not suggest that parameters were merged: those that
+    // read only a part of the tensor, and, for an embedding table, matrix
+    // products with it (tied weights).
     bool isTable = false;
     llvm::erase_if(whole, [&](const Model::Use &use) {
       isTable |= use.node->proto->op_type() == "Gather" && use.operand == 0;

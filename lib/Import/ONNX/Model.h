@@ -124,10 +124,10 @@ public:
 
   const Metadata &metadata() const { return notes; }
 
-  /// Gives each use of the float initializers that match a pattern a tensor of
-  /// its own. The first use keeps the name, unless the file says that another
-  /// use is the original. Other uses get the name in the file's metadata, or
-  /// NAME.use2, NAME.use3, ...
+  /// For each float initializer that matches a pattern, each use gets a tensor
+  /// of its own. The first use keeps the name, unless the file says that
+  /// another use is the original. The other tensors get the name that the
+  /// file's metadata has for the use, or NAME.use2, NAME.use3, ...
   void splitUses(llvm::function_ref<bool(llvm::StringRef)> matches);
 
   /// Describes a tensor that is an attribute of a node. Returns a reason if its

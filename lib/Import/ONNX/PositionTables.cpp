@@ -69,9 +69,9 @@ private:
 
 enum class Column { Constant, Positions, Other };
 
-/// Sinusoids satisfy x[i + 1] + x[i - 1] = c x[i] with c = 2 cos of the step,
-/// and straight lines with c = 2. Positions that are `empty`, such as that of a
-/// padding token, are skipped.
+/// Classifies a column x of a table. Sinusoids satisfy x[i + 1] + x[i - 1] = c
+/// x[i], where c is 2 cos(angle per row); straight lines satisfy it with c = 2.
+/// Rows that are `empty`, such as that of a padding token, are skipped.
 Column classify(llvm::ArrayRef<double> x, const std::vector<bool> &empty,
                 double tolerance) {
   double amplitude = 0, products = 0, squares = 0;

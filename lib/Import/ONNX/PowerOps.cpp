@@ -169,7 +169,8 @@ Error lowerPowOfIntegers(Node &node) {
   return one(node, node.map(kThroughDouble, x.type, {power}));
 }
 
-/// Small powers are products, so that one spelling of x^2 reaches the passes.
+/// Powers with small integer exponents become products. So passes see x^2 in
+/// one form only, as x * x.
 Error lowerPow(Node &node) {
   const Operand &x = node.input(0);
   if (isInteger(x.type))

@@ -186,8 +186,9 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
   for (const FlatNode &node : model.nodes()) {
     if (!makesOneOf(node, needed) || entryOf(node))
       continue;
-    // If the version of an operator set is not supported, its operators are not
-    // reported each, except those that exist in no version.
+    // If the file needs an unsupported version of an operator set, this is
+    // reported once, and not for each operator. Operators that are supported in
+    // no version are still reported.
     bool isKnown = llvm::any_of(onnxOps(), [&](const OnnxOp &op) {
       return op.name == spelledName(node);
     });

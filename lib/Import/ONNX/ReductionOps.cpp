@@ -260,8 +260,8 @@ Error lowerReduceLogSum(Node &node) {
       });
 }
 
-/// max + log(sum(exp(x - max))), which cannot overflow. If the maximum of a row
-/// is infinite, the result is NaN, as the difference of infinities is.
+/// Computes max + log(sum(exp(x - max))), in which exp cannot overflow. If the
+/// maximum of a row is infinite, the result is NaN, since x - max is inf - inf.
 Expected<Operand> logSumExp(Node &node, const Operand &x,
                             ArrayRef<int64_t> dims, bool keep) {
   CLEAVE_TRY(top, reduce(node, nn::Combiner::Max, x, dims, /*keep=*/true));

@@ -61,9 +61,9 @@ bool isNumberNode(const ::onnx::NodeProto &node) {
   return false;
 }
 
-/// Functions of one number, which a program would evaluate before the export.
-/// If the graph has a node for such a function, the node's operand is probably
-/// not a number of the program but a parameter.
+/// Operators that a program would rather apply to a number before the export.
+/// So if such a node reads a tensor with one element, the tensor is probably a
+/// parameter.
 bool reshapesNumbers(StringRef op) {
   return llvm::StringSwitch<bool>(op)
       .Cases({"Exp", "Log", "Softplus", "Sigmoid", "Tanh"}, true)
@@ -91,8 +91,8 @@ private:
   Model &model;
   Consumers consumers;
   std::set<std::string> computed; // values that depend on a parameter
-  /// Returns whether the file stores its numbers in nodes, so that initializers
-  /// without dimensions are not numbers.
+  /// True if the file stores numbers that the program wrote in Constant nodes.
+  /// Initializers without dimensions are then parameters.
   bool hasNumberNodes = false;
 };
 
@@ -176,9 +176,9 @@ Reading Finder::readBy(const FlatNode &node, const std::string &value,
     return Reading::Number;
   if ((op == "Add" || op == "Sum") && guardsDivision(proto.output(0)))
     return Reading::Number;
-  // Numbers of a program have no dimensions, and are nodes or initializers,
-  // depending on the exporter. A tensor whose name belongs to the module that
-  // reads it is not a number.
+  // A number that a program wrote has no dimensions. Some exporters store it in
+  // a node, others as an initializer. If the tensor's name begins with the path
+  // of the module that reads it, it is not such a number.
   std::string module = moduleOf(proto);
   bool isOfModule =
       !module.empty() && StringRef(tensor.name).rsplit('.').first == module;

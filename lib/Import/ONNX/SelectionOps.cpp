@@ -1,5 +1,6 @@
-// Lowers TopK, and operators that read and write at the indices it finds. The
-// indices of a row are distinct, so both become sums over comparisons.
+// Lowers TopK, and operators that gather or scatter at the indices that TopK
+// returns. Since the indices of a row are distinct, such a gather or scatter
+// becomes a sum over comparisons of indices.
 
 #include "Families.h"
 

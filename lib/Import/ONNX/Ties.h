@@ -22,11 +22,12 @@ struct FoundTies {
   std::vector<OpenTie> open;
 };
 
-/// Finds tied pairs: a table that is looked up by rows, and a matrix with the
-/// same elements, possibly transposed, in products that depend on these lookups
-/// and compute scores for the rows. Other tensors with equal elements are
-/// separate parameters. Tensors with missing bytes are skipped, and so are
-/// tensors whose origin the file states.
+/// Finds tied pairs of an embedding table, which the graph looks up by rows,
+/// and a matrix with the same elements, possibly transposed. The matrix must be
+/// the weight of a product that depends on these lookups and computes one score
+/// per row of the table. Other tensors with equal elements are separate
+/// parameters. Tensors with missing bytes are skipped, and so are tensors whose
+/// origin the file states.
 FoundTies tiesByContent(Model &model, const Constants &constants);
 
 /// Loads a model file and splits the uses of tensors that the options name

@@ -94,9 +94,9 @@ std::string ownName(const Model &model, const TensorRef &tensor,
   if (StringRef(tensor.name).contains('.') &&
       (reads.empty() || llvm::is_contained(reads, withUnderscores(guess))))
     return guess;
-  // `leaves` gets the names of those tensors of the module that the node reads.
-  // If there are as many as initializers among the node's operands, the n-th
-  // name is that of the n-th initializer.
+  // `leaves` gets the names of the module's own tensors that the node reads. If
+  // the node has as many initializers as operands, the n-th initializer has the
+  // n-th of these names.
   std::vector<std::string> leaves;
   for (StringRef read : reads)
     if (read.consume_front(withUnderscores(module) + "_"))

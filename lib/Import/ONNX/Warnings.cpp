@@ -61,8 +61,9 @@ std::vector<std::string> Importer::trained(std::vector<std::string> names) {
   return names;
 }
 
-// Exporters store equal initializers once: the gains (1) and biases (0) of a
-// model that was never trained become one tensor, which is one parameter.
+// Exporters store equal initializers once. In a model that was never trained,
+// all gains are 1 and all biases are 0. So all of these may become one tensor,
+// which is then imported as one parameter.
 void Importer::warnOfMerged() {
   std::vector<std::string> names;
   std::map<std::string, int> uses;

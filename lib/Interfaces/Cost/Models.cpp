@@ -99,8 +99,9 @@ int64_t attentionGrad(nn::AttentionGradOp op) {
   return attentionFlops(op, 3 * d + 2 * e);
 }
 
-/// Costs of grouped products: the mean number of rows that choose one of these
-/// matrices, and one read of each chosen matrix.
+/// The costs of grouped products. FLOPs are counted for the mean number of rows
+/// that choose one of the operation's matrices. Each chosen matrix is read
+/// once.
 template <typename Op>
 struct GroupedModel : CostInterface::ExternalModel<GroupedModel<Op>, Op> {
   static int64_t rows(Op op) {

@@ -36,8 +36,9 @@ LogicalResult pool(nn::PoolOp op, VJPContext &c) {
   return success();
 }
 
-/// The derivative of top-k adds the cotangent of each selected value at the
-/// position from which it was selected, as a sum of one-hot rows.
+/// The derivative of top-k with respect to its input: each selected value's
+/// cotangent is added at the position from which the value was selected. This
+/// is computed as a sum of one-hot rows.
 LogicalResult topK(nn::TopKOp op, VJPContext &c) {
   Value cotangent = c.cotangent(0);
   if (!cotangent || !c.wanted(0))

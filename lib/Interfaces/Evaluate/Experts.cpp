@@ -46,8 +46,9 @@ static void groupedOuter(nn::GroupedOuterOp, Operands in, Results out) {
   });
 }
 
-/// Slots are visited in the order of (position, index); slots with the same
-/// pair do not precede each other.
+/// The result counts, for each slot, the earlier slots of the same expert.
+/// Slots are ordered by position, then by index; slots with the same position
+/// and index are not earlier than each other.
 static void positionInExpert(nn::PositionInExpertOp op, Operands in,
                              Results out) {
   ArrayRef<int64_t> shape = in[0]->shape();

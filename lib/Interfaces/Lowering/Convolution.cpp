@@ -1,5 +1,6 @@
-// Convolution, pooling and top-k. Convolutions and pools become slices, pads
-// and products before fusion (nn-select-library).
+// Lowering of convolution, pooling and top-k. The pass nn-select-library runs
+// before fusion and replaces convolutions and pools by slices, pads and
+// products.
 
 #include "Model.h"
 

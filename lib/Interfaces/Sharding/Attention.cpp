@@ -38,8 +38,9 @@ struct AttentionFactors {
     // the whole tensor. On a tile these indices would be different, so queries
     // cannot be split.
     bool anyQuery = op.getQPositions() || (!op.getCausal() && !op.getWindow());
-    // The gradients of keys and values are sums over the queries and the query
-    // heads of a group; the forward results have both factors.
+    // The forward results have the dimensions of the queries and of the query
+    // heads of a group. The gradients of keys and values lack these dimensions:
+    // they are sums over them.
     DimFactors b = {rule.addFactor(q[0])};
     DimFactors s = {rule.addFactor(
         q[1], anyQuery ? FactorKind::PassThrough : FactorKind::NeedReplication,

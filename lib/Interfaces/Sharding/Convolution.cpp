@@ -16,7 +16,7 @@ namespace {
 // Factors
 //===----------------------------------------------------------------------===//
 
-/// Unit attribute: marks the local convolution of a tile of groups.
+/// Unit attribute of a per-rank convolution whose groups are split over ranks.
 constexpr StringLiteral kGroupedAttrName = "nn.grouped";
 
 /// The factors of the dimensions of a convolution's input, filter and result.
@@ -252,11 +252,11 @@ LogicalResult planConvFilterGrad(nn::ConvFilterGradOp op, LocalPlan &plan) {
 /// inputs in the windows that overlap the tile, then cuts the tile out.
 struct CoveredTile {
   Value cotangent;
-  /// For each dimension, the range of input elements that the local operation
-  /// computes: its global begin on the first rank (`base`), its step per rank,
-  /// its length, and the begin of the rank's tile in the range (`begin`).
+  /// For each dimension, the local operation computes a range of `length` input
+  /// elements, which begins at the global index base + rank * step. The rank's
+  /// tile begins at element `begin` of this range.
   SmallVector<int64_t> base, step, length, begin;
-  /// Why every rank gathers all outputs along each dimension; else empty.
+  /// The reason if every rank gathers all outputs along a dimension; else "".
   SmallVector<std::string> whole;
   bool any = false;
 

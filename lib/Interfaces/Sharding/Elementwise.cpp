@@ -35,9 +35,9 @@ template <typename Op> ShardingRule linear(Op op) {
   return rule;
 }
 
-/// Whether a value is a sum whose terms were rounded to `narrow` and then
-/// extended. Rounding each partial sum of such a value loses no more than
-/// rounding the terms did.
+/// Whether a value is a sum whose terms were all rounded to `narrow` and
+/// extended again. If such a sum is split into partial sums, rounding each of
+/// them loses no more than the rounding of the terms did.
 bool addsRounded(Value value, FloatType narrow, unsigned depth = 0) {
   constexpr unsigned kMaxDepth = 16;
   Operation *op = value.getDefiningOp();
@@ -132,7 +132,8 @@ void cleave::sharding::attachElementwise(MLIRContext *context) {
   attachAdditive<arith::AddFOp, arith::SubFOp, arith::AddIOp, arith::SubIOp>(
       context);
   attachProduct<arith::MulFOp, arith::MulIOp>(context);
-  // Casts of integers are not linear: a sum may wrap in the narrower type only.
+  // Integer casts are excluded. They are not linear: a sum may overflow in the
+  // narrower type and not in the wider one.
   attachLinear<arith::NegFOp, arith::DivFOp, arith::ExtFOp, nn::GeluGradOp>(
       context);
   attachPlain<arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,

@@ -50,9 +50,9 @@ ShardingRule groupedOuter(nn::GroupedOuterOp op) {
   return rule;
 }
 
-/// The position of a slot in its expert depends on all slots of the sample. So
-/// the ids, which take a few bytes per slot, are gathered on every rank, and so
-/// are the loads of samples.
+/// The result numbers the slots of each expert, so it depends on all slots of a
+/// sample. Therefore the ids (a few bytes per slot) and the loads of earlier
+/// samples are gathered on every rank.
 ShardingRule positionInExpert(nn::PositionInExpertOp op) {
   ShardingRule rule;
   TensorFactors ids =
@@ -83,8 +83,8 @@ Value withoutPadding(LocalPlan &plan, Value ids) {
   return ids;
 }
 
-/// Marks a local form in which a rank multiplies only the rows of its own
-/// matrices, which is one of `ways` rows on average.
+/// Notes that a rank multiplies only those rows whose matrix is in its own
+/// tile: on average, one in `ways` rows.
 void noteShare(LocalPlan &plan, Operation *local, int64_t factor) {
   if (plan.isSplit(factor))
     local->setAttr(kRowShareAttrName,

@@ -46,9 +46,10 @@ ShardingRule gather(nn::GatherOp op) {
   indices = addFactors(rule, shapeOf(op.getIndices()));
   for (auto [dim, size] : llvm::enumerate(shapeOf(op.getTable()))) {
     if (int64_t(dim) == along) {
-      // The table factor has a sum because ranks mask their gathers by their
-      // tile's offset and add the results. It is `indexed`, since a gather
-      // alone is no sum.
+      // The table's factor is reduced with a sum: each rank gathers from its
+      // own tile, with zeros for indices outside of it, and the results of the
+      // ranks are added. `indexed` says that the operation itself sums no
+      // elements.
       table.push_back(
           {rule.addFactor(size, FactorKind::Reduction, FactorCombiner::Sum)});
       rule.factors.back().indexed = true;

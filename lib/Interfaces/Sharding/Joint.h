@@ -38,8 +38,9 @@ private:
   dist::Purpose purpose;
 };
 
-/// Builds the local form of an operation by `Formula`, whose only reduced
-/// factor is `factor`. If this factor is not split, clones the operation.
+/// Emits the per-rank code of an operation that `Formula` defines and that
+/// reduces along `factor` only. If this factor is not split, the code is the
+/// same operation on tiles.
 template <typename Op, Decomposed (*Formula)(Op, TensorExpr &)>
 mlir::LogicalResult planJoint(LocalPlan &plan, int64_t factor,
                               dist::Purpose purpose) {

@@ -93,9 +93,10 @@ ShardingRule transpose(nn::TransposeOp op) {
   return moves(std::move(rule), input, result);
 }
 
-/// Adds a factor for a dimension that is sliced or padded. If it is split,
-/// elements move between tiles. If the dimension is cut to a single element,
-/// this is broadcast to all ranks, so the result's dimension has no factor.
+/// Adds a factor for a dimension that is sliced or padded. If the factor is
+/// split, elements move between tiles. If a slice keeps a single element, this
+/// element is broadcast to all ranks, so the result's dimension does not have
+/// the factor.
 void addMoved(ShardingRule &rule, int64_t from, int64_t to,
               TensorFactors &input, TensorFactors &result) {
   if (from == 0 || to == 0) { // nothing moves

@@ -1,7 +1,7 @@
-// Streams the keys and values of attention tile by tile: partial results are
-// weighted by their sums of exponentials (Rabe and Staats, 2021; Liu et al.,
-// 2023). The derivative knows the sums over all keys, so its partial results
-// are added.
+// Streams the keys and values of attention tile by tile. In the forward pass,
+// the partial results for the tiles are averaged, weighted by their sums of
+// exponentials (Rabe and Staats, 2021; Liu et al., 2023). The backward pass
+// reads the sums over all keys, so its partial results are simply added.
 
 #include "cleave/Interfaces/Models.h"
 #include "cleave/Interfaces/Streaming.h"

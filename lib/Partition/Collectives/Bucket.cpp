@@ -57,8 +57,8 @@ public:
   }
 
   /// Merges greedily in program order: a collective joins the first open bucket
-  /// of its kind. It cannot if the bucket is read before the operands of the
-  /// collective are computed, or if the collective depends on the bucket.
+  /// of its kind. It cannot join a bucket that depends on it or on which it
+  /// depends, or of which a result is read before its operands are computed.
   void run() {
     struct OfKind {
       std::deque<Bucket> all;
@@ -72,9 +72,9 @@ public:
       OfKind &kind = kinds[keyOf(&op)];
       if (kind.all.empty())
         kind.limit = limitOf(cast<CollectiveOpInterface>(op));
-      // The merged collective will be at the position of its last member, which
-      // is this collective. A bucket with a member that is read before this
-      // position can take no more members.
+      // The merged collective is placed where its last member is, and the last
+      // member would be this collective. So a bucket is closed if a result of
+      // one of its members is read before this place.
       unsigned place = order.lookup(&op);
       llvm::erase_if(kind.open,
                      [&](Bucket *bucket) { return bucket->firstUse <= place; });
@@ -188,9 +188,9 @@ struct DistBucketPass : cleave::impl::DistBucketPassBase<DistBucketPass> {
         Buckets(func, limitOf).run();
   }
 
-  /// The payload limit is reached when latency is only this share of a
-  /// message's time, so larger messages gain little. Smaller messages complete
-  /// sooner and leave more computation to overlap with the next one.
+  /// A message is large enough if latency is at most this share of its time:
+  /// larger ones would hardly be more efficient. Smaller messages complete
+  /// sooner, so that more computation can overlap with the next one.
   static constexpr double kShareOfStart = 0.05;
   static constexpr double kSmallest = 1 << 18;
   static constexpr int64_t kLargest = 25 << 20;

@@ -112,9 +112,9 @@ public:
       : mesh(mesh), cluster(cluster), links(links) {}
 
   void run(Block &block) {
-    // Seconds of products that can overlap with a collective (see rt-overlap):
-    // weight gradients, and other products whose results lead neither to
-    // another product nor to a collective on activations.
+    // Sums up the seconds of products that can overlap with a collective (see
+    // rt-overlap). These are weight gradients, and other products on whose
+    // results no other product and no collective on activations depends.
     llvm::SmallPtrSet<Operation *, 32> leads;
     for (Operation &op : llvm::reverse(block))
       if (llvm::any_of(op.getUsers(), [&](Operation *user) {
@@ -303,10 +303,10 @@ private:
                 factor >= 0)
               cut = cutAlong(product, rule, factor);
           }
-      // The gathered value may only be read by products that can be cut, since
-      // other readers would need it as a whole in addition. A product that
-      // reads the gathered value twice cannot be cut, because the two operands
-      // are cut along different factors.
+      // All readers of the gathered value must be products that can be cut. Any
+      // other reader would need the whole value in addition to the pieces. A
+      // product that reads the gathered value as both operands cannot be cut,
+      // because its two operands would be cut along different factors.
       if (!cut || llvm::count(product->getOperands(), gathered) != 1)
         return;
       bytes += bytesToJoin(product.getResult());

@@ -22,8 +22,9 @@ using namespace cleave::dist;
 
 namespace {
 
-/// Rewrites an all-reduce as a reduce-scatter if all its readers slice it by
-/// its own axes along one dimension that divides evenly.
+/// If every reader of an all-reduce takes only the rank's own slice, over the
+/// same axes and along one dimension that divides evenly, the all-reduce
+/// becomes a reduce-scatter.
 void scatterReductions(Block &block, MeshAttr mesh) {
   SmallVector<AllReduceOp> reductions(block.getOps<AllReduceOp>());
   for (AllReduceOp reduce : reductions) {

@@ -109,11 +109,11 @@ struct DistSplitHandoversPass
         gatherFor(argument, whole, builder);
   }
 
-  /// Returns the tiled layout in which the value passes to the next stage in
-  /// the least time, which includes the transfer and the gather of the tiles in
-  /// that stage. Returns nullopt if sending the value in its own layout takes
-  /// no longer. Tiles are along the outermost dimension that divides evenly, so
-  /// that they are contiguous and without padding.
+  /// Finds the layout in tiles with which the value reaches the next stage
+  /// fastest. The time includes the transfer, and the gather of the tiles in
+  /// the next stage. Returns nullopt if sending the value in its own layout
+  /// takes no longer. Tiles are cut along the outermost dimension that divides
+  /// evenly, so that they are contiguous and have no padding.
   std::optional<Layout> cheapest(RankedTensorType type, const Layout &layout,
                                  const cost::LinkModel &links,
                                  const LinkClass &link) const {
@@ -212,9 +212,10 @@ struct DistSplitHandoversPass
 
   MeshAxes mesh;
   /// State for the current function. `tiles`: the layout of each argument or
-  /// result that is sent in tiles; a flag in the key is true for results.
-  /// `inside`: the layouts of arguments inside the stage. `inTiles`: operands
-  /// of additions that stay tiles. `told`: remarks that were emitted already.
+  /// result that is sent in tiles; the flag in the key is true for results.
+  /// `inside`: the layout that an argument has within the stage. `inTiles`:
+  /// operands of additions that are read as tiles. `told`: remarks that were
+  /// already emitted.
   llvm::DenseMap<std::pair<unsigned, unsigned>, ShardingAttr> tiles;
   llvm::DenseMap<Value, ShardingAttr> inside;
   llvm::DenseSet<OpOperand *> inTiles;

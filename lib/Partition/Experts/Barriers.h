@@ -7,10 +7,11 @@
 
 namespace cleave::partition {
 
-/// The second operand of `nn.rematerialize` only controls scheduling. If the
-/// barrier is its only reader, this replaces it by the values that it is
-/// computed from. For example, the barrier waits for tokens at the experts,
-/// instead of forcing a combine of these tokens.
+/// The second operand of `nn.rematerialize` is a barrier: it only controls
+/// scheduling. If nothing else reads the barrier value, this function replaces
+/// it by the values from which it is computed. For example, the operation then
+/// waits for tokens at the ranks of the experts, and these tokens need not be
+/// sent back for the barrier alone.
 void relaxBarriers(mlir::func::FuncOp func);
 
 } // namespace cleave::partition

@@ -192,10 +192,9 @@ private:
   }
 
   /// Replaces `tile`, the result of a reduce-scatter, by the sum of `terms`,
-  /// which has one partial sum for each round. If the tile is reduce-scattered
-  /// again over the axes of the second hop, that reduce-scatter is applied to
-  /// the partial sum of each round before these are added, because only the
-  /// tokens of some rounds are sent on.
+  /// one partial sum for each round. If the tile is reduce-scattered again over
+  /// the axes of the second hop, each partial sum is reduce-scattered before
+  /// the addition, since the second hop sends only the tokens of some rounds.
   void replace(Choice &choice, OpResult tile, ArrayRef<Value> terms) {
     SmallVector<Value> sums(terms);
     std::optional<OpResult> last = next ? scattered(tile, next) : std::nullopt;

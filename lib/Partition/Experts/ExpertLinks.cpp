@@ -62,8 +62,9 @@ bool cleave::partition::pays(func::FuncOp func, const Levels &levels,
   return twice < direct;
 }
 
-/// Emits one of the two steps into which a collective is split. In each
-/// operand, the collective's dimension grows by the factor `times` / `by`.
+/// A collective is split into two steps, of which this emits one. Along the
+/// dimension of the collective, the result has `times` / `by` times as many
+/// elements as the operand.
 template <typename Make>
 static SmallVector<Value> step(ValueRange inputs, ArrayRef<int64_t> dims,
                                int64_t times, int64_t by, Make make) {

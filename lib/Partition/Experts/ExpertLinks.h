@@ -2,11 +2,11 @@
 //
 // A mesh axis that crosses nodes has two classes of links: between nodes and
 // within a node. If experts are sharded over such an axis, these functions
-// split an all-gather over it into one within nodes and then one between nodes,
-// and a reduce-scatter into the same two in reverse order. An exchange of
-// tokens that replaces these gathers then has two hops: first between nodes, to
-// the rank that has the sender's position in the target node, and then within
-// that node.
+// split each collective over it in two. An all-gather runs first within nodes,
+// then between nodes; a reduce-scatter runs in the reverse order. If an
+// exchange of tokens later replaces these gathers, it has two hops. The first
+// hop goes between nodes, to the rank that has the sender's index in the target
+// node. The second hop goes within that node.
 //
 //===----------------------------------------------------------------------===//
 

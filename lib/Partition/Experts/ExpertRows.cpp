@@ -126,8 +126,8 @@ void ExpertRows::reckon(Choice &choice) {
     expectedRows.by = AxisListAttr::get(builder.getContext(), axes);
 }
 
-/// Notes how many tokens an exchange delivers under balanced routing: each rank
-/// receives the mean number of tokens of the ranks in its group.
+/// Notes how many tokens each rank receives in an exchange under balanced
+/// routing: as many as the ranks of its group hold on average.
 void ExpertRows::reckonArrivals(const Choice &choice) {
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
     ExpectedRows &expectedRows = delivered[round.ids] = choice.expectedRows;
@@ -261,9 +261,10 @@ void ExpertRows::plan(Choice &choice, Value ids) {
       round.needed = make<arith::CmpIOp>(arith::CmpIPredicate::sgt, count,
                                          number(count, 0));
       round.number = conditions++;
-      // The tokens may come from a round of the first hop that was skipped at
-      // run time; then nothing was counted for them. So the condition of this
-      // round includes the flag of that round, which is always known.
+      // If the first hop skips a round at run time, the tokens of this round do
+      // not exist and were not counted. So this round also depends on the flag
+      // that says whether the round of the first hop runs. That flag is always
+      // computed.
       auto condition = ConditionOp::create(builder, anchor->getLoc(),
                                            round.needed, round.number);
       if (outer) {
@@ -364,8 +365,9 @@ Value ExpertRows::combine(Choice &choice, ArrayRef<Value> there,
   SmallVector<Value> home = inRounds(choice, [&](unsigned round) {
     return exchange(choice, round, there[round], /*home=*/true);
   });
-  // Each token is sent in one round. The gathers from the results of other
-  // rounds give zeros for it, so the sum of all gathers is its value.
+  // Each token is sent in exactly one round. A gather from the result of
+  // another round yields zeros for this token. So the sum over all rounds is
+  // the token's value.
   Value result;
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
     Value list = flat(home[index], {ranks * choice.places, width});

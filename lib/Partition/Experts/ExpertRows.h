@@ -34,10 +34,10 @@ struct Round {
   /// negative if it always runs.
   int64_t number = -1;
   mlir::Value ids; // at the expert ranks
-  /// Maps each value of tokens on their source rank to the same value at the
-  /// expert ranks: dispatched values, and values computed from these. For
-  /// overflow rounds, `recomputed` maps values of the forward pass to their
-  /// recomputation for the backward pass.
+  /// `atExperts`: for each value whose rows are tokens at their source ranks,
+  /// the same value at the expert ranks, either dispatched there or computed
+  /// there from other such values. `recomputed`, for overflow rounds: for each
+  /// value of the forward pass, the copy that the backward pass recomputes.
   llvm::MapVector<mlir::Value, mlir::Value> atExperts, recomputed;
 };
 
@@ -139,8 +139,8 @@ public:
   /// The sum over rounds of their tiles.
   mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> terms);
 
-  /// Tokens that were sent back to their source ranks, with the values at the
-  /// expert ranks that were sent in each round.
+  /// Describes a value that was sent back from the expert ranks to the source
+  /// ranks of its tokens: for each round, the value at the expert ranks.
   struct Combined {
     Choice *choice = nullptr;
     llvm::SmallVector<mlir::Value> atExperts;
@@ -187,9 +187,9 @@ private:
   int64_t conditions = 0;
   std::deque<Choice> choices;
   llvm::DenseMap<mlir::Value, Combined> combinedValues;
-  /// The number of tokens under balanced routing, by the expert ids at the
-  /// expert ranks: those that the first hop delivered, and those that this
-  /// exchange delivers.
+  /// Numbers of tokens under balanced routing. The keys are the values that
+  /// hold the expert ids at the expert ranks. `arrivedBefore`: tokens that the
+  /// first hop delivered. `delivered`: tokens that this exchange delivers.
   llvm::DenseMap<mlir::Value, ExpectedRows> arrivedBefore, delivered;
   /// The values of conditions that the function already computes, by the number
   /// of the condition.

@@ -48,8 +48,8 @@ struct Choice {
   /// `places` has the sorted position of each row, [r...]; `sorted` has the
   /// sorted expert ids, [rows].
   Value order, places, sorted;
-  /// The token at each sorted position, if each token has n rows (its top-k
-  /// slots); by n.
+  /// For values in which each token has n consecutive rows (its top-k slots):
+  /// the index of the token at each sorted position. The key of the map is n.
   llvm::SmallDenseMap<int64_t, Value> tokens;
   /// Sorted values [rows, ...], by the unsorted value [r..., ...].
   llvm::DenseMap<Value, Value> known;
@@ -165,8 +165,8 @@ private:
     return choice;
   }
 
-  /// Returns the choice by whose experts the rows of the value are sorted where
-  /// it was computed; null if they are not sorted.
+  /// If the operation that computes `value` works on sorted rows, returns the
+  /// choice of experts by which they are sorted; otherwise null.
   Choice *choiceWith(Value value) {
     auto it = computed.find(value);
     return it == computed.end() ? nullptr : it->second;
@@ -240,9 +240,8 @@ private:
     return spread(rows, type, rest, rowDims, /*hasRows=*/true);
   }
 
-  /// Broadcasts sorted rows along further dimensions, as the broadcast of
-  /// unsorted rows does. `rest` has the dimensions of `rows` in the unsorted
-  /// value.
+  /// Repeats a broadcast on sorted rows. `rest` lists the dimensions of the
+  /// unsorted result that `rows` has besides its row dimension.
   Value spread(Value rows, RankedTensorType type, ArrayRef<int64_t> rest,
                int64_t rowDims, bool hasRows) {
     if (rows.getType() == type)

@@ -1,11 +1,13 @@
 //===- ChooseResiduals.cpp - nn-choose-residuals --------------------------===//
 //
-// Decides how long gathered values live, on per-rank programs. A sharded
-// parameter is gathered once for each residency: before its readers in the
-// forward pass, and again before its readers in the backward pass.
+// Decides how long gathered values are kept, on per-rank programs. A sharded
+// parameter is gathered before its readers in the forward pass. It is gathered
+// again before its readers in the backward pass, unless the configuration keeps
+// the gathered value.
 //
-// The forward pass is the backward slice of the saved values and of all results
-// except gradients and cotangents. The backward pass is the rest.
+// The forward pass consists of the operations on which saved values, and
+// results other than gradients and cotangents, depend. All other operations are
+// the backward pass.
 //
 //===----------------------------------------------------------------------===//
 

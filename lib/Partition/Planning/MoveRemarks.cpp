@@ -77,8 +77,9 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to,
     int64_t bytes = elementBytes(type);
     for (int64_t extent : mesh.tile(move.after, type.getShape()))
       bytes *= extent;
-    // If the reshard takes a result to its planned layout, the remark names the
-    // first reader of the result, because of which this layout was planned.
+    // A result may be resharded to its planned layout as soon as it is
+    // computed. The layout was planned for the first reader of the result, so
+    // the remark names this reader.
     bool isResult = value.getDefiningOp() == reader;
     Operation *who = isResult ? firstUser(value) : reader;
     std::string what;

@@ -11,9 +11,9 @@ using namespace cleave::partition;
 /// the reader that decides whether it is reduced.
 constexpr unsigned kMaxSteps = 8;
 
-/// Whether the layout `need` splits dimensions like `have` and further only by
-/// axes over which `have` is partial, so that a reduce-scatter leads from
-/// `have` to `need`.
+/// Whether a reduce-scatter leads from the layout `have` to `need`: each
+/// dimension of `need` is split as in `have`, and possibly further by axes over
+/// which `have` is partial.
 static bool isScattered(const Layout &have, const Layout &need) {
   for (auto [had, wanted] : llvm::zip_equal(have.dims, need.dims))
     if (wanted.size() < had.size() ||
@@ -136,9 +136,9 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
         fits = false;
     if (!fits)
       continue;
-    // In a sum of a partial value with a scalar, the scalar becomes a partial
-    // sum without communication. Otherwise, all operands of the group must be
-    // partial over the axes.
+    // If a partial sum is added to a scalar, the scalar becomes a partial sum
+    // without communication, so `carry` has all axes. Otherwise, it has the
+    // axes over which all operands of the group are partial.
     AxisSet carry = scalar && kind == ReduceKind::Sum ? all : common & all;
     for (const Axes &list : choice.factors)
       carry &= ~setOf(list);
@@ -152,8 +152,9 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
     choice.carry = carry;
     choice.carryKind = kind;
     choice.group = group;
-    // A result that is partial by another kind of reduction cannot also be
-    // partial by that of the operands.
+    // A result can be partial by one kind of reduction only. If the operation
+    // itself makes a result partial by another kind than the operands are, the
+    // operands must be reduced first.
     for (unsigned index = 0; index < op->getNumResults(); ++index) {
       OpChoice without = choice;
       without.carry = 0;

@@ -97,9 +97,10 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule,
     elements += type.getNumElements();
     Layout made = produced(rule, choice, index);
     int64_t bytes = elementBytes(type);
-    // The partial result is reduced only after a later addition. If this
-    // operation widens its operand, this does not add to the bytes of the
-    // reduction.
+    // The result is a partial sum that is reduced after a later addition. If
+    // this operation extends its operand to a wider type, the operand's bytes
+    // are counted: with or without this operation, that reduction sends the
+    // same number of bytes.
     if (choice.carry &&
         isReducedLater(op->getResult(index), made, asked[index]) &&
         isSummedLater(op, choice.carry))

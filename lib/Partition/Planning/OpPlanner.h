@@ -50,11 +50,11 @@ public:
                           index);
   }
 
-  /// Whether a result that is partial in its computed layout `kept` is reduced
-  /// by its reader instead of at once. The requested layout `asked` may split
-  /// the value further only in a way that a reduce-scatter of `kept` does. The
-  /// value must have one reader: an addition (one reduction of the sum then
-  /// suffices) or a rounding (fewer bytes are then sent).
+  /// Whether a partial result is left to its reader to reduce. `kept` is the
+  /// layout in which it is computed, `asked` the requested one. Three
+  /// conditions must hold. A reduce-scatter or all-reduce of `kept` gives
+  /// `asked`. The value has one reader. This reader is an addition (then only
+  /// the sum is reduced) or a rounding (then fewer bytes are sent).
   static bool isReducedLater(mlir::Value value, const dist::Layout &kept,
                              const dist::Layout &asked);
 
@@ -99,9 +99,10 @@ private:
   /// results, or a partial function result. Linear operations may come in
   /// between. Reducing the result earlier would be redundant.
   bool isSummedLater(mlir::Operation *op, dist::AxisSet axes) const;
-  /// Follows unary linear operations back from `value` (which may be the
-  /// result) to the nearest value whose layout is known. Returns null if there
-  /// is none, or if another reader needs a value in between reduced.
+  /// Follows unary linear operations back from `value` to the nearest value
+  /// whose layout is known, which may be `value` itself. Returns null if there
+  /// is none, or if a value on this path has another reader, for which it must
+  /// be reduced.
   mlir::Value originOf(mlir::Value value) const;
   /// Lets the operation read partial operands and return partial results, if
   /// this saves or defers a reduction.

@@ -27,8 +27,8 @@ namespace {
 /// Partitions one function.
 class Partitioner {
 public:
-  /// `buckets` plans reshards whose collectives dist-bucket merges with many
-  /// others.
+  /// `reshards` plans most reshards. `buckets` plans those of gradients and
+  /// parameters, whose collectives dist-bucket merges.
   Partitioner(func::FuncOp func, const MeshAxes &mesh, ReshardPlanner &reshards,
               ReshardPlanner &buckets, MoveRemarks &remarks)
       : func(func), mesh(mesh), reshards(reshards), buckets(buckets),

@@ -93,7 +93,7 @@ SmallVector<Axes, 2> cleave::partition::axesOfFactors(const DimFactors &dim,
   size_t at = 0;
   int64_t left = dim.empty() ? 1 : rule.factors[dim[0]].size;
   for (Axis axis : axes) {
-    // Axes go to the next factor only if the factor before it is split into
+    // A minor factor can be split only if the factor major to it is split into
     // single elements.
     while (at < dim.size() && left == 1)
       left = ++at < dim.size() ? rule.factors[dim[at]].size : 1;

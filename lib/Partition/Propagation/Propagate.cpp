@@ -191,8 +191,8 @@ private:
             priority == kLastPriority);
   }
 
-  /// Bytes that a rank sends to split `factor` by `axes` in all tensors of the
-  /// edge that split it differently now.
+  /// Returns the bytes that a rank sends to split `factor` by `axes`, summed
+  /// over those tensors of the edge that are now split in another way.
   int64_t bytesMoved(const Edge &edge, int64_t factor,
                      ArrayRef<Axis> axes) const {
     int64_t bytes = 0;
@@ -290,8 +290,9 @@ private:
     list.push_back(std::move(claim));
   }
 
-  /// Chooses between tensors' claims for one factor: the claim that moves the
-  /// fewest bytes, then that of the larger tensor, then that of slower axes.
+  /// Several tensors may request different axes for one factor. Chooses the
+  /// request that moves the fewest bytes; among equal ones that of the larger
+  /// tensor, then that of the slower axes.
   Claim cheapest(const Edge &edge, int64_t factor, ArrayRef<Claim> list) const {
     if (list.size() == 1)
       return list[0];
@@ -308,9 +309,8 @@ private:
     return *best;
   }
 
-  /// An axis splits only one factor. If the claims for two factors have the
-  /// same axis, one claim is shortened so that it ends before this axis: the
-  /// one for which this moves fewer bytes.
+  /// Each axis can split only one factor. If the claims for two factors contain
+  /// one axis, the claim for which this moves fewer bytes is cut off before it.
   void separate(const Edge &edge, MutableArrayRef<Claim> claims) const {
     for (size_t f = 0; f < claims.size(); ++f)
       for (size_t g = f + 1; g < claims.size(); ++g) {

@@ -152,9 +152,8 @@ private:
   mutable SmallVector<int64_t, 4> sizes = SmallVector<int64_t, 4>(shape.size());
 };
 
-/// If `boxes` boxes of equal size are laid end to end and this row is cut into
-/// `ways` equal parts: returns the largest number of boxes that one part
-/// overlaps.
+/// Consider `boxes` boxes of equal size in a row, and the row cut into `ways`
+/// equal parts. Returns the largest number of boxes that one part overlaps.
 int64_t boxesInPart(int64_t boxes, int64_t ways) {
   return boxes / ways + std::min<int64_t>(boxes % ways, 2);
 }
@@ -169,9 +168,10 @@ public:
       : mesh(mesh), shape(shape), from(from), to(to), rounds(rounds),
         reduced(from.partial & axes), made(to.partial & axes),
         splits(from.split() | to.split()),
-        // The ranks along all axes that split a dimension, or over which the
-        // exchange reduces or creates partial sums. In two rounds, the ranks
-        // along all axes of the exchange take part.
+        // The ranks that take part: those along all axes that split a
+        // dimension, over which partial sums are reduced, or over which partial
+        // sums are created. With two rounds, also those along all other axes of
+        // the exchange.
         ranks(mesh, splits | reduced | made | (rounds > 1 ? axes : 0)),
         n(ranks.count), p(mesh.size(reduced)), own(n, 1), wanted(n, 1),
         sourceSize(n, 1), peers(n, 1), source(n, 0), target(n, 0) {
@@ -203,9 +203,10 @@ public:
   }
 
 private:
-  /// Takes dimension `dim` into account: multiplies, for each rank, the numbers
-  /// of elements of its source tile, of its target tile, and of the part of the
-  /// target tile that it holds.
+  /// Takes dimension `dim` into account. For each rank, three numbers of
+  /// elements are multiplied by their extent along it: of the source tile, of
+  /// the target tile, and of the part of the target tile that the rank already
+  /// holds.
   void addDim(size_t dim) {
     int64_t extent = shape[dim];
     int64_t waysA = mesh.size(from.dims[dim]), waysB = mesh.size(to.dims[dim]);
@@ -258,8 +259,8 @@ private:
     }
   }
 
-  /// The index of the rank's target tile and of its partial sum of the target,
-  /// in lists that have an entry for each pair of these.
+  /// Some lists have one entry for each pair of a target tile and a partial sum
+  /// of the target. Returns the index of the rank's entry.
   int64_t tileOf(int64_t rank) const {
     return target[rank] * terms + (made ? targetTerm[rank] : 0);
   }
@@ -270,8 +271,8 @@ private:
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
   }
 
-  /// The numbers of elements in the first round that one rank keeps, that it
-  /// receives on average, and that it receives at most.
+  /// Three numbers of elements in the first round: those that a rank keeps,
+  /// those that it receives on average, and the most that it may receive.
   struct Amounts {
     double keeps, received, most;
   };
@@ -304,9 +305,9 @@ private:
     return {keeps, received, std::ceil(received - 1e-9)};
   }
 
-  /// The number of ranks that send to this rank. It receives one box for each
-  /// source tile that overlaps its target tile and each partial sum of the
-  /// source, but no box that it holds itself.
+  /// The number of ranks that send to this rank. Each source tile that overlaps
+  /// the rank's target tile sends one box for each partial sum of the source.
+  /// Boxes that the rank itself holds are not sent.
   int64_t sendersTo(int64_t rank) const {
     int64_t boxes = p * peers[rank], mine = own[rank] > 0;
     if (rounds > 1)

@@ -56,9 +56,9 @@ private:
     moves.push_back(std::move(move));
   }
 
-  /// Reduces over axes that the target is not partial over. If the target
-  /// splits a dimension by these axes next, a reduce-scatter moves half as much
-  /// as an all-reduce.
+  /// Reduces over the axes over which the source is partial and the target is
+  /// not. If the target splits a dimension further by these axes, uses a
+  /// reduce-scatter, which moves half as many bytes as an all-reduce.
   void reducePartial() {
     AxisSet away = at.partial & ~to.partial;
     if (at.partial && to.partial && at.kind != to.kind)
@@ -106,9 +106,9 @@ private:
     add({Move::KeepFirst, 0, 0, listOf(more), ReduceKind::Sum, {}});
   }
 
-  /// Emits a permutation if the same axes split the source and the target, but
-  /// other dimensions, with tiles of the same shape. The tile that a rank needs
-  /// is then the whole tile of another rank.
+  /// Emits a permutation if source and target are split by the same axes, but
+  /// in other dimensions, and their tiles have the same shape. Then each rank
+  /// needs exactly one whole tile, which another rank holds.
   bool tryPermute() {
     if (at.partial != to.partial || at.split() != to.split())
       return false;
@@ -182,7 +182,8 @@ private:
   void gather(size_t dim) {
     Axes &have = at.dims[dim];
     size_t keep = commonPrefix(have, to.dims[dim]);
-    // Gathers a dimension whose tiles do not nest with those of the target.
+    // Gathers a dimension if the tiles of the target are not parts of the
+    // current tiles.
     if (keep == have.size() &&
         (keep == to.dims[dim].size() ||
          nests(dim, have, ArrayRef<Axis>(to.dims[dim]).drop_front(keep))))

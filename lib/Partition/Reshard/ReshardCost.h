@@ -27,13 +27,14 @@ ExchangeEstimate estimateExchange(
 /// senders are not counted.
 inline bool uncounted(const ExchangeEstimate &) { return false; }
 
-/// The weight in the cost of a plan of the mean number of received elements. Of
-/// two plans with equal time, the one that moves less is better.
+/// In the cost of a plan, the weight of the mean number of received elements.
+/// It is small, so it decides mainly between plans that take equally long.
 constexpr double kMeanWeight = 0.1;
 
-/// The seconds of a move, and the mean number of elements that a rank receives
-/// in it, padding included. For a move that takes longer than `enough` seconds,
-/// any time from `enough` up to the actual one may be returned.
+/// The seconds that a move takes, and the number of elements that a rank
+/// receives on average, padding included. If a move takes longer than `enough`
+/// seconds, the search needs no exact time: `seconds` may then be any number
+/// between `enough` and the actual time.
 struct MoveCost {
   double seconds = 0, received = 0;
 };

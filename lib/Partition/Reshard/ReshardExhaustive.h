@@ -30,15 +30,15 @@ struct ReshardProblem {
   bool mayReplicate;
 
   bool allows(const dist::Layout &layout) const;
-  /// Returns the cost of moves: their seconds, plus the mean number of received
-  /// elements with a small weight.
+  /// Returns the cost of moves: their seconds, plus a small weight times the
+  /// mean number of elements that a rank receives.
   double cost(const MoveCost &moved) const;
   MoveCost measure(llvm::ArrayRef<Move> moves) const;
 };
 
-/// The cheapest plan of up to three moves through `layouts` by which a rank
-/// receives at most `mostReceived` elements on average; nullopt if each costs
-/// `limit` or more.
+/// Among plans of up to three moves through `layouts` in which a rank receives
+/// at most `mostReceived` elements on average, returns the cheapest. Returns
+/// nullopt if no such plan costs less than `limit`.
 std::optional<llvm::SmallVector<Move>>
 cheapestOfAll(const ReshardProblem &problem,
               llvm::ArrayRef<dist::Layout> layouts, double limit,

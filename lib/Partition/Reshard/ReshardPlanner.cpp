@@ -9,9 +9,10 @@ using namespace cleave::partition;
 
 namespace {
 
-/// If there are few layouts, all plans are tried when the found plan's cost
-/// exceeds the lower bound by more than the share `kFar`, or when its ranks
-/// receive more than `kMostReceived` times the minimum.
+/// If the tensor has few possible layouts and the search's plan is poor, all
+/// plans are tried. A plan is poor if its cost exceeds the lower bound by more
+/// than the share `kFar`, or if ranks receive more than `kMostReceived` times
+/// the lower bound of received elements.
 constexpr double kFar = 0.04, kMostReceived = 1.2501;
 constexpr size_t kMostRanksTimesLayouts = 6000;
 /// The number of layouts that a search visits.

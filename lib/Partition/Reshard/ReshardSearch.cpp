@@ -99,9 +99,9 @@ private:
     direct.emplace_back(moves);
   }
 
-  /// Among the plans that were known before the search, prefers the one with
-  /// the fewest received elements if it is hardly slower than the best plan.
-  /// `bestCost` remains the cost of the fastest plan.
+  /// Compares `best` with the plans that were known before the search. If one
+  /// of them receives fewer elements and takes hardly longer, it becomes
+  /// `best`. `bestCost` remains the cost of the fastest plan.
   void preferLess() {
     MoveCost least = problem.measure(best);
     double limit = least.seconds * (1 + kHardly);
@@ -115,9 +115,10 @@ private:
     }
   }
 
-  /// Lower bounds of the number of elements that must still be received: by the
-  /// rank that receives the most, and by ranks on average. A two-round exchange
-  /// receives no more partial sums than necessary.
+  /// Lower bounds of the elements that must still be received, by the busiest
+  /// rank (`most`) and by a rank on average
+  /// (`mean`). They are those of an exchange in two rounds, which receives no
+  /// more partial sums than necessary.
   struct Remaining {
     double most = 0, mean = 0;
   };

@@ -19,9 +19,9 @@ std::string keyOf(const dist::Layout &layout);
 struct SearchLimits {
   /// Axes over which source and target are partial and remain so.
   dist::AxisSet kept = 0;
-  /// Concerns the axes over which both layouts are partial and which are not in
-  /// `kept`. If true, partial sums over these axes are reduced on the way and
-  /// created again at the end.
+  /// Both source and target may be partial over axes that are not in `kept`. If
+  /// `summing` is true, the partial sums over these axes are reduced on the way
+  /// and created again at the end.
   bool summing = false;
   unsigned maxVisits = 0;
   /// The limit of elements that a rank receives on average.

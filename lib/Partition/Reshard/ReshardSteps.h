@@ -78,9 +78,9 @@ private:
   void embed(const dist::Layout &at, Step step) const;
   /// Tries exchanges into layouts from which a single gather leads to a goal.
   void exchanges(const dist::Layout &at, Step step) const;
-  /// Tries exchanges to tiles of the target after which the value is partial
-  /// over axes that split it before. The partial sums are reduced later, so
-  /// most elements stay in place.
+  /// Tries exchanges to the tiles of the target in which an axis that split the
+  /// value before becomes an axis over which it is partial. Most elements then
+  /// stay on their rank; the partial sums are reduced later.
   void spread(const dist::Layout &at, Step step) const;
   /// Tries an exchange in one round, and one in two rounds, of which the first
   /// reduces and the second copies.

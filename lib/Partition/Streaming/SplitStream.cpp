@@ -137,8 +137,9 @@ private:
     if (auto model =
             dyn_cast<CostInterface>(static_cast<Operation *>(stream.op)))
       flops = model.getFlops();
-    // Several results need two reductions over ranks: first the weights of the
-    // partial results are reduced, then the weighted results.
+    // If the operation has several such results, the ranks communicate twice:
+    // first they reduce the weights of the partial results, then the weighted
+    // partial results.
     SmallVector<double> results;
     for (auto [index, dims] : llvm::enumerate(stream.rule.results))
       if (dimOf(dims, stream.factor) < 0)

@@ -160,8 +160,8 @@ bool Padding::join(Extent &into, const Extent &other) {
   };
   if (differ(into, other) || differ(other, into))
     return false;
-  // Two dimensions that are sharded alike have the same padding. If one is
-  // known to have none, the other has none either.
+  // The two dimensions are sharded alike, so both have the same padding. If one
+  // is known to have no padding, the other has none either.
   if (into.kind == Extent::Free ||
       (other.kind != Extent::Free && rank(other) > rank(into)))
     into = other;
@@ -367,8 +367,8 @@ LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
       }
     break;
   }
-  // Where padding of this dimension overlaps with padding of another one, the
-  // last mask determines its content.
+  // Where the padding of this dimension overlaps with the padding of another
+  // one, this mask overwrites the content.
   for (Extent &other : result)
     if (other.filler != mask.filler)
       other.filler = {};

@@ -19,8 +19,8 @@ static int64_t extentOf(Value value, int64_t dim) {
   return cast<RankedTensorType>(value.getType()).getDimSize(dim);
 }
 
-/// Returns the extent of a dimension after its part on each rank, of `from`
-/// elements, is split by `axes` into tiles of `to` elements.
+/// On each rank, `from` elements of a dimension are split by `axes` into tiles
+/// of `to` elements. Returns the extent of the dimension after the split.
 Extent Padding::splitBy(Extent extent, int64_t from, int64_t to,
                         ArrayRef<Axis> axes, bool isSplit) const {
   int64_t ways = mesh.size(axes);
@@ -107,8 +107,8 @@ LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
 }
 
 /// Updates an extent after a permutation of tiles among ranks. The tiles are
-/// then numbered by those axes whose coordinates, on each target rank, give the
-/// number of the tile that this rank has received.
+/// then numbered by other axes: on each rank, the coordinates on the new axes
+/// must give the number of the tile that the rank received.
 void Padding::permute(Extent &extent, ArrayRef<int64_t> pairs,
                       ArrayRef<Axis> axes) const {
   auto moves = [&](Axis axis) { return llvm::is_contained(axes, axis); };
@@ -191,8 +191,9 @@ LogicalResult Padding::visitCollective(Operation *op, ArrayRef<Axis> group) {
     }
     bool known = extents.contains(input);
     Extents extents = all(input);
-    // The padding keeps its content if that is zero in sums or equal on all
-    // ranks in a maximum or minimum. A rank that receives nothing has zeros.
+    // A reduction keeps the content of padding if it is zero and the reduction
+    // is a sum, or if all ranks have the same content and the reduction is a
+    // maximum or minimum. A rank that receives nothing has zeros.
     ReduceKind kind = ReduceKind::Sum;
     if (auto reduce = dyn_cast<AllReduceOp>(op))
       kind = reduce.getKind();
@@ -331,8 +332,8 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
   Value table = op->getOperand(lookup.table),
         indices = op->getOperand(lookup.indices);
   int64_t dim = lookup.dim, tile = extentOf(table, dim);
-  // Only a gather puts elements at positions given by indices; its result can
-  // therefore be a tile of the windows.
+  // True for a gather with a list of indices. It can move elements to other
+  // positions, so its result can be the rank's tile, taken from windows.
   bool places = isa<nn::GatherOp>(op) &&
                 cast<RankedTensorType>(indices.getType()).getRank() == 1;
   const Extent &extent = at(table, dim);
@@ -363,9 +364,9 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
         Twine(extent.size));
   Axes axes = counted(mesh.decompose(local.offset.getAxes().getAxes()));
   ArrayRef<Axis> have = extent.axes;
-  // The axes of the offset must be the axes that split the dimension. For a
-  // gather that places the tile among zeros, it suffices that they are the
-  // minor ones of these axes.
+  // The offset must be that of the rank's tile, computed from the same axes
+  // that split the dimension. For a gather that places the tile among zeros,
+  // the minor axes among these suffice.
   bool over = choice ? have == ArrayRef<Axis>(axes)
                      : have.size() >= axes.size() &&
                            have.take_back(axes.size()) == ArrayRef(axes);

@@ -59,8 +59,8 @@ uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
   return result;
 }
 
-/// Notes that a result may be partial, if all `candidates` (factors that the
-/// axis may split) that it lacks are reduced by the same combiner.
+/// The axis may split any of the factors `candidates`. If those that the result
+/// lacks all have the same combiner, notes that the result may be partial.
 void noteCombined(const ShardingRule &rule,
                   const llvm::SmallBitVector &candidates, unsigned index,
                   AxisState &state) {
@@ -266,8 +266,8 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
   return success();
 }
 
-/// Checks that no operand is whole along a factor along which others are tiles.
-/// A whole operand is allowed if its elements repeat along the factor.
+/// If some operands are tiles along a factor, checks that no other operand is
+/// whole along it, unless that operand repeats its elements along the factor.
 LogicalResult Variance::checkWhole(Operation *op, const ShardingRule &rule,
                                    unsigned axis, int64_t factor) const {
   if (rule.factors[factor].size <= 1)

@@ -40,9 +40,9 @@ struct CopyArguments {
 // units of `unit` bytes.
 template <int64_t unit> constexpr int transposeTile = unit < 8 ? 64 : 32;
 
-// A fill of memory with a pattern of 8 bytes: `head` bytes, then `units`
-// aligned units of 16 bytes, then `tail` bytes. `pattern` is as it appears at
-// dst.
+// Fills memory with a pattern of 8 bytes: first `head` bytes, then `units`
+// aligned units of 16 bytes, then `tail` bytes. The byte at `dst` is the lowest
+// byte of `pattern`.
 struct FillArguments {
   char *dst;
   int64_t head, units, tail;
@@ -86,9 +86,11 @@ constexpr int64_t productRows = 64, productColumns = 64;
 constexpr int productThreads = 256;
 // The same of those on matrix units.
 constexpr int64_t matrixRows = 128, matrixColumns = 128;
-// For matrix products on Hopper's tensor cores: the tile of a block, the
-// elements along k in a stage, the number of stages (buffers of operands in
-// shared memory), and the bytes of all stages with the row offsets after them.
+// For matrix products on Hopper's tensor cores. Operands pass through
+// `stageCount` stages, that is, buffers in shared memory. A block computes a
+// tile of stagedRows x stagedColumns; a stage has `stageDepth` elements along
+// k. `stagedBytes` is the shared memory for all stages and for the offsets of
+// the tile's rows, which follow the stages.
 constexpr int stagedRows = 128, stagedColumns = 256;
 constexpr int stageDepth = 64, stageCount = 4;
 constexpr int stageBytes = 2 * stageDepth * (stagedRows + stagedColumns);

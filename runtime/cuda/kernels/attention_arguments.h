@@ -64,8 +64,9 @@ template <class T, int side> struct alignas(16) AttentionShared {
   T lse[tile], delta[tile];
 };
 
-// The bf16 kernels that use tensor cores have tiles of 64 queries or keys, 16
-// for each warp, and up to `wide` features.
+// Shared memory of the bf16 kernels that use tensor cores. A block has a tile
+// of 64 queries or keys, 16 for each warp. `wide` is the largest number of
+// features of a head.
 constexpr int attentionMatrixThreads = 128, attentionMatrixTile = 64;
 template <int tiles, int wide> struct alignas(16) AttentionMatrixShared {
   // 8 more: rows begin in different banks.

@@ -10,8 +10,8 @@
 
 namespace cleave::cuda::device {
 
-/// Dropout decisions in shared memory, stored after `Shared`. Without `drops`
-/// it does nothing.
+/// The dropout decisions of a block, in its shared memory after the data of
+/// type `Shared`. Without `drops` there are none, and the functions do nothing.
 template <bool drops, class Shared, int tile> struct KeptWeights {
   CLEAVE_DEVICE AttentionKept<tile> &kept() const {
     return *reinterpret_cast<AttentionKept<tile> *>(sharedMemory() +

@@ -27,9 +27,10 @@ CLEAVE_DEVICE void loadQueries(const AttentionArguments &x, Shared &shared,
   shared.lse[i] = lse, shared.delta[i] = delta;
 }
 
-/// Computes the softmax weight of a key for a query, and the gradient of their
-/// score. `product` is q k^T of the two, `dP` is dO v^T. With dropout, `weight`
-/// is the weight after dropout, the factor of the value.
+/// Computes the softmax weight of a pair of a query and a key, and the gradient
+/// of their score. `product` is the dot product q k^T of the pair, `dP` is dO
+/// v^T. With dropout, `weight` is the weight after dropout, by which the value
+/// v is multiplied.
 template <bool drops, class T>
 CLEAVE_DEVICE void gradientOf(const AttentionArguments &x, bool isSeen,
                               bool isKept, int64_t biasAt, T lse, T delta,

@@ -108,7 +108,8 @@ struct QueryBounds {
   }
 };
 
-/// The bounds of the keys in a tile that the mask leaves visible.
+/// The ranges of the positions and segments of those keys of a tile that the
+/// key mask does not hide.
 struct KeyBounds {
   int64_t low = highest, high = lowest;
   int64_t lowSegment = highest, highSegment = lowest;

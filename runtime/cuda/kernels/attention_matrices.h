@@ -1,5 +1,5 @@
-// Products of attention tiles in bf16, summed in f32. Each of 4 warps has 16
-// rows and 64 columns.
+// Products of attention tiles in bf16, summed in f32. Each of a block's 4 warps
+// computes 16 rows of the scores, with 64 columns.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_MATRICES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_MATRICES_H
 
@@ -12,8 +12,8 @@ template <int tiles, int wide> struct AttentionMatrices {
   static constexpr int tile = attentionMatrixTile, pitch = wide + 8;
   using Shared = AttentionMatrixShared<tiles, wide>;
   using Tile = uint16_t[tile][pitch];
-  // A lane's scores: for rows g and g + 8 of the warp, two adjacent columns of
-  // every 8.
+  // The scores that a lane holds. Lane 4 g + t has rows g and g + 8 of its
+  // warp's 16 rows. In each row it has two adjacent columns of every 8.
   using Scores = float[tile / 8][4];
   using Sums = float[wide / 8][4];
 
@@ -91,8 +91,8 @@ template <int tiles, int wide> struct AttentionMatrices {
         sums[part][i] = 0;
   }
 
-  /// Writes the thread's sums to the output. Its first row (g of the warp) is
-  /// multiplied by `first`, the row g + 8 by `second`.
+  /// Writes the thread's sums to the output. The thread holds rows g and g + 8
+  /// of its warp: row g is multiplied by `first`, row g + 8 by `second`.
   CLEAVE_DEVICE void write(const HeadRows &to, const Sums &sums, float first,
                            float second) const {
     auto *out = static_cast<uint16_t *>(const_cast<void *>(to.data)) + to.first;

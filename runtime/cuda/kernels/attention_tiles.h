@@ -1,6 +1,7 @@
-// Products of attention tiles in f32 or f64 by 16 x 16 threads. Thread (x, y)
-// has `side` rows of scores from side * y on, and the columns x, x + 16, x + 32
-// and so on. Of each 64 features of the result it has columns 4 x to 4 x + 3.
+// Products of attention tiles in f32 or f64 by 16 x 16 threads. A tile has 16 *
+// side queries and as many keys. Thread (x, y) computes the scores of rows side
+// * y to side * y + side - 1, in the columns x, x + 16, x + 32 and so on. Of
+// every 64 features of the result it computes features 4 x to 4 x + 3.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_TILES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_TILES_H
 

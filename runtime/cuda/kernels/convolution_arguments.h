@@ -13,9 +13,10 @@ struct ConvolutionGrid {
   int64_t count; // of all elements
 };
 
-// A convolution as program::Convolution defines it, with the channels and
-// features of one group. As a matrix product it has, for each group, `rows`,
-// `columns`, and sums of `depth` terms.
+// The arguments of a convolution (see program::Convolution). `channels` and
+// `features` are those of one group. The convolution is computed as one matrix
+// product per group: the result has `rows` rows and `columns` columns, and each
+// element is a sum of `depth` terms.
 struct ConvolutionArguments {
   void *x, *w, *y;
   int64_t groups, channels, features;

@@ -214,7 +214,8 @@ public:
   }
 
 private:
-  /// Runs a warp until its lanes have finished or wait for the block.
+  /// Runs a warp until each of its lanes has finished or waits at a barrier of
+  /// the block.
   void runWarp(int begin) {
     int end = std::min(begin + 32, threads);
     while (true) {

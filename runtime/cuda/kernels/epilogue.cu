@@ -1,5 +1,6 @@
 // The epilogue of a product: bias, activation, storing the activation's
-// operand, or multiplying by its derivative. Also sums of an operand.
+// operand, or multiplying by the activation's derivative. A separate kernel
+// computes the row sums of A or the column sums of B.
 
 #include "device_code.h"
 #include "epilogue.h"
@@ -71,7 +72,8 @@ CLEAVE_DEVICE void epilogue(const EpilogueArguments &x) {
   }
 }
 
-// Sums an operand of type S into type C, in a fixed order.
+// Sums the columns of an operand with elements of type S. The sums have type C.
+// Terms are added in a fixed order.
 template <class C, class S>
 CLEAVE_DEVICE void sums(const OperandSumsArguments &x) {
   using Wide = decltype(loaded(C()));

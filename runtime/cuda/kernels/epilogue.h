@@ -19,8 +19,8 @@ struct EpilogueArguments {
   int64_t size[epilogueDims], stride[epilogueDims];
 };
 
-// For kernels that sum the columns of an operand: the columns that a block
-// sums, and the number of threads for each column.
+// For kernels that sum the columns of an operand: the number of columns that a
+// block sums, and the number of threads that sum one column together.
 constexpr int sumsColumns = 16, sumsLanes = 64;
 // Sums of columns; strides in elements.
 struct OperandSumsArguments {

@@ -40,8 +40,8 @@ extern "C" __global__ void __launch_bounds__(1024)
         uint32_t((end - tables.totals[m] + x.tileRows - 1) / x.tileRows);
   }
   __syncthreads();
-  // `totals` is reused for another prefix sum: the number of tiles of all
-  // earlier matrices.
+  // `totals` is not needed any more. From here on it holds, for each matrix,
+  // the number of tiles of all earlier matrices.
   for (int64_t m = threadIdx.x; m <= x.e; m += blockDim.x)
     tables.totals[m] = tables.counts[m];
   __syncthreads();

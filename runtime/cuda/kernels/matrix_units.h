@@ -108,8 +108,8 @@ CLEAVE_DEVICE void loadMatrices(uint32_t (&out)[4], const uint16_t *row) {
 #endif
 }
 
-/// Loads A, [16, 16], from memory in the order [row][k], or [k][row], that
-/// begins at `from`.
+/// Loads A, [16, 16], from memory that begins at `from`. Memory has it in the
+/// order [row][k], or [k][row] if transposed.
 template <bool isTransposed, int pitch>
 CLEAVE_DEVICE void loadLeft(uint32_t (&out)[4], const uint16_t *from) {
   int lane = ownLane();

@@ -135,8 +135,8 @@ extern "C" __global__ void __launch_bounds__(256) cleave_fill(FillArguments x) {
   auto byteAt = [&](int64_t at) {
     return static_cast<char>(x.pattern >> (at % 8 * 8));
   };
-  // The pattern, rotated for units that begin `head` bytes after the start of
-  // the destination.
+  // The units begin `head` bytes after the start of the destination, so they
+  // contain the pattern rotated by `head` bytes.
   int turn = static_cast<int>(x.head % 8 * 8);
   uint64_t turned =
       turn ? x.pattern >> turn | x.pattern << (64 - turn) : x.pattern;

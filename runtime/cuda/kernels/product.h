@@ -125,7 +125,8 @@ CLEAVE_DEVICE void multiplyTile(const Left &left, const Right &right,
   }
 }
 
-/// Calls put(row, column, sum) for the elements of the thread that exist.
+/// Calls put(row, column, sum) for those elements of the thread that are within
+/// the result's `rows` and `columns`.
 template <class T, class Put>
 CLEAVE_DEVICE void forElements(const T (*sums)[productSide], int64_t row0,
                                int64_t column0, int64_t rows, int64_t columns,

@@ -68,10 +68,10 @@ template <int most> CLEAVE_DEVICE void waitForCopies() {
 #endif
 }
 
-/// Returns the matrix descriptor of a part of a tile that begins at shared
-/// address `at`. `leading` is the distance in bytes between blocks of 64
-/// numbers across (only if lines run across); `stride` is the distance between
-/// groups of 8 lines.
+/// Returns the matrix descriptor of a part of a tile. The part begins at shared
+/// address `at`. `stride` is the distance in bytes between groups of 8 lines.
+/// If lines run across the summed dimension, `leading` is the distance in bytes
+/// between blocks of 64 rows or columns; otherwise it has no meaning.
 CLEAVE_DEVICE uint64_t operandOf(uint32_t at, uint32_t leading,
                                  uint32_t stride) {
   constexpr uint64_t swizzle128 = uint64_t(1) << 62;
@@ -201,10 +201,10 @@ template <int most> CLEAVE_DEVICE void waitForProducts(WarpgroupSums &sums) {
 #endif
 }
 
-/// Starts sums += a b, or sums = a b unless it `accumulates`. All lanes of a
-/// warpgroup call it together. `leftAcross` and `rightAcross` say that the
-/// lines of the operand's tile run across the summed dimension (MN-major), not
-/// along it.
+/// Starts sums += a b if `accumulates`, else sums = a b. All lanes of a
+/// warpgroup call it together. `leftAcross` and `rightAcross` are true if the
+/// lines of the operand's tile run across the summed dimension (MN-major),
+/// false if along it.
 template <bool leftAcross, bool rightAcross>
 CLEAVE_DEVICE void multiplyAdd(WarpgroupSums &sums, uint64_t a, uint64_t b,
                                bool accumulates) {

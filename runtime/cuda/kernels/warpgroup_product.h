@@ -21,8 +21,8 @@ template <bool linesAcross, int tileSize, class Place> struct StagedSide {
   static constexpr bool isAcross = linesAcross;
   static constexpr int bytes = 2 * tileSize * stageDepth;
   static constexpr int perThread = bytes / 16 / productThreads;
-  /// The bytes between blocks of 64 rows or columns, if lines run across the
-  /// sums.
+  /// If lines run across the summed dimension, a tile consists of blocks of 64
+  /// rows or columns. This is the distance between two such blocks, in bytes.
   static constexpr int partBytes = lineBytes * stageDepth;
   static_assert(stageDepth == lineNumbers && tileSize % lineNumbers == 0);
 
@@ -36,8 +36,9 @@ template <bool linesAcross, int tileSize, class Place> struct StagedSide {
       int64_t o = outer0 + (isAcross ? 8 * fast : slow);
       int64_t k = inner0 + (isAcross ? slow : 8 * fast);
       bool isThere = o < outer && k < inner;
-      // A copy beyond the operand's end is a clear. It gets the address of the
-      // tile's first element, which always exists, so no branch is needed.
+      // Beyond the operand's end, zeros are written. copyUnit() needs a valid
+      // address even then, so it gets that of the tile's first element, which
+      // always exists. This avoids a branch.
       copyUnit(tile + fast / 8 * partBytes + slow * lineBytes +
                    (fast % 8 ^ slow % 8) * 16,
                from + place(isThere ? o : outer0, isThere ? k : inner0),

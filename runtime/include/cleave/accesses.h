@@ -156,8 +156,9 @@ constexpr void operands(const Kernels &kernels, T &x, Visit &&visit) {
   }
 }
 
-// The matrices of a batch, laid out with the strides of `like`. Along a batch
-// dimension with stride 0 (a broadcast) the matrix is visited only once.
+// The operand that consists of all matrices of a batch. `like` gives the
+// strides. Along a batch dimension with stride 0 (a broadcast) all matrices are
+// one, so it is visited only once.
 template <class Ref>
 constexpr Operand<Ref> matrices(Ref &buffer, const MatrixRef &like,
                                 const std::vector<int64_t> &batch, int64_t rows,
@@ -401,9 +402,9 @@ constexpr void accesses(const Kernels &kernels, T &command, Visit &&visit) {
 // That nothing is left out
 //===----------------------------------------------------------------------===//
 
-// Collects the addresses among the fields of a command, as `fields` lists them.
-// For an empty list of addresses one element is added, so that its type is
-// seen.
+// Collects the addresses among the fields of a command, as fields() lists them.
+// If a field is a list of addresses, the list gets one element, so that its
+// address is collected, too.
 class AddressList {
 public:
   template <class... T> constexpr void operator()(T &...x) { (value(x), ...); }

@@ -65,8 +65,9 @@ public:
   // Returns false if some element that is needed is held by no member.
   bool complete() const { return isComplete; }
 
-  // The pieces that `self` sends or receives, or all pieces if `self` is -1.
-  // Both members of a piece see their common pieces in the same order.
+  // Returns the pieces that member `self` sends or receives, or all pieces if
+  // `self` is -1. The sender and the receiver of several pieces list them in
+  // the same order.
   std::vector<ExchangePiece> pieces(int32_t self = -1) const {
     std::vector<ExchangePiece> all;
     for (const Need &need : needs)
@@ -92,8 +93,9 @@ public:
 private:
   using Index = std::vector<int64_t>;
   enum Kind { Take, Zero, Copy };
-  // The members that hold the same tile of the same partial sum. Entries of all
-  // partial sums of one tile are adjacent.
+  // The members that hold the same tile of the same partial sum. The list has
+  // one entry for each tile and partial sum; the entries of one tile are
+  // adjacent.
   struct Holders {
     Index key;
     std::vector<int32_t> members;
@@ -112,8 +114,8 @@ private:
     Index first, last;
     size_t box = 0, boxes = 0;
   };
-  // The elements that a receiver takes from one box: positions [begin, end) in
-  // row-major order. There may be as many needs as pairs of members.
+  // The elements [begin, end) of one box, in row-major order, that one receiver
+  // needs. There may be as many needs as there are pairs of members.
   struct Need {
     int32_t receiver = 0, owner = -1; // Copy: who has it after the first round
     int32_t box = 0, count = 0; // Take: so many partial sums of the source,
@@ -225,10 +227,11 @@ private:
     needs.push_back(need);
   }
 
-  // The holders of a source tile and partial sum send all elements that
-  // receivers need of it as one sequence, and share this work. Appends to
-  // `starts`, for each partial sum of the need, where the need begins in that
-  // sequence; -1 if the receiver itself is a holder.
+  // The members that hold a tile of a partial sum lay all needed elements of it
+  // end to end, one need after the other, and share the work of sending them.
+  // This function appends `need` to these sequences. For each partial sum that
+  // `need` takes, it adds to `starts` the position at which the elements of
+  // `need` begin, or -1 if the receiver itself holds the tile.
   void demand(const Need &need) {
     for (int32_t i = 0; i < need.count; ++i) {
       Holders &source = holders[holdersOf(need, i)];
@@ -245,18 +248,19 @@ private:
     return boxes[need.box].holders + terms[need.first + i];
   }
 
-  // The elements [begin, end) of a box, in row-major order, and the number of
-  // the taker that they are assigned to (see shareOut()).
+  // The elements [begin, end) of a box, in row-major order. `of` is the taker
+  // that assembles them (see shareOut()).
   struct Part {
     int64_t begin, end, of;
   };
 
-  // Assigns the boxes of a target tile to takers, which assemble them: members
-  // if the exchange has two rounds, else partial sums of the target. A box is
-  // assigned to the takers that hold it, or to all if none does. If `ways` is
-  // not 1, it is the number of the source's partial sums, and the box of each
-  // of them is assigned separately. Returns the parts of each box, ordered by
-  // box, then by partial sum.
+  // Distributes the boxes of a target tile over "takers", each of which
+  // assembles some boxes. A taker is a member if the exchange has two rounds,
+  // else a partial sum of the target; takerOf(member) returns its number. A box
+  // goes to the takers that hold it, or to all takers if none holds it. If
+  // `ways` is not 1, it is the number of the source's partial sums, and the
+  // boxes of each partial sum are distributed separately. Returns the parts of
+  // each box, ordered by box, then by partial sum.
   template <class Taker>
   std::vector<std::vector<Part>> shareOut(const Target &target, int64_t ways,
                                           Taker takerOf) const {
@@ -296,8 +300,8 @@ private:
         start += boxes[target.box + i / ways].volume;
       }
     // A box that some takers hold is divided among these alone. The last parts
-    // get the remainder of the division; they go to the takers with the fewest
-    // elements so far, as takers are sorted.
+    // get the remainder of the division. So takers are sorted by their number
+    // of elements so far, and those with the fewest come last.
     for (size_t i = 0; i < held.size(); ++i) {
       std::vector<int64_t> takers(held[i].begin(), held[i].end());
       std::sort(takers.begin(), takers.end(), [&](int64_t a, int64_t b) {
@@ -398,9 +402,10 @@ private:
     return parts;
   }
 
-  // Divides the i-th partial sum of a need among the members that hold it, and
-  // calls body(low, high, sender) for each part. The receiver must not be a
-  // holder.
+  // The receiver of `need` needs the elements [begin, end) of its i-th partial
+  // sum. The members that hold this partial sum share the work of sending them:
+  // calls body(low, high, sender) for the elements [low, high) that each of
+  // them sends. The receiver must not hold them itself.
   template <class Body>
   void forParts(const Need &need, int32_t i, Body body) const {
     const Holders &source = holders[holdersOf(need, i)];
@@ -457,8 +462,8 @@ private:
     }
   }
 
-  // Completes a piece: its box has the given sizes and begins at element `low`
-  // of the need's box.
+  // Sets the position of a piece in the tiles of sender and receiver, and its
+  // sizes. The piece begins at element `low` of the box of `need`.
   ExchangePiece placed(const Need &need, ExchangePiece piece, const Index &low,
                        const Index &sizes) const {
     const Box &box = boxes[need.box];

@@ -108,8 +108,9 @@ void forBoxes(const std::vector<int64_t> &box, int64_t begin, int64_t end,
   forBoxesFrom(0, box, begin, end, low, sizes, body);
 }
 
-// The index of a rank on the sub-axes, the first one slowest, and the number of
-// indices. `coordinates` are the rank's, on all mesh axes.
+// positionOn() returns the index of a rank on a list of sub-axes (the first one
+// slowest), from its coordinates on all mesh axes. positionsOn() returns the
+// number of such indices.
 inline int64_t positionOn(const std::vector<SubAxis> &axes,
                           const std::vector<MeshAxis> &mesh,
                           const std::vector<int64_t> &coordinates) {
@@ -140,8 +141,8 @@ exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
   for (size_t dim = 0; dim < exchange.shape.size(); ++dim) {
     auto tile = [&](const std::vector<SubAxis> &axes) {
       int64_t ways = positionsOn(axes);
-      // If the dimension is empty its tiles have size one, because positions
-      // are divided by the tile size.
+      // The result is at least 1, because positions are divided by the tile
+      // size. It would be 0 in a dimension without elements.
       return std::max<int64_t>((exchange.shape[dim] + ways - 1) / ways, 1);
     };
     tiles.fromTile.push_back(tile(exchange.from[dim]));

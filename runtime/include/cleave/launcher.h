@@ -1,6 +1,7 @@
-// What a launcher (mpirun, srun, torchrun) tells this process in the
-// environment. This header is self-contained, as the configuration asks before
-// anything is compiled, and the runtime asks before MPI is initialized.
+// What a launcher (mpirun, srun, torchrun) tells this process in environment
+// variables. This header depends on no other header of cleave: the driver's
+// configuration uses it before it compiles a model, and the runtime uses it
+// before MPI is initialized.
 #ifndef CLEAVE_LAUNCHER_H
 #define CLEAVE_LAUNCHER_H
 

@@ -123,11 +123,11 @@ struct ManifestInput {
   int64_t vocabulary = 0; ///< rows of the table that it indexes; 0: none
   std::vector<ManifestLookup> lookups = {}; ///< of its parts; all samples alike
   bool trainingOnly = false;                ///< no input of action "forward"
-  /// Set for an input that is read only to count the divisor of a loss over the
-  /// whole step: the name of the input with the same samples for one
-  /// microbatch. This input holds the samples of all microbatches of the step,
-  /// and `shape` covers all of them. Empty for an input that holds the samples
-  /// of one microbatch.
+  /// Some losses divide by a count over the whole step, such as the number of
+  /// all its labels. An input that is read only for such a count holds the
+  /// samples of all microbatches of the step, and `shape` covers all of them.
+  /// For such an input, this is the name of the input that holds the same data
+  /// for one microbatch. Empty for all other inputs.
   std::string stepOf;
 };
 
@@ -201,7 +201,8 @@ struct Manifest {
   /// stores it.
   bool pipelined = false;
 
-  /// The digest of the file that each bound input was read from.
+  /// For each input that the configuration binds to a file of values: the
+  /// digest of that file.
   std::map<std::string, std::string> bound;
   std::vector<std::string> unread;  ///< inputs of the model that nothing reads
   std::vector<std::string> actions; ///< loss_grad, update, loss, forward, ...

@@ -45,8 +45,9 @@ CLEAVE_PHILOX_FUNCTION Block blockOf(uint64_t key, Block counter) {
   return counter;
 }
 
-// The word for key `key`: the index of the Philox block, which serves four
-// adjacent keys, and the index of the word in this block.
+// Philox yields blocks of four random words, and each word serves one key.
+// These functions return the index of the block for key `key`, and the index of
+// the key's word in this block.
 CLEAVE_PHILOX_FUNCTION uint32_t blockIndex(int64_t key) {
   return uint32_t(uint64_t(key) >> 2);
 }

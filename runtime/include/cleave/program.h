@@ -107,10 +107,10 @@ struct Command {
   BufferRef when = {};
 };
 
-// The byte range of a planned value, and the first and last command at which it
-// is live. Lifetimes are optional; the poison mode fills ranges that are not
-// live with NaNs. Lifetimes of a called action hold in each call, moved by the
-// offset of the call.
+// The byte range of a planned value in an arena, and the first and last command
+// at which the value is live. Lifetimes are optional. The poison mode fills
+// ranges that are not live with NaNs. If a Call runs an action with an offset,
+// the offset is added to the ranges of the action's lifetimes, too.
 struct Lifetime {
   StringId name = 0;
   int32_t arena = 0;
@@ -159,8 +159,9 @@ struct Program {
     return ranks;
   }
 
-  // Linear search is fast enough for the few strings of a command's purpose; a
-  // writer with many source strings keeps its own map.
+  // Returns the id of a string, which is added if it is new. A linear search is
+  // fast enough for the few strings that name the purposes of commands. Code
+  // that adds many strings keeps a map of its own.
   StringId intern(std::string_view text) {
     for (StringId id = 0; id < strings.size(); ++id)
       if (strings[id] == text)

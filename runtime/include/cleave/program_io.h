@@ -175,8 +175,8 @@ template <class... T>
 struct ListsAll<std::variant<T...>> : std::conjunction<ListsAll<T>...> {};
 static_assert(ListsAll<Program>::value);
 
-// The largest enumerator of each enum in the file, used to reject damaged bytes
-// while reading.
+// The largest enumerator of each enum that the file contains. A larger value in
+// the file means damage, and is refused.
 constexpr uint8_t last(Device) { return uint8_t(lastDevice); }
 constexpr uint8_t last(DType) { return uint8_t(lastDType); }
 constexpr uint8_t last(Lifespan) { return uint8_t(lastLifespan); }

@@ -31,9 +31,9 @@ int64_t taskCount(const Attention &x) {
                     : x.b * x.n * x.g * blocksOf(x.qLen, attentionQueries);
 }
 
-// The number of samples with masks of their own: for each of them the position
-// and segment ranges of all blocks are computed. 0 if every query sees every
-// key.
+// The number of samples for which the position and segment ranges of all blocks
+// are stored: 0 if every query sees every key, 1 if all samples have the same
+// positions, segments and masks, else the number of samples.
 int64_t blockSamples(const Attention &x) {
   auto all = {&x.queryPositions, &x.keyPositions, &x.querySegments,
               &x.keySegments, &x.keyMask};

@@ -144,8 +144,8 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
   return computed;
 }
 
-// Where dq of the queries is summed: in `sums`, in the type of computation, or
-// in the output array itself if it has this type.
+// The memory in which dq of the queries is summed. If the output array has the
+// type of the computation, this is the output array itself, else `sums`.
 template <class S, class T = Compute<S>> struct QuerySums {
   const AttentionProblem<S> &p;
   int64_t b, n;
@@ -197,9 +197,9 @@ void writeKeyGradient(const typename AttentionProblem<S>::Array &array,
   }
 }
 
-// Computes P and dS of a block in place of the scores and dP: P = exp(s - lse),
-// dS = P * (dP - delta), times the slope of the soft-capping. Dropout is
-// applied to dP before, and to P after.
+// Computes P and dS of a block, which replace the scores and dP in memory. P =
+// exp(s - lse), and dS = P * (dP - delta), times the slope of the soft-capping.
+// With dropout, dP is masked before dS is computed, and P is masked afterwards.
 template <class S, class T = Compute<S>>
 void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
                     int64_t g, const Area &area, int checks, const T *delta,

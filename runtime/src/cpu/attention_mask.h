@@ -82,9 +82,10 @@ struct Area {
 };
 
 // Shrinks a block: removes keys at its borders that none of its queries sees,
-// and queries at its borders that see none of its keys. There are such keys and
-// queries at the diagonal of a causal mask, and where positions jump. At the
-// beginning only multiples of Block<T>::rows are removed, the size that
+// and queries at its borders that see none of its keys. Such keys and queries
+// occur at the diagonal of a causal mask, and where positions are not
+// consecutive. The number of keys or queries that are removed at the beginning
+// is rounded down to a multiple of Block<T>::rows, the number of rows that
 // tileGemm writes at once.
 template <class S, class T = Compute<S>>
 Area narrowed(const AttentionProblem<S> &p, int64_t b, Area area, int checks) {
@@ -151,9 +152,10 @@ inline void capRow(T softcap, int64_t begin, int64_t end, T *row, T *slope) {
   }
 }
 
-// Turns a row of products q k^T into scores: scaled, soft-capped, biased, with
-// hidden ones -inf. Returns the number of columns, in whole vectors, that may
-// hold anything but -inf; columns beyond them are not written.
+// Turns a row of products q k^T into scores: scaled, soft-capped and biased,
+// and -inf for hidden keys. Returns a number of columns, rounded up to whole
+// vectors. Keys beyond these columns are hidden, and their scores are not
+// written.
 template <class S, class T = Compute<S>>
 int64_t finishRow(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
                   int64_t query, int64_t k0, int64_t keys, int checks, T *row,

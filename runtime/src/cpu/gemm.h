@@ -14,16 +14,17 @@ namespace cleave {
 
 enum class GemmBackend { Auto, Blocked };
 
-// Returns a call that computes the product. It must run on the thread that
-// created it, or on one with the same setThreads(). Throws Error if the product
-// is not supported.
+// Returns a call that computes the product. The call must run on the thread
+// that created it, or on a thread with the same number of threads set by
+// setThreads(). Throws Error if the product is not supported.
 std::function<void()> makeGemm(const program::Gemm &gemm,
                                const GemmBuffers &buffers, int threads,
                                GemmBackend backend = GemmBackend::Auto);
 
-// Products by oneDNN. The thread count of the execution must be set when these
-// are called. They return -1 and an empty function if oneDNN does not support
-// the product, or only by its slow reference implementation.
+// Products by oneDNN. setThreads() must be called first, with the number of
+// threads that the call will run with. If oneDNN does not support the product,
+// or only by its slow reference implementation, oneDnnGemmWorkspace() returns
+// -1 and makeOneDnnGemm() an empty function.
 int64_t oneDnnGemmWorkspace(const program::Gemm &gemm);
 std::function<void()> makeOneDnnGemm(const program::Gemm &gemm,
                                      const GemmBuffers &buffers, int threads);

@@ -29,8 +29,9 @@ dnnl::memory::data_type oneDnnType(DType type) {
                              : dnnl::memory::data_type::f32;
 }
 
-// Describes a matrix for oneDNN. oneDNN broadcasts dimensions of size 1, where
-// a program has stride 0. Batch dimensions of size 1 are dropped.
+// Describes a matrix for oneDNN. Where a batch stride is 0 in a program (a
+// broadcast), oneDNN requires a dimension of size 1. Batch dimensions that have
+// size 1 in the product are dropped.
 dnnl::memory::desc describe(const Gemm &gemm, const MatrixRef &matrix,
                             int64_t rows, int64_t columns, DType type) {
   dnnl::memory::dims dims, strides;
@@ -157,8 +158,8 @@ std::function<void()> cleave::makeOneDnnGemm(const Gemm &gemm,
   if (!found)
     return nullptr;
   const Primitive &descriptor = *found;
-  // A primitive with the arguments of its execution. The arguments point into
-  // the memory descriptors beside them.
+  // A oneDNN primitive and the arguments with which it is executed. The
+  // arguments in `args` refer to the objects in `memories`.
   struct Prepared {
     dnnl::matmul primitive;
     dnnl::stream stream;

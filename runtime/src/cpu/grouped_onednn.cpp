@@ -79,8 +79,9 @@ Operand together(const Rows &rows, float *data, float *scratch, int threads) {
   return {scratch, rows.size};
 }
 
-// Return whether the rows (or the columns) of a matrix are contiguous and do
-// not overlap. The distance between them may exceed their length.
+// isRowMajor(): the elements of a row of the matrix are contiguous, and rows do
+// not overlap; there may be gaps between rows. isColMajor(): the same for
+// columns.
 bool isRowMajor(const GroupedGemm &x) {
   return x.w.colStride == 1 && x.w.rowStride >= x.n;
 }

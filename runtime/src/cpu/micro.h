@@ -46,8 +46,8 @@ template <class S> struct GemmProblem {
   T alpha;
   bool accumulate;
   int activation;
-  // Tables of offsets in elements (one for each row of A, column of A, row of
-  // B, row of C). A table replaces the stride of that dimension; null if the
+  // Offsets in elements of each row of A, column of A, row of B and row of C. A
+  // table is used in place of the stride of its dimension, or is null if the
   // stride applies.
   const int64_t *aRowAt, *aColAt, *bRowAt, *cRowAt;
 };
@@ -62,8 +62,8 @@ struct AttentionBlock {
   int64_t lowPosition, highPosition, lowSegment, highSegment, count;
 };
 
-// Positions or segments, as an array [batch, position]. Without data, entry i
-// of the positions is offset + i.
+// The position or the segment of each query or key, as an array [batch,
+// position]. Without data, the position of query or key i is offset + i.
 struct AttentionIndex {
   const int64_t *data;
   int64_t strides[2];
@@ -102,8 +102,9 @@ template <class S> struct AttentionProblem {
   AttentionIndex queryIndices, keyIndices;
   uint64_t leastKept;
   T keptScale;
-  // The ranges of each block of queries and of keys, by sample; only one set if
-  // blockSamples is 1. Null if every query sees every key.
+  // The position and segment ranges of each block of queries and of keys, for
+  // each sample; only once if blockSamples is
+  // 1. Null if every query sees every key.
   AttentionBlock *queryBlocks, *keyBlocks;
   int64_t blockSamples;
   T *delta; // backward: [b, n, g, qLen], rowsum(dO * o)

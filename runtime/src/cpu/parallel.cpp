@@ -30,8 +30,8 @@ struct Job {
   void (*body)(const void *, int64_t, int64_t, int);
   const void *data;
   int64_t extent, grain, pieces;
-  // Make visible to race detectors how libgomp orders the threads' memory
-  // accesses. They are not needed for correctness and cost nothing.
+  // `ready` and `finished` show race detectors how libgomp orders the threads'
+  // memory accesses. They are not needed for correctness and cost nothing.
   std::atomic<int> ready{0}, finished{0};
 };
 

@@ -11,8 +11,9 @@ using program::PositionInExpert;
 
 namespace {
 
-/// The loads of experts before a sample. Samples mostly come in increasing
-/// order, so each row of loads is read once.
+/// The number of slots of each expert in the samples before a given one.
+/// Samples mostly come in increasing order, so each row of `loads` (one
+/// sample's numbers) is read only once.
 class LoadsBefore {
 public:
   LoadsBefore(const PositionInExpert &x, const int64_t *loads, int64_t *sums)

@@ -8,9 +8,9 @@
 
 namespace cleave {
 
-// Takes time linear in slots, experts and loads if positions increase.
-// Otherwise positions are sorted first: once if all samples have the same
-// positions, else for each sample.
+// Takes time linear in the sizes of ids and loads and in the number of experts,
+// if the positions of each sample increase. Otherwise positions are sorted
+// first: once if all samples have the same positions, else for each sample.
 void positionInExpert(const program::PositionInExpert &x,
                       const PositionInExpertBuffers &at);
 

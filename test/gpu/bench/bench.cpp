@@ -77,8 +77,10 @@ int64_t tokenAt(int64_t step, int64_t sample, int64_t position,
   return int64_t(mix(at) % uint64_t(vocabulary));
 }
 
-// Returns the name of a kernel without its number, for example layer_norm for
-// layer_norm_12. A command that a library runs is named by its kind.
+// Returns the name under which the times of a command are summed. For a kernel,
+// this is its name without the number, for example layer_norm for
+// layer_norm_12. For a command that a library runs, it is the kind of the
+// command.
 std::string familyOf(const cleave_trace_event &event) {
   std::string_view name = *event.kernel ? event.kernel : event.kind;
   constexpr std::string_view unaligned = "_unaligned";

@@ -22,8 +22,8 @@ struct Sizes {
   std::vector<int64_t> input, kernel;
   std::vector<int64_t> strides, dilations, low, high;
 };
-// Sizes with the same window along all dimensions: {kernel, stride, dilation,
-// low, high}.
+// Returns the sizes of a convolution with the same window along all dimensions.
+// `window` is {kernel, stride, dilation, low padding, high padding}.
 Sizes alike(const char *name, std::array<int64_t, 4> counts,
             const std::vector<int64_t> &input, std::array<int64_t, 5> window) {
   auto all = [&](int i) {

@@ -24,8 +24,9 @@ namespace {
 // Any: random strides.
 enum class Layout { Dense, Dnn, Any };
 
-// Strides of [batch, position, head, group, feature], in this order of memory
-// or with the heads before the positions.
+// Returns strides of [batch, position, head, group, feature]. In memory, the
+// dimensions are in this order, or heads and groups come before positions.
+// Layout::Any has random strides.
 std::vector<int64_t> stridesOf(Case &one, const std::array<int64_t, 5> &dims,
                                Layout layout, int64_t &count) {
   if (layout == Layout::Any)
@@ -140,9 +141,9 @@ void addIndices(Case &one, AttentionArrays &in) {
     in.dropoutKeys = Array(DType::I64, x.b * x.n * x.g);
     for (int64_t i = 0; i < x.b * x.n * x.g; ++i)
       in.dropoutKeys.set(i, double(one.below(int64_t(1) << 53)));
-    // The indices of queries or keys are consecutive, so that four of them may
-    // share a block of random words, or 7 apart. The first one is a multiple of
-    // four or not.
+    // The indices are first, first + step, first + 2 * step, and so on. With
+    // step 1, four of them may share a block of random words; with step 7, they
+    // do not. `first` may or may not be a multiple of four.
     int64_t first = one.below(9), step = one.one(3) ? 7 : 1;
     auto index = [&](int64_t, int64_t i) { return first + i * step; };
     make(x.queryIndices, in.queryIndices, DType::I64, x.qLen, true, index);
@@ -251,8 +252,8 @@ void checkAttention(Case &one, const Attention &sizes, Layout layout,
   at.workspace = workspace.data() + 64;
   if (layout == Layout::Dnn) {
     std::string why;
-    // The workspace is enough for the whole attention or only for a part of it;
-    // in the latter case cuDNN computes it in parts.
+    // `enough` bytes of workspace may suffice for all samples and heads at
+    // once. If they do not, cuDNN computes attention in parts.
     int64_t enough = bytes / one.between(1, 4);
     if (auto cut = cuda::cutOf(in.x, why, enough))
       one.say("parts", in.x.b * in.x.n / (cut->batch * cut->heads));

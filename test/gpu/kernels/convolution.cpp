@@ -28,7 +28,8 @@ Convolution sizesOf(Case &one, DType type, ConvolutionKind kind) {
   int64_t most = one.isSmall ? 6 : 40;
   x.channels = one.one(4) ? 1 : one.length(most);
   x.features = one.one(4) ? 1 : one.length(most);
-  // Sizes with about the same number of positions for any number of dimensions.
+  // The limits of the sizes are such that inputs with one, two or three
+  // dimensions have about the same number of elements.
   int64_t mostSize = dims == 1 ? 60 : dims == 2 ? 12 : 6;
   if (!one.isSmall)
     mostSize *= 2;

@@ -75,7 +75,8 @@ Results reference(const Gemm &x, const Operands &in) {
         if (x.accumulate)
           sum += in.c.at(at), magnitude += std::abs(in.c.at(at));
         // cuBLASLt may round the product before our kernel applies the bias and
-        // the activation. Slopes of activations are below 1.2.
+        // the activation. The activation multiplies this rounding error by its
+        // slope, which is below 1.2.
         double product = std::abs(sum);
         if (x.bias.present())
           sum += in.bias.at(j), magnitude += std::abs(in.bias.at(j));
@@ -130,8 +131,8 @@ Gemm gemmOf(Case &one, DType type, bool isWide) {
   return x;
 }
 
-// Makes some products those of a backward pass, which also multiply by the
-// derivative of gelu or sum an operand.
+// Turns some products into products of a backward pass. These also multiply the
+// result by the derivative of gelu, or also sum the elements of an operand.
 void takeGradient(Case &one, Gemm &x) {
   if (!one.one(3))
     return;

@@ -63,9 +63,9 @@ std::vector<Expected> matricesOf(const GroupedGemm &x, const Operands &in) {
   return out;
 }
 
-// How operands are placed and how large they are: arbitrary, as the kernels on
-// matrix units need them, or as the kernels with warpgroup instructions need
-// them, where the device has such instructions.
+// The layout and sizes of the operands: arbitrary, such that the kernels on
+// matrix units support them, or such that the kernels with warpgroup
+// instructions support them (on devices with these instructions).
 enum class Fit { Anyhow, MatrixUnits, Warpgroups };
 
 // A grouped product of random sizes and operands.

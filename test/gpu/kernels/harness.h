@@ -14,9 +14,10 @@ namespace cleave::gpu {
 
 using program::DType;
 
-// The error limit of an element is the sum of three parts: `terms` times the
-// sum of its terms' magnitudes, `roots` times the root of the sum of their
-// squares, and `result` times its own magnitude.
+// An element of a result is a sum of terms. Its error limit is the sum of three
+// parts: `terms` times the sum of the terms' magnitudes, `roots` times the root
+// of the sum of the terms' squares, and `result` times the magnitude of the
+// element.
 struct Limit {
   double terms, roots, result;
 };

@@ -1,6 +1,7 @@
-// Checks sorting and planning of rows, and the position of each slot (a pair of
-// a token and an expert that it chose) among the slots of the same expert. All
-// results are integers and must be equal.
+// Checks three commands: the sorting of rows by id, the planning of which rank
+// each row is sent to, and the position of each slot (a pair of a token and an
+// expert that it chose) among the slots of the same expert. All results are
+// integers and must be equal.
 
 #include "harness.h"
 

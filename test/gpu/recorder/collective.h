@@ -84,8 +84,9 @@ struct Communicator {
   bool isComplete() const;
 };
 
-// Numbers the calls in the order of their communicators, and returns the
-// meeting of the members at these calls.
+// Numbers each call within its communicator, so that it is matched with the
+// other members' calls. Returns the meeting in which the members execute these
+// calls together.
 std::shared_ptr<Meeting> meet(const std::vector<Call> &calls,
                               const std::shared_ptr<const Who> &who);
 

@@ -262,8 +262,8 @@ cudnnStatus_t answer(T value, int64_t most, int64_t *count, void *out) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Returns the descriptor `made` to the caller as an attribute that the caller
-// reads.
+// Copies the descriptor `made` to the caller's descriptor `to`. The caller
+// reads it as an attribute.
 cudnnStatus_t hand(const std::shared_ptr<Descriptor> &made, void *to) {
   std::shared_ptr<Descriptor> place = find(to);
   if (!place)

@@ -68,9 +68,9 @@ public:
 
   std::vector<DnnEngine> engines() const;
 
-  // Returns the workspace that cuDNN 9.19 uses on sm_90. For a product that is
-  // the last operation and whose left operand the graph computes, the workspace
-  // holds that operand in bf16, in tiles of 64 x 128; it also holds values that
+  // Returns the workspace that cuDNN 9.19 uses on sm_90. If the last operation
+  // is a product whose left operand is computed by the graph, the workspace
+  // holds that operand in bf16, in tiles of 64 x 128. It also holds values that
   // are reduced over heads. Convolutions on tensor cores need copies of all
   // arrays, with the channels padded to multiples of 8.
   int64_t workspace(int64_t engine) const;

@@ -227,8 +227,8 @@ public:
         return false;
     return true;
   }
-  // Clocks are not joined, because the operations of other processes access
-  // other memory.
+  // The clocks of members in other processes are not joined, because the
+  // operations of these processes access other memory.
   void leave(Clock &) override {
     for (Part &part : parts) {
       --part.call.communicator->pending;

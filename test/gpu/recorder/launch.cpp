@@ -16,8 +16,8 @@
 using namespace recorder;
 
 namespace {
-// The most shared memory that a thread block can have, in bytes: if the kernel
-// requests more than the default, and if it does not.
+// The maximum shared memory of a thread block in bytes: `mostShared` if the
+// kernel has requested more than the default, `unaskedShared` if it has not.
 constexpr int64_t mostShared = 227 << 10, unaskedShared = 48 << 10;
 
 struct Module;
@@ -231,8 +231,9 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
     ++all.report.totals.unnoted;
 
   // The driver copies the arguments at the launch; it knows their sizes from
-  // the image. If the image is of an unknown kind, a generated kernel has one
-  // address for each access and one for the indices.
+  // the image. If the image is of an unknown kind, a kernel that the compiler
+  // generated is assumed to have these arguments: the address of each access in
+  // the note, and the address of the axis indices.
   std::vector<int> sizes = function->image.parameters;
   if (!function->knowsParameters && function->generated && note)
     sizes.assign(note->accesses.size() + 1, 8);

@@ -25,9 +25,9 @@ Communicator *find(ncclComm_t handle) {
   return reinterpret_cast<Communicator *>(handle);
 }
 
-// If CLEAVE_RECORDER_CONNECTS is set, blocks as NCCL does: the call of the
-// first message between two members of a communicator waits until both members
-// have made that call.
+// NCCL blocks in the call of the first message between two members of a
+// communicator, until both members have made this call. If
+// CLEAVE_RECORDER_CONNECTS is set, blocks in the same way.
 ncclResult_t connect(Recorder &all, std::unique_lock<std::mutex> &lock,
                      const std::vector<Pending> &calls) {
   const bool isOn = std::getenv("CLEAVE_RECORDER_CONNECTS") != nullptr;

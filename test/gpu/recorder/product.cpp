@@ -103,7 +103,8 @@ template <class T> void sumOperand(const Product &p) {
 
 template <class T> void compute(const Product &p) {
   int64_t m = int64_t(p.d.rows), n = int64_t(p.d.columns), k = p.depth();
-  // If A or B is transposed, it is read along the summed dimension.
+  // `rows` is A with the summed dimension first, whether A is transposed or
+  // not.
   std::vector<T> rows(k * m), column(k), sums(m);
   for (int64_t batch = 0; batch < p.d.batch; ++batch) {
     int64_t aBase = batch * p.a.stride, bBase = batch * p.b.stride;

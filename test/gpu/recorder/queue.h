@@ -117,8 +117,8 @@ public:
   Stream *stream(CUstream handle);
   Event *event(CUevent handle);
 
-  // Enqueues an operation. Sets its `who`, except `who->what`, and the clock of
-  // the host.
+  // Adds an operation to the stream, and stores the clock of the host in the
+  // operation.
   void enqueue(Stream &stream, Operation operation);
   std::shared_ptr<Who> name(Stream &stream, const std::string &what);
   // Runs all operations that can run.

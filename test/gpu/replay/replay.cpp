@@ -252,9 +252,9 @@ std::vector<double> samplesOf(const Gathered &result, int64_t some) {
   return samples;
 }
 
-// Additional error that a device may have compared with a CPU: a recording has
-// few elements, and by chance the CPU may round them better than the device.
-// Relative to the largest element.
+// An extra tolerance for a device, relative to the largest element. A recording
+// has only few elements of a tensor, and by chance the CPU may round these
+// better than the device.
 double deviceSlack(double epsilon) { return 16 * epsilon; }
 
 Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
@@ -304,8 +304,9 @@ Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
     const Gathered *b = find(all.at("rounding-reference"), exact.name);
     double floor = floors[exact.role];
     double slack = 1e-6 + (exact.values.size() == 1 ? 16 * epsilon : 0);
-    // If a gradient is smaller than its noise in this precision, the limit is
-    // that noise; the error of the unsharded program is only one sample of it.
+    // In this precision, the noise of a gradient may be larger than the
+    // gradient. Then the limit is the noise, because the error of the unsharded
+    // program is only one sample of it.
     double noise = noiseFactor * exact.noise * epsilon /
                    std::numeric_limits<double>::epsilon();
     if (noise > 0 && noise >= largest(exact.values))

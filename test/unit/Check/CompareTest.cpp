@@ -109,8 +109,9 @@ TEST_F(CompareTest, NoiseIsAllowedSixtyFourTimes) {
 }
 
 TEST_F(CompareTest, NoiseAboveTheCapIsNotAllowed) {
-  // The noise cap is 1e-8 of the largest gradient, 2. Sixty-four times 2.9e-10
-  // is below that cap, sixty-four times 3.3e-10 is above it.
+  // The largest gradient is 2, so the noise cap is 2e-8. A difference of 64
+  // times the noise is allowed: 64 * 2.9e-10 is below the cap, 64 * 3.3e-10 is
+  // above it.
   auto reportOf = [&](double noise, double off) {
     NamedTensors reference = {named("big", TensorKind::Gradient, {1}, {2}),
                               named("b", TensorKind::Gradient, {1}, {0})};

@@ -1,6 +1,6 @@
-// GPU kernels of every family at random shapes, interpreted and compared with
-// the reference interpreter. Also tests that the CUDA toolkit's assembler
-// accepts the kernels.
+// GPU kernels of every kind at random shapes, interpreted and compared with the
+// reference interpreter. Also tests that the CUDA toolkit's assembler accepts
+// the kernels.
 
 #include "../TestFolder.h"
 #include "../TriesAll.h"

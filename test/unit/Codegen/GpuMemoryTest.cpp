@@ -53,9 +53,9 @@ TEST(GpuKernel, BFloat16Storage) {
   }
 }
 
-// A slice cuts columns off and a pad replaces them, so the other elements keep
-// their offsets. The loads have no guard, so the result may overwrite the
-// operand's memory.
+// The slice removes the last columns, and the pad replaces them by a constant.
+// All other elements keep their offsets. The loads have no guard, so the result
+// may overwrite the operand's memory.
 TEST(GpuKernel, FilledUpInPlace) {
   auto module = parse(R"(
     func.func @k(%x: tensor<3x136xf32>) -> tensor<3x136xf32> {

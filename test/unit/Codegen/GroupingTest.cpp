@@ -56,8 +56,9 @@ struct Work {
   int kernels = 0;
 };
 
-/// The gradient of a convolution's input: a sum with one slice per element of
-/// the window. All operations have the same location.
+/// A program like the gradient of a convolution's input: a chain of additions,
+/// with one slice per element of the window. All operations have the same
+/// location.
 std::string sumOfTaps(int taps) {
   std::string n = std::to_string(taps), body, last = "zero";
   for (int tap = 0; tap < taps; ++tap) {
@@ -87,8 +88,8 @@ Work workOf(const std::string &text) {
 
 } // namespace
 
-// Kernels that read the same factor are compared with only a few others, so the
-// work is linear in the size of the model.
+// All optimizer kernels read the same factor. Each of them is compared with
+// only a few others, so the work is linear in the size of the model.
 TEST(Grouping, WorkIsProportionalToLayers) {
   Work small = workOf(updateOf(8)), large = workOf(updateOf(32));
   EXPECT_LE(large.plans, 4.2 * small.plans);

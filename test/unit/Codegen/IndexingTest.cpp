@@ -1,4 +1,5 @@
-// Kernels with views that are not contiguous, and with indices that are data.
+// Kernels with views that are not contiguous, and kernels with indices that are
+// loaded from memory.
 
 #include "Harness.h"
 

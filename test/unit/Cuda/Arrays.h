@@ -47,9 +47,9 @@ struct Array {
 };
 
 // Returns the largest difference between a and b, relative to the largest
-// element of b or to `least`, because values whose terms cancel keep the
-// rounding errors of the terms. Elements that neither side writes are NaN in
-// both.
+// element of b or to `least`, whichever is larger. `least` is for results whose
+// terms cancel, because their rounding errors are as large as those of the
+// terms. Elements that neither side writes are NaN in both and count as equal.
 inline double difference(Array &a, Array &b, double least = 0) {
   std::vector<double> x = a.values(), y = b.values();
   for (size_t i = 0; i < x.size(); ++i)

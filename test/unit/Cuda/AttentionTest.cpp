@@ -177,9 +177,9 @@ private:
       in.dropoutKeys.push_back(int64_t(uint64_t(engine()) << 32 | engine()));
     index(x.queryIndices, c.qLen, true);
     index(x.keyIndices, c.kLen, true);
-    // The indices of keys are consecutive, so that four of them may share a
-    // block of random words, or 7 apart. The first one is a multiple of four or
-    // not.
+    // The key indices are first, first + step, first + 2 * step, and so on.
+    // With step 1, four of them may share a block of random words; with step 7,
+    // they do not. `first` may or may not be a multiple of four.
     int64_t first = engine() % 3 ? int64_t(engine() % 100) : 0;
     int64_t step = engine() % 3 ? 1 : 7;
     for (int64_t i = 0; i < c.qLen; ++i)
@@ -228,8 +228,8 @@ void expectAttention(std::mt19937 &engine, const Case &c,
   double tolerance = c.type == DType::F64    ? 1e-12
                      : c.type == DType::BF16 ? 2 * halfUlp
                                              : 1e-5;
-  // With dropout, terms are divided by 1 - p. Where they should cancel, larger
-  // rounding errors remain.
+  // Dropout divides terms by 1 - p, which makes their rounding errors larger.
+  // Where terms cancel, these errors remain.
   if (c.dropout != 0 && c.type != DType::BF16)
     tolerance *= 5;
   std::string error;

@@ -249,8 +249,9 @@ TEST_F(BlasTest, WorkspaceIsKnownWithoutADevice) {
   std::string error;
   EXPECT_EQ(cuda::gemmWorkspace(plain(DType::I32, 2, 2, 2), error), -1);
   EXPECT_NE(error.find("i32"), std::string::npos);
-  // A large product fills the device without splitting sums into parts, so it
-  // needs less workspace than a product with a small result and long sums.
+  // A large product occupies the device without a split of its sums. A product
+  // with a small result and long sums is split into partial sums, so it needs
+  // more workspace.
   int64_t large =
       cuda::gemmWorkspace(plain(DType::F32, 4096, 4096, 4096), error);
   int64_t deep =

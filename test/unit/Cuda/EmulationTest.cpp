@@ -156,9 +156,9 @@ TEST(Emulation, FindsBarriersThatSomeDoNotReach) {
 }
 
 TEST(Emulation, FindsWhatIsNotWaitedFor) {
-  // The numbers are 1, 2, ..., 8 in bf16. A row of the product's left operand
-  // has each of them twice; a column of its right operand has one of them 16
-  // times.
+  // The numbers are 1, 2, ..., 8 in bf16. Each row of the product's left
+  // operand has every number twice. Each column of the right operand has only
+  // one number, 16 times.
   constexpr int64_t shared = 1024 + 80 * 1024;
   std::vector<uint16_t> numbers(1024);
   auto reset = [&] {

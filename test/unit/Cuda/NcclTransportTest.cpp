@@ -255,8 +255,8 @@ TEST_F(NcclProcesses, GraphsHoldCollectivesOfThreads) {
 }
 
 // Each rank sends before it receives. NCCL connects two ranks in the call of
-// their first message, so these calls could wait for each other; the endpoints
-// therefore connect before.
+// their first message, so these calls could wait for each other. To prevent
+// this, the endpoints connect the ranks before the first message.
 TEST_F(NcclProcesses, FirstMessagesMayCross) {
   setenv("CLEAVE_RECORDER_CONNECTS", "1", 1);
   runThreads(2, 20, [](Rank self) {

@@ -214,7 +214,8 @@ TEST_F(RecorderTest, LaunchesThatNoDeviceTakes) {
   };
   EXPECT_EQ(launch(fill, 257, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(launch(fill, 256, 49 << 10), CUDA_ERROR_INVALID_VALUE);
-  // The kernel itself declares 16 KiB of shared memory and more.
+  // The kernel `place` itself declares more than 16 KiB of shared memory, so 33
+  // KiB in addition are too much.
   EXPECT_EQ(launch(place, 32, 33 << 10), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(place, 227 << 10), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(place, 64 << 10), CUDA_SUCCESS);
@@ -268,7 +269,8 @@ TEST_F(RecorderTest, CapturesAreReplayed) {
     EXPECT_EQ(read(c, one.get()), std::vector<char>(64, char(step)));
   }
   EXPECT_EQ(takeErrors(), "");
-  // The accesses that the note lists are checked.
+  // The accesses of a graph are checked, too: no event orders the graph after
+  // the fill on the other stream.
   fill(a, 1, two.get());
   check(driver().cuGraphLaunch(exec.get(), one.get()), "");
   expectError({"no event orders", "fill", "copy"});

@@ -1,5 +1,6 @@
-// Compares sorting and planning of rows on a device with their definitions in
-// program.h.
+// Compares commands on a device with their definitions in program.h: the
+// sorting of rows by id, the planning of which rank each row is sent to, and
+// positions in experts.
 
 #include "Helpers.h"
 #include "TinyDriver.h"
@@ -128,8 +129,9 @@ TEST(CudaRows, Sorts) {
   expectSorts(1000, 8, 0);
   expectSorts(3000, 65, 4);
   expectSorts(2500, 3, 1); // none is within
-  // With so many groups, fewer warps can count them; with even more groups, no
-  // warp can, and another kernel sorts the rows.
+  // A block has counters for every group and warp. With 3000 groups, the
+  // counters of only a few warps fit into shared memory. With 40000 groups, not
+  // even those of one warp fit, so another kernel sorts the rows.
   expectSorts(2000, 3000, 7);
   takeLaunches();
   expectSorts(600, 40000, 7);

@@ -55,8 +55,8 @@ protected:
     return succeeded(module) ? std::move(*module) : nullptr;
   }
 
-  /// Reads the weight's bytes at nn.data. The bytes are in the order of the
-  /// view.
+  /// Reads the bytes of the weight at the place that nn.data states. They are
+  /// in the order of the argument's elements.
   Tensor weight(func::FuncOp function, unsigned index) {
     Tensor tensor(cast<RankedTensorType>(function.getArgumentTypes()[index]));
     nn::DataAttr data = nn::dataOf(function.getArgAttrDict(index));

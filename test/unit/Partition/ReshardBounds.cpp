@@ -31,8 +31,9 @@ double cleave::test::receiveFloor(const MeshAxes &mesh, ArrayRef<int64_t> shape,
     AxisSet reduced = from.partial & ~kept, added = to.partial & ~kept;
     double groups = mesh.size(kept), terms = mesh.size(reduced);
     double holders = double(ranks) / groups / targets / mesh.size(added);
-    // The overlap of a rank's source tile and target tile, and, for each
-    // partial sum of the target, how many ranks have this pair of tiles.
+    // A pair of a source tile and a target tile. `overlap` is the number of
+    // elements that both have. `ranks` is the number of ranks that have this
+    // pair of tiles, for each partial sum of the target.
     struct Meeting {
       double overlap = 1;
       std::map<int64_t, double> ranks;
@@ -151,7 +152,9 @@ SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from,
     exchange(axes | summed, 2);
     exchange(axes | summed | unused, 2);
   }
-  // The dimensions that gain or lose axes at the end of their axis list.
+  // The dimension that loses axes at the end of its axis list (`shrunk`), the
+  // dimension that gains axes there
+  // (`grown`), and the number of other changes.
   int shrunk = -1, grown = -1, others = 0;
   Axes lost, won;
   for (size_t dim = 0; dim < shape.size(); ++dim) {

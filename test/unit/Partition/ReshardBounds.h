@@ -17,16 +17,16 @@ inline int64_t product(llvm::ArrayRef<int64_t> shape) {
 }
 
 /// Returns a lower bound of the number of elements that all ranks together must
-/// receive. Without partial sums, a rank must receive the part of its target
-/// tile that it does not hold. With p partial sums in the source and h ranks
-/// that need an element, the element takes p - 1 transfers to add the partial
-/// sums and h - 1 transfers to copy the result, and one more if no rank both
-/// holds a partial sum of the element and needs the element. If the target is
-/// partial, only the ranks of one of its partial sums need the element's value;
-/// the bound takes the partial sum for which the fewest ranks lack the element.
-/// Axes that are partial in the source and in the target divide the problem
-/// into several independent ones or are reduced; the bound takes the cheaper
-/// alternative.
+/// receive. Without partial sums, each rank must receive the part of its target
+/// tile that it does not hold. With partial sums, let p be the number of
+/// partial sums of an element in the source, and h the number of ranks that
+/// need the element. Then p - 1 transfers add the partial sums, and h - 1
+/// transfers copy the result. One more transfer is necessary if none of the h
+/// ranks holds a partial sum of the element. If the target is partial, only the
+/// ranks of one of its partial sums need the element's value; the bound takes
+/// the partial sum for which the fewest ranks lack the element. An axis that is
+/// partial in both source and target either divides the problem into
+/// independent ones or is reduced; the bound takes the cheaper alternative.
 double receiveFloor(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
                     const dist::Layout &from, const dist::Layout &to);
 

@@ -1,7 +1,7 @@
-// Reshards as the partitioner emits them, of partial sums, maxima and minima,
-// including reshards that change the kind of reduction. Tests that
-// dist-verify-variance accepts them and what the interpreter computes on all
-// ranks.
+// Tests reshards as the partitioner emits them. The values are partial sums, or
+// candidates for maxima or minima; some reshards change the kind of reduction.
+// Tests that dist-verify-variance accepts the reshards, and tests what the
+// interpreter computes on all ranks.
 
 #include "Context.h"
 

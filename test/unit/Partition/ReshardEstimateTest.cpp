@@ -162,9 +162,9 @@ TEST(ReshardEstimate, IsWhatThePlanDoes) {
   }
 }
 
-/// Two ranks hold each tile and share the sending of what three other ranks
-/// need of it. The rank in the middle receives from both senders, and needs two
-/// tiles.
+/// Each source tile is held by two ranks. The two ranks share the work of
+/// sending it to three other ranks that need it, so one of the three receives
+/// from both. Each rank needs two source tiles.
 TEST(ReshardEstimate, SendersThatHoldTheSame) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {2, 4});
@@ -175,8 +175,8 @@ TEST(ReshardEstimate, SendersThatHoldTheSame) {
   EXPECT_EQ(estimateExchange(mesh, {24}, from, to, 3).peers, 4);
 }
 
-/// In large groups the number of senders is estimated from means, without
-/// visiting the boxes one by one.
+/// In large groups, the number of senders is estimated from mean values. The
+/// boxes are not visited one by one.
 TEST(ReshardEstimate, SendersInLargeGroups) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {32, 32});

@@ -66,8 +66,8 @@ private:
   Layout from, to;
 };
 
-/// Checks the size at which the planner switches. The number of columns is a
-/// multiple of `step`.
+/// Finds the size at which the planner switches from one plan to the other, and
+/// checks the two plans. The number of columns is a multiple of `step`.
 void expectGate(const Growing &reshard, int64_t step) {
   auto limited = [&](int64_t steps) {
     return reshard.received(step * steps, reshard.plan(step * steps)) <= 1.2501;
@@ -79,7 +79,8 @@ void expectGate(const Growing &reshard, int64_t step) {
     int64_t middle = (low + high) / 2;
     (limited(middle) ? high : low) = middle;
   }
-  // The latency share is just over 1/20 at `low`, and just under it at `high`.
+  // `low` and `high` are adjacent sizes. At `low`, latency is just over 1/20 of
+  // the time of the fast plan; at `high`, it is just under 1/20.
   SmallVector<Move> fast = reshard.plan(step * low),
                     lean = reshard.plan(step * high);
   double over = reshard.latencyShare(step * low, fast);

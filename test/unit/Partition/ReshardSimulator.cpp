@@ -174,8 +174,9 @@ struct ReshardSimulator::ExchangeGroup {
   const Move &move;
   std::vector<int64_t> members;
   program::ExchangeTiles cut;
-  /// The number of elements that each member sends: in the first round, and as
-  /// copies in the second round.
+  /// The number of elements that each member sends. `load` counts the first
+  /// round; `copied` counts the second round, in which assembled elements are
+  /// copied to other ranks.
   std::vector<double> load = std::vector<double>(members.size(), 0),
                       copied = load;
 
@@ -213,9 +214,10 @@ void ReshardSimulator::ExchangeGroup::movePiece(
 }
 
 void ReshardSimulator::ExchangeGroup::noteImbalance() const {
-  // Loads of the members that hold the same tile of the same partial sum in the
-  // first round; and of the members that have the same source and target tile
-  // in the second round.
+  // The numbers of sent elements, grouped by members that should send equally
+  // many. In the first round, these are the members with the same tile of the
+  // same partial sum. In the second round, they are the members with the same
+  // source tile and the same target tile.
   std::map<std::vector<int64_t>, std::vector<double>> same;
   for (size_t i = 0; i < members.size(); ++i) {
     const auto &member = cut.members[i];

@@ -44,8 +44,9 @@ MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
                   MeshAttr::get(&context, axes));
 }
 
-/// Returns the pair of layouts with its axes (of equal size) and its dimensions
-/// renamed to the lexicographically first spelling.
+/// Returns the pair of layouts as text. Axes of equal size, and dimensions, are
+/// renamed such that the text is the lexicographically first one. So pairs that
+/// differ only in these names have the same text.
 std::string canonical(ArrayRef<int64_t> sizes, const Layout &from,
                       const Layout &to) {
   std::vector<unsigned> axes(sizes.size()), dims(from.dims.size());

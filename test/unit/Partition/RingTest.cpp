@@ -327,8 +327,9 @@ TEST(Ring, SendsWhatGatheringSends) {
         bytes[rings] += op.getSentBytes(ranks);
       });
     }
-    // Expected bytes. If K and V are gathered instead, the backward pass reuses
-    // the forward pass's gathered tensors.
+    // The expected bytes are the same with and without a ring. Without a ring,
+    // K and V are gathered, and the backward pass reuses the tensors that the
+    // forward pass gathered.
     int64_t tile = 2 * 2 * 2 * (3 + 2) * 8; // b, s / P, n, d + e, bytes
     EXPECT_EQ(bytes[0], 2 * (ranks - 1) * tile);
     EXPECT_EQ(bytes[1], 2 * (ranks - 1) * tile);

@@ -1,6 +1,8 @@
-// Compares a whole training step of a small decoder with one device, in double,
-// on meshes whose axes divide none of the sizes. The gradients that @loss_grad
-// returns on the ranks are passed unchanged to @update.
+// Compares a whole training step of a small decoder on a mesh with the same
+// step on one device, in double. The axes of the meshes divide none of the
+// sizes. The gradients that @loss_grad returns on the ranks are passed
+// unchanged to
+// @update.
 
 #include "Context.h"
 

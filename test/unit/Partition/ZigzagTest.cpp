@@ -134,8 +134,8 @@ TEST_F(Zigzag, ComputesTheSame) {
                              {29, 2},
                              {40, 5},
                              {64, 4}}) {
-    // The number of gathers is the sum of those of the model's tables, of its
-    // arguments, and of its results.
+    // The expected number of gathers is a sum: the gathers from tables of the
+    // model itself, the gathers of arguments, and the gathers of results.
     computesTheSame(kModel, size, ranks, 1 + 3 + 2);
     computesTheSame(kCapacity, size, ranks, 2 + 2);
   }

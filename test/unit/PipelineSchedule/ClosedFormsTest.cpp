@@ -210,8 +210,8 @@ protected:
     Result<Table> read = readTableText(writeTable(table), "t.csv");
     ASSERT_TRUE(bool(read)) << read.error();
     ASSERT_EQ(read->stagesOfRank, table.stagesOfRank);
-    // With few ranks, all times are tried; with many ranks, equal times and
-    // some of the other times.
+    // With few ranks, all entries of stageTimes are tried. With many ranks,
+    // only the first entry (equal times) and a third of the others are tried.
     for (size_t k = 0; k < std::size(stageTimes); ++k)
       if (spec.ranks <= 6 || k == 0 ||
           (k + spec.ranks + spec.microbatches) % 3 == 0) {
@@ -311,8 +311,9 @@ protected:
     if (table.stages * table.microbatches > 1200)
       return; // to save time
     Replay r = *replay(table, times);
-    // A receive starts one action early, so a transfer that is shorter than an
-    // action is hidden wherever the replay hides it.
+    // A receive starts one compute action before the action that reads its
+    // message. So a transfer that is shorter than an action is hidden wherever
+    // the replay hides it.
     Times slow = times;
     slow.transfer = 0.5;
     LowerOptions options;

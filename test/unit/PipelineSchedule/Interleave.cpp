@@ -21,8 +21,8 @@ namespace {
 
 constexpr size_t nowhere = ~size_t(0);
 
-// The Start and Wait of a transfer or collective, and its counterparts on other
-// ranks.
+// The part of one rank in a transfer or collective: the indices of its Start
+// and Wait, and the parts of the other ranks.
 struct Link {
   size_t start = nowhere, wait = nowhere;  // on this rank
   std::vector<std::pair<int, int>> others; // rank, index into its links

@@ -61,9 +61,9 @@ public:
   }
 
 private:
-  // For each stage and direction, there are values that a rank received, values
-  // that it sends, and values that stay on the rank because the neighbouring
-  // stage is there, too.
+  // The kinds of values that a rank has for each stage and direction: values
+  // that it received, values that it sends, and values that stay on the rank
+  // because the neighbouring stage is on the same rank.
   enum Role { Received, Sent, Stays };
 
   BufferRef addBuffer(const std::string &name, int64_t count) {
@@ -103,8 +103,9 @@ private:
     }
   }
 
-  // Returns the buffer of a stage's value of a microbatch on a rank, rebased to
-  // its slot. The reference is absent if the rank has no such value.
+  // Returns the buffer in which the rank has a value of the stage and
+  // microbatch, with the offset of the microbatch's slot. Returns an absent
+  // reference if the rank has no such value.
   BufferRef find(int rank, int stage, bool forward, Role role, int microbatch,
                  std::vector<program::Rebase> *moved = nullptr) {
     if (stage < 0 || stage >= table.stages)
@@ -123,8 +124,8 @@ private:
     return ref;
   }
 
-  // Returns the called action for a pass of this rank at this stage, with these
-  // operands.
+  // Returns the index of the called action that performs this pass with these
+  // operands. Creates the action if necessary.
   uint32_t actionFor(const Action &action, BufferRef in, BufferRef out) {
     std::string name = "." + std::string(spelling(action.kind)) +
                        std::to_string(action.stage) + "." +

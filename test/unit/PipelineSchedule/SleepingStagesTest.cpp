@@ -300,7 +300,8 @@ void expectFaster(const Outcome &fast, const Outcome &slow) {
   ASSERT_GT(fast.measured, 0);
   ASSERT_GT(slow.measured, 0);
   ASSERT_LT(fast.asked, slow.asked);
-  // Both times are scaled to the requested pass times.
+  // Passes sleep longer than requested, by the factor `stretch`. Both times are
+  // divided by this factor.
   double quick = fast.measured / fast.stretch,
          late = slow.measured / slow.stretch;
   double gain = late / quick, said = slow.asked / fast.asked;

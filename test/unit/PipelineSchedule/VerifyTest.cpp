@@ -328,7 +328,8 @@ TEST(Verify, PeakOfActivations) {
   EXPECT_EQ(verdict(program),
             "peak: rank 1 holds 1 activations at its peak, but its "
             "table's replay 2\n");
-  // More microbatches are in flight than in the replay of the table.
+  // The program is a GPipe schedule but has the replay of a 1F1B schedule, so
+  // it has more microbatches in flight than the replay.
   Table table = *generate({"1f1b", 2, 0, 4});
   EXPECT_EQ(verdict(programOf(*lower(table), *replay(table))), "");
   EXPECT_EQ(

@@ -20,8 +20,8 @@ struct AttentionCase {
   bool causal = false;
   int64_t queryOffset = 0, keyOffset = 0;
   // How positions are numbered. ZigZag: a sequence is cut into 2 * `pieces`
-  // parts, of which a rank has two: part i from the beginning and part i from
-  // the end.
+  // parts. A rank has two of them: part number i counted from the beginning,
+  // and part number i counted from the end.
   enum Positions { Default, Shuffled, ZigZag } positions = Default;
   bool segments = false, keyMask = false, bias = false;
   int64_t window = 0;
@@ -37,9 +37,9 @@ struct AttentionCase {
 program::Attention describe(const AttentionCase &c, program::DType dtype,
                             bool backward);
 
-// Returns the positions of a rank's tokens in zig-zag order: those of part
-// `first` of 2 * `pieces` parts of the sequence, counted from the beginning,
-// and those of the same part counted from the end.
+// Returns the positions of a rank's tokens in zig-zag order. The sequence is
+// cut into 2 * `pieces` parts. The rank has part number `first` counted from
+// the beginning, and part number `first` counted from the end.
 std::vector<int64_t> zigZag(int64_t length, int64_t pieces, int64_t first);
 
 template <class T> struct AttentionData {

@@ -82,8 +82,8 @@ TEST(Attention, ComputesTheBlocksThatAreSeen) {
 TEST(Attention, ComputesDocumentsAlone) {
   AttentionCase c{1, 4800, 4800, 1, 1, 4, 4};
   c.segments = true; // documents of 50 tokens
-  // A block of keys meets only the queries of documents that overlap the block,
-  // so only nearby blocks of queries.
+  // A query sees only keys of its own document. So for each block of keys, only
+  // a few nearby blocks of queries are computed.
   EXPECT_LE(blocksComputed(c), 100 * 3);
   c.causal = true;
   EXPECT_LE(blocksComputed(c), 100 * 2);

@@ -122,8 +122,8 @@ TEST(CommThread, LinksAreAsSlowAsAsked) {
   EXPECT_EQ(thrown, nothing);
 }
 
-// Asynchronous and blocking collectives, and collectives of another group,
-// which are waited for in another order than they were started.
+// Asynchronous collectives, blocking collectives, and collectives of another
+// group. The order of the waits differs from the order of the starts.
 TEST(CommThread, KeepsTheOrderOfTheList) {
   auto thrown = onTwoRanks({}, [](int rank, Endpoint &endpoint) {
     constexpr int number = 16;

@@ -93,8 +93,8 @@ TEST(Pipeline, PoisonModeFindsStaleSlotsAndScratch) {
                      {Copy{{2, 0, {}}, stale.out, 4, {16}, {1}, {1}}, 0, 0});
   EXPECT_EQ(stale.run(false, error), 6);
   EXPECT_TRUE(std::isnan(stale.run(true, error))) << error;
-  // Values of a called action die at the end of the call, in the slot that the
-  // call accesses.
+  // The values of a called action die at the end of the call. They are then
+  // poisoned in the slot that the call accesses.
   SlotProgram dead;
   dead.p.actions[0].lifetimes.push_back({dead.p.intern("y"), 2, 0, 64, 1, 1});
   dead.copyOut({2, 64, {}});

@@ -165,8 +165,8 @@ private:
       s.loss = addNamed("loss", "loss", {});
       p.boundary.back().partial = {{1, 1, shape.data}};
     }
-    // There are as many slots for activations as 1F1B holds at once, and two
-    // slots for each other value.
+    // 1F1B holds `held` activations at once, and each of them has a slot.
+    // Values of any other kind have two slots.
     s.held = std::min(shape.stages - own, shape.microbatches);
     s.x = addSlots("x", s.held), s.y = addSlots("y", 2);
     s.dy = addSlots("dy", 2), s.dx = addSlots("dx", 2);
@@ -198,8 +198,8 @@ private:
     start(".F");
     if (s.isFirst)
       add(program::Copy{s.kept, s.x, 4, {count}, {1}, {1}}, "input");
-    // The product goes through scratch memory, which holds no value between
-    // calls.
+    // The product is first computed in scratch memory, which holds no value
+    // between calls, and then copied to its slot.
     multiply(s.x, false, s.weight, false, scratch, false);
     if (s.isTied)
       multiply(s.x, false, s.tied, false, scratch, true);

@@ -210,8 +210,9 @@ TEST(Session, MissingFolder) {
             std::string::npos);
 }
 
-// Offsets depend on the rank's coordinates in the mesh: each rank reads its own
-// part of a replicated array and doubles it, and the parts are gathered.
+// Tests offsets that depend on the rank's coordinates in the mesh. Each rank
+// reads its own part of a replicated array and doubles it. Then the parts are
+// gathered.
 TEST(Session, AffineOffsetsCopyFillAndGather) {
   Program p;
   p.mesh = {{"data", 2, ""}, {"tensor", 3, ""}};

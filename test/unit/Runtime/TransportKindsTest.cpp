@@ -274,8 +274,9 @@ TEST_P(Conformance, SeveralUnderWay) {
         operation->start();
       for (auto &operation : operations)
         operation->finish();
-      // The calls run again in each round, some of them in place. A max of
-      // values that are already reduced leaves them unchanged.
+      // The calls run again in each round, some of them in place. An in-place
+      // call then reads values that are already reduced; their maximum is the
+      // same value.
       for (auto &sample : samples)
         sample->check();
     }

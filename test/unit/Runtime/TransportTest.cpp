@@ -264,8 +264,9 @@ float valueAt(int64_t row, int64_t column, int64_t term) {
   return float(100 * row + column + 1000 * (term + 1));
 }
 
-// Visits the elements of the tile of the rank at `at`, with their offset in the
-// tile, row and column. Returns the size of the tile with its padding.
+// Visits the elements of one rank's tile; `at` has the positions of the rank on
+// the mesh axes. The body gets the element's offset in the tile, its row and
+// its column. Returns the size of the tile with its padding.
 template <class Body>
 int64_t visitTile(const Program &program,
                   const std::vector<std::vector<SubAxis>> &axes,

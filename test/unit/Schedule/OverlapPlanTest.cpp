@@ -59,8 +59,8 @@ TEST(OverlapPlan, ASlowLinkIsAlwaysBusy) {
   EXPECT_DOUBLE_EQ(plan.exposed, 6 * 20 - 5 * 10);
 }
 
-// The compute of five layers overlaps with a gather of 8 seconds. With
-// contention, 8 seconds of a layer's compute do only 6.4 seconds of work.
+// A gather of 8 seconds runs during each of five layers. Contention slows the
+// layer down: in these 8 seconds, it does only the work of 6.4 seconds.
 TEST(OverlapPlan, CollectivesSlowDownWhatIsBesideThem) {
   Forward forward(6, 10, 8, 100);
   OverlapPlan plan = planOverlap(forward.steps, forward.transfers, forward.live,
@@ -133,8 +133,8 @@ TEST(OverlapPlan, ChainsKeepTheirOrder) {
   EXPECT_DOUBLE_EQ(plan.exposed, 0);
 }
 
-// The result of the first transfer is read by the second transfer, and by the
-// step that reads the second transfer's result.
+// The first transfer is read by the second transfer, and also by the step that
+// reads the second transfer. It must end only once.
 TEST(OverlapPlan, EachEndsOnce) {
   std::vector<Step> steps(2, {10, false});
   std::vector<Transfer> transfers(2);

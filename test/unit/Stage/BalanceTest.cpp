@@ -109,8 +109,9 @@ TEST(Balance, IsBestOfAllCuts) {
 }
 
 TEST(Balance, SpreadsMemoryAmongEquals) {
-  // Six items of equal time in two stages of equal memory: the cut is at half
-  // of the time, whatever memory the items need.
+  // Six items that take equally long are cut into two stages. The cut is at
+  // half of the time, although the first item needs more memory than all others
+  // together.
   Line line;
   for (int i = 0; i < 6; ++i) {
     line.seconds.push_back(1);

@@ -29,8 +29,8 @@ public:
   }
   void line(const std::string &text) { body += "  " + text + "\n"; }
 
-  /// The sum of all elements of `value`, of shape [2, 4, 8], times fixed
-  /// weights that are not all equal, so that the loss depends on each element.
+  /// Returns the text of a function that has the current arguments and body and
+  /// returns `values`.
   std::string function(const std::string &name,
                        const std::vector<std::string> &values,
                        const std::vector<std::string> &types,

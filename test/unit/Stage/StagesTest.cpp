@@ -278,8 +278,9 @@ TEST_P(Stages, GradientsAreThoseOfTheWhole) {
     for (auto &[key, value] : expected) {
       ASSERT_TRUE(found.count(key)) << key;
       Tensor sum = found[key];
-      // Each stage that has a tied parameter began with the made-up
-      // accumulator, so the sum contains the accumulator several times.
+      // In every stage with the tied parameter, the gradient was added to the
+      // same initial value valueOf(key). So the sum over stages contains this
+      // value several times instead of once.
       int64_t copies = -1;
       for (auto &[stage, own] : gradients)
         copies += own.count(key);
@@ -344,8 +345,8 @@ TEST_P(Stages, UpdatesAreThoseOfTheWhole) {
   run(whole->lookupSymbol<func::FuncOp>("update"), expected);
   for (size_t stage = 0; stage < parts.size(); ++stage)
     exposeSums(part(stage, "update"));
-  // The sums depend on other sums: squares are computed from summed gradients.
-  // The rounds fill them in one after the other.
+  // Some sums depend on other sums: squares are computed from summed gradients.
+  // So each round can compute sums that depend on those of the previous round.
   Values sums;
   std::vector<Values> found;
   for (int round = 0; round < 3; ++round) {

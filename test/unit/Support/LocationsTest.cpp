@@ -31,8 +31,8 @@ TEST(Locations, OthersThanNodes) {
   auto file = FileLineColLoc::get(&context, "model.mlir", 3, 5);
   EXPECT_EQ(describeLocation(file), "model.mlir:3:5");
   EXPECT_EQ(describeLocation(UnknownLoc::get(&context)), "");
-  // A location with a name that already describes it is described by that name
-  // alone.
+  // If the name of a location is already a full description, the location is
+  // described by this name alone.
   Location node = locationOf(&context, "node_3", {"emb", "model.py", 2});
   auto text = StringAttr::get(&context, "emb (model.py:2), which reads 'x'");
   EXPECT_EQ(describeLocation(NameLoc::get(text, node)), text.getValue());

@@ -166,9 +166,9 @@ bool isOfRanks(func::FuncOp kernel) {
       .wasInterrupted();
 }
 
-/// Runs the kernels of a program that are not too large. Kernels that depend on
-/// the rank run for all ranks. Returns error messages; `count` is set to the
-/// number of kernels.
+/// Runs those kernels of a program whose arguments are small enough for the
+/// interpreter. Kernels that depend on the rank run for all ranks. Returns
+/// error messages; `count` is set to the number of kernels that were run.
 std::string runWithinBytes(ModuleOp module, const program::Program &program,
                            int &count) {
   auto emitted = codegen::emitGpuKernels(module);

@@ -83,8 +83,9 @@ const CLI::Validator aboveZero(
     },
     "");
 
-/// Refuses values that are not finite. They compare equal and spread, so if a
-/// comparison finds no difference, it proves nothing.
+/// Refuses values that are not finite: the check counts NaN as equal to NaN,
+/// and values that are computed from a NaN are NaN, too. So if such a
+/// comparison finds no difference, this proves nothing.
 void refuseUndefined(const std::string &model, check::CheckReport &report) {
   if (report.undefined.empty())
     return;
@@ -174,9 +175,10 @@ check::CheckOptions CheckCommand::optionsFor(const Config &config) const {
   check::CheckOptions options;
   options.microbatches = config.train.microbatches;
   options.steps = steps;
-  // A scalar may differ by sixteen times `epsilon`. In f32 that is sixteen
-  // epsilons of f32. For bf16 and TF32 it should be one epsilon of that type,
-  // as a scalar sums many rounded values; hence the division by sixteen.
+  // A scalar may differ by sixteen times `epsilon`. For f32 this is sixteen
+  // times the epsilon of f32. For bf16 and TF32 it should be only once the
+  // epsilon of that type, because a scalar is a sum of many rounded values. So
+  // that epsilon is divided by sixteen here.
   if (config.train.precision == "bf16")
     options.epsilon = 0x1p-7 / 16;
   else if (config.train.precision == "tf32")
@@ -256,8 +258,9 @@ void CheckCommand::findFirstDifference(check::Programs &engines,
       !found.empty()      ? found
       : engines.untrained ? "none among the values that each stage computes"
                           : "none among the values of one step";
-  // Programs that keep all values have more places for a fault, so another
-  // fault may have been injected.
+  // These programs keep all values, so they have more commands at which a fault
+  // can be injected. Another fault than in the first comparison may have been
+  // injected.
   if (engines.fault != report.fault)
     report.notes.push_back("the first difference was looked for with another "
                            "fault of this kind: " +

@@ -28,9 +28,9 @@ struct Target {
   std::vector<Target> commands;
 };
 
-// Returns the words that the shell can complete for the type of a flag: those
-// in lower case, which are meant literally. "DIR|latest|auto" gives latest and
-// auto.
+// Returns the words that the shell can complete for a flag with this type text.
+// These are the alternatives in lower case, which the user types literally:
+// "DIR|latest|auto" gives latest and auto.
 std::vector<std::string> wordsOf(const std::string &type) {
   std::vector<std::string> words;
   for (size_t begin = 0; begin < type.size();) {
@@ -90,8 +90,9 @@ std::string quoted(const std::string &text) {
   return result + "'";
 }
 
-// Returns the words that complete a key: `train.lr=`, which a value follows,
-// and `mesh.`, which a name that the user chooses follows.
+// Returns the words that complete a key. Most end in "=", because a value
+// follows: `train.lr=`. Others end in a dot, because a name that the user
+// chooses follows: `mesh.`.
 std::vector<std::string> keyWords() {
   std::vector<std::string> words = keyNames();
   for (std::string &word : words)

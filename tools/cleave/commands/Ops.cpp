@@ -17,9 +17,10 @@ using namespace cleave;
 using namespace cleave::driver;
 
 namespace {
-// Returns "yes" or "no": whether all operations that an ONNX operator is
-// imported as (`becomes`) implement an interface. Returns "-" if there are
-// none, because the importer evaluates the operator or only moves elements.
+// `becomes` names the operations that the importer creates for an ONNX
+// operator. Returns "yes" if all of them implement the interface, else "no".
+// Returns "-" if there are none, because the importer evaluates the operator or
+// only moves elements.
 template <class Interface>
 const char *answers(mlir::MLIRContext &context, llvm::StringRef becomes) {
   llvm::SmallVector<llvm::StringRef> names;

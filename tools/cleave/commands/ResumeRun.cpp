@@ -140,7 +140,7 @@ void RunPlan::settle(Config &config) {
     refuseChanges(path, found, keys);
     checkSameOptimizer(path, state, config.train.optimizer);
     // The recorded configuration has the number of steps that was in effect,
-    // also if --steps overrode that of the file.
+    // even if --steps overrode the number in the configuration file.
     horizon =
         recorded && !keys.count("train.steps") ? recorded->train.steps : asFile;
     setBegan(config);

@@ -8,17 +8,18 @@ include "mlir/Pass/PassBase.td"
 def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
   let summary = "Convert contractions and attention to library calls";
   let description = [{
-    Runs on per-rank programs, before the other operations are fused into kernels. `nn.einsum`
-    becomes `rt.gemm`: each label is a batch, m, n or k dimension, adjacent labels merge if their
-    strides allow this, and the operands are ordered so that the result's innermost label is an n
-    dimension. Transposes, slices and reshapes of operands become strides; an operand is copied only
-    if its contracted labels have no common order. An `nn.einsum` without a contracted label becomes
-    elementwise operations. A bias along the last dimensions and a following gelu, relu or silu are
-    fused into the product (which also stores the pre-activation if the backward pass reads it), and
-    so are sums of products and the addition to a gradient accumulator. `nn.attention` and its
-    gradient become library calls on strided views, so that query, key and value may be slices of
-    one projection, and their gradients slices of one buffer. Convolutions and their gradients
-    become slices and products.
+    Runs on per-rank programs, before the other operations are fused into kernels.
+    `nn.einsum` becomes `rt.gemm`: each label is a batch, m, n or k dimension, adjacent
+    labels merge if their strides allow this, and the operands are ordered so that the
+    result's innermost label is an n dimension. Transposes, slices and reshapes of
+    operands become strides; an operand is copied only if the contracted labels cannot be
+    put into the same order for both operands. An `nn.einsum` without a contracted label
+    becomes elementwise operations. A bias along the last dimensions and a following gelu,
+    relu or silu are fused into the product (which also stores the pre-activation if the
+    backward pass reads it), and so are sums of products and the addition to a gradient
+    accumulator. `nn.attention` and its gradient become library calls on strided views, so
+    that query, key and value may be slices of one projection, and their gradients slices
+    of one buffer. Convolutions and their gradients become slices and products.
 
     With `device=cuda`, additionally:
 
@@ -70,12 +71,13 @@ def PadClassesPass : Pass<"nn-pad-classes", "::mlir::ModuleOp"> {
     products that read or write unaligned rows are slow, and so are kernels, which load unaligned
     rows one element at a time.
 
-    The product that computes the logits gets zeros for additional classes, so that the bytes of a
-    row are a multiple of 16. `nn.cross_entropy` and its gradient read minus infinity for the
-    additional classes, so that the probability of these classes is exactly 0, and so is their
-    cotangent. Products that read the cotangent of the logits then read the padded cotangent: either
-    the other operand of the product gets zeros for the additional classes, or the result has
-    additional rows of zeros, which are sliced off. A label that is not a class is still not a class
+    The product that computes the logits gets zeros for additional classes, so that the
+    bytes of a row are a multiple of 16. `nn.cross_entropy` and its gradient read minus
+    infinity for the additional classes, so that the probability of these classes is
+    exactly 0, and so is their cotangent. Products that read the cotangent of the logits
+    then read the padded cotangent: if the product sums over the classes, its other
+    operand gets zeros for the additional classes; otherwise the result has additional
+    rows of zeros, which are sliced off. A label that is not a class is still not a class
     after padding.
 
     The pass only pads if all readers of the logits are losses, all readers of the cotangent are

@@ -1,10 +1,10 @@
 //===- FactorGraph.h - values, rules and layouts of a module ----*- C++ -*-===//
 //
-// A graph beside the IR. Shardings are propagated on it, and strategies look in
-// it for dimensions that sharding rules connect. Nodes are the tensors of all
-// functions, and one more for each function result. An edge is an operation
-// with its sharding rule, or a tie between arguments and results of functions
-// that have the same name and so the same sharding.
+// A graph that is kept in addition to the IR. Propagation computes shardings on
+// it, and strategies use it to find the dimensions that sharding rules connect.
+// Each tensor of each function is a node, and so is each result of a function.
+// An edge is an operation with its sharding rule, or a tie: arguments and
+// results of functions that have the same name must have the same sharding.
 //
 //===----------------------------------------------------------------------===//
 

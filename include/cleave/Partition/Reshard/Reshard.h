@@ -13,10 +13,10 @@
 
 namespace cleave::partition {
 
-/// One step of a reshard. `dim` and `concat` are the dimensions that the
-/// operation of the same kind has as attributes. An Embed turns tiles along
-/// `axes`, which are the last axes that shard `dim`, into partial sums: each
-/// rank places its tile at the tile's offset in a tensor of zeros.
+/// One step of a reshard. `dim` and `concat` have the same meaning as in the
+/// dist operation that performs the step. An Embed turns tiles along `axes`,
+/// which are the last axes that shard `dim`, into partial sums: each rank
+/// places its tile at the tile's offset in a tensor of zeros.
 struct Move {
   enum Kind {
     AllReduce,
@@ -92,8 +92,8 @@ inline int64_t elementBytes(mlir::RankedTensorType type) {
   return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
 
-/// Returns the number of bytes that the rank which sends the most sends in all
-/// of these moves.
+/// Returns the number of bytes that the busiest rank sends in all of these
+/// moves together.
 int64_t sentBytes(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
                   int64_t elementBytes, const dist::Layout &from,
                   llvm::ArrayRef<Move> moves);

@@ -26,7 +26,8 @@ struct PadMask {
   mlir::Attribute filler;
 
   static std::optional<PadMask> of(mlir::arith::SelectOp op);
-  /// Whether both masks replace the same padding; the fillers may differ.
+  /// Whether both masks replace the same elements; they may replace them by
+  /// different values.
   bool isAlike(const PadMask &other) const {
     return dim == other.dim && size == other.size && tile == other.tile &&
            axes == other.axes;

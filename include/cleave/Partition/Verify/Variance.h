@@ -15,10 +15,11 @@
 // known to be minor to it. If neither of two axes is known to be minor to the
 // other, their order is unknown and is not checked.
 //
-// A constant may stand for a tile or for a whole tensor. Zeros are accepted as
-// any state, and other splats as a tile or as a whole tensor. If a value has
-// equal elements along a dimension, its reduction over this dimension is
-// accepted as the reduction of a tile or of a whole tensor.
+// A constant may stand for a tile or for a whole tensor. So zeros may be read
+// in any state, and other splats as a tile or as a whole tensor. If the
+// elements of a value are equal along a dimension, the verifier cannot tell
+// whether it is whole along it. So a sum over this dimension may be partial or
+// complete.
 //
 //===----------------------------------------------------------------------===//
 

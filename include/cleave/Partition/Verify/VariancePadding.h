@@ -7,10 +7,11 @@
 // windows and masks; if a dimension has no padding, its size follows from the
 // tile and the axes that split it.
 //
-// Padding is not checked in dimensions whose unsharded size cannot be found
-// from the program. These are dimensions of arguments without a global type, of
-// results of scatters, of reshapes of one-element tiles, and of slices of tiles
-// that do not nest, and dimensions into which such dimensions are merged.
+// Padding is not checked in a dimension whose unsharded size the program does
+// not determine. This concerns arguments without a global type, and results of
+// three kinds: of scatters, of reshapes of one-element tiles, and of slices of
+// tiles that do not nest. If such a dimension is merged with others, the merged
+// dimension is not checked either.
 //
 //===----------------------------------------------------------------------===//
 
@@ -128,8 +129,9 @@ private:
   Extent sized(mlir::Value value, int64_t dim) const;
   dist::Axes counted(llvm::ArrayRef<dist::Axis> axes) const;
   std::string describe(const Extent &extent) const;
-  /// Merges `other` into `into`. Returns false if the unsharded sizes of the
-  /// dimensions differ, or if equal tiles are on different ranks.
+  /// Merges `other` into `into`. Returns false if the two contradict each
+  /// other: the unsharded sizes differ, or the tiles are numbered by different
+  /// axes.
   static bool join(Extent &into, const Extent &other);
   mlir::LogicalResult mustBe(mlir::Operation *op, unsigned operand, int64_t dim,
                              FactorCombiner combiner) const;

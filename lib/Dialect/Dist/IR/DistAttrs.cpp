@@ -354,8 +354,8 @@ void ShardingAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
-/// Constraints that involve the mesh or the tensor are checked where these are
-/// known.
+/// The mesh and the tensor type are not known here. Other verifiers check the
+/// constraints on these.
 LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    FlatSymbolRefAttr, ArrayRef<DimShardingAttr>,
                                    ReduceKind, ArrayRef<AxisRefAttr>,

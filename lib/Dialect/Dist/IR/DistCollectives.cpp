@@ -371,8 +371,8 @@ int64_t CollectivePermuteOp::getSentBytes(int64_t n) {
   return 0;
 }
 
-// The volume of a window is the number of bytes that the rank which sends the
-// most sends to other ranks.
+// The volume of a window is the largest number of bytes that one rank sends to
+// other ranks.
 int64_t WindowOp::getPayloadBytes() { return bytesOf(getResults().getTypes()); }
 int64_t WindowOp::getSentBytes(int64_t n) {
   int64_t most = 0;

@@ -11,8 +11,9 @@ using namespace cleave::dist;
 // Checks against a mesh
 //===----------------------------------------------------------------------===//
 
-/// Checks that the mesh has the axis or sub-axis. `place` is a text for
-/// messages that says where the axis is written, if it is not simply in a list.
+/// Checks that the mesh has the axis or sub-axis. `place` is appended to the
+/// error message: it says where the axis is written, and is empty if it is
+/// simply an entry of a list.
 static LogicalResult verifyAxis(function_ref<InFlightDiagnostic()> emitError,
                                 AxisRefAttr axis, MeshAttr mesh,
                                 const Twine &place = "") {

@@ -30,8 +30,9 @@ cleave::dist::describeExchange(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
     exchange.from.push_back(subAxes(mesh, dim.getAxes()));
   for (DimShardingAttr dim : to.getDims())
     exchange.to.push_back(subAxes(mesh, dim.getAxes()));
-  // Partial axes that are not among the axes of the exchange are left out of
-  // the layouts: all members of a group have the same coordinates on them.
+  // All ranks of a group have the same coordinates on axes that are not axes of
+  // the exchange. So if a layout is partial over such an axis, the axis is left
+  // out.
   SmallVector<AxisRefAttr> refs(axes);
   llvm::append_range(refs, from.getPartial());
   llvm::append_range(refs, to.getPartial());

@@ -38,9 +38,9 @@ bool cleave::dist::crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
          !divide(endA, b.getPre()) || !divide(endA, endB);
 }
 
-/// Returns, for an error message, a sub-axis that has the size of `b` and does
-/// not cross `a`: after, before or within `a`. Returns null if the axis has no
-/// such sub-axis.
+/// For an error message: returns a sub-axis of the same size as `b` that does
+/// not cross `a`. It is after, before or within `a`. Returns null if the axis
+/// has no such sub-axis.
 static AxisRefAttr besideOf(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
   int64_t whole = mesh.getAxisSize(a.getName()), size = axisSize(mesh, b);
   int64_t end = a.getPre() * axisSize(mesh, a);

@@ -147,7 +147,8 @@ RouterAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
 LogicalResult
 ShardAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                   StringAttr match, ArrayAttr dims, DenseI64ArrayAttr view) {
-  // The nn dialect does not depend on the class of axes.
+  // The C++ class of dist.axes belongs to the dist dialect, on which the nn
+  // dialect must not depend. So the attribute is recognized by its name.
   for (Attribute axes : dims)
     if (axes.getAbstractAttribute().getName() != "dist.axes")
       return emitError() << "#nn.shard of " << match << " has dims = " << dims

@@ -95,8 +95,9 @@ std::optional<int64_t> windowWithoutElements(int64_t size, int64_t windows,
                                              int64_t dilation) {
   if (dilation <= size)
     return std::nullopt;
-  // It suffices to test `dilation` windows, since after that the offsets of
-  // windows repeat modulo `dilation`.
+  // The first element that a window reads depends on the window's offset modulo
+  // `dilation`. These remainders repeat after at most `dilation` windows, so it
+  // suffices to test that many.
   int64_t count = std::min<int64_t>(
       {int64_t(llvm::divideCeil(low, stride)), dilation, windows});
   for (int64_t at = 0; at < count; ++at)

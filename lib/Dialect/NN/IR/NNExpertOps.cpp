@@ -1,5 +1,5 @@
-// Verifiers of products of rows with expert matrices, and of positions in
-// experts.
+// Verifiers of grouped products (rows times the matrices of their experts), and
+// of the operation that numbers the rows of each expert.
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Support/ValueUtils.h"

@@ -20,9 +20,10 @@ static LogicalResult expectType(Operation *op, StringRef name, Type found,
                            << expected;
 }
 
-/// Checks the types of an operation on rows. The input must have a last
-/// dimension, along which rows run. `features` have the size of that dimension,
-/// `statistics` one element per row, and `whole` the shape of the input.
+/// Checks the types of an operation that works along rows, that is, along the
+/// last dimension of the input. Each of `features` must be a vector of the size
+/// of that dimension, each of `statistics` must have one element per row, and
+/// each of `whole` must have the shape of the input.
 static LogicalResult
 verifyRows(Operation *op, Value input,
            ArrayRef<std::pair<StringRef, Value>> features,
@@ -72,7 +73,8 @@ LogicalResult RmsNormGradOp::verify() { // (R1)
                     {{"cotangent", getCotangent()}, {"result", getResult()}});
 }
 
-/// Checks (X1): labels have the shape of the logits without the classes.
+/// Checks (X1): the shape of the labels is that of the logits without the last
+/// dimension (classes).
 static LogicalResult verifyLabels(Operation *op, Value logits, Value labels) {
   auto type = cast<RankedTensorType>(labels.getType());
   ArrayRef<int64_t> want =

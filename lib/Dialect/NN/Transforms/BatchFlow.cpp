@@ -107,8 +107,8 @@ bool BatchFlow::meetsBatch(BlockArgument argument) const {
   return false;
 }
 
-/// Whether the value depends on inputs of the microbatch, and not on parameters
-/// alone.
+/// Whether the value depends on an input of the microbatch. If not, it depends
+/// only on parameters, buffers and constants.
 bool BatchFlow::fromInputs(Value value) {
   if (Operation *def = value.getDefiningOp())
     return computed.count(def);

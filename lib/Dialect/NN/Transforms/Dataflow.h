@@ -52,8 +52,8 @@ mlir::Value broadcastTo(mlir::OpBuilder &builder, mlir::Location loc,
                         mlir::Value value, llvm::ArrayRef<int64_t> shape,
                         llvm::ArrayRef<int64_t> dims);
 
-/// A value `source` that was broadcast: dimension i of the source is dimension
-/// `dims[i]` of the broadcast value, which has other dimensions besides.
+/// The source of a broadcast: dimension i of `source` is dimension `dims[i]` of
+/// the broadcast value. The source is repeated along the other dimensions.
 struct Narrow {
   mlir::Value source;
   Dims dims;

@@ -56,8 +56,9 @@ struct AbsorbTranspose : OpRewritePattern<EinsumOp> {
   }
 };
 
-/// Drops a broadcast dimension of an operand if the other operand has it, too,
-/// and it is not contracted.
+/// If an einsum operand is broadcast along a dimension that the other operand
+/// has, too, and that is not contracted, reads the operand without this
+/// dimension.
 struct AbsorbBroadcast : OpRewritePattern<EinsumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(EinsumOp op,

@@ -1,5 +1,6 @@
-// Families of values, one per expert, and the tests that say which expert a
-// token chose.
+// A family is a group of values, one per expert, that are computed in the same
+// way. This file finds families, and the comparisons of expert ids with expert
+// numbers that tell which expert a token chose.
 
 #include "ExpertFamily.h"
 
@@ -150,9 +151,9 @@ static std::optional<FamilyStep> stepOfMembers(const Family &family) {
   return step;
 }
 
-/// Returns the step of a family that is one value with a dimension of experts.
-/// The dimension lists of the step are those of one member, without the
-/// dimension of experts.
+/// Returns how a family is computed if it is one value with a dimension of
+/// experts. The dimension numbers in the returned step are those of a single
+/// expert's value, which lacks that dimension.
 static std::optional<FamilyStep> stepAlong(const Family &family) {
   FamilyStep step;
   int64_t dim = family.dim;
@@ -245,21 +246,23 @@ std::optional<FamilyStep> stepOf(const Family &family) {
 
 namespace {
 
-/// A position along one dimension of a value: a fixed index, or the index along
-/// a dimension of the frame (the named dimensions of the sum over experts).
+/// The index of an element along one dimension of a value: either a fixed
+/// number, or the index of the enclosing sum over experts along one of its
+/// dimensions (see ExpertProduct.h).
 struct At {
   bool isFixed = false;
   int64_t value = 0;
 };
 using Place = SmallVector<At, 6>;
 
-/// In a sum over experts, each dimension is identified by a number, called its
-/// name. This number stands for the dimension of experts; it is larger than
-/// that of any other dimension.
+/// In a sum over experts, dimensions are identified by numbers. This number
+/// stands for the dimension of experts; it is larger than that of any other
+/// dimension.
 constexpr int64_t kExpert = std::numeric_limits<int64_t>::max();
 
-/// Moves `place` from the result of a data movement to its source; nullopt for
-/// other operations.
+/// `place` is the position of an element in the result of a data movement.
+/// Changes it to the position of this element in the source, and returns the
+/// source; nullopt for other operations.
 std::optional<Value> stepBack(Value value, Place &place) {
   Operation *op = value.getDefiningOp();
   if (auto broadcast = dyn_cast_if_present<BroadcastOp>(op)) {
@@ -316,8 +319,8 @@ std::optional<Value> stepBack(Value value, Place &place) {
   return std::nullopt;
 }
 
-/// Returns the number at `place` of a constant; kExpert if this number equals
-/// the index along the dimension of experts.
+/// Returns the integer that `value` has at `place`, if it is known. If it
+/// equals the number of the expert, returns kExpert.
 std::optional<int64_t> numberAt(Value value, Place place) {
   for (;;) {
     if (!isa<IntegerType>(typeOf(value).getElementType()))

@@ -27,8 +27,8 @@ struct Family {
   int64_t rank() const { return shape().size(); }
 };
 
-/// The operation that computes each member of a family from members of other
-/// families. Dimensions are those of one member.
+/// How the members of a family are computed: one operation, applied to the
+/// members of other families. Dimension numbers refer to a single member.
 struct FamilyStep {
   enum Kind { Leaf, Elementwise, Broadcast, Transpose, Reduce, Slice, Einsum };
   Kind kind = Leaf;
@@ -41,30 +41,32 @@ struct FamilyStep {
   EinsumOp::Labels labels;
 };
 
-/// Returns the operation that computes a value, as a step on operands that all
-/// experts share.
+/// Returns the operation that computes a value, for a value that all experts
+/// share. Its operands are then shared as well.
 std::optional<FamilyStep> stepOf(mlir::Value value);
-/// Returns the operation that computes the members of a family, as a step on
-/// other families. Returns a Leaf if the members are arguments; nullopt if the
-/// operands form no families.
+/// Returns the operation that computes each member of a family, with the
+/// families of its operands. Returns a Leaf if the members are arguments;
+/// nullopt if the operands do not form families.
 std::optional<FamilyStep> stepOf(const Family &family);
 
-/// A test that compares the expert ids of tokens with the number of an expert.
-/// In a family, member n tests for expert n.
+/// A test whether a token chose an expert: compares the token's expert ids with
+/// the number of the expert. A family of tests has one test for each expert.
 struct ExpertTest {
   mlir::Value ids;
-  /// For each dimension of the ids, the name of the corresponding dimension of
-  /// the sum over experts; -1 for dimensions of size 1. Names are numbers.
+  /// For each dimension of the ids, the number that identifies the
+  /// corresponding dimension of the sum over experts; -1 for dimensions of
+  /// size 1.
   Dims frame;
   bool operator==(const ExpertTest &) const = default;
 };
 
-/// Returns the test that a family computes as a boolean or as 0 and 1, if
-/// member n (or element n along `dim`) tests for expert n. `frame` has the name
-/// (a number) of each dimension of a member.
+/// If member n of the family (or element n along `dim`) tests for expert n,
+/// returns this test. Its result may be a boolean, or 0 and 1. `frame` has the
+/// number that identifies each dimension of a member.
 std::optional<ExpertTest> testOf(const Family &family, Dims frame);
 
-/// Returns the test that one value computes, and the expert for which it tests.
+/// If a single value is such a test, returns the test and the number of the
+/// expert.
 std::optional<std::pair<ExpertTest, int64_t>> testOf(mlir::Value value,
                                                      Dims frame);
 

@@ -19,10 +19,10 @@ std::optional<int64_t> choicesOf(Value ids) {
 
 namespace {
 
-/// Returns the operands of a step that may contain the test for an expert, each
-/// with the names of its dimensions; empty for steps that a product cannot
-/// contain. `slot` is the name of a dimension that the step sums over, and
-/// `sums` is set if the step sums.
+/// Returns the operands of `step` in which the test for an expert may be found.
+/// Each comes with the numbers that identify its dimensions. The list is empty
+/// if the step cannot be part of a product. If the step sums over a dimension,
+/// `sums` is set, and this dimension gets the number `slot`.
 SmallVector<std::pair<Family, Dims>>
 partsOf(const FamilyStep &step, const Dims &frame, int64_t slot, bool &sums) {
   sums = false;
@@ -81,8 +81,8 @@ public:
 
   ExpertProduct product;
 
-  /// Splits a family into the test and factors. Returns false if the family has
-  /// a test that differs from one that was found before.
+  /// Finds the test and the factors of which the family is a product. Returns
+  /// false if there are two different tests.
   bool peel(const Family &family, const Dims &frame) {
     if (std::optional<ExpertTest> test = testOf(family, frame)) {
       if (product.test && !(*product.test == *test))
@@ -144,8 +144,9 @@ std::optional<std::pair<ExpertTest, int64_t>> expertOf(Value term) {
   return expertIn(term, allDims(rank), rank, true);
 }
 
-/// Checks that a test was found and that the sum, if there is one, runs over
-/// the dimension of slots of the test's ids.
+/// Returns null unless a test was found. If the product sums over slots (the
+/// experts that a token chose), the ids of the test must have the dimension of
+/// slots.
 static std::optional<ExpertProduct> checked(ExpertProduct product,
                                             int64_t experts) {
   product.experts = experts;

@@ -8,19 +8,19 @@
 
 namespace cleave::nn {
 
-/// A family of values, one per expert, and a name (a number) for each dimension
-/// of a member. The dimensions of the sum over experts have the names 0, 1,
-/// ...; dimensions that are reduced inside the sum have the numbers that
-/// follow.
+/// A factor: a family of values, one per expert, and the numbers that identify
+/// the dimensions of a member (its frame). The dimensions of the sum over
+/// experts have the numbers 0, 1, ...; dimensions that are summed inside of it
+/// have the numbers after these.
 struct Factor {
   Family family;
   Dims frame;
 };
 
-/// What one expert contributes to a sum over experts: the sum over slots of
-/// test * factors. A slot is one of the experts that a token chose. `slot` is
-/// the name of the dimension that enumerates the slots of a token; it is -1 if
-/// a token has one slot.
+/// The term of one expert in a sum over experts: test * factors, summed over
+/// slots. The slots of a token are the experts that it chose. `slot` is the
+/// number that identifies the dimension of slots; it is -1 if each token has
+/// one slot.
 struct ExpertProduct {
   int64_t experts = 0;
   std::optional<ExpertTest> test;
@@ -28,8 +28,8 @@ struct ExpertProduct {
   int64_t slot = -1;
 };
 
-/// Returns the terms of a sum over experts, one per expert, as a product of a
-/// test for the expert and factors; nullopt if they are not such a product.
+/// If each term of a sum over experts is a product of a test for the expert and
+/// factors, returns this product; otherwise returns nullopt.
 std::optional<ExpertProduct> productOf(const Family &terms);
 
 /// Like productOf, for an einsum that sums over experts by contraction. Exactly

@@ -312,8 +312,9 @@ Value SlotBuilder::run(ArrayRef<int64_t> shape) {
         own.push_back(factor.frame[index]);
       if (own.empty() != ofWeights)
         continue;
-      // All factors with feature dimensions must have the same ones, in the
-      // same order; otherwise the sum is not rewritten.
+      // The factors with feature dimensions are multiplied elementwise. So they
+      // must all have the same feature dimensions in the same order; otherwise
+      // the sum is not rewritten.
       if (!ofWeights && result && own != features)
         return nullptr;
       Value value = slotsOf(factor.family, factor.frame);

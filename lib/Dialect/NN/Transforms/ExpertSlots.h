@@ -1,4 +1,5 @@
-// Rewrites sums over experts to sums over slots.
+// Rewrites sums over all experts as sums over slots, that is, over the experts
+// that a token chose.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTSLOTS_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTSLOTS_H

@@ -261,8 +261,8 @@ static bool isChain(const std::set<int64_t> &cuts, int64_t size) {
   return size % inner == 0;
 }
 
-/// Cuts classes of dimensions as given by `cuts`. Returns false, and changes
-/// nothing, if one of the cuts is impossible.
+/// For each pair (dimension, cut), cuts the class of the dimension at the given
+/// place. Returns false, and changes nothing, if one of the cuts is impossible.
 bool FactorAnalysis::addCuts(ArrayRef<std::pair<int, int64_t>> cuts) {
   std::map<int, std::set<int64_t>> wanted;
   for (auto [node, cut] : cuts) {
@@ -334,8 +334,9 @@ void FactorAnalysis::cutEqualSlices(func::FuncOp function) {
       for (int64_t dim = 0; dim < rankOf(argument); ++dim)
         ofParameters.insert(find(node(argument, dim)));
   }
-  // For each class of dimensions, the size of the slices that are taken of it
-  // (0 if sizes differ), and the offsets of these slices.
+  // For each class of dimensions: the size of the slices that the function
+  // reads of it (0 if these have different sizes), and the offsets of the
+  // slices.
   std::map<int, std::pair<int64_t, std::set<int64_t>>> parts;
   for (const Cut &slice : slices) {
     auto &[size, offsets] =

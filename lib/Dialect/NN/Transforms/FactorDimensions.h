@@ -23,9 +23,9 @@ namespace cleave::nn {
 
 class FactorAnalysis {
 public:
-  /// If `views` is true, a dimension of a parameter is also cut if the function
-  /// reads only slices of it that have equal sizes. The parameter then is, for
-  /// example, two matrices that are stored as one.
+  /// With `views`, a parameter's dimension is also cut into equal parts if the
+  /// function reads only slices of that size. An example is a parameter that
+  /// stores two matrices as one.
   FactorAnalysis(mlir::func::FuncOp function, bool views);
 
   /// The factors of a dimension, major to minor; empty for size 1.
@@ -39,8 +39,9 @@ private:
   struct Class {
     int64_t size = 1;
     bool atomic = false;
-    /// The places at which the class is cut, each as the number of elements of
-    /// the parts to its right (minor). Each divides the next one and the size.
+    /// The cuts of the class. Each cut is given as the number of elements that
+    /// the factors minor to it have together. Each of these numbers divides the
+    /// next one, and all divide the size.
     std::set<int64_t> cuts;
   };
   /// Consecutive dimensions of a reshape's operand and of its result with the

@@ -214,8 +214,9 @@ bool Rewriter::rewriteRows(Operation *op) {
   return true;
 }
 
-/// For operations with indices: leading dimensions of the indices and of the
-/// rows are factored, the others stay, even if their size is 1.
+/// Rewrites operations with indices. The leading dimensions, which the indices
+/// and the rows share, are factored. The other dimensions keep their shape,
+/// even if their size is 1.
 bool Rewriter::rewriteChoice(Operation *op) {
   if (auto top = dyn_cast<TopKOp>(op)) {
     int64_t last = rankOf(top.getInput()) - 1;

@@ -1,10 +1,11 @@
-// Finds routers whose choice of experts was replaced by constants in the
-// export. A tracer that treats indices as numbers stores the indices that its
-// example input had. The graph then still computes the largest scores, but
-// nothing reads their indices. Instead, scores are multiplied with the experts
-// that the example chose, or masked as for the example. Scores belong to no
-// router if they do not come from a matrix of the model, or if nothing is
-// multiplied with them.
+// Finds routers whose choice of experts became a constant in the export. If a
+// tracer treats indices as plain numbers, it stores the indices that it
+// computed for its example input. The graph then still computes the largest
+// router scores, but nothing reads their indices. Instead, it multiplies the
+// scores at the stored indices with the outputs of the experts, or masks the
+// scores at these indices. Scores are only taken for a router's if they are
+// computed with a matrix of the model, and if something is multiplied with
+// them.
 
 #include "FrozenRouting.h"
 #include "Dataflow.h"
@@ -97,8 +98,9 @@ public:
     }
   }
 
-  /// Whether scores at fixed positions are multiplied with values other than
-  /// scores and constants.
+  /// Whether router scores that were read at fixed positions are multiplied
+  /// with other data, that is, with values that are neither scores nor
+  /// constants.
   bool weighFixedly() const {
     for (auto [value, isPlaced] : atFixed)
       if (isPlaced)

@@ -22,8 +22,8 @@ using namespace cleave;
 
 namespace {
 
-/// The experts that one router chooses, and the dimensions that define in which
-/// order slots fill an expert.
+/// The experts that one router chooses. The order of samples, positions and
+/// slots decides which slots are dropped when an expert is full.
 struct Choices {
   Value ids;
   int64_t experts;

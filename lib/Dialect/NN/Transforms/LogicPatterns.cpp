@@ -19,8 +19,8 @@ struct BoolToFloat : OpRewritePattern<arith::UIToFPOp> {
     auto type = dyn_cast<RankedTensorType>(op.getType());
     if (!type || !getElementTypeOrSelf(op.getIn().getType()).isInteger(1))
       return rewriter.notifyMatchFailure(op, "operand is no boolean tensor");
-    // The pattern applies only if more arithmetic with constants follows. In
-    // other uses, such as counting labels, the conversion stays unchanged.
+    // Without further arithmetic on the number, for example if labels are only
+    // counted, the conversion from boolean to number is left unchanged.
     bool followed = llvm::any_of(op->getUsers(), [&](Operation *user) {
       return isElementwise(user) &&
              llvm::all_of(user->getOperands(), [&](Value operand) {
@@ -58,7 +58,8 @@ struct PushIntoSelect : RewritePattern {
     if (!select)
       return rewriter.notifyMatchFailure(op, "no operand is one of two");
     ArrayRef<int64_t> shape = shapeOf(op->getResult(0));
-    // MLIR's arith dialect does not fold comparisons of float tensors.
+    // The result is computed here, since MLIR's arith dialect does not fold
+    // comparisons of float tensors.
     auto compute = [](Operation *op, ValueRange operands,
                       ArrayRef<int64_t> shape, PatternRewriter &rewriter) {
       auto compare = dyn_cast<arith::CmpFOp>(op);

@@ -119,8 +119,8 @@ private:
   }
 
   SmallVector<std::pair<BlockArgument, int64_t>> seeds;
-  /// Whether some input declares its batch dimension; then other inputs with
-  /// samples declare theirs, too.
+  /// Whether some input declares its batch dimension. Then every input that has
+  /// one must declare it.
   bool isDeclared = false;
 };
 

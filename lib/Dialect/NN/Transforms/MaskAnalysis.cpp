@@ -1,5 +1,7 @@
-// Recognizes bands, segments and key masks by comparisons of index grids and
-// ids.
+// Splits masks of attention scores into parts that nn.attention can express:
+// bands (bounds on key index - query index), segments (queries and keys with
+// equal ids), and masks of keys. The parts are recognized by the comparisons
+// that compute them.
 
 #include "MaskAnalysis.h"
 
@@ -38,9 +40,9 @@ std::optional<Dims> through(Operation *op, ArrayRef<int64_t> dims) {
   return std::nullopt;
 }
 
-/// Follows a value back through broadcasts and other data movements to the
-/// value whose elements they move, and tells which score dimensions that value
-/// has.
+/// Follows a value back through broadcasts and other data movements. Returns
+/// the value from which these start, and the dimensions of the scores along
+/// which it varies.
 Narrow narrowed(Value value, ArrayRef<int64_t> dims) {
   Narrow result{value, Dims(dims)};
   while (Operation *op = result.source.getDefiningOp()) {
@@ -146,9 +148,9 @@ bool addComparison(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
   return addBand(difference, std::nullopt, slack, part, parts);
 }
 
-/// Adds a comparison of a value along queries with a value along keys, which
-/// defines segments; returns false for other comparisons, or if segments were
-/// added already.
+/// If `op` compares ids of queries with ids of keys, adds the segments that
+/// these ids define. Returns false for other comparisons, or if there are
+/// segments already.
 bool addSegments(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
                  const ScoreDims &scores, MaskParts &parts) {
   if (parts.segments ||

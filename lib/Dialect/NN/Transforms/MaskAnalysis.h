@@ -45,8 +45,8 @@ struct MaskParts {
 void splitMask(mlir::Value mask, bool negated, llvm::ArrayRef<int64_t> dims,
                const ScoreDims &scores, MaskParts &parts);
 
-/// A band of the mask, as attributes of nn.attention. For these, key j has
-/// position j and query i has position i + shift.
+/// A band of the mask, as attributes of nn.attention. These compare positions:
+/// key j has position j, and query i has position i + shift.
 struct BandRule {
   bool causal = false;
   int64_t window = 0, shift = 0;

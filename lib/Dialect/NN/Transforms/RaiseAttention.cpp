@@ -60,7 +60,8 @@ SoftmaxOp softmaxOf(Value value) {
   return value.getDefiningOp<SoftmaxOp>();
 }
 
-/// The role of each dimension of the scores; -1 for a role without a dimension.
+/// For each role: the dimensions of the scores that have it. A role that no
+/// dimension has is -1 or an empty list.
 struct Roles {
   int64_t batch = -1, query = -1, key = -1;
   /// The dimensions of KV heads, and those of the query heads that share a KV
@@ -177,8 +178,8 @@ bool Raiser::isOneSample() {
 }
 
 /// Transposes a value with the letters `labels` to the order `order`, and
-/// reshapes it to `shape`, where the letters of one role form one dimension and
-/// missing roles have size 1.
+/// reshapes it to `shape`. The reshape merges the letters of each role (batch,
+/// heads, ...) into one dimension; a role without letters gets size 1.
 Value Raiser::arrange(Value source, StringRef labels, StringRef order,
                       ArrayRef<int64_t> shape) {
   Dims permutation;

@@ -27,8 +27,8 @@ struct RaiseCompositesPass
     cleave::nn::populateRaiseGeluPatterns(patterns);
     cleave::nn::populateRaiseRotaryPatterns(patterns);
     cleave::nn::populateRaiseAttentionPatterns(patterns);
-    // The set includes the movement patterns so that they undo the moves that
-    // the raising patterns make.
+    // The raising patterns insert transposes and reshapes. The movement
+    // patterns are included to remove these again.
     cleave::nn::populateMovementPatterns(patterns);
     cleave::nn::populateEinsumPatterns(patterns);
     OpPassManager cleanup(func::FuncOp::getOperationName());

@@ -11,9 +11,9 @@ namespace cleave::nn {
 
 namespace {
 
-/// Whether `value` is a slice of x that is one half (the second if `second`) of
-/// dimension `dim` and all of the other dimensions. If x itself is a slice, the
-/// two slices may have been merged into one.
+/// Whether `value` is a slice of x: the first half of dimension `dim` (the
+/// second half if `second` is set), with all other dimensions complete. If x
+/// itself is a slice, both slices may have been merged into one.
 bool isHalf(Value value, Value x, int64_t dim, bool second) {
   auto slice = value.getDefiningOp<SliceOp>();
   auto outer = x.getDefiningOp<SliceOp>();

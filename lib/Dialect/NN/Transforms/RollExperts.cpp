@@ -132,9 +132,9 @@ struct CombineSlots : OpRewritePattern<ReduceOp> {
   }
 };
 
-/// Rewrites a slice of the columns of a product to a product with a slice of
-/// the matrix. Two matrices that are stored as one are so read as two, each of
-/// which can be sharded.
+/// A slice of the columns of a product becomes a product with a slice of the
+/// matrix. If two matrices are stored as one, each is then read separately, so
+/// that each can be sharded.
 struct SliceOfProduct : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op,
@@ -225,9 +225,9 @@ std::string spellMissing(const std::map<int64_t, Value> &found, int64_t count) {
   return missing > named ? text + ", ..." : text;
 }
 
-/// Collects the terms of a sum over experts, one for each expert, and rewrites
-/// the sum. Fails if experts have no term and no zeros in the sum stand for
-/// them.
+/// Collects the terms of an unrolled sum over experts, one for each expert, and
+/// rewrites the sum. An expert may lack a term if the sum contains zeros in its
+/// place; otherwise the rewrite fails.
 LogicalResult rollUnrolled(arith::AddFOp root) {
   Sum all(root);
   SmallVector<Value> rest;

@@ -1,5 +1,6 @@
-// Merges parameters that are only read as parts of one tensor, and sorts the
-// operations of a function.
+// Some parameters are only read after the model stacks them to one tensor. Each
+// such stack becomes one parameter. This file also sorts the operations of a
+// function.
 
 #include "StackParameters.h"
 #include "Dataflow.h"
@@ -28,8 +29,8 @@ public:
   }
 
 private:
-  /// Returns the parameter that is one slice of a stack of tensors; null if the
-  /// slice is anything but a parameter.
+  /// Returns the parameter that is stacked as this slice of the tensor; null if
+  /// the slice is not a whole parameter.
   BlockArgument partOf(Value slice) {
     if (auto reshape = slice.getDefiningOp<ReshapeOp>())
       slice = reshape.getInput();

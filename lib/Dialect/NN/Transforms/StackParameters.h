@@ -1,4 +1,5 @@
-// Parameters that are only read as parts of one tensor.
+// Merges parameters that are only read after the model stacks them to one
+// tensor.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_STACKPARAMETERS_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_STACKPARAMETERS_H

@@ -92,8 +92,9 @@ ScheduleAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// Returns whether the attribute is a sharding. The pipe dialect does not
-/// depend on the class of shardings.
+/// Returns whether the attribute is a sharding. It is recognized by its name,
+/// since the pipe dialect does not depend on the dist dialect, which defines
+/// the C++ class.
 static bool isSharding(Attribute value) {
   return value.getAbstractAttribute().getName() == "dist.sharding";
 }

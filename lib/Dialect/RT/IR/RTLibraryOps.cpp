@@ -380,8 +380,8 @@ static LogicalResult verifyAttention(Op op, SmallVector<Piece> pieces) {
   return success();
 }
 
-/// Returns the floating-point operations of the scores that masks by position
-/// do not exclude.
+/// Returns the FLOPs of all pairs of a query and a key that causality and the
+/// window do not mask.
 template <class Op>
 static int64_t attentionFlops(Op op, int64_t perScore, int64_t perValue) {
   namespace program = cleave::program;
@@ -427,6 +427,7 @@ Value AttentionGradOp::getScratchResult() {
                                                   : Value();
 }
 
-// Gradients take five products of queries, keys and features: the recomputed
-// scores, dp = do v^T, dv = p^T do, dq = ds k, dk = ds^T q.
+// The gradient has five products: the recomputed scores q k^T, dp = do v^T, dv
+// = p^T do, dq = ds k, dk = ds^T q. Three of these have the size of a query's
+// features, two that of a value's, with two FLOPs per element.
 int64_t AttentionGradOp::getFlops() { return attentionFlops(*this, 6, 4); }

@@ -123,8 +123,8 @@ private:
 /// Throws RunError.
 void syncFolder(const std::string &path);
 
-/// Throws InputError if a file with this name cannot be created, as its folder
-/// does not exist, or as the path is itself a folder.
+/// Throws InputError if no file with this name can be created, because its
+/// folder does not exist or because the path is itself a folder.
 void checkOutputPath(const std::string &path);
 
 /// Throws InputError if `output` is one of the files `inputs`, possibly under

@@ -12,8 +12,9 @@
 
 namespace cleave {
 
-/// A file or folder that is removed, with its contents, by the destructor, or
-/// by a signal that ends a process after removeTemporariesOnSignals().
+/// A file or folder that is temporary. The destructor removes it with its
+/// contents. After removeTemporariesOnSignals() was called, it is also removed
+/// if a signal ends the process.
 class TemporaryPath {
 public:
   /// Records a path without creating anything, so that the path is known before
@@ -24,15 +25,15 @@ public:
   ~TemporaryPath();
 
   const std::string &path() const { return name; }
-  /// Marks a folder as in use with a lock, so that removeAbandoned() of other
-  /// processes keeps it. The lock is needed if process ids cannot tell, as
-  /// between containers that share a folder.
+  /// Marks a folder as in use by a lock on a file in it, so that
+  /// removeAbandoned() in other processes keeps the folder. Process ids alone
+  /// would not suffice: a process in another container cannot check them.
   void guard();
-  /// Ends guard() and removes its lock file, so that the folder holds only what
-  /// belongs there.
+  /// Ends guard() and removes its lock file from the folder, so that the folder
+  /// contains only what the caller wrote.
   void unguard();
-  /// Keeps the file or folder from now on, or forgets it as it has moved
-  /// elsewhere.
+  /// From now on neither the destructor nor a signal removes the file or
+  /// folder. Also called when it was moved elsewhere.
   void keep();
 
 private:

@@ -84,9 +84,9 @@ inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
   return upTo(causal ? 0 : reach - 1) - upTo(-reach);
 }
 
-// The mean number of (query, key) pairs of a tile of ring attention, in which
-// queries and keys have different positions. Averaged over all tiles, a causal
-// mask leaves half of the pairs.
+// The mean number of (query, key) pairs that the mask leaves in one step of
+// ring attention, which combines a tile of queries with a tile of keys. Over
+// all steps, a causal mask leaves half of the pairs.
 inline int64_t meanAttentionPairs(int64_t queries, int64_t keys, bool causal,
                                   int64_t window) {
   int64_t pairs = causal ? queries * keys / 2 : queries * keys;

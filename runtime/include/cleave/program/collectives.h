@@ -94,8 +94,9 @@ struct Collective {
   // before the collective starts.
   BufferRef sent, received;
   // For reports only: the number of rows that a rank is expected to send to all
-  // members together. It is one number, or one for each position on the axes
-  // `by`. `home` says that the rows return to the ranks that they came from.
+  // members together. `expected` has one number, or one number for each index
+  // of a rank on the axes `by`. `home` is true if the rows return to the ranks
+  // that they came from.
   std::vector<int64_t> expected;
   std::vector<SubAxis> by;
   bool home = false;

@@ -10,8 +10,8 @@
 
 namespace cleave::program {
 
-// An argument of a kernel. The kernel accesses no byte but the `bytes` from the
-// argument's address on.
+// An argument of a kernel: the address of a buffer. The kernel accesses only
+// the first `bytes` bytes from this address on.
 struct KernelArg {
   int64_t bytes = 0;
   bool written = false; // else only read

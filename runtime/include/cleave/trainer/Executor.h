@@ -105,8 +105,9 @@ struct ExecutorOptions {
   /// Emulated links between ranks of this process: latency in us and bandwidth
   /// in GB/s. Empty if links are not emulated.
   std::vector<double> link;
-  /// For tests: rank, run and command at which a failure is injected, and
-  /// whether it is silence instead of an error.
+  /// For tests: the rank, run and command at which a failure is injected. A
+  /// fourth number is optional: 1 if the rank should stop responding there
+  /// instead of reporting an error.
   std::vector<int64_t> failure;
 };
 

@@ -30,8 +30,8 @@ public:
   void feed(const Dataset &data, Split split, const std::vector<FeedRow> &rows,
             const std::vector<FeedRow> &step);
 
-  /// Scatters a whole input. Rows of labels that ranks hold beyond the batch
-  /// are set to the ignored index.
+  /// Scatters an entire input to the ranks. The buffer may have more rows than
+  /// the batch; for labels these rows get the ignored index.
   void scatter(const ManifestInput &input, const ArrayView &array);
 
   /// Sets the scalar inputs with this role; there may be none.

@@ -16,8 +16,9 @@ enum class KeyEffect {
   /// after each microbatch (asynchronous schedules) it changes the mathematics,
   /// as it decides which weights a microbatch sees.
   LayoutUnlessAsync,
-  /// Like LayoutUnlessAsync, and also changes the mathematics if the loads of
-  /// experts are balanced within each microbatch.
+  /// Like LayoutUnlessAsync. It also changes the mathematics if the capacity or
+  /// an auxiliary loss of experts applies to each microbatch separately
+  /// (parallel.expert.capacity_scope or aux_scope is "microbatch").
   LayoutUnlessPerMicrobatch,
 };
 

@@ -92,9 +92,9 @@ void checkSameOptimizer(const std::string &checkpoint,
                         const std::string &wanted);
 
 /// Throws InputError if the contents of `path` differ from the data that the
-/// checkpoint's run was trained on, unless "data.path" is accepted. The data
-/// may have moved. `model` is the name of the resumed model; the message begins
-/// with it if the checkpoint's differs.
+/// checkpoint's run was trained on, unless "data.path" is accepted. The path
+/// may be another one than before. `model` is the name of the resumed model. If
+/// the checkpoint records another model name, the message begins by saying so.
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
                    const std::string &path, const Accepted &accepted,
                    const std::string &model);

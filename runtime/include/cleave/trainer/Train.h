@@ -35,8 +35,8 @@ struct TrainOptions {
   int64_t evalEvery = -1;   ///< -1: ten times a run; 0: at the end only
   int64_t evalSamples = -1; ///< -1: by the length of the run; 0: all
   std::optional<bool> progressBar; ///< default: where output is a terminal
-  /// Returns how often malloc was called so far; empty if the caller does not
-  /// count these calls.
+  /// A function that returns how often malloc has been called so far. Unset if
+  /// the caller does not count these calls.
   std::function<int64_t()> allocations;
 };
 

@@ -1,6 +1,7 @@
-// Generates the remaining operations of arith and math, each on operands for
-// which it is defined. Discontinuous operations (rounding, remainders, bits)
-// get exact values only.
+// Generates those operations of arith and math that the other files do not
+// generate, each on operands for which it is defined. Discontinuous operations
+// (rounding, remainders, operations on bits) get only operands with exact
+// values.
 
 #include "Generator.h"
 

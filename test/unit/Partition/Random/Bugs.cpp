@@ -248,8 +248,8 @@ bool padUnmasked(ModuleOp module) {
   });
 }
 
-/// Drops one mask only, the last one, so that a proof that stops after the
-/// first masks would not find it.
+/// Drops only the last mask. A proof that checks only the first masks would not
+/// find this bug.
 bool maskDropped(ModuleOp module) {
   arith::SelectOp last;
   module.walk([&](arith::SelectOp op) {

@@ -1,8 +1,9 @@
 // The second half of a case: compiles the program, runs its ranks as threads,
 // and compares the results. The limits are those of `cleave check`
-// (docs/check.md): four times the error of the single-device program. Because
-// these tensors are small, that error is the largest one of several draws of
-// inputs; in one draw, a single number may happen to be exact.
+// (docs/check.md): four times the error of the single-device program. These
+// tensors are small, so a result may happen to be exact for one draw of inputs.
+// Therefore the error is measured for several draws, and the largest one
+// counts.
 
 #include "Compiled.h"
 
@@ -111,8 +112,9 @@ LogicalResult runPass(ModuleOp module, std::unique_ptr<Pass> pass) {
 }
 
 /// Returns the program in f64 in which every bf16 value is rounded to bf16. A
-/// compiled kernel may omit roundings of values inside of it, so the rounding
-/// of a program depends on where its kernels are cut; this program rounds most.
+/// compiled kernel may omit roundings of values inside it, so the roundings of
+/// a compiled program depend on how it is divided into kernels. No compiled
+/// program rounds more values than this program.
 OwningOpRef<ModuleOp> rounding(ModuleOp global) {
   OwningOpRef<ModuleOp> module = global.clone();
   SmallVector<Value> narrow;

@@ -98,8 +98,9 @@ Entry indices(Generator &g, ArrayRef<int64_t> shape) {
   return g.like(g.ints(shape));
 }
 
-/// Returns indices into a table of `rows` rows that are in range: positions, of
-/// which only the padding may be out of range, or the indices `at`, clamped.
+/// Returns valid indices into a table of `rows` rows. They are either positions
+/// (only those of padding may be out of range), or the indices `at`, clamped to
+/// the table.
 Value checked(Generator &g, Value at, int64_t rows) {
   auto type = cast<RankedTensorType>(at.getType());
   if (type.getRank() > 0 && type.getDimSize(0) <= rows) {
@@ -133,8 +134,8 @@ bool gather(Generator &g) {
 
 bool scatterAdd(Generator &g) {
   Entry updates = g.any(1, 4);
-  // The dimensions of the updates that correspond to the indices: `count`
-  // dimensions, beginning with `dim`.
+  // The indices have the shape of `count` consecutive dimensions of the
+  // updates, beginning with dimension `dim`.
   int64_t dim = g.random.below(updates.rank());
   int64_t count =
       g.random.between(0, std::min<int64_t>(2, updates.rank() - dim));

@@ -43,8 +43,8 @@ struct Windows {
       int64_t room = size + low.back() + high.back() - reach;
       fits &= room >= 0;
       output.push_back(room / stride + 1);
-      // A dilated window could contain padding only, between the elements; such
-      // a window is rejected for pooling.
+      // If the input is shorter than the dilation, all elements of a dilated
+      // window may be padding. Such a window is rejected for pooling.
       for (int64_t at = 0; ofPool && fits && at < output.back(); ++at) {
         int64_t first = at * stride - low.back();
         bool touches = false;

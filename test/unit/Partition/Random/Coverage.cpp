@@ -121,8 +121,8 @@ void Coverage::addOperation(
     if (plan)
       splits.push_back(mesh.decompose(
           cast<AxisListAttr>(plan.getFactors()[number]).getAxes()));
-    // A factor that an operation needs replicated may be sharded in the operand
-    // or in the result.
+    // If an operation needs a factor replicated, an operand or result may still
+    // be sharded along this factor. Such shardings count as well.
     auto addTensor = [&](Value value, const TensorFactors &dims) {
       auto it = layouts.find(value);
       if (it == layouts.end())

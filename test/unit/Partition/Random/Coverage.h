@@ -33,8 +33,8 @@ public:
   std::string unseen(mlir::MLIRContext *context) const;
 
 private:
-  /// `isFirst` is true if this case has not yet been counted for this
-  /// combination.
+  /// Counts an operation. `isFirst` returns whether this case has not been
+  /// counted for the given combination before.
   void addOperation(
       mlir::Operation *op, const dist::MeshAxes &mesh,
       const llvm::DenseMap<mlir::Value, dist::Layout> &layouts,

@@ -325,9 +325,9 @@ static void setAttr(partition::Port port, StringRef name, Attribute value) {
     port.func.setArgAttr(port.index, name, value);
 }
 
-/// Gives names and roles to arguments and results. Those with the same name are
-/// one tensor, which is an argument and a result, or belongs to several
-/// functions.
+/// Gives names and roles to some arguments and results. Arguments and results
+/// with the same name are one tensor: for example, an argument and its new
+/// value, or a tensor that several functions share.
 void Generator::namePorts() {
   static const nn::Role roles[] = {nn::Role::Parameter, nn::Role::Parameter,
                                    nn::Role::Gradient,  nn::Role::State,

@@ -1,8 +1,8 @@
 // Generates random programs: a directed acyclic graph of operations of all
-// families on a few arguments, with loops and branches, and with random
-// shardings on arguments, results and constraints. Some cases have a second
-// function that shares tensors with the first one by name. A case depends only
-// on its seed.
+// kinds, which begins with a few arguments, with loops and branches, and with
+// random shardings on arguments, results and constraints. Some cases have a
+// second function that shares tensors with the first one by name. A case
+// depends only on its seed.
 //
 // The values are drawn such that results can be compared exactly or nearly so:
 // arguments are small integers, so sums and products of them are exact in f64.
@@ -158,11 +158,11 @@ public:
   /// region cannot read their results.
   void inside(mlir::Block *region, double bound,
               llvm::function_ref<void()> body);
-  /// Generates `count` operations of any family.
+  /// Generates `count` operations of any kind.
   void steps(int64_t count);
-  /// Returns the value that the region yields for `type`, with a magnitude of
-  /// at most `bound`: the last value of that type that was made in the region,
-  /// if there is one.
+  /// Returns a value of `type` for the region to yield, with a magnitude of at
+  /// most `bound`. If values of this type were made in the region, it is the
+  /// last one of them.
   Entry given(mlir::RankedTensorType type, double bound);
   /// The entry of the last value made in the region, or null.
   const Entry *last() const {

@@ -1,4 +1,4 @@
-// Loops and branches around operations of the other families.
+// Generates loops and branches around operations of the other files.
 
 #include "Generator.h"
 
@@ -19,7 +19,7 @@ Value index(Generator &g, int64_t value) {
 }
 
 /// A loop of few iterations, possibly none. In each iteration, rounding errors
-/// may grow by a factor that is the bound of the values.
+/// may grow by a factor of up to the largest magnitude of the values.
 bool loop(Generator &g) {
   if (g.depth == kMaxDepth)
     return false;

@@ -12,8 +12,8 @@ namespace {
 /// amplify rounding errors.
 constexpr double kEpsilon = 0.125;
 
-/// Returns whether a norm of this value could cancel: a row of one element
-/// minus its mean is zero, except in bf16, where the difference depends on how
+/// Returns whether a norm of this value cancels. A row of one element minus its
+/// mean is zero. In bf16, however, it is a rounding error that depends on how
 /// often the element was rounded.
 bool cancels(Generator &g, const Entry &x) {
   return g.style.bf16 && x.shape().back() == 1;

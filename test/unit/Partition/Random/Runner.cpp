@@ -201,9 +201,9 @@ Runner::~Runner() = default;
 
 namespace {
 
-/// Returns the tiles of `whole`. Unlike in shardTensor, every rank has a
-/// non-trivial partial sum, and the rank with the largest candidate differs
-/// from element to element.
+/// Returns the tiles of `whole`. Unlike in shardTensor, no rank's partial sum
+/// is trivially zero, and the rank with the largest candidate differs from
+/// element to element.
 RankTensors randomTiles(const Tensor &whole, MeshAttr mesh,
                         ShardingAttr sharding, uint64_t seed) {
   if (sharding.getPartial().empty())

@@ -202,11 +202,11 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
     dimension is the rows of a block. Rank i sends rank j the first sent[j] rows of its
     block j. On rank j these rows become the first rows of block i of the result; rank j
     already knows their number, received[i]. The remaining rows of a block are undefined
-    and must not be read. Only the cost model uses `expect`: the number of rows that a
-    rank is assumed to send to all ranks of the group together, itself included, in equal
-    parts. If this number differs between ranks, `expect` has one number for each position
-    on the axes `by`. With `home` the rows are on their way back (combine): a rank returns
-    to each other rank the rows that it received from that rank.
+    and must not be read. `expect` is used only by the cost model. It is the number of
+    rows that a rank is assumed to send in total, in equal parts to all ranks of the
+    group, itself included. If this number differs between ranks, `expect` has one number
+    for each position on the axes `by`. With `home` the rows are on their way back
+    (combine): a rank returns to each other rank the rows that it received from that rank.
 
     ```mlir
     %1 = dist.all_to_all_v %0 sent %s received %r expect [5] over @m {"x"} purpose expert
@@ -239,15 +239,16 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
 def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
   let summary = "Assigns rows to places on the ranks that hold the experts of the rows";
   let description = [{
-    Rows are numbered over all dimensions of `ids` in row-major order. Row r is sent to
-    rank ids[r] / tile. The receive buffer of a rank has places for rows, one row each,
-    and is filled anew in each round. The rows that are sent to a rank take its places in
-    order, and the places of the first round are filled first. A row with an id outside
-    [0, tile * ranks) is not sent. For every place of every rank in every round, `sources`
-    gives the row that takes the place, and `sent` gives the id of this row minus the
-    first id of the rank's tile; both are -1 for an empty place. `places` gives the place
-    of each row, counted over all rounds and ranks, or -1. `counts` gives the number of
-    rows that are sent to each rank in each round.
+    Rows are numbered over all dimensions of `ids` in row-major order. Each rank holds
+    `tile` consecutive ids, so row r is sent to rank ids[r] / tile. The receive buffer of
+    a rank has places for rows, one row each, and is filled anew in each round. The rows
+    that are sent to a rank take its places in order, and the places of the first round
+    are filled first. A row with an id outside [0, tile * ranks) is not sent. For every
+    place of every rank in every round, `sources` gives the row that takes the place, and
+    `sent` gives the id of this row minus the first id of the rank's tile; both are -1 for
+    an empty place. `places` gives the place of each row, counted over all rounds and
+    ranks, or -1. `counts` gives the number of rows that are sent to each rank in each
+    round.
 
     ```mlir
     %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
@@ -256,9 +257,9 @@ def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
 
     Constraints:
     - (PR1) `tile` is positive.
-    - (PR2) `sources` and `sent` are [rounds, ranks, places], and a rank has places for
-      all rows over all rounds. `places` has one number for each row, and `counts` is
-      [ranks, rounds].
+    - (PR2) `sources` and `sent` are [rounds, ranks, places], and the places of one rank
+      in all rounds together suffice for all rows. `places` has one number for each row,
+      and `counts` is [ranks, rounds].
   }];
   let arguments = (ins RankedTensorOf<[I64]>:$ids, ConfinedAttr<I64Attr, [IntPositive]>:$tile);
   let results = (outs RankedTensorOf<[I64]>:$sources, RankedTensorOf<[I64]>:$places,
@@ -303,8 +304,8 @@ def Dist_ConditionOp : Dist_Op<"condition"> {
   let summary = "Gives the condition under which operations with a given number need to run";
   let description = [{
     If the flag is not set, the results of operations with `nn.when` = `number` in the
-    same function are not read, and these operations need not run. All ranks of the
-    group of a collective with this `nn.when` have the same flag.
+    same function are not read, and these operations need not run. If a collective has
+    this `nn.when`, all ranks of its group have the same flag.
 
     ```mlir
     dist.condition %0 number 3 : tensor<1xi1>
@@ -388,16 +389,17 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
     tile from a rank that holds the box, and sends boxes of its own tile to the ranks that
     need them. If several ranks hold a box, they send equal parts of it. If the ranks hold
     partial sums (`from` is partial over some of `axes`), the boxes are reduced. If `to`
-    is partial over some of `axes`, every element enters only one partial sum of the
-    result, the one for which most ranks already hold the element. The element is zero in
-    the other partial sums. If `from` is partial as well, the same applies to each element
-    of each partial sum of the operand. Elements that a rank already holds are not sent,
-    and padding is never sent. Tiles need not nest, and axes need not divide dimensions.
+    is partial over some of `axes`, the result is a sum of several terms, one for each
+    position on these axes. Every element is placed in only one term, the one for which
+    most ranks already hold the element, and is zero in the other terms. If `from` is
+    partial as well, this applies to the elements of each term of the operand. Elements
+    that a rank already holds are not sent, and padding is never sent. Tiles need not
+    nest, and axes need not divide dimensions.
 
-    With two rounds, the first round assembles every element on only one of the
-    ranks that need it, so that these ranks assemble equal parts, and the second
-    round sends the element to the other ranks that need it. Partial sums are then
-    reduced only once, as in a reduce-scatter followed by an all-gather.
+    With two rounds, the elements that several ranks need are divided equally among these
+    ranks. In the first round each rank assembles only its share; in the second round it
+    sends its share to the other ranks. Partial sums are then reduced only once, as in a
+    reduce-scatter followed by an all-gather.
 
     `global` has the types of the unsharded tensors; the boxes follow from these types
     and the shardings.
@@ -418,8 +420,8 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
       kind is a sum. If there is also only one round, the kind of `from` is a sum as well.
     - (EX4) an axis outside `axes` splits no dimension, or splits the same dimension in
       `from` and `to`. If axes outside `axes` split a dimension, they come first in the
-      dimension's list of axes, and each tile by these axes alone consists of whole tiles
-      by all axes of the dimension.
+      dimension's list of axes. The tiles that only these axes would give consist of whole
+      tiles of the full list.
     - (EX5) `rounds` is 1 or 2.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,

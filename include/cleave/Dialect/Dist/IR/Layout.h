@@ -69,9 +69,9 @@ public:
   MeshAxes(mlir::FlatSymbolRefAttr name, MeshAttr mesh,
            llvm::ArrayRef<AxisRefAttr> refs = {});
 
-  /// Returns the only mesh of a module, with its axes split by every axis that
-  /// the module's attributes mention. It is an error if the module has no mesh
-  /// or more than one.
+  /// Returns the only mesh of a module. Its axes are split into atoms such that
+  /// each axis and sub-axis in the module's attributes is a run of atoms. It is
+  /// an error if the module has no mesh or more than one.
   static mlir::FailureOr<MeshAxes> of(mlir::Operation *module);
 
   MeshAttr mesh() const { return meshAttr; }

@@ -1,6 +1,6 @@
-// Attributes of arguments and results in addition to name and role: the
-// dimension that counts the samples of a call, parameters that are frozen, and
-// the argument that counts a parameter's updates.
+// Attributes of arguments and results in addition to name and role: their batch
+// dimension, whether a parameter is frozen, and which argument holds the number
+// of updates that a parameter has had.
 
 #ifndef CLEAVE_DIALECT_NN_IR_BATCH_H
 #define CLEAVE_DIALECT_NN_IR_BATCH_H
@@ -11,27 +11,28 @@
 
 namespace cleave::nn {
 
-/// The dimension that counts samples; -1 means that there is none. See
-/// `nn-mark-batch`.
+/// The batch dimension, whose indices are the samples; -1 means that there is
+/// none. See `nn-mark-batch`.
 inline constexpr llvm::StringLiteral kBatchDimAttr = "nn.batch_dim";
 /// Unit attribute of a result that depends on all samples of a call together.
 /// The samples may then neither be divided into calls differently nor be
 /// padded.
 inline constexpr llvm::StringLiteral kWholeCallAttr = "nn.whole_call";
 
-/// Attribute of an input, in a function that processes one microbatch, that
-/// holds the samples of the whole step. Such an input exists if the divisor of
-/// a loss depends on all samples of the step. The attribute's value is the name
-/// of the input that holds the samples of the microbatch. See `nn-add-loss`.
+/// Attribute of an input of a function that processes one microbatch. The input
+/// holds the samples of the whole step, and not only those of the microbatch.
+/// It exists if the divisor of a loss depends on all samples of the step. The
+/// attribute's value is the name of the corresponding input for the microbatch.
+/// See `nn-add-loss`.
 inline constexpr llvm::StringLiteral kWholeStepAttr = "nn.whole_step";
 /// The name of a version of `@forward` for the samples of a whole step, as
 /// opposed to those of a microbatch. `nn-add-loss` reads and removes this
 /// version.
 inline constexpr llvm::StringLiteral kForwardStepFunc = "forward_step";
-/// A version of `@forward` for another number of samples, greater than one, so
-/// that constants that depend on the number of samples can be found. If a
-/// microbatch has more than one sample, `@forward` itself serves and there is
-/// no separate version.
+/// The name of a version of `@forward` for another number of samples, greater
+/// than one. Comparing the two versions shows which constants depend on the
+/// number of samples. If a microbatch has more than one sample, `@forward`
+/// itself is this version.
 inline constexpr llvm::StringLiteral kForwardOtherFunc = "forward_other";
 
 /// Unit attribute of a constant of the program that is a parameter of the model

@@ -42,8 +42,9 @@ inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
 inline constexpr llvm::StringLiteral kMasterSuffix = ".master";
 
 /// Unit attribute of an arith.truncf that only rounds a value for storage. A
-/// kernel that also widens the result may read the value before rounding. Other
-/// roundings are part of the model.
+/// kernel that extends the result again may use the unrounded value instead. An
+/// arith.truncf without the attribute belongs to the model, so its rounding
+/// must be kept.
 inline constexpr llvm::StringLiteral kStorageAttr = "nn.storage";
 
 /// Names of the functions of the logical program.

@@ -60,8 +60,8 @@ def NN_ConvInputGradOp : NN_Op<"conv_input_grad", [Pure]> {
       : tensor<2x4x4xf32>, tensor<4x3x3xf32> -> tensor<2x3x8xf32>
     ```
 
-    Constraints: those of the `nn.conv` that has an input of the result's type and a
-    result of the cotangent's type.
+    Constraints: those of an `nn.conv` whose input has the type of this result, and whose
+    result has the type of the cotangent.
   }];
   let arguments = !con((ins NN_FloatTensor:$cotangent, NN_FloatTensor:$filter),
                        NN_WindowArguments, (ins I64Attr:$groups));
@@ -84,8 +84,8 @@ def NN_ConvFilterGradOp : NN_Op<"conv_filter_grad", [Pure]> {
       : tensor<2x4x4xf32>, tensor<2x3x8xf32> -> tensor<4x3x3xf32>
     ```
 
-    Constraints: those of the `nn.conv` that has a filter of the result's type and a
-    result of the cotangent's type.
+    Constraints: those of an `nn.conv` whose filter has the type of this result, and whose
+    result has the type of the cotangent.
   }];
   let arguments = !con((ins NN_FloatTensor:$cotangent, NN_FloatTensor:$input),
                        NN_WindowArguments, (ins I64Attr:$groups));

@@ -51,7 +51,7 @@ def NN_Dialect : Dialect {
     | `nn.position_dim` | an `i64`, the dimension that counts positions of the sequence, or -1 for none |
     | `nn.whole_call` | unit, on a result: the result depends on all samples of a call together, so that the samples may neither be divided into calls differently nor be padded |
     | `nn.whole_step` | on an input that has the samples of the whole step: the name of the input that has the samples of the microbatch |
-    | `nn.vocabulary` | an `i64`, on integers: the number of rows of the smallest table that all elements index |
+    | `nn.vocabulary` | an `i64`, on integers: all elements are indices into tables, and the smallest of these tables has this number of rows |
     | `nn.lookups` | on integers: the tables that slices of the input index |
 
     Discardable attributes of operations:

@@ -1,5 +1,5 @@
-// Mixture of experts: products of rows with the matrices that the rows choose, and the
-// position of each slot among the slots of its expert.
+// Mixture of experts: grouped products, in which each row is multiplied by
+// the matrix of its expert, and the numbering of the rows of each expert.
 
 #ifndef CLEAVE_DIALECT_NN_IR_NNEXPERTOPS_TD
 #define CLEAVE_DIALECT_NN_IR_NNEXPERTOPS_TD

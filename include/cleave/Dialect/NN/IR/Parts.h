@@ -24,9 +24,9 @@ fileNamesOf(mlir::DictionaryAttr attrs) {
   return names;
 }
 
-/// Unit attribute of a parameter [C, 1, ...] that has one number for each
-/// channel and is only added or multiplied. It says that the parameter was a
-/// vector in the module that was exported to the file.
+/// Unit attribute of a parameter [C, 1, ...] with one number per channel that
+/// is used only in elementwise additions or products. It says that the
+/// parameter was a vector [C] in the exported module.
 inline constexpr llvm::StringLiteral kVectorAttr = "nn.vector";
 
 /// Returns the rank of the tensors in the model file of which an argument of

@@ -13,8 +13,9 @@
 
 namespace cleave::nn {
 
-/// Marks the dimensions that have the batch as their major part: dimensions of
-/// size `batch`, or products that begin with it ([batch * sequence]).
+/// Marks the dimensions that enumerate samples: the batch dimension itself, of
+/// size `batch`, and merged dimensions whose outermost factor is the batch,
+/// such as [batch * sequence].
 class BatchFlow {
 public:
   BatchFlow(mlir::func::FuncOp func, int64_t batch)
@@ -33,10 +34,10 @@ public:
   /// Like `dimOf`, but for a batch of one sample also returns the first
   /// dimension of size 1, since reshapes do not connect dimensions of size 1.
   std::optional<int64_t> dimOrUnit(mlir::Value value) const;
-  /// Returns the only dimension that begins with the batch: the batch alone, or
-  /// a product.
+  /// Returns the only dimension that is the batch, or a merged dimension whose
+  /// outermost factor is the batch.
   std::optional<int64_t> majorDimOf(mlir::Value value) const;
-  /// Returns whether some dimension of the value begins with the batch.
+  /// Returns whether the value has a batch dimension, alone or merged.
   bool hasDim(mlir::Value value) const;
   /// The number of samples.
   int64_t size() const { return batch; }

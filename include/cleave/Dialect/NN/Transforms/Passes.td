@@ -91,11 +91,11 @@ def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
     If each expert has its own tensors in the file, these are stacked into one argument; `nn.parts`
     of the argument lists the tensors in order.
 
-    It is an error if a layer sums fewer experts than its router chooses from: such a model was
-    exported by tracing, which kept only the experts that the sample input chose. It is also an
-    error if the scores of a router (the largest elements of a product with a parameter) weight data
-    at indices that are constants of the file, while no operation reads the ids of the chosen
-    experts.
+    It is an error if a layer sums fewer experts than its router chooses from: such a
+    model was exported by tracing, which kept only the experts that the sample input
+    chose. It is also an error if data at indices that are constants of the file is
+    multiplied by a router's scores (the largest elements of a product with a parameter),
+    while no operation reads the ids of the chosen experts.
 
     Before:
     ```mlir

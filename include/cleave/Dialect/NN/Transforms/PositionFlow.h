@@ -42,8 +42,8 @@ class PositionFlow {
 public:
   /// The propagation starts at the arguments that have a position dimension as
   /// an attribute, and at dimension 1 of the tokens [batch, sequence]. If there
-  /// are no such arguments, it starts at the first input of three or more
-  /// dimensions, at the dimension next to the batch.
+  /// are no such arguments, it starts at the first input with at least three
+  /// dimensions: the dimension next to its batch is taken as positions.
   explicit PositionFlow(mlir::func::FuncOp func);
 
   /// Whether the function has positions at all.

@@ -44,8 +44,8 @@ inline constexpr llvm::StringLiteral kDifferentiableAttr =
 inline constexpr llvm::StringLiteral kScalarAttr = "pipe.scalar";
 
 /// Attribute of an argument or result whose value is kept from one action of
-/// the schedule to later ones. It is a SlotAttr, which says from which action
-/// or transfer until which one.
+/// the schedule to later ones. Its value, a SlotAttr, names the action or
+/// transfer that stores the value, and the last one that reads it.
 inline constexpr llvm::StringLiteral kSlotAttr = "pipe.slot";
 /// Attribute of a part of @update: the sums over pipeline stages that take
 /// place after this part, in order, as a list of SumAttr.
@@ -55,8 +55,8 @@ inline constexpr llvm::StringLiteral kSumsAttr = "pipe.sums";
 /// null) of an argument or result; empty if it is not among them.
 llvm::StringRef slotOf(mlir::DictionaryAttr attrs);
 
-/// Returns the stage that a module is and the number of stages, or nullopt if
-/// the module is no stage.
+/// Returns the index of the stage that the module contains and the number of
+/// all stages; nullopt if the module is not a pipeline stage.
 struct StageOf {
   int64_t stage = 0, stages = 1;
 };

@@ -66,7 +66,7 @@ inline constexpr llvm::StringLiteral kLifetimesAttr = "rt.lifetimes";
 inline constexpr llvm::StringLiteral kOverlapAttr = "rt.overlap";
 /// Attribute of a module of pipeline stages, in place of rt.arenas: a StageAttr
 /// for each stage. The arenas from kSlotArena on hold the values that have the
-/// attribute `pipe.slot`, one arena for each text of this attribute.
+/// attribute `pipe.slot`. Values with equal `pipe.slot` share an arena.
 inline constexpr llvm::StringLiteral kStagesAttr = "rt.stages";
 inline constexpr int64_t kStateArena = 0, kTransientArena = 1, kSlotArena = 2;
 

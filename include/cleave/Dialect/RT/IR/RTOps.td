@@ -255,11 +255,11 @@ def RT_FillOp : RT_Command<"fill", []> {
 def RT_AliasOp : RT_Command<"alias", ["getAlias"]> {
   let summary = "Contiguous elements of a buffer under another shape";
   let description = [{
-    The operation is not a command of its own. The result is a part of the source's
-    memory that begins `offset` elements after the start of the source, plus the elements
-    of `axis_terms` (see `rt.copy`). `reach` is the end of the last rank's part, in
-    elements from the start of the source; the source's buffer is made that large, since
-    the last tile of a padded dimension ends after the source.
+    The operation is not a command of its own. The result is a part of the source's memory
+    that begins `offset` elements after the start of the source, plus the elements of
+    `axis_terms` (see `rt.copy`). `reach` is the end of the last rank's part, in elements
+    from the start of the source; the source's buffer gets at least this size, since the
+    last tile of a padded dimension ends after the end of the source.
 
     ```mlir
     %1 = rt.alias %0 offset = 6 : (tensor<4x6xf32>) -> tensor<2x3xf32>

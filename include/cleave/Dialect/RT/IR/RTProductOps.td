@@ -16,10 +16,10 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
     view, and optionally scratch memory.
 
     Two features exist only in programs for CUDA devices. With `derivative_at`, a tensor
-    in C's view, C = alpha * A B * activation'(derivative_at), which is the cotangent
-    of the operand of a GELU. With `sums_of`, a result after C has the sums along k of
-    each row of A or of each column of B, in C's element type. If that operand is a
-    cotangent and C the gradient of a weight, the sums are the gradient of a bias.
+    in C's view, C = alpha * A B * activation'(derivative_at), which is the cotangent of
+    the operand of a GELU. With `sums_of`, a result after C has the sums along k of each
+    row of A or of each column of B, in C's element type. If the summed operand is a
+    cotangent and C is the gradient of a weight, the sums are the gradient of a bias.
 
     ```mlir
     %c = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5
