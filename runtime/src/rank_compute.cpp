@@ -1,6 +1,6 @@
 // Prepares all commands of a rank except transfers: resolves the addresses of
-// their operands and passes them to the backend, each in the field of its
-// operand.
+// their operands, and passes them to the backend in a struct with a field for
+// each operand.
 
 #include "convolution.h"
 #include "rank.h"

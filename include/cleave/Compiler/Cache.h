@@ -22,9 +22,9 @@
 
 namespace cleave::compiler {
 
-// Returns $XDG_CACHE_HOME/cleave, or if XDG_CACHE_HOME is not set
-// ~/.cache/cleave, or if HOME is not set either a folder below TMPDIR that only
-// this user can access.
+// Returns $XDG_CACHE_HOME/cleave; if XDG_CACHE_HOME is not set,
+// ~/.cache/cleave; and if HOME is not set, a folder below TMPDIR that only this
+// user can access.
 std::string defaultCacheFolder();
 
 // Returns the value of CLEAVE_CACHE_GIB in bytes, or 5 GiB if it is not set.

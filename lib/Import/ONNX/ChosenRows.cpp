@@ -98,8 +98,9 @@ int64_t runsAlong(const HostTensor &indices, ArrayRef<int64_t> shape) {
   return -1;
 }
 
-/// Lowers data[indices[r]] += updates[r] over the selected rows r. The result
-/// is a sum over the dimensions of the mask that the indices do not address.
+/// Lowers data[indices[r]] += updates[r] over the rows r that a mask selects.
+/// The result is a sum over those dimensions of the mask that the indices do
+/// not address.
 Error addRows(Node &node) {
   const Operand &data = node.input(0), &indices = node.input(1),
                 &updates = node.input(2);

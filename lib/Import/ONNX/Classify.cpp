@@ -319,10 +319,10 @@ Constants findConstants(Model &model, StringRef tokens,
       readingsOfOneElement(model, constantsByUse(model, tokens, trainable));
   std::set<std::string> single;
   for (auto [name, reading] : readings) {
-    // If a frozen tensor may be a number that the program wrote, it becomes a
-    // constant, so that passes can recognize formulas that contain it. If the
-    // file says that a module has the tensor, it remains a parameter, since
-    // checkpoints have it.
+    // A frozen tensor that may be a literal number of the model's source code
+    // becomes a constant, so that passes can recognize formulas that contain
+    // it. If the file says that the tensor belongs to a module, it remains a
+    // parameter, since checkpoints have it.
     bool isFrozenNumber = reading == Reading::Scale &&
                           model.findInitializer(name)->shape.empty() &&
                           model.metadata().heldAs(name) == HeldAs::Unknown &&

@@ -400,8 +400,9 @@ Expected<Operand> gatherRows(Node &node, const Operand &data,
   CLEAVE_TRY(indexCut, node.slice(indices, zero, indexBox, ones));
   CLEAVE_TRY(rows, node.reshape(indexCut, indexShape));
   CLEAVE_TRY(result, gather(node, table, rows, before.size()));
-  // Transposes the gathered value from the order (before, middle, after) to
-  // that of the data's dimensions.
+  // The gathered value has the dimensions before the indexed ones, then the
+  // indexed ones, then those after. Transposes it to the order of the data's
+  // dimensions.
   Shape dims = before;
   dims.append(middle);
   dims.append(after);

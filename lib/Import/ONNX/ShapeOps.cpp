@@ -266,8 +266,9 @@ Error lowerSlice(Node &node) {
   return one(node, node.slice(input, offsets, sizes, strides));
 }
 
-/// The padding value of nn.pad is a double, which cannot represent integers
-/// beyond 2^53, so these are concatenated.
+/// The padding value of nn.pad is a double, which cannot represent all integers
+/// beyond 2^53. A padding with such an integer becomes a concatenation with
+/// constants.
 Expected<Operand> surround(Node &node, Operand inside, const HostTensor &value,
                            ArrayRef<int64_t> low, ArrayRef<int64_t> high) {
   for (int64_t dim = 0; dim < inside.rank(); ++dim) {

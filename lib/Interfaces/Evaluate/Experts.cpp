@@ -46,9 +46,9 @@ static void groupedOuter(nn::GroupedOuterOp, Operands in, Results out) {
   });
 }
 
-/// The result counts, for each slot, the earlier slots of the same expert.
-/// Slots are ordered by position, then by index; slots with the same position
-/// and index are not earlier than each other.
+/// For each slot (a choice of an expert by a token), counts the slots of the
+/// same expert that precede it: those with a smaller position, or with the same
+/// position and a smaller index. Slots equal in both do not precede each other.
 static void positionInExpert(nn::PositionInExpertOp op, Operands in,
                              Results out) {
   ArrayRef<int64_t> shape = in[0]->shape();

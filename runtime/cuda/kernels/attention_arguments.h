@@ -48,8 +48,8 @@ struct AttentionKey {
   int32_t isSeen;
 };
 
-// Which weights of a tile dropout keeps: one bit per weight, and one byte for
-// four adjacent keys.
+// The attention weights of a tile that dropout keeps, as one bit per weight. A
+// byte has the bits of four adjacent keys.
 template <int tile> struct alignas(16) AttentionKept {
   uint8_t bits[tile][tile / 4];
 };

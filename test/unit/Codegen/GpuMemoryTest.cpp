@@ -54,8 +54,8 @@ TEST(GpuKernel, BFloat16Storage) {
 }
 
 // The slice removes the last columns, and the pad replaces them by a constant.
-// All other elements keep their offsets. The loads have no guard, so the result
-// may overwrite the operand's memory.
+// All other elements keep their offsets, and a thread reads only the element
+// that it writes. So the result may overwrite the operand's memory.
 TEST(GpuKernel, FilledUpInPlace) {
   auto module = parse(R"(
     func.func @k(%x: tensor<3x136xf32>) -> tensor<3x136xf32> {

@@ -297,9 +297,9 @@ TEST_P(Stages, GradientsAreThoseOfTheWhole) {
 /// Prefixes of the keys of sums over stages.
 const std::string kSum = "residual ", kAccumulator = "accumulator ";
 
-/// Replaces each sum over stages by an argument of role `residual`, and makes
-/// its operands results of role `accumulator`. Both have the same names in all
-/// stages.
+/// Replaces each sum over stages by an argument of role `residual`, and returns
+/// the operands of the sum as results of role `accumulator`. The argument and
+/// the results have the same names in all stages.
 void exposeSums(func::FuncOp func) {
   Builder builder(func.getContext());
   SmallVector<pipe::SumStagesOp> sums;
