@@ -106,17 +106,16 @@ LogicalResult Model::parse(MLIRContext &context) {
     return emitError(loc) << "cannot be read: " << why;
   if (bytes->size() == 0)
     return emitError(loc) << "is empty, expected an ONNX model";
+  if (looksLikeIr(textOf(*bytes)))
+    return emitError(loc) << "is not an ONNX model but MLIR text, whose file "
+                             "name must end in .mlir";
   std::string stripped;
   proto = std::make_unique<::onnx::ModelProto>();
   if (!stripTensors(textOf(*bytes), stripped) ||
-      !proto->ParseFromString(stripped)) {
-    if (looksLikeIr(textOf(*bytes)))
-      return emitError(loc) << "is not an ONNX model but MLIR text, whose file "
-                               "name must end in .mlir";
+      !proto->ParseFromString(stripped))
     return emitError(loc) << "is not an ONNX model, or is truncated ("
                           << bytes->size()
                           << " bytes); export or copy it again";
-  }
   // Other protobuf files may parse by chance, but only a model has these
   // fields.
   if (!proto->has_graph() || !proto->has_ir_version() ||
