@@ -47,7 +47,8 @@ class BadFiles(BadInput):
                      self.command("train", *self.model, "--data", "big.npy", "--set",
                                   "train.loss=mse", "--out", "new"))
         (self.folder / "few.txt").write_text("w" * (2 * SEQUENCE + 1))
-        self.assertRegex(self.accepted(self.command("train", *self.model, "--data", "few.txt", "--dry-run")),
+        self.assertRegex(self.accepted(self.command("train", *self.model, "--data", "few.txt", "--dry-run", "--set",
+                                                    "data.validation=0")),
                          "warning: the data has [12] samples? to train on, fewer than a batch of "
                          f"{BATCH}: a step reads some of them twice")
         self.refused("--steps: given 2 times, expected once",
