@@ -61,7 +61,7 @@ class Docs(unittest.TestCase):
 
     def test_paths(self):
         """Files and folders that pages name in backticks exist."""
-        tops = "|".join(path.name for path in support.ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "build")))
+        tops = "cmake|docs|include|lib|runtime|test|tools"
         count = 0
         for page in [support.ROOT / "README.md", support.ROOT / "CONTRIBUTING.md", *(support.ROOT / "docs").glob("*.md")]:
             for path in re.findall(rf"`((?:{tops})/[\w./*{{}},-]+)`", page.read_text()):
