@@ -51,14 +51,6 @@ LinkModel LinkModel::of(Operation *module, const MeshAxes &mesh,
   return LinkModel(mesh, names, cluster);
 }
 
-FailureOr<LinkModel> LinkModel::load(Operation *module, const MeshAxes &mesh,
-                                     const std::string &file) {
-  FailureOr<Cluster> cluster = loadCluster(module, file);
-  if (failed(cluster))
-    return failure();
-  return of(module, mesh, *cluster);
-}
-
 FailureOr<Machine> Machine::load(ModuleOp module, const std::string &file) {
   FailureOr<MeshAxes> mesh = MeshAxes::of(module);
   if (failed(mesh))

@@ -48,10 +48,6 @@ public:
   /// Creates a model with the link classes from the dist.mesh of the module.
   static LinkModel of(mlir::Operation *module, const dist::MeshAxes &mesh,
                       const Cluster &cluster);
-  /// Creates a model for a cluster.toml.
-  static mlir::FailureOr<LinkModel> load(mlir::Operation *module,
-                                         const dist::MeshAxes &mesh,
-                                         const std::string &file);
 
   // Returns the seconds of each collective. `bytes` is the payload of the
   // operation: all bytes that a rank has after a gather, or before a
