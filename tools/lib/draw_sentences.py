@@ -2,8 +2,8 @@
 """Draws comments and sentences of the documentation at random, to be read by someone who has not seen the tree: how many
 are understood at first reading says whether the words are the field's.
 
-Each is shown as a reader meets it: a comment with the first line of code after it, a sentence of a page with the heading of
-its section and the sentence before it.
+Each is shown as a reader meets it: a comment with the code that it stands on (up to an empty line, at most six lines), a
+sentence of a page with the heading of its section and the paragraph up to it.
 
 usage: draw_sentences.py [--count N] [--seed TEXT] [--bare]    (default: 40, the hash of the current commit)"""
 
@@ -12,9 +12,11 @@ import pathlib
 import random
 import re
 import subprocess
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LEAST = 8  # words
+SHOWN = 6  # lines of code
 
 
 def files(*patterns):
@@ -23,25 +25,26 @@ def files(*patterns):
 
 
 def comments(text):
-    """(whole block of `//` lines, the line of code after it)."""
+    """(whole block of `//` lines, the lines of code after it)."""
     for found in re.finditer(r"(?:^[ \t]*//[^\n]*\n)+", text, re.M):
         lines = [re.sub(r"^[ \t]*//[/!<]*-? ?", "", line) for line in found.group().splitlines()]
-        after = text[found.end():].lstrip("\n").split("\n", 1)[0].strip()
+        block = text[found.end():].lstrip("\n").split("\n\n", 1)[0]
+        after = "\n".join(textwrap.dedent(block).splitlines()[:SHOWN])
         yield " ".join(line.strip() for line in lines
                        if not re.match(r"=+|-+$|RUN|[A-Z-]*CHECK|expected-", line)), after
 
 
 def sentences(text):
-    """(sentence of a page, heading and the sentence before it), without tables and code."""
+    """(sentence of a page, heading and the paragraph up to it), without tables and code."""
     text = re.sub(r"^(```.*?^```|    .*?$|\|.*?$|<!--.*?$|<table>.*?^</table>)", "", text, flags=re.M | re.S)
     heading = ""
-    for paragraph in re.split(r"\n\s*\n|^(?=#)|^- ", text, flags=re.M):
+    for paragraph in re.split(r"\n\s*\n|^(?=#)|^(?:-|\d+\.) ", text, flags=re.M):
         if paragraph.startswith("#"):
             heading, _, paragraph = paragraph.partition("\n")
         before = ""
         for sentence in re.split(r"(?<=[.:]) (?=[A-Z`*])", " ".join(paragraph.split())):
             yield sentence, " / ".join(filter(None, [heading.strip("# "), before]))
-            before = sentence
+            before = f"{before} {sentence}".strip()
 
 
 def words(text):
@@ -71,7 +74,8 @@ def main():
     for number, (path, text, context) in enumerate(drawn(args.count, seed), 1):
         print(f"{number}. {path.relative_to(ROOT)}: {text}")
         if context and not args.bare:
-            print(f"    {'after' if path.suffix == '.md' else 'above'}: {context}")
+            print("    after:" if path.suffix == ".md" else "    above:")
+            print(textwrap.indent(context, "    "))
         print()
 
 
