@@ -239,8 +239,8 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
       auto iota = [&](RankedTensorType type, int64_t dim) -> Value {
         return nn::IotaOp::create(b, op.getLoc(), type, dim);
       };
-      // The upper 32 bits of the key count attentions, the lower ones count the
-      // heads of one attention.
+      // The random numbers' key has the number of the attention operation in
+      // its upper 32 bits and the number of the head in its lower 32 bits.
       Value head = e.make<arith::AddIOp>(
           e.make<arith::MulIOp>(iota(keys, 1), e.splatInt(keys, group)),
           iota(keys, 2));

@@ -69,8 +69,8 @@ Value noIdentity(Operation *op, Value old) {
 Places check::swappedAxes(ModuleOp module) {
   Places places;
   walkChecked(module, [&](Operation *op) {
-    // A slice or gather only keeps its shapes if the wrong axes have the same
-    // number of ranks.
+    // The fault replaces mesh axes by others. The shapes of a slice or an
+    // all-gather stay valid only if the others have the same number of ranks.
     bool sameSize = isa<dist::SliceOp, dist::AllGatherOp>(op);
     if (!sameSize && !isa<dist::TileOffsetOp, dist::AxisIndexOp>(op))
       return;

@@ -120,8 +120,8 @@ private:
     return success();
   }
 
-  /// Emits the parts that compute the contributions to a sum. Returns the type
-  /// of the sum.
+  /// Emits the parts of the update in which the stages `here` compute their
+  /// terms of a sum over stages. Returns the type of the sum.
   FailureOr<RankedTensorType> makeTerms(const StageSum &sum,
                                         ArrayRef<int> here) {
     RankedTensorType type;

@@ -44,6 +44,17 @@ class Emit(unittest.TestCase):
             self.assertIn(f"func.func {function}(", text)
         self.assertNotIn("dist.mesh", text)
 
+    def test_standard_output(self):
+        """`-o -` writes IR, and nothing but IR, to standard output."""
+        flags = [self.model, "--config", self.model.with_suffix(".toml"), "-o", "-"]
+        printed = succeed(CLEAVE, "compile", *flags, "--emit", "import").stdout
+        self.assertEqual(printed, self.emit("import"))
+        for kind in ("folder", "exe"):
+            refused = run(CLEAVE, "compile", *flags, "--emit", kind)
+            self.assertEqual((refused.returncode, refused.stdout), (2, ""))
+            self.assertIn("-o -: only IR is written to standard output", refused.stderr)
+        self.assertFalse(pathlib.Path("-").exists())
+
     def test_shard(self):
         text = self.emit("shard")
         # A tile of the first layer's width: 4 * 12288 features on 4 ranks.

@@ -6,8 +6,12 @@
 #include "cleave/Init/AllPasses.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/raw_ostream.h"
 
 int main(int argc, char **argv) {
+  llvm::cl::AddExtraVersionPrinter(
+      [](llvm::raw_ostream &out) { out << "cleave " CLEAVE_VERSION "\n"; });
   cleave::registerAllPasses();
   mlir::DialectRegistry registry;
   cleave::compiler::registerAllDialects(registry);

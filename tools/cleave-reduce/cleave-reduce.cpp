@@ -200,6 +200,8 @@ int reduce(ModuleOp program, StringRef folder) {
 } // namespace
 
 int main(int argc, char **argv) {
+  llvm::cl::AddExtraVersionPrinter(
+      [](llvm::raw_ostream &out) { out << "cleave " CLEAVE_VERSION "\n"; });
   cl::HideUnrelatedOptions(category);
   if (!cl::ParseCommandLineOptions(
           argc, argv,

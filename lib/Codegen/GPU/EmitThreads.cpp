@@ -1,4 +1,6 @@
-// Emits the work of one thread: its row, its columns, its stores.
+// Emits the code that each thread runs. It finds the row and the columns of the
+// iteration space that the thread handles, computes their elements, and stores
+// the results.
 
 #include "GpuEmitter.h"
 

@@ -369,8 +369,8 @@ private:
                     (p - 1) * std::ceil(takes) + whole;
       result.mostReceived =
           std::max(result.mostReceived, std::ceil(most - 1e-9));
-      // A rank need not send an element of its own partial sum that it has
-      // assembled itself.
+      // If a rank itself adds up the terms of an element, it sends its own term
+      // of the element to no rank.
       double has = keeps + takes;
       double sent = sends(source[rank] * p + sourceTerm[rank]) + has +
                     std::ceil(has - 1e-9) * (copies - 2);

@@ -41,8 +41,8 @@ Extent Padding::splitBy(Extent extent, int64_t from, int64_t to,
   return extent.ways * to == extent.size ? Extent() : extent;
 }
 
-/// Returns the extent of a dimension after the tiles over `axes` are
-/// concatenated to `to` elements on each rank.
+/// Returns the extent of a dimension after an all-gather over `axes`, which
+/// leaves `to` elements on each rank.
 Extent Padding::gatheredBy(Extent extent, int64_t to,
                            ArrayRef<Axis> axes) const {
   if (extent.kind != Extent::Padded)

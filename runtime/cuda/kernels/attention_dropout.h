@@ -18,8 +18,9 @@ template <bool drops, class Shared, int tile> struct KeptWeights {
                                                     sizeof(Shared));
   }
 
-  /// Draws for queries from q0 and keys from k0 on. The result is visible after
-  /// a barrier.
+  /// Draws the dropout mask of the tile that begins at query q0 and key k0,
+  /// into shared memory. The caller synchronizes the block before it reads the
+  /// mask.
   CLEAVE_DEVICE void draw(const AttentionArguments &x, int64_t b, int64_t n,
                           int64_t g, int64_t q0, int64_t k0) const {
     if constexpr (drops) {

@@ -64,8 +64,8 @@ struct Group {
   std::map<uint64_t, std::shared_ptr<Exchange>> collectives;
   std::map<std::pair<int, int>, std::map<uint64_t, std::shared_ptr<Exchange>>>
       messages;
-  // The pairs (rank, peer) for which `rank` has made the call of its first
-  // message to or from `peer`.
+  // The pairs (rank, peer) for which `rank` has already called its first send
+  // to `peer` or its first receive from it.
   std::set<std::pair<int, int>> came;
 };
 

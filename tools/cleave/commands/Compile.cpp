@@ -1,5 +1,5 @@
 // cleave compile: compiles a model with a configuration to a folder for
-// cleave-run, or prints the IR after one of the phases.
+// cleave-run, or writes the IR after one of the phases.
 
 #include "Diagnostics.h"
 #include "commands/Commands.h"
@@ -13,6 +13,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <filesystem>
+#include <iostream>
 #include <memory>
 
 using namespace cleave;
@@ -42,7 +43,10 @@ static void writePhase(const std::string &model, const Config &config,
   std::string text;
   llvm::raw_string_ostream stream(text);
   module->print(stream, mlir::OpPrintingFlags().enableDebugInfo());
-  writeFileAtomically(output, text);
+  if (output == "-")
+    std::cout << text << std::flush;
+  else
+    writeFileAtomically(output, text);
 }
 
 static void writeFolder(const std::string &model, const Config &config,
@@ -87,13 +91,14 @@ std::function<int()> driver::addCompile(CLI::App &app) {
       ->type_name("MODEL")
       ->required();
   app.add_option("-o,--output", options->output,
-                 "the folder, or the file of IR, to write")
+                 "the folder, or the file of IR, to write; -: IR on standard "
+                 "output")
       ->type_name("PATH")
       ->required();
   app.add_option("--emit", options->emit,
-                 "folder; exe: one executable that carries it; or the IR after "
-                 "a phase: import, train, shard, kernels, schedule, memory")
-      ->type_name("KIND");
+                 "folder (default); exe: one executable that carries it; a "
+                 "phase: the IR after it")
+      ->type_name("folder|exe|import|train|shard|kernels|schedule|memory");
   addConfigFlags(app, *options);
   addBindFlag(app, *options);
   addDumpFlag(app);
@@ -106,6 +111,10 @@ std::function<int()> driver::addCompile(CLI::App &app) {
                     "--emit " + options->emit +
                         ": expected folder, exe, import, train, shard, "
                         "kernels, schedule or memory");
+    if (!phase && options->output == "-")
+      throw Failure(BadUsage, "-o -: only IR is written to standard output; "
+                              "name a " +
+                                  std::string(isExe ? "file" : "folder"));
     if (isExe && std::filesystem::is_directory(options->output))
       throw Failure(BadUsage, options->output + " is a folder; --emit exe "
                                                 "writes a file");
