@@ -77,6 +77,13 @@ function(cleave_llvm_target name)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${name} PRIVATE -O2) # as LLVM itself; -O3 compiles a tenth longer
   endif()
+  # What the library has of the runtime must not be linked again from the static
+  # libraries, so it comes first; options precede all libraries.
+  get_target_property(type ${name} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    target_link_options(${name} PRIVATE $<TARGET_FILE:cleave-compiler>)
+    add_dependencies(${name} cleave-compiler)
+  endif()
   target_link_libraries(${name} PUBLIC MLIR LLVM)
   add_dependencies(${name} cleave-headers)
 endfunction()
