@@ -67,23 +67,24 @@ std::string allowedCell(const Key &key) {
 const char *head =
     "# Configuration\n"
     "\n"
-    "Every key of `--config FILE` and of `--set KEY=VALUE`: its type, its "
-    "default, what may be said, what it means, and\n"
-    "which commands it changes something for. `cleave config` prints the "
-    "values that a configuration comes to, and where each\n"
-    "came from. Keys with `*` take names of your own: `mesh.data = 2`, "
-    "`dims.batch = 8`.\n"
+    "This page lists every key of `--config FILE` and of `--set KEY=VALUE`: "
+    "its type, its default, the allowed values, its\n"
+    "meaning, and the commands that use it. `cleave config` prints the value "
+    "of every key and where the value comes from.\n"
+    "In keys with `*`, you choose the name: `mesh.data = 2`, `dims.batch = "
+    "8`.\n"
     "\n"
-    "What `train` uses, `compile` writes into the program for `cleave-run`. "
-    "Patterns are regular expressions (ECMAScript).\n";
+    "`compile` writes the keys that training uses into the program, for "
+    "`cleave-run`. Patterns are regular expressions\n"
+    "(ECMAScript).\n";
 
 const std::map<std::string, const char *> titles = {
     {"mesh", "the ranks"},
     {"dims", "sizes that the model leaves open"},
-    {"data", "what is trained on"},
-    {"train", "how"},
-    {"parallel", "strategies; each is on where the mesh has its axis"},
-    {"shard", "shardings by hand"},
+    {"data", "the training data"},
+    {"train", "the training"},
+    {"parallel", "strategies; a strategy is enabled if the mesh has its axis"},
+    {"shard", "shardings of single tensors"},
     {"target", "the machine"},
     {"import", "limits of the import"}};
 
