@@ -29,7 +29,8 @@ Places wrongGroup(mlir::ModuleOp module);
 Places biasTwice(mlir::ModuleOp module);
 Places normTwice(mlir::ModuleOp module);
 
-// Faults of a per-rank program outside of collectives.
+// The places outside of collectives where a fault can be injected into a
+// per-rank program.
 Places swappedAxes(mlir::ModuleOp module);
 Places padIdentity(mlir::ModuleOp module);
 Places randomOffset(mlir::ModuleOp module);

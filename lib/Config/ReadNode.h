@@ -13,8 +13,8 @@ std::string describeNode(const toml::node &node);
 
 // Reads a TOML node into a field. Returns false and leaves the field unchanged
 // if the node has another type. `entry` is the name of the entry if the field
-// is a map. `raw`, which may be null, is the text of a --set override; keys
-// that are strings take this text.
+// is a map. `raw`, which may be null, is the text of a --set override, which a
+// field of string type takes as it is.
 bool readNode(const toml::node &node, Field field, const std::string &entry,
               const std::string *raw);
 

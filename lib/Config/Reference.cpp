@@ -46,9 +46,9 @@ std::string defaultCell(const Key &key, Field field) {
   return code(value);
 }
 
-// Returns the cell with the allowed values of a key: "a|b|c", with a note on
-// values that are not supported yet. If the key has no list of values, the cell
-// has the requirement of its check.
+// Returns the text of the column "allowed" for a key: "a|b|c", with a note on
+// values that are not supported yet. If the key has no fixed list of values,
+// the text says what its value must be, for example "at least 1".
 std::string allowedCell(const Key &key) {
   std::string text, values = key.values, served = "|";
   served += std::string(*key.served ? key.served : key.values) + "|";

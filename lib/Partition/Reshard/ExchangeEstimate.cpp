@@ -203,10 +203,9 @@ public:
   }
 
 private:
-  /// Takes dimension `dim` into account. For each rank, three numbers of
-  /// elements are multiplied by their extent along it: of the source tile, of
-  /// the target tile, and of the part of the target tile that the rank already
-  /// holds.
+  /// Multiplies the numbers of elements of each rank by the extents along
+  /// dimension `dim`: those of the source tile, of the target tile, and of the
+  /// part of the target tile that the rank already holds.
   void addDim(size_t dim) {
     int64_t extent = shape[dim];
     int64_t waysA = mesh.size(from.dims[dim]), waysB = mesh.size(to.dims[dim]);

@@ -14,9 +14,9 @@ using namespace cleave::test;
 namespace {
 class BlasGradientTest : public Products {
 protected:
-  // The operands of a product with the derivative of an activation or sums of
-  // an operand. The copies on the host keep the operands' values from before
-  // the product.
+  // The operands of a matrix product that also multiplies by the derivative of
+  // an activation, or that also sums an operand along k (the gradient of a
+  // bias). The copies on the host keep the values from before the product runs.
   struct Product {
     Product(const Gemm &gemm, int64_t shift, bool tf32)
         : gemm(gemm), shift(shift), tf32(tf32) {}

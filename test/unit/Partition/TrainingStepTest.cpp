@@ -201,7 +201,7 @@ void TrainingStep::expectAgreement(func::FuncOp one, func::FuncOp part) {
 
 TEST_P(TrainingStep, AgreesWithOneDevice) {
   ASSERT_NO_FATAL_FAILURE(makePrograms());
-  // Both programs run their functions in the same order.
+  // Each function runs in both programs, and their results are compared.
   for (StringRef name : {nn::kLossGradFunc, nn::kUpdateFunc}) {
     SCOPED_TRACE(name.str());
     auto one = global->lookupSymbol<func::FuncOp>(name);

@@ -74,7 +74,8 @@ def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
     #dist.sharding<@m, [{"x", "y":(1)2, ?}, {} ], partial = sum{"z"},
                    replicated = {"w"}, priority = 1>
     ```
-    The list has one entry for each dimension. Three optional parts follow: `partial`,
+    A sharding has a list with one entry for each dimension of the tensor: the mesh axes
+    that split the dimension. Three optional parts follow: `partial`,
     the axes over which the ranks hold partial sums (or candidates of a maximum or
     minimum) of the value; `replicated`, the axes over which the value must stay
     replicated; `priority`, the priority of propagation (0 first). The value is also

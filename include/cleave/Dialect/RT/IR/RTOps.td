@@ -145,7 +145,8 @@ def RT_PositionInExpertOp : RT_Command<"position_in_expert", [], [AttrSizedOpera
   let summary = "Counts the earlier slots that have chosen the same expert";
   let description = [{
     The command computes the result of `nn.position_in_expert`; `scratch` has room for
-    the counts and for an order of the positions.
+    the numbers of slots of each expert, and for the indices of the positions in
+    increasing order of the positions.
 
     ```mlir
     %place, %scratch = rt.position_in_expert %ids, %positions experts = 4
