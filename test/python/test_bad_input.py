@@ -19,7 +19,7 @@ class BadModels(BadInput):
         whole = (self.folder / "m.onnx").read_bytes()
         (self.folder / "cut.onnx").write_bytes(whole[:len(whole) // 2])
         (self.folder / "noise.onnx").write_bytes(np.random.default_rng(0).bytes(5000))
-        (self.folder / "text.onnx").write_text("no model\n")
+        (self.folder / "text.onnx").write_text("# no model\n")
         (self.folder / "empty.onnx").write_bytes(b"")
         (self.folder / "ir.onnx").write_text("module {}\n")
         (self.folder / "folder.onnx").mkdir()
@@ -27,7 +27,7 @@ class BadModels(BadInput):
             "none": r"none.onnx: cannot be read: No such file or directory",
             "cut": r"cut.onnx: is not an ONNX model, or is truncated \(\d+ bytes\)",
             "noise": r"noise.onnx: is not an ONNX model, or is truncated",
-            "text": r"text.onnx: is not an ONNX model, or is truncated \(9 bytes\)",
+            "text": r"text.onnx: is not an ONNX model, or is truncated \(11 bytes\)",
             "empty": r"empty.onnx: is empty, expected an ONNX model",
             "ir": r"ir.onnx: is not an ONNX model but MLIR text, whose file name must end in .mlir",
             "folder": r"folder.onnx: is a folder, expected",

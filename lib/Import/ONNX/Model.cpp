@@ -12,6 +12,7 @@
 #include <onnx/onnx_pb.h>
 
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Path.h"
@@ -72,7 +73,10 @@ static StringRef textOf(const MappedFile &file) {
 /// name does not say so.
 static bool looksLikeIr(StringRef text) {
   text = text.ltrim();
-  return llvm::any_of(ArrayRef<StringRef>{"module", "func.func", "//", "#",
+  // The alias of an attribute, such as #loc; "# Title" is other text.
+  if (text.size() > 1 && text[0] == '#')
+    return llvm::isAlpha(text[1]);
+  return llvm::any_of(ArrayRef<StringRef>{"module", "func.func", "//",
                                           "builtin.module", "\"builtin"},
                       [&](StringRef start) { return text.starts_with(start); });
 }
