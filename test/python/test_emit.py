@@ -47,7 +47,7 @@ class Emit(unittest.TestCase):
     def test_standard_output(self):
         """`-o -` writes IR, and nothing but IR, to standard output."""
         flags = [self.model, "--config", self.model.with_suffix(".toml"), "-o", "-"]
-        printed = succeed(CLEAVE, "compile", *flags, "--emit", "import").stdout
+        printed = succeed(CLEAVE, "compile", *flags, "--emit", "import")
         self.assertEqual(printed, self.emit("import"))
         for kind in ("folder", "exe"):
             refused = run(CLEAVE, "compile", *flags, "--emit", kind)
