@@ -94,6 +94,12 @@ class Version(unittest.TestCase):
             inner.mkdir()
             self.assertEqual(self.header(inner), '#define CLEAVE_COMMIT ""\n')
 
+    def test_the_tools_name_the_version(self):
+        version = support.succeed(support.CLEAVE, "--version").split(" (")[0].strip()
+        for tool in ("cleave-opt", "cleave-reduce", "cleave-lsp-server"):
+            shown = support.succeed(support.BUILD / "bin" / tool, "--version")
+            self.assertIn(version, shown.splitlines(), tool)
+
     def test_the_program_names_it(self):
         shown = support.succeed(support.CLEAVE, "--version").strip()
         found = re.fullmatch(r"cleave \d+\.\d+\.\d+(?: \(([0-9a-f]{12})(?:-dirty)?\))?", shown)

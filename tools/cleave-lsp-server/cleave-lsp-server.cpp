@@ -6,16 +6,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "cleave/Compiler/Dialects.h"
+#include "cleave/Compiler/Version.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Support/LLVM.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
-#include "llvm/Support/CommandLine.h"
-#include "llvm/Support/raw_ostream.h"
 
 int main(int argc, char **argv) {
-  llvm::cl::AddExtraVersionPrinter(
-      [](llvm::raw_ostream &out) { out << "cleave " CLEAVE_VERSION "\n"; });
+  cleave::compiler::addVersionPrinter();
   mlir::DialectRegistry registry;
   cleave::compiler::registerAllDialects(registry);
   return mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));

@@ -3,15 +3,13 @@
 // --load-pass-plugin.
 
 #include "cleave/Compiler/Dialects.h"
+#include "cleave/Compiler/Version.h"
 #include "cleave/Init/AllPasses.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
-#include "llvm/Support/CommandLine.h"
-#include "llvm/Support/raw_ostream.h"
 
 int main(int argc, char **argv) {
-  llvm::cl::AddExtraVersionPrinter(
-      [](llvm::raw_ostream &out) { out << "cleave " CLEAVE_VERSION "\n"; });
+  cleave::compiler::addVersionPrinter();
   cleave::registerAllPasses();
   mlir::DialectRegistry registry;
   cleave::compiler::registerAllDialects(registry);

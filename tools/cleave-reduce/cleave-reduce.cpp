@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "cleave/Compiler/Dialects.h"
+#include "cleave/Compiler/Version.h"
 #include "cleave/Reduce/Reduce.h"
 
 #include "mlir/IR/DialectRegistry.h"
@@ -200,8 +201,7 @@ int reduce(ModuleOp program, StringRef folder) {
 } // namespace
 
 int main(int argc, char **argv) {
-  llvm::cl::AddExtraVersionPrinter(
-      [](llvm::raw_ostream &out) { out << "cleave " CLEAVE_VERSION "\n"; });
+  cleave::compiler::addVersionPrinter();
   cl::HideUnrelatedOptions(category);
   if (!cl::ParseCommandLineOptions(
           argc, argv,
