@@ -6,9 +6,7 @@
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
-#include "cleave/Interfaces/Interfaces.h"
-
-#include "llvm/ADT/DenseSet.h"
+#include "cleave/Interfaces/BlockVJP.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_DIFFERENTIATEPASS
@@ -22,85 +20,16 @@ using namespace cleave::autodiff;
 namespace {
 
 /// One backward pass over one function body.
-class Backward : public VJPContext {
+class Backward : public BlockVJP {
 public:
-  Backward(Block &body) : build(body.getTerminator()) {}
+  Backward(Block &body) : BlockVJP(OpBuilder(body.getTerminator())) {}
 
-  /// Marks values whose cotangents lead to a parameter.
-  void activate(Value value) { active.insert(value); }
-  bool isActive(Value value) const { return active.contains(value); }
-
-  void add(Value forward, Value cotangent) {
-    Value &sum = cotangents[forward];
-    sum = sum ? arith::AddFOp::create(build, location, sum, cotangent)
-              : cotangent;
+protected:
+  Value save(OpResult forward) override {
+    OpBuilder b(forward.getContext());
+    b.setInsertionPointAfter(forward.getOwner());
+    return nn::SaveOp::create(b, forward.getLoc(), forward);
   }
-  Value cotangentOf(Value forward) const { return cotangents.lookup(forward); }
-
-  /// Differentiates one operation after all cotangents of its results are
-  /// known.
-  LogicalResult visit(Operation *op) {
-    current = op;
-    location = op->getLoc();
-    auto differentiable = dyn_cast<DifferentiableInterface>(op);
-    if (!differentiable)
-      return op->emitOpError("has no derivative, but a parameter's gradient "
-                             "depends on it");
-    return differentiable.buildVJP(*this);
-  }
-
-  OpBuilder &builder() override { return build; }
-  Location loc() override { return location; }
-  Value cotangent(unsigned result) override {
-    return cotangentOf(current->getResult(result));
-  }
-  Value cotangentOrZero(unsigned result) override {
-    if (Value value = cotangent(result))
-      return value;
-    auto type = cast<RankedTensorType>(current->getResult(result).getType());
-    return nn::createSplat(build, location, type, 0.0);
-  }
-  bool wanted(unsigned operand) override {
-    return isActive(current->getOperand(operand));
-  }
-  void set(unsigned operand, Value cotangent) override {
-    if (wanted(operand))
-      add(current->getOperand(operand), cotangent);
-  }
-
-  Value residual(Value forward) override {
-    Operation *def = forward.getDefiningOp();
-    if (!def || def->hasTrait<OpTrait::ConstantLike>())
-      return forward;
-    Value &kept = residuals[forward];
-    if (kept)
-      return kept;
-    auto lowering = dyn_cast<LoweringInterface>(def);
-    if (lowering && lowering.getKernelClass() == KernelClass::View)
-      return remake(def, cast<OpResult>(forward));
-    OpBuilder::InsertionGuard guard(build);
-    build.setInsertionPointAfter(def);
-    return kept = nn::SaveOp::create(build, def->getLoc(), forward);
-  }
-
-private:
-  /// Clones a layout operation (such as a reshape) of the forward pass in the
-  /// backward pass, on its saved input. This costs nothing, and so its result
-  /// need not be saved.
-  Value remake(Operation *def, OpResult result) {
-    IRMapping mapping;
-    for (Value operand : def->getOperands())
-      mapping.map(operand, residual(operand));
-    Value copy =
-        build.clone(*def, mapping)->getResult(result.getResultNumber());
-    return residuals[result] = copy;
-  }
-
-  OpBuilder build;
-  Operation *current = nullptr;
-  Location location = build.getUnknownLoc();
-  DenseSet<Value> active;
-  DenseMap<Value, Value> cotangents, residuals;
 };
 
 struct DifferentiatePass
@@ -146,23 +75,10 @@ struct DifferentiatePass
       backward.activate(argument);
 
     // Forward: what depends on a parameter, through floats.
-    SmallVector<Operation *> forward;
-    for (Operation &op : body.without_terminator())
-      if (llvm::any_of(op.getOperands(),
-                       [&](Value v) { return backward.isActive(v); })) {
-        for (Value result : op.getResults())
-          if (isa<FloatType>(getElementTypeOrSelf(result)))
-            backward.activate(result);
-        forward.push_back(&op);
-      }
-
-    if (failed(start(func, backward)))
+    SmallVector<Operation *> forward = backward.activateResults(body);
+    if (failed(start(func, backward)) || failed(backward.visit(forward)))
       return failure();
-    for (Operation *op : llvm::reverse(forward))
-      if (llvm::any_of(op->getResults(),
-                       [&](Value v) { return !!backward.cotangentOf(v); }))
-        if (failed(backward.visit(op)))
-          return failure();
+    backward.eraseReplaced();
     return finish(func, backward, parameters);
   }
 

@@ -174,6 +174,62 @@ private:
     return success();
   }
 
+  /// Executes a scan. Its region reads nothing from outside.
+  LogicalResult executeScan(nn::ScanOp scan,
+                            ArrayRef<const RankTensors *> operands,
+                            MutableArrayRef<RankTensors> results) {
+    size_t inits = scan.getInits().size();
+    std::vector<RankTensors> carried;
+    for (const RankTensors *init : operands.take_front(inits))
+      carried.push_back(*init);
+    for (int64_t trip = 0; trip < int64_t(scan.getTrips()); ++trip) {
+      int64_t at = scan.getReverse() ? scan.getTrips() - 1 - trip : trip;
+      Machine body(mesh, ranks, observe);
+      for (auto [index, argument] :
+           llvm::enumerate(scan.getBody()->getArguments())) {
+        RankTensors &value = body.values[argument];
+        if (index < inits)
+          value = std::move(carried[index]);
+        else if (index < inits + scan.getSlices().size())
+          for (const Tensor &whole : *operands[index])
+            value.push_back(elementOf(
+                whole, cast<RankedTensorType>(argument.getType()), at));
+        else
+          value = *operands[index];
+      }
+      auto yielded = body.runBlock(*scan.getBody());
+      if (failed(yielded))
+        return failure();
+      for (auto [index, value] : llvm::enumerate(*yielded))
+        if (index >= inits)
+          for (auto [whole, element] : llvm::zip_equal(results[index], value))
+            setElement(whole, element, at);
+      yielded->resize(inits);
+      carried = std::move(*yielded);
+    }
+    for (auto [result, value] : llvm::zip(results, carried))
+      result = std::move(value);
+    return success();
+  }
+
+  /// Returns the element `at` of a tensor along dimension 0.
+  static Tensor elementOf(const Tensor &whole, RankedTensorType type,
+                          int64_t at) {
+    Tensor element(type);
+    int64_t size = element.size();
+    if (whole.isFloat())
+      std::copy_n(whole.floats.begin() + at * size, size,
+                  element.floats.begin());
+    else
+      std::copy_n(whole.ints.begin() + at * size, size, element.ints.begin());
+    return element;
+  }
+
+  static void setElement(Tensor &whole, const Tensor &element, int64_t at) {
+    llvm::copy(element.floats, whole.floats.begin() + at * element.size());
+    llvm::copy(element.ints, whole.ints.begin() + at * element.size());
+  }
+
   /// If the ranks' conditions differ, both branches run and each rank keeps the
   /// results of its own branch.
   LogicalResult executeBranch(scf::IfOp branch, const RankTensors &condition,
@@ -201,6 +257,8 @@ private:
                          MutableArrayRef<RankTensors> results) {
     if (auto loop = dyn_cast<scf::ForOp>(op))
       return executeLoop(loop, operands, results);
+    if (auto scan = dyn_cast<nn::ScanOp>(op))
+      return executeScan(scan, operands, results);
     if (auto branch = dyn_cast<scf::IfOp>(op))
       return executeBranch(branch, *operands[0], results);
     if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
@@ -288,7 +346,7 @@ bool cleave::hasReferenceSemantics(Operation *op) {
   if (auto extract = dyn_cast<tensor::ExtractOp>(op))
     return extract.getIndices().empty();
   return isa<ModuleOp, func::FuncOp, func::CallOp, scf::ForOp, scf::IfOp,
-             arith::ConstantOp, EvaluableInterface>(op) ||
+             nn::ScanOp, arith::ConstantOp, EvaluableInterface>(op) ||
          isa<dist::DistDialect>(op->getDialect()) ||
          op->hasTrait<OpTrait::IsTerminator>();
 }

@@ -30,6 +30,12 @@ public:
   /// Returns the value that the backward pass must read in place of a value of
   /// the forward pass: the value marked as saved (nn.save).
   virtual mlir::Value residual(mlir::Value forward) = 0;
+
+  /// Replaces an operation of the forward pass, whose derivative is being
+  /// built, by an operation with `values` in place of its results. The replaced
+  /// operation stays in the block, without uses, until the backward pass is
+  /// complete.
+  virtual void replaceForward(mlir::Operation *op, mlir::ValueRange values) = 0;
 };
 
 } // namespace cleave

@@ -59,6 +59,14 @@ int64_t einsum(nn::EinsumOp op) {
   return 2 * contracted * elements(op.getResult());
 }
 
+int64_t scan(nn::ScanOp op) {
+  int64_t flops = 0;
+  for (Operation &each : *op.getBody())
+    if (auto cost = dyn_cast<CostInterface>(each))
+      flops += cost.getFlops();
+  return int64_t(op.getTrips()) * flops;
+}
+
 int64_t reduce(nn::ReduceOp op) { return elements(op.getInput()); }
 int64_t argMax(nn::ArgMaxOp op) { return elements(op.getInput()); }
 int64_t scatterAdd(nn::ScatterAddOp op) { return elements(op.getUpdates()); }
@@ -189,6 +197,7 @@ void cleave::registerCostModels(DialectRegistry &registry) {
     attachAll<12, nn::GeluGradOp, nn::LayerNormGradOp, nn::AdamWOp>(c);
     nn::GatherOp::attachInterface<GatherModel>(*c);
     attach<nn::EinsumOp, einsum>(c);
+    attach<nn::ScanOp, scan>(c);
     attach<nn::ReduceOp, reduce>(c);
     attach<nn::ArgMaxOp, argMax>(c);
     attach<nn::ScatterAddOp, scatterAdd>(c);

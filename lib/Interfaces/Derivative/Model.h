@@ -35,6 +35,7 @@ inline mlir::LogicalResult refuseCotangent(mlir::Operation *op,
 /// One function per family.
 void attachElementwise(mlir::MLIRContext *context);
 void attachShape(mlir::MLIRContext *context);
+void attachControl(mlir::MLIRContext *context);
 void attachConvolution(mlir::MLIRContext *context);
 void attachContraction(mlir::MLIRContext *context);
 void attachRows(mlir::MLIRContext *context);

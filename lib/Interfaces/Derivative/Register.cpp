@@ -14,6 +14,7 @@ void cleave::registerDerivativeModels(DialectRegistry &registry) {
                             math::MathDialect *, nn::NNDialect *) {
     derivative::attachElementwise(context);
     derivative::attachShape(context);
+    derivative::attachControl(context);
     derivative::attachConvolution(context);
     derivative::attachContraction(context);
     derivative::attachRows(context);

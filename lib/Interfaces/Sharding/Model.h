@@ -61,6 +61,7 @@ ShardingRule elementwise(mlir::Operation *op);
 /// One function per family.
 void attachElementwise(mlir::MLIRContext *context);
 void attachShape(mlir::MLIRContext *context);
+void attachControl(mlir::MLIRContext *context);
 void attachConvolution(mlir::MLIRContext *context);
 void attachContraction(mlir::MLIRContext *context);
 void attachIndexing(mlir::MLIRContext *context);

@@ -16,6 +16,7 @@ void cleave::registerShardingModels(DialectRegistry &registry) {
                             math::MathDialect *, nn::NNDialect *) {
     attachElementwise(context);
     attachShape(context);
+    attachControl(context);
     attachConvolution(context);
     attachContraction(context);
     attachIndexing(context);

@@ -161,7 +161,9 @@ LogicalResult FactorGraph::addBlock(Block &block) {
   for (Operation &op : block.without_terminator()) {
     if (partition::isScalarOp(&op))
       continue;
-    if (op.getNumRegions() != 0 && failed(checkRegions(&op)))
+    bool entersRegions =
+        op.getNumRegions() != 0 && !isa<ShardingRuleInterface>(op);
+    if (entersRegions && failed(checkRegions(&op)))
       return failure();
     Edge edge;
     edge.op = &op;
@@ -188,7 +190,7 @@ LogicalResult FactorGraph::addBlock(Block &block) {
         nodes[*id].requested = cast<ShardingAttr>(given[index]);
     }
     addEdge(std::move(edge));
-    if (op.getNumRegions() != 0 && failed(addRegions(&op)))
+    if (entersRegions && failed(addRegions(&op)))
       return failure();
   }
   return success();

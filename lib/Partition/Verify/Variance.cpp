@@ -121,6 +121,8 @@ static bool isUniform(Operation *op) {
 LogicalResult Variance::visit(Operation *op) {
   if (isLoopOrBranch(op))
     return visitRegions(op);
+  if (auto scan = dyn_cast<nn::ScanOp>(op))
+    return visitScan(scan);
   if (op->getNumRegions() != 0)
     return op->emitOpError("has regions that are not understood");
   if (auto collective = dyn_cast<CollectiveOpInterface>(op)) {
@@ -141,6 +143,10 @@ LogicalResult Variance::visit(Operation *op) {
     padding.visitConstant(op);
     return success();
   }
+  return visitRule(op);
+}
+
+LogicalResult Variance::visitRule(Operation *op) {
   ShardingRule rule = ShardingRule::of(op);
   for (Value result : op->getResults())
     states[result] = State(mesh.count());

@@ -264,6 +264,12 @@ void Padding::visitConstant(Operation *op) {
       set(result, Extents(type.getRank(), Extent::of(Extent::Free)));
 }
 
+void Padding::slice(Value whole, Value element) {
+  Extents extents = all(whole);
+  extents.erase(extents.begin());
+  set(element, std::move(extents));
+}
+
 void Padding::carry(Value init, Value argument) {
   Extents given = all(init);
   for (auto [dim, extent] : llvm::enumerate(given)) {

@@ -85,6 +85,38 @@ LogicalResult Variance::visitRegions(Operation *op) {
   return success();
 }
 
+/// Verifies a scan. The rule of the whole loop gives the states of its results;
+/// then the region is visited with the states of its operands. A carried value
+/// has the state of the result everywhere.
+LogicalResult Variance::visitScan(nn::ScanOp scan) {
+  if (failed(visitRule(scan)))
+    return failure();
+  for (auto [index, argument] : llvm::enumerate(scan.getCarriedArguments())) {
+    states[argument] = states[scan.getResult(index)];
+    padding.carry(scan.getResult(index), argument);
+  }
+  for (auto [whole, argument] :
+       llvm::zip_equal(scan.getSlices(), scan.getSliceArguments())) {
+    State state = states[whole];
+    for (AxisState &each : state)
+      each.dims >>= 1; // dimension 0 counts the trips
+    states[argument] = state;
+    padding.slice(whole, argument);
+  }
+  for (auto [operand, argument] :
+       llvm::zip_equal(scan.getCaptures(), scan.getCaptureArguments())) {
+    states[argument] = State(states[operand]);
+    padding.carry(operand, argument);
+  }
+  if (failed(visitBlock(*scan.getBody())))
+    return failure();
+  for (auto [index, yielded] : llvm::enumerate(scan.getYieldedCarries()))
+    if (failed(check(scan, yielded, states[scan.getResult(index)], index,
+                     "where it is yielded")))
+      return failure();
+  return success();
+}
+
 LogicalResult Variance::check(Operation *op, Value value, const State &want,
                               unsigned index, StringRef where) const {
   std::string wrong = mismatch(states.lookup(value), want, "its sharding");

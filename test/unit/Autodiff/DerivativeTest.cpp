@@ -5,6 +5,8 @@
 // wrong transpose, sign or factor is detected. nn-differentiate computes the
 // derivative; the reference interpreter computes the differences.
 
+#include "DerivativeCase.h"
+
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/Interfaces.h"
@@ -22,14 +24,6 @@ using namespace mlir;
 using namespace cleave;
 
 namespace {
-
-struct Case {
-  const char *name;
-  std::vector<const char *> arguments; // "2x3"
-  const char *result;                  // type of %y, "2x3"
-  const char *body;
-  double low = -1.5, high = 1.5; // where the arguments are drawn from
-};
 
 std::vector<Case> arithmeticCases() {
   return {
@@ -330,7 +324,7 @@ std::vector<Case> cases() {
   for (auto *family :
        {arithmeticCases, convolutionCases, mathCases, activationCases,
         shapeCases, contractionCases, indexingCases, rowCases, positionCases,
-        attentionCases, groupedCases})
+        attentionCases, groupedCases, loopCases})
     for (Case &c : family())
       all.push_back(std::move(c));
   return all;

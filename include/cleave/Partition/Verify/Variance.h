@@ -28,6 +28,7 @@
 
 #include "cleave/Partition/Verify/VariancePadding.h"
 
+#include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Partition/Propagation/FactorGraph.h"
 #include "llvm/ADT/SmallBitVector.h"
 
@@ -61,8 +62,10 @@ private:
 
   llvm::LogicalResult visitBlock(mlir::Block &block);
   llvm::LogicalResult visit(mlir::Operation *op);
+  llvm::LogicalResult visitRule(mlir::Operation *op);
 
   // Loops and branches.
+  llvm::LogicalResult visitScan(nn::ScanOp scan);
   llvm::LogicalResult visitRegions(mlir::Operation *op);
   llvm::LogicalResult check(mlir::Operation *op, mlir::Value value,
                             const State &want, unsigned index,

@@ -105,6 +105,8 @@ public:
   // These functions handle loops and branches. A value that a loop carries, or
   // that branches yield, has the layout of both `init` and the yielded values.
   void carry(mlir::Value init, mlir::Value argument);
+  /// `element` is one element of `whole` along dimension 0.
+  void slice(mlir::Value whole, mlir::Value element);
   mlir::LogicalResult merge(mlir::Operation *op, mlir::Value value,
                             mlir::Value yielded);
   /// Returns whether the padding of a loop's block argument is now known more

@@ -13,5 +13,6 @@ include "cleave/Dialect/NN/IR/NNAttentionOps.td"
 include "cleave/Dialect/NN/IR/NNExpertOps.td"
 include "cleave/Dialect/NN/IR/NNTrainingOps.td"
 include "cleave/Dialect/NN/IR/NNConvolutionOps.td"
+include "cleave/Dialect/NN/IR/NNControlOps.td"
 
 #endif
