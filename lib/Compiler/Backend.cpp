@@ -20,6 +20,7 @@ target::ProgramOptions cleave::programOptions(const BackendOptions &options) {
 
 void cleave::buildKernelPhase(OpPassManager &passes,
                               const BackendOptions &options) {
+  passes.addPass(createOutlineScansPass());
   if (options.device == program::Device::Cuda) {
     passes.addPass(createPadClassesPass());
     passes.addPass(createRecomputeResidualsPass());

@@ -47,7 +47,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    SmallVector<func::FuncOp> hosts = actionsOf(getOperation());
+    SmallVector<func::FuncOp> hosts = commandListsOf(getOperation());
     symbols.emplace(getOperation());
     for (func::FuncOp host : hosts)
       if (failed(form(host)))

@@ -2,6 +2,7 @@
 
 #include "cleave/Interfaces/ProgramWalk.h"
 
+#include "cleave/Dialect/RT/IR/RT.h"
 #include "cleave/Interfaces/StageAttrs.h"
 
 using namespace mlir;
@@ -12,12 +13,20 @@ static int64_t stageOf(func::FuncOp func) {
   return stage ? stage.getInt() : -1;
 }
 
-SmallVector<func::FuncOp> cleave::actionsOf(ModuleOp module, int64_t stage) {
-  SmallVector<func::FuncOp> actions;
+SmallVector<func::FuncOp> cleave::commandListsOf(ModuleOp module,
+                                                 int64_t stage) {
+  SmallVector<func::FuncOp> lists;
   for (auto func : module.getOps<func::FuncOp>())
     if (!func.isExternal() && !func->hasAttr(kKernelAttr) &&
         (stage < 0 || stageOf(func) == stage))
-      actions.push_back(func);
+      lists.push_back(func);
+  return lists;
+}
+
+SmallVector<func::FuncOp> cleave::actionsOf(ModuleOp module, int64_t stage) {
+  SmallVector<func::FuncOp> actions = commandListsOf(module, stage);
+  llvm::erase_if(actions,
+                 [](func::FuncOp func) { return func->hasAttr(rt::kBodyAttr); });
   return actions;
 }
 

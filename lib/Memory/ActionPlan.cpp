@@ -234,6 +234,13 @@ bool ActionPlan::repairReuse() {
     if (!command)
       continue;
     int64_t position = positions.lookup(&op);
+    if (command.needsFixedOperands())
+      for (OpOperand &operand : op.getOpOperands())
+        if (isMemory(operand.get()) && !places[operand.get()].fixed) {
+          OpBuilder b(&op);
+          operand.set(copyWhole(b, op.getLoc(), operand.get()));
+          repaired = true;
+        }
     for (rt::Reuse reuse : command.getReuse()) {
       if (!reuse.required)
         continue;

@@ -43,6 +43,10 @@ static int64_t alignmentOf(Value value) {
     value = alias.getSource();
   }
   rt::AddressAttr where = rt::addressOf(value);
+  if (where && where.getTrips())
+    for (ArrayRef<int64_t> terms = where.getTrips(); !terms.empty();
+         terms = terms.drop_front(3))
+      divisor = std::gcd(divisor, terms[2]);
   return where ? std::gcd(divisor, where.getOffset() + offset) : 0;
 }
 

@@ -40,17 +40,29 @@ static DictionaryAttr attrsOf(func::FuncOp func, bool result, unsigned index) {
 FailureOr<BoundaryTable> BoundaryTable::collect(ModuleOp module,
                                                 int64_t stage) {
   BoundaryTable table;
-  for (func::FuncOp func : actionsOf(module, stage)) {
-    for (unsigned i = 0; i < func.getNumArguments(); ++i)
-      if (failed(table.add(func, func.getArgumentTypes()[i],
-                           attrsOf(func, false, i), "argument", i)))
-        return failure();
-    for (unsigned i = 0; i < func.getNumResults(); ++i)
-      if (failed(table.add(func, func.getResultTypes()[i],
-                           attrsOf(func, true, i), "result", i)))
-        return failure();
-  }
+  for (func::FuncOp func : actionsOf(module, stage))
+    if (failed(table.addPorts(func)))
+      return failure();
   return table;
+}
+
+FailureOr<BoundaryTable> BoundaryTable::ofBody(func::FuncOp body) {
+  BoundaryTable table;
+  if (failed(table.addPorts(body)))
+    return failure();
+  return table;
+}
+
+LogicalResult BoundaryTable::addPorts(func::FuncOp func) {
+  for (unsigned i = 0; i < func.getNumArguments(); ++i)
+    if (failed(add(func, func.getArgumentTypes()[i], attrsOf(func, false, i),
+                   "argument", i)))
+      return failure();
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    if (failed(add(func, func.getResultTypes()[i], attrsOf(func, true, i),
+                   "result", i)))
+      return failure();
+  return success();
 }
 
 FailureOr<BoundaryTable> BoundaryTable::visible(ModuleOp module) {

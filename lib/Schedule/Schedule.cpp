@@ -27,7 +27,7 @@ struct SchedulePass : cleave::impl::SchedulePassBase<SchedulePass> {
   using Base::Base;
 
   void runOnOperation() override {
-    for (func::FuncOp func : actionsOf(getOperation())) {
+    for (func::FuncOp func : commandListsOf(getOperation())) {
       SmallVector<Operation *> ops;
       for (Operation &op : actionBody(func))
         ops.push_back(&op);

@@ -66,7 +66,7 @@ struct SplitAsyncPass : cleave::impl::SplitAsyncPassBase<SplitAsyncPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    for (func::FuncOp func : actionsOf(getOperation()))
+    for (func::FuncOp func : commandListsOf(getOperation()))
       for (auto collective :
            llvm::make_early_inc_range(func.getOps<rt::CollectiveOp>())) {
         if (!schedule::isPlaced(collective) || !schedule::maySplit(collective))

@@ -51,7 +51,7 @@ struct VerifyOrderPass : cleave::impl::VerifyOrderPassBase<VerifyOrderPass> {
 
   void runOnOperation() override {
     bool valid = true;
-    for (func::FuncOp func : actionsOf(getOperation()))
+    for (func::FuncOp func : commandListsOf(getOperation()))
       for (auto start : func.getOps<rt::CollectiveOp>())
         if (start.getToken())
           valid &= succeeded(verifyStart(start));

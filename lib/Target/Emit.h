@@ -41,9 +41,12 @@ public:
   CommandEmitter(mlir::ModuleOp module, program::Program &program)
       : module(module), program(program) {}
 
+  /// Emits an action, after the bodies of its loops, which become actions as
+  /// well. The action itself is the last one of the program.
   mlir::LogicalResult emit(mlir::func::FuncOp func);
 
 private:
+  mlir::LogicalResult emitBodies(mlir::func::FuncOp func);
   mlir::LogicalResult emit(mlir::Operation *op);
   program::Launch launch(rt::LaunchOp op, int64_t &flops);
   program::Gemm gemm(rt::GemmOp op);
@@ -57,6 +60,7 @@ private:
   program::PositionInExpert positionInExpert(rt::PositionInExpertOp op);
   program::Copy copy(rt::CopyOp op);
   program::Fill fill(rt::FillOp op);
+  program::Repeat repeat(rt::RepeatOp op, int64_t &flops);
 
   /// Returns the address of element `offset` of a value.
   program::BufferRef ref(mlir::Value value, int64_t offset = 0);
@@ -73,6 +77,8 @@ private:
   llvm::DenseMap<mlir::Value, int32_t> tokens;
   /// The addresses of condition flags, by condition number.
   llvm::DenseMap<mlir::Attribute, program::BufferRef> flags;
+  /// The actions of the bodies of the loops that are being emitted.
+  llvm::StringMap<uint32_t> bodies;
   llvm::StringMap<uint32_t> kernels;
   llvm::StringMap<int64_t> kernelFlops;
   llvm::StringMap<program::StringId> strings;

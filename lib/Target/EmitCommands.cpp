@@ -83,6 +83,11 @@ program::BufferRef CommandEmitter::ref(Value value, int64_t offset) {
   program::BufferRef result;
   result.arena = where.getArena();
   result.offset = where.getOffset() + offset * width;
+  if (where.getTrips())
+    for (ArrayRef<int64_t> terms = where.getTrips(); !terms.empty();
+         terms = terms.drop_front(3))
+      result.terms.push_back(program::AxisTerm::ofTrip(
+          int32_t(terms[0]), terms[1], terms[2]));
   return result;
 }
 
@@ -380,6 +385,10 @@ LogicalResult CommandEmitter::emit(Operation *op) {
             command.op = fill(op);
             return success();
           })
+          .Case([&](rt::RepeatOp op) {
+            command.op = repeat(op, command.flops);
+            return success();
+          })
           .Default([](Operation *op) {
             return op->emitOpError("is no command that can be emitted");
           });
@@ -391,7 +400,29 @@ LogicalResult CommandEmitter::emit(Operation *op) {
   return success();
 }
 
+program::Repeat CommandEmitter::repeat(rt::RepeatOp op, int64_t &flops) {
+  program::Repeat repeat{bodies.lookup(op.getBody()), int64_t(op.getTrips())};
+  flops = 0;
+  for (const program::Command &command :
+       program.actions[repeat.action].commands)
+    flops += repeat.trips * command.flops;
+  return repeat;
+}
+
+LogicalResult CommandEmitter::emitBodies(func::FuncOp func) {
+  for (auto repeat : func.getOps<rt::RepeatOp>()) {
+    auto body = cast<func::FuncOp>(repeat.lookupBody().getOperation());
+    if (failed(emit(body)))
+      return failure();
+    program.actions.back().name.insert(0, ".");
+    bodies[repeat.getBody()] = program.actions.size() - 1;
+  }
+  return success();
+}
+
 LogicalResult CommandEmitter::emit(func::FuncOp func) {
+  if (failed(emitBodies(func)))
+    return failure();
   action = &program.actions.emplace_back();
   action->name = func.getName().str();
   tokens.clear();

@@ -210,6 +210,7 @@ LogicalResult PipelineEmitter::emitInstance(Instance &instance,
   remap.arenas = instance.arenas;
   for (func::FuncOp func : actionsOf(module, instance.stage)) {
     readOffsets(func, instance.boundary);
+    size_t first = program.actions.size();
     if (failed(emitter.emit(func)))
       return failure();
     program::Action &action = program.actions.back();
@@ -218,9 +219,12 @@ LogicalResult PipelineEmitter::emitInstance(Instance &instance,
     instance.actions[name] = program.actions.size() - 1;
     instance.functions[name] = func;
     action.name = "." + action.name;
-    action.rankClass = instance.rank;
-    remap.visit(action.commands);
-    remap.visit(action.lifetimes);
+    // The action, and before it the bodies of its loops.
+    for (size_t each = first; each < program.actions.size(); ++each) {
+      program.actions[each].rankClass = instance.rank;
+      remap.visit(program.actions[each].commands);
+      remap.visit(program.actions[each].lifetimes);
+    }
   }
   return success();
 }

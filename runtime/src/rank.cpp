@@ -52,12 +52,22 @@ int64_t Rank::indexOn(const SubAxis &on) const {
   return axisIndex[on.axis] / minor % on.size;
 }
 
+int64_t Rank::indexOf(const AxisTerm &term) const {
+  if (!term.dependsOnTrip())
+    return indexOn(term.on);
+  if (static_cast<size_t>(term.depth()) >= trips.size() || term.period() < 1)
+    bad("an address depends on trip " + std::to_string(term.depth()) +
+        " modulo " + std::to_string(term.period()) + " inside of " +
+        std::to_string(trips.size()) + " loops");
+  return trips[term.depth()] % term.period();
+}
+
 char *Rank::resolve(const BufferRef &ref, int64_t low, int64_t high) const {
   if (ref.arena < 0 || static_cast<size_t>(ref.arena) >= arenas.size())
     bad("arena " + std::to_string(ref.arena) + " does not exist");
   __int128 offset = __int128(ref.offset) + moved[ref.arena];
   for (const AxisTerm &term : ref.terms)
-    offset += __int128(term.coef) * indexOn(term.on);
+    offset += __int128(term.coef) * indexOf(term);
   const Storage &arena = *arenas[ref.arena];
   if (int32_t owner = data.arenas[ref.arena].rankClass;
       owner >= 0 && static_cast<uint32_t>(owner) != data.classOf(rank))
@@ -169,9 +179,124 @@ static bool needsHost(const Program &program, const Action &action) {
           (collective && collective->kind == CollectiveKind::AllToAllV) ||
           (call && needsHost(program, program.actions[call->action])))
         return true;
+      if (auto *repeat = std::get_if<Repeat>(&command.op);
+          repeat && needsHost(program, program.actions[repeat->action]))
+        return true;
     }
   }
   return false;
+}
+
+Rank::Run Rank::prepareComputation(const Command &command,
+                                   Endpoint &endpoint) {
+  if (auto *repeat = std::get_if<Repeat>(&command.op))
+    return prepareRepeat(*repeat, endpoint);
+  Run run;
+  std::visit(
+      [&](const auto &op) {
+        if constexpr (requires { prepare(op); })
+          run = prepare(op);
+      },
+      command.op);
+  return run;
+}
+
+Rank::Run Rank::placed(const Action &action, size_t index, Run run) {
+  const Command &command = action.commands[index];
+  if (command.when.present()) {
+    if (!run || std::holds_alternative<Wait>(command.op) ||
+        (std::holds_alternative<Collective>(command.op) &&
+         std::get<Collective>(command.op).token >= 0))
+      bad("a transfer that starts or ends cannot depend on a condition");
+    run = [this, flag = use(conditionOf(command)), run = std::move(run)] {
+      // A byte other than 0 and 1 means that another value has reused the
+      // memory of the condition.
+      char value = backend->flag(flag);
+      if (value != 0 && value != 1)
+        bad("its condition holds byte " +
+            std::to_string(static_cast<unsigned char>(value)) +
+            ", expected 0 or 1");
+      if (value)
+        run();
+    };
+  }
+  if (!run)
+    return run;
+  return backend->at(
+      {&action, static_cast<int>(index), &command, std::move(accesses)},
+      std::move(run));
+}
+
+// Returns for how many trips of a loop of this depth a command must be prepared
+// separately: for one, for two in turn, or for each.
+static int64_t differentTrips(const Program &program, const Command &command,
+                              int32_t depth, int64_t trips) {
+  int64_t count = 1;
+  auto note = [&](const auto &operand) {
+    if (operand.isUsed())
+      for (const AxisTerm &term : operand.buffer.terms)
+        if (term.dependsOnTrip() && term.depth() == depth)
+          count = std::max(count, term.period() <= 2 ? term.period() : trips);
+  };
+  accesses(program.kernels, command, note);
+  if (auto *repeat = std::get_if<Repeat>(&command.op))
+    for (const Command &inner : program.actions[repeat->action].commands)
+      count = std::max(count, differentTrips(program, inner, depth, trips));
+  return std::min(count, trips);
+}
+
+Rank::Run Rank::prepareRepeat(const Repeat &repeat, Endpoint &endpoint) {
+  const Action &body = data.actions[repeat.action];
+  auto depth = static_cast<int32_t>(trips.size());
+  // The calls of each command, for the trips that differ.
+  std::vector<std::vector<Run>> runs;
+  for (size_t i = 0; i < body.commands.size(); ++i) {
+    int64_t count = differentTrips(data, body.commands[i], depth, repeat.trips);
+    std::vector<Run> &all = runs.emplace_back();
+    for (int64_t trip = 0; trip < count; ++trip) {
+      trips.push_back(trip);
+      accesses.clear();
+      try {
+        all.push_back(
+            placed(body, i, prepareComputation(body.commands[i], endpoint)));
+      } catch (const RuntimeError &error) {
+        throw RuntimeError(error.status,
+                           "trip " + std::to_string(trip) + ", command " +
+                               std::to_string(i) + " of \"" + body.name +
+                               "\" (" +
+                               data.strings[body.commands[i].source] +
+                               "): " + error.what());
+      }
+      trips.pop_back();
+    }
+  }
+  PreparedAction *prepared =
+      bodies.emplace_back(std::make_unique<PreparedAction>()).get();
+  prepared->action = &body;
+  prepared->commands.resize(body.commands.size());
+  if (poison)
+    planPoison(*prepared);
+  accesses.clear();
+  return [this, prepared, runs = std::move(runs), trips = repeat.trips,
+          &endpoint] {
+    for (int64_t trip = 0; trip < trips; ++trip) {
+      for (size_t i = 0; i < runs.size(); ++i)
+        try {
+          runs[i][trip % runs[i].size()]();
+          if (poison)
+            afterCommand(*prepared, i);
+        } catch (const RuntimeError &error) {
+          const Action &body = *prepared->action;
+          throw RuntimeError(error.status,
+                             "in trip " + std::to_string(trip) + ", command " +
+                                 std::to_string(i) + " of \"" + body.name +
+                                 "\" (" +
+                                 data.strings[body.commands[i].source] +
+                                 "): " + error.what());
+        }
+      endpoint.progress();
+    }
+  };
 }
 
 void Rank::prepareAction(const Action &action, PreparedAction &prepared,
@@ -210,34 +335,9 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
                                    out.called->operations.begin(),
                                    out.called->operations.end());
       } else {
-        std::visit(
-            [&](const auto &op) {
-              if constexpr (requires { prepare(op); })
-                out.run = prepare(op);
-            },
-            command.op);
+        out.run = prepareComputation(command, endpoint);
       }
-      if (command.when.present()) {
-        if (!out.run || std::holds_alternative<Wait>(command.op) ||
-            (std::holds_alternative<Collective>(command.op) &&
-             std::get<Collective>(command.op).token >= 0))
-          bad("a transfer that starts or ends cannot depend on a condition");
-        out.run = [this, flag = use(conditionOf(command)), run = out.run] {
-          // A byte other than 0 and 1 means that another value has reused the
-          // memory of the condition.
-          char value = backend->flag(flag);
-          if (value != 0 && value != 1)
-            bad("its condition holds byte " +
-                std::to_string(static_cast<unsigned char>(value)) +
-                ", expected 0 or 1");
-          if (value)
-            run();
-        };
-      }
-      if (out.run)
-        out.run = backend->at(
-            {&action, static_cast<int>(i), &command, std::move(accesses)},
-            std::move(out.run));
+      out.run = placed(action, i, std::move(out.run));
     } catch (const RuntimeError &error) {
       throw RuntimeError(error.status, "action \"" + action.name +
                                            "\", command " + std::to_string(i) +

@@ -87,6 +87,8 @@ public:
 private:
   // Returns the rank's index on a sub-axis.
   int64_t indexOn(const program::SubAxis &on) const;
+  // Returns the number that an address term multiplies.
+  int64_t indexOf(const program::AxisTerm &term) const;
 
   using Run = Backend::Run;
   // Resolves an operand of the command that is being prepared, and records how
@@ -105,6 +107,12 @@ private:
   Run prepare(const program::PositionInExpert &order);
   Run prepare(const program::Copy &copy);
   Run prepare(const program::Fill &fill);
+  // Prepares a command that is neither a transfer nor a Call.
+  Run prepareComputation(const program::Command &command, Endpoint &endpoint);
+  // Adds to the call of a command its condition, and its position in the
+  // program.
+  Run placed(const program::Action &action, size_t index, Run run);
+  Run prepareRepeat(const program::Repeat &repeat, Endpoint &endpoint);
   void prepareAction(const program::Action &action, PreparedAction &prepared,
                      Endpoint &endpoint, const Counters &counters);
   const PreparedAction *prepareCall(const program::Call &call,
@@ -139,6 +147,10 @@ private:
            std::unique_ptr<PreparedAction>>
       variants;
   std::vector<int64_t> moved; // bytes per arena, of the call being prepared
+  // The trip of each loop around the command that is being prepared, outermost
+  // first.
+  std::vector<int64_t> trips;
+  std::vector<std::unique_ptr<PreparedAction>> bodies; // of loops
   std::vector<std::unique_ptr<Operation>> operations;
   // The workspace for library commands whose workspace was not planned. One
   // buffer serves all of them, as they run one after the other.

@@ -62,6 +62,28 @@ void checkCall(const Program &program, const Action &caller, const Call &call,
   }
 }
 
+void checkRepeat(const Program &program, const Action &caller,
+                 const Repeat &repeat, const std::string &where) {
+  // Bodies precede their loops, so no loop runs itself.
+  if (repeat.action >= size_t(&caller - program.actions.data()))
+    bad(where + ": repeats action " + std::to_string(repeat.action) +
+        ", expected one before its own");
+  const Action &body = program.actions[repeat.action];
+  if (body.rankClass != caller.rankClass || !body.isOnlyCalled())
+    bad(where + " of class " + std::to_string(caller.rankClass) +
+        " repeats \"" + body.name + "\" of class " +
+        std::to_string(body.rankClass) + ", which is no body of a loop of it");
+  if (repeat.trips < 1)
+    bad(where + ": repeats \"" + body.name + "\" " +
+        std::to_string(repeat.trips) + " times");
+  for (const Command &command : body.commands)
+    if (std::holds_alternative<Call>(command.op) ||
+        std::holds_alternative<Collective>(command.op) ||
+        std::holds_alternative<Wait>(command.op))
+      bad(where + ": repeats \"" + body.name +
+          "\", which calls or transfers; a body only computes");
+}
+
 void checkCollective(const Program &program, const Collective &collective,
                      const std::string &where) {
   if (collective.purpose >= program.strings.size())
@@ -106,6 +128,8 @@ void checkAction(const Program &program, const Action &action) {
     }
     if (auto *call = std::get_if<Call>(&command.op))
       checkCall(program, action, *call, where);
+    if (auto *repeat = std::get_if<Repeat>(&command.op))
+      checkRepeat(program, action, *repeat, where);
     if (auto *wait = std::get_if<Wait>(&command.op))
       if (!started.erase(wait->token))
         bad(where + ": wait for token " + std::to_string(wait->token) +

@@ -9,6 +9,9 @@ using namespace cleave::program;
 
 int64_t cleave::trafficOf(const Program &program, const Command &command) {
   int64_t bytes = 0;
+  if (auto *repeat = std::get_if<Repeat>(&command.op))
+    for (const Command &inner : program.actions[repeat->action].commands)
+      bytes += repeat->trips * trafficOf(program, inner);
   accesses(program.kernels, command, [&](const auto &x) {
     if (x.kind == OperandKind::Data && x.isUsed())
       bytes +=

@@ -51,6 +51,9 @@ public:
   static mlir::FailureOr<BoundaryTable> collect(mlir::ModuleOp module,
                                                 int64_t stage = -1);
 
+  /// Collects the arguments and results of the body of a loop.
+  static mlir::FailureOr<BoundaryTable> ofBody(mlir::func::FuncOp body);
+
   /// Collects the buffers that a host sees, over all stages: each name and role
   /// once, without values that are only passed from action to action.
   static mlir::FailureOr<BoundaryTable> visible(mlir::ModuleOp module);
@@ -63,6 +66,7 @@ public:
   int64_t ofResult(mlir::func::FuncOp func, unsigned index) const;
 
 private:
+  mlir::LogicalResult addPorts(mlir::func::FuncOp func);
   mlir::LogicalResult add(mlir::func::FuncOp func, mlir::Type type,
                           mlir::DictionaryAttr attrs, llvm::StringRef what,
                           unsigned index);

@@ -340,7 +340,7 @@ struct HostToRTPass : cleave::impl::HostToRTPassBase<HostToRTPass> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
     HostConverter converter(getOperation(), symbols);
-    for (func::FuncOp func : actionsOf(getOperation())) {
+    for (func::FuncOp func : commandListsOf(getOperation())) {
       // Constants are converted last, because they can only be erased when they
       // have no readers.
       SmallVector<Operation *> ops;

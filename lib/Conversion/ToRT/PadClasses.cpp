@@ -270,7 +270,7 @@ struct PadClassesPass : cleave::impl::PadClassesPassBase<PadClassesPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    for (func::FuncOp func : actionsOf(getOperation()))
+    for (func::FuncOp func : commandListsOf(getOperation()))
       while (padOne(func))
         ;
   }

@@ -132,7 +132,7 @@ struct SelectLibraryPass
   using Base::Base;
 
   void runOnOperation() override {
-    for (func::FuncOp func : actionsOf(getOperation()))
+    for (func::FuncOp func : commandListsOf(getOperation()))
       if (failed(select(func)))
         return signalPassFailure();
   }

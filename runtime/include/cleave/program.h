@@ -94,9 +94,18 @@ struct Call {
   StringId label = 0; // for traces: what and which microbatch, e.g. "0F3"
 };
 
+// Runs another action of the same class of ranks `trips` times. Addresses of
+// this action, the loop's body, may depend on the trip (AxisTerm). A body
+// contains no transfers and no calls; it may contain loops.
+struct Repeat {
+  uint32_t action = 0; // index into Program::actions
+  int64_t trips = 1;
+};
+
 struct Command {
   std::variant<Launch, Gemm, Attention, GroupedGemm, Collective, Wait, Copy,
-               Fill, Call, PlanRows, SortRows, PositionInExpert, Convolution>
+               Fill, Call, PlanRows, SortRows, PositionInExpert, Convolution,
+               Repeat>
       op;
   StringId source = 0; // what the user knows this command by
   int64_t flops = 0;
@@ -127,7 +136,7 @@ inline std::string loadAction(int64_t microbatch) {
 // An action of one class of ranks: "loss_grad", "update", "init_state",
 // "forward", and others. The host runs an action on all ranks; a class that
 // lacks it does nothing. An action whose name begins with "." (".F.0") runs
-// only through Call commands.
+// only through Call and Repeat commands.
 struct Action {
   std::string name;
   uint32_t rankClass = 0;

@@ -117,6 +117,9 @@ template <class A> constexpr auto fields(A &a, Rebase &x) {
 template <class A> constexpr auto fields(A &a, Call &x) {
   return a(x.action, x.rebase, x.label);
 }
+template <class A> constexpr auto fields(A &a, Repeat &x) {
+  return a(x.action, x.trips);
+}
 template <class A> constexpr auto fields(A &a, Command &x) {
   return a(x.op, x.source, x.flops, x.when);
 }

@@ -5,6 +5,44 @@
 
 include "mlir/Pass/PassBase.td"
 
+def OutlineScansPass : Pass<"nn-outline-scans", "::mlir::ModuleOp"> {
+  let summary = "Turn loops into commands that run a function several times";
+  let description = [{
+    The first pass of the kernel phase. The region of each `nn.scan` becomes a function with
+    `rt.body`, whose operations become commands like those of an action. The scan becomes an
+    `rt.repeat`, which runs this function. A carried value becomes a pair of buffers that the trips
+    read and write in turn.
+
+    Before:
+    ```mlir
+    func.func @f(%h0: tensor<3xf32>, %xs: tensor<5x3xf32>) -> tensor<3xf32> {
+      %0 = nn.scan trips = 5 carries(%h = %h0 : tensor<3xf32>) slices(%x = %xs : tensor<5x3xf32>) -> tensor<3xf32> {
+        %1 = arith.addf %h, %x : tensor<3xf32>
+        nn.yield %1 : tensor<3xf32>
+      }
+      return %0 : tensor<3xf32>
+    }
+    ```
+
+    After:
+    ```mlir
+    func.func @f(%h0: tensor<3xf32>, %xs: tensor<5x3xf32>) -> tensor<3xf32> {
+      %0 = rt.copy %h0 [0, 1] to [3, 1] shape = [3] : (tensor<3xf32>) -> tensor<2x3xf32>
+      %1 = rt.repeat @f.trip trips = 5 pairs(%0) slices(%xs) : (tensor<2x3xf32>, tensor<5x3xf32>) -> tensor<2x3xf32>
+      %2 = rt.alias %1 offset = 0 : (tensor<2x3xf32>) -> tensor<3xf32>
+      return %2 : tensor<3xf32>
+    }
+    func.func private @f.trip(%h: tensor<3xf32> {nn.name = "0", nn.role = #nn.role<input>},
+                              %x: tensor<3xf32> {nn.name = "1", nn.role = #nn.role<input>})
+        -> (tensor<3xf32> {nn.name = "0", nn.role = #nn.role<output>}) attributes {rt.body} {
+      %0 = arith.addf %h, %x : tensor<3xf32>
+      return %0 : tensor<3xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::rt::RTDialect"];
+}
+
 def SelectLibraryPass : Pass<"nn-select-library", "::mlir::ModuleOp"> {
   let summary = "Convert contractions and attention to library calls";
   let description = [{

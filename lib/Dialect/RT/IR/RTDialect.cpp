@@ -44,7 +44,17 @@ void RTDialect::initialize() {
 
 LogicalResult
 AddressAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
-                    int64_t arena, int64_t offset) {
+                    int64_t arena, int64_t offset, DenseI64ArrayAttr trips) {
+  if (trips && (trips.empty() || trips.size() % 3))
+    return emitError() << "#rt.address has " << trips.size()
+                       << " numbers for trips, expected triples (depth, "
+                          "period, bytes)";
+  for (size_t i = 0; trips && i < size_t(trips.size()); i += 3)
+    if (trips[i] < 0 || trips[i + 1] < 1)
+      return emitError() << "#rt.address depends on trips of depth " << trips[i]
+                         << " with period " << trips[i + 1]
+                         << "; expected a depth that is not negative and a "
+                            "positive period";
   if (arena < 0 || offset < 0)
     return emitError() << "#rt.address has arena " << arena << " and offset "
                        << offset << "; expected no negative number";
@@ -103,6 +113,7 @@ static bool isSeconds(Attribute value) {
 
 static constexpr KnownAttr kOperationAttrs[] = {
     {kBuffersAttr, isAddresses, "a list of #rt.address<arena, offset>"},
+    {kBodyAttr, isAttr<UnitAttr>, "unit"},
     {kBeyondAttr, isAttr<DenseI64ArrayAttr>, "an array<i64>"},
     {kArenasAttr, isAttr<DenseI64ArrayAttr>, "an array<i64>"},
     {kLifetimesAttr, isListOf<LifetimeAttr>,

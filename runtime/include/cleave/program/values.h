@@ -84,10 +84,19 @@ struct Arena {
 };
 
 // An address term: `coef` bytes times the rank's index on a sub-axis of the
-// mesh.
+// mesh, or in the body of a Repeat times a number that depends on the trip.
 struct AxisTerm {
   SubAxis on;
   int64_t coef = 0;
+
+  // Returns a term that adds `coef` bytes times the remainder of the trip
+  // divided by `period`. Of nested loops, `depth` 0 is the outermost one.
+  static AxisTerm ofTrip(int32_t depth, int64_t period, int64_t coef) {
+    return {{-1 - depth, 1, period}, coef};
+  }
+  constexpr bool dependsOnTrip() const { return on.axis < 0; }
+  constexpr int32_t depth() const { return -1 - on.axis; }
+  constexpr int64_t period() const { return on.size; }
 };
 
 // An address in a rank's memory: arena + offset + the sum of the terms.
@@ -97,6 +106,12 @@ struct BufferRef {
   std::vector<AxisTerm> terms;
 
   constexpr bool present() const { return arena >= 0; }
+  constexpr bool dependsOnTrip() const {
+    for (const AxisTerm &term : terms)
+      if (term.dependsOnTrip())
+        return true;
+    return false;
+  }
 };
 
 enum class ReduceOp : uint8_t { Sum, Max, Min };

@@ -11,6 +11,7 @@
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include <optional>
@@ -54,6 +55,8 @@ struct Alias {
 /// the number of elements beyond the operand's end that the kernel reads but
 /// whose values it masks out.
 inline constexpr llvm::StringLiteral kBeyondAttr = "rt.beyond";
+/// Unit attribute of a function that an rt.repeat runs; it is no action.
+inline constexpr llvm::StringLiteral kBodyAttr = "rt.body";
 /// Discardable attributes that memory planning writes.
 inline constexpr llvm::StringLiteral kBufferAttr = "rt.buffer";
 inline constexpr llvm::StringLiteral kBuffersAttr = "rt.buffers";

@@ -31,6 +31,7 @@ def RT_Dialect : Dialect {
     |---|---|---|
     | `rt.buffer` | arguments and results | the address, `#rt.address<arena, offset>` |
     | `rt.buffers` | operations | a list with the address of each result; `unit` for a token |
+    | `rt.body` | functions | unit: only an `rt.repeat` runs the function, it is no action |
     | `rt.beyond` | launches | for each operand, the number of elements after its end that the kernel reads and masks |
     | `rt.arenas` | a module | the size of each arena in bytes |
     | `rt.stages` | a module of pipeline stages, in place of `rt.arenas` | a list with an `#rt.stage` for each stage: the sizes of its arenas, and the slot class of each arena from arena 2 on |
@@ -57,9 +58,19 @@ def RT_AddressAttr : AttrDef<RT_Dialect, "Address"> {
   let description = [{
     `#rt.address<1, 64>` is the address 64 bytes after the beginning of arena 1. An
     address is the same on all ranks; `rt.alias` adds offsets that depend on the rank.
+
+    In the body of an `rt.repeat`, an address may depend on the trip:
+    `#rt.address<1, 64, trips = [0, 5, 256]>` is 256 bytes further in each trip. The list has
+    triples (depth, period, bytes). A triple adds `bytes` times the remainder of the trip
+    divided by `period`; `depth` is the number of loops around the loop that counts the
+    trips. A period of 2 gives two addresses in turn.
   }];
-  let parameters = (ins "int64_t":$arena, "int64_t":$offset);
-  let assemblyFormat = "`<` $arena `,` $offset `>`";
+  let parameters = (ins "int64_t":$arena, "int64_t":$offset,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$trips);
+  let builders = [AttrBuilder<(ins "int64_t":$arena, "int64_t":$offset), [{
+    return $_get($_ctxt, arena, offset, ::mlir::DenseI64ArrayAttr());
+  }]>];
+  let assemblyFormat = "`<` $arena `,` $offset (`,` `trips` `=` $trips^)? `>`";
   let genVerifyDecl = 1;
 }
 

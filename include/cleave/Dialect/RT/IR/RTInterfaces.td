@@ -19,6 +19,8 @@ def RT_CommandOpInterface : OpInterface<"CommandOpInterface"> {
       "return std::nullopt;">,
     InterfaceMethod<"Returns the result that is scratch memory, if there is one.",
       "::mlir::Value", "getScratchResult", (ins), "", "return {};">,
+    InterfaceMethod<"Returns whether the operands' addresses must be the same on all ranks.",
+      "bool", "needsFixedOperands", (ins), "", "return false;">,
     InterfaceMethod<"Returns the number of floating-point operations of a library call; a multiply-add counts as two.",
       "int64_t", "getFlops", (ins), "", "return 0;">,
   ];

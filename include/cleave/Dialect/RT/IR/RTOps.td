@@ -3,6 +3,7 @@
 #ifndef CLEAVE_DIALECT_RT_IR_RTOPS_TD
 #define CLEAVE_DIALECT_RT_IR_RTOPS_TD
 
+include "cleave/Dialect/RT/IR/RTControlOps.td"
 include "cleave/Dialect/RT/IR/RTProductOps.td"
 
 def RT_LaunchOp : RT_Command<"launch", ["getReuse"], [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
