@@ -25,8 +25,8 @@ SmallVector<func::FuncOp> cleave::commandListsOf(ModuleOp module,
 
 SmallVector<func::FuncOp> cleave::actionsOf(ModuleOp module, int64_t stage) {
   SmallVector<func::FuncOp> actions = commandListsOf(module, stage);
-  llvm::erase_if(actions,
-                 [](func::FuncOp func) { return func->hasAttr(rt::kBodyAttr); });
+  llvm::erase_if(
+      actions, [](func::FuncOp func) { return func->hasAttr(rt::kBodyAttr); });
   return actions;
 }
 

@@ -168,8 +168,7 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
   /// memory for the values of a trip.
   FailureOr<std::vector<LoopPlan>> planLoops(func::FuncOp func) {
     std::vector<LoopPlan> loops;
-    for (auto repeat :
-         SmallVector<rt::RepeatOp>(func.getOps<rt::RepeatOp>())) {
+    for (auto repeat : SmallVector<rt::RepeatOp>(func.getOps<rt::RepeatOp>())) {
       auto body = cast<func::FuncOp>(repeat.lookupBody().getOperation());
       FailureOr<std::vector<LoopPlan>> inner = planLoops(body);
       FailureOr<BoundaryTable> table = BoundaryTable::ofBody(body);
@@ -180,8 +179,8 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
         return failure();
       if (int64_t bytes = plan->pack())
         repeat = withScratch(repeat, bytes);
-      loops.push_back({repeat, std::move(*table), std::move(*plan),
-                       std::move(*inner)});
+      loops.push_back(
+          {repeat, std::move(*table), std::move(*plan), std::move(*inner)});
     }
     return loops;
   }
@@ -238,10 +237,9 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     auto elementOf = [&](Value whole) {
       int64_t bytes = bytesOfType(whole.getType()) / trips;
       rt::AddressAttr first = outside(whole);
-      return repeat.getReverse()
-                 ? moving(shifted(first, (trips - 1) * bytes), depth, trips,
-                          -bytes)
-                 : moving(first, depth, trips, bytes);
+      return repeat.getReverse() ? moving(shifted(first, (trips - 1) * bytes),
+                                          depth, trips, -bytes)
+                                 : moving(first, depth, trips, bytes);
     };
     unsigned pairs = repeat.getPairs().size(),
              slices = repeat.getSlices().size();

@@ -86,8 +86,8 @@ program::BufferRef CommandEmitter::ref(Value value, int64_t offset) {
   if (where.getTrips())
     for (ArrayRef<int64_t> terms = where.getTrips(); !terms.empty();
          terms = terms.drop_front(3))
-      result.terms.push_back(program::AxisTerm::ofTrip(
-          int32_t(terms[0]), terms[1], terms[2]));
+      result.terms.push_back(
+          program::AxisTerm::ofTrip(int32_t(terms[0]), terms[1], terms[2]));
   return result;
 }
 

@@ -187,8 +187,7 @@ static bool needsHost(const Program &program, const Action &action) {
   return false;
 }
 
-Rank::Run Rank::prepareComputation(const Command &command,
-                                   Endpoint &endpoint) {
+Rank::Run Rank::prepareComputation(const Command &command, Endpoint &endpoint) {
   if (auto *repeat = std::get_if<Repeat>(&command.op))
     return prepareRepeat(*repeat, endpoint);
   Run run;
@@ -263,8 +262,7 @@ Rank::Run Rank::prepareRepeat(const Repeat &repeat, Endpoint &endpoint) {
         throw RuntimeError(error.status,
                            "trip " + std::to_string(trip) + ", command " +
                                std::to_string(i) + " of \"" + body.name +
-                               "\" (" +
-                               data.strings[body.commands[i].source] +
+                               "\" (" + data.strings[body.commands[i].source] +
                                "): " + error.what());
       }
       trips.pop_back();
@@ -287,12 +285,11 @@ Rank::Run Rank::prepareRepeat(const Repeat &repeat, Endpoint &endpoint) {
             afterCommand(*prepared, i);
         } catch (const RuntimeError &error) {
           const Action &body = *prepared->action;
-          throw RuntimeError(error.status,
-                             "in trip " + std::to_string(trip) + ", command " +
-                                 std::to_string(i) + " of \"" + body.name +
-                                 "\" (" +
-                                 data.strings[body.commands[i].source] +
-                                 "): " + error.what());
+          throw RuntimeError(
+              error.status, "in trip " + std::to_string(trip) + ", command " +
+                                std::to_string(i) + " of \"" + body.name +
+                                "\" (" + data.strings[body.commands[i].source] +
+                                "): " + error.what());
         }
       endpoint.progress();
     }

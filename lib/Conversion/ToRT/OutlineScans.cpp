@@ -98,15 +98,15 @@ struct OutlineScansPass : cleave::impl::OutlineScansPassBase<OutlineScansPass> {
       types.push_back(type);
     }
     llvm::append_range(types, scan.getStacked().getTypes());
-    auto repeat = rt::RepeatOp::create(
-        b, loc, types, body.getName(), pairs, scan.getSlices(),
-        scan.getCaptures(), scan.getTrips(), scan.getReverse(),
-        /*has_scratch=*/false);
+    auto repeat = rt::RepeatOp::create(b, loc, types, body.getName(), pairs,
+                                       scan.getSlices(), scan.getCaptures(),
+                                       scan.getTrips(), scan.getReverse(),
+                                       /*has_scratch=*/false);
     int64_t last = (scan.getTrips() - 1) % 2;
     for (auto [index, final] : llvm::enumerate(scan.getFinals()))
-      final.replaceAllUsesWith(rt::AliasOp::create(
-          b, loc, final.getType(), repeat.getResult(index),
-          last * typeOf(final).getNumElements()));
+      final.replaceAllUsesWith(
+          rt::AliasOp::create(b, loc, final.getType(), repeat.getResult(index),
+                              last * typeOf(final).getNumElements()));
     for (auto [from, to] :
          llvm::zip_equal(scan.getStacked(), repeat.getStacked()))
       from.replaceAllUsesWith(to);

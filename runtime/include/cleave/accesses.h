@@ -7,8 +7,8 @@
 // collective are visited in the order of their lists. Addresses that the
 // command does not use, such as those of missing optional operands, are
 // visited, too: see Operand::isUsed(). A Wait has no addresses, because those
-// of its asynchronous start count. A Call and a Repeat have none either, because
-// the commands that they run have their own.
+// of its asynchronous start count. A Call and a Repeat have none either,
+// because the commands that they run have their own.
 //
 // The users of this file:
 // - A rank of the runtime (rank.h) resolves the used addresses, checks that

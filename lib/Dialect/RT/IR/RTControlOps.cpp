@@ -14,14 +14,13 @@ LogicalResult RepeatOp::verify() {
     RankedTensorType type = typeOf(value);
     if (type.getRank() > 0 && type.getDimSize(0) == size)
       return success();
-    return emitOpError("has ") << what << " of type " << type // (RP2)
-                               << ", expected dimension 0 to have " << size
-                               << " elements";
+    return emitOpError("has ")
+           << what << " of type " << type // (RP2)
+           << ", expected dimension 0 to have " << size << " elements";
   };
   if (getNumResults() < getPairs().size() + (getHasScratch() ? 1 : 0)) // (RP3)
-    return emitOpError("has ")
-           << getPairs().size() << " pairs, but " << getNumResults()
-           << " results";
+    return emitOpError("has ") << getPairs().size() << " pairs, but "
+                               << getNumResults() << " results";
   for (auto [pair, result] : llvm::zip(getPairs(), getResults())) {
     if (failed(check(pair, 2, "a pair")))
       return failure();
@@ -89,6 +88,7 @@ bool RepeatOp::needsFixedOperands() { return true; }
 int64_t RepeatOp::getFlops() {
   int64_t flops = 0;
   if (FunctionOpInterface body = lookupBody())
-    body->walk([&](CommandOpInterface command) { flops += command.getFlops(); });
+    body->walk(
+        [&](CommandOpInterface command) { flops += command.getFlops(); });
   return int64_t(getTrips()) * flops;
 }
