@@ -54,6 +54,15 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     return rt::kSlotArena + index;
   }
 
+  /// The body of a loop. Its transient values are in the scratch memory of the
+  /// rt.repeat.
+  struct LoopPlan {
+    rt::RepeatOp repeat;
+    BoundaryTable table;
+    ActionPlan plan;
+    std::vector<LoopPlan> inner;
+  };
+
   LogicalResult plan(ModuleOp module, int64_t stage) {
     FailureOr<BoundaryTable> table = BoundaryTable::collect(module, stage);
     if (failed(table))
@@ -154,15 +163,6 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
   //===--------------------------------------------------------------------===//
   // Loops
   //===--------------------------------------------------------------------===//
-
-  /// The body of a loop. Its transient values are in the scratch memory of the
-  /// rt.repeat.
-  struct LoopPlan {
-    rt::RepeatOp repeat;
-    BoundaryTable table;
-    ActionPlan plan;
-    std::vector<LoopPlan> inner;
-  };
 
   /// Plans the bodies of the loops of a function, and gives each loop scratch
   /// memory for the values of a trip.

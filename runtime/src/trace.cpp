@@ -29,6 +29,7 @@ struct Describe {
   const char *kind(const Copy &) const { return "copy"; }
   const char *kind(const Fill &) const { return "fill"; }
   const char *kind(const Call &) const { return "call"; }
+  const char *kind(const Repeat &) const { return "repeat"; }
 
   std::string name(const auto &op) const {
     const std::string &source = program.strings[command.source];

@@ -37,9 +37,12 @@ def attribute(name, value):
     if isinstance(value, np.ndarray):
         return out.add(5, tensor("", value)).add(20, 4)
     if isinstance(value, (list, tuple)):
+        # Lists of floats, of strings, and of integers.
+        field, kind = next((pair for of, pair in ((float, (7, 6)), (str, (9, 8)))
+                            if value and isinstance(value[0], of)), (8, 7))
         for item in value:
-            out.add(8, item)
-        return out.add(20, 7)
+            out.add(field, item)
+        return out.add(20, kind)
     return out.add(3, int(value)).add(20, 2)
 
 

@@ -28,6 +28,13 @@ namespace {
 struct ScanParts {
   explicit ScanParts(int64_t trips) : trips(trips) {}
 
+  /// Returns a builder at the end of the block, which has no region yet.
+  OpBuilder builder(MLIRContext *context) {
+    OpBuilder b(context);
+    b.setInsertionPointToEnd(&block);
+    return b;
+  }
+
   /// Adds an operand of a kind (`inits`, `slices`, `captures`), and an argument
   /// of the region; returns the argument.
   BlockArgument carry(Value init) {
@@ -55,7 +62,7 @@ struct ScanParts {
                     ArrayRef<Value> stacked, bool reverse) {
     SmallVector<Value> yielded(next);
     llvm::append_range(yielded, stacked);
-    OpBuilder inner = OpBuilder::atBlockEnd(&block);
+    OpBuilder inner = builder(b.getContext());
     nn::YieldOp::create(inner, loc, yielded);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
       if (isOpTriviallyDead(&op))
@@ -93,7 +100,7 @@ struct ScanParts {
 class TripVJP : public BlockVJP {
 public:
   TripVJP(nn::ScanOp scan, VJPContext &outer, ScanParts &parts)
-      : BlockVJP(OpBuilder::atBlockEnd(&parts.block)), scan(scan), outer(outer),
+      : BlockVJP(parts.builder(scan.getContext())), scan(scan), outer(outer),
         parts(parts) {}
 
   /// The values of the forward trip that become stacked results, and for each
@@ -220,19 +227,23 @@ private:
         trip.add(yield->getOperand(index), parts.slice(cotangent));
   }
 
-  /// Replaces the scan by one that also stacks what the backward trips read.
+  /// Replaces the scan by one that also stacks what the backward trips read and
+  /// the scan does not stack yet.
   void saveResiduals() {
     if (trip.saved.empty())
       return;
-    OpBuilder b(scan);
+    SmallVector<Value> yielded(scan.getYieldedStacked());
     SmallVector<Type> types;
-    for (Value value : scan.getYieldedStacked())
-      types.push_back(value.getType());
     for (auto &[value, argument] : trip.saved)
+      if (!llvm::is_contained(yielded, value))
+        yielded.push_back(value);
+    for (Value value : yielded)
       types.push_back(value.getType());
-    auto wide = nn::ScanOp::create(
-        b, scan.getLoc(), scan.getTrips(), scan.getInits(), scan.getSlices(),
-        scan.getCaptures(), types, scan.getReverse());
+    OpBuilder b(scan);
+    auto wide = nn::ScanOp::create(b, scan.getLoc(), scan.getTrips(),
+                                   scan.getInits(), scan.getSlices(),
+                                   scan.getCaptures(), types,
+                                   scan.getReverse());
     wide->setDiscardableAttrs(scan->getDiscardableAttrDictionary());
     IRMapping mapping;
     mapping.map(scan.getBody()->getArguments(), wide.getBody()->getArguments());
@@ -240,12 +251,15 @@ private:
     for (Operation &op : *scan.getBody())
       inner.clone(op, mapping);
     Operation *yield = wide.getBody()->getTerminator();
-    for (auto &[value, argument] : trip.saved)
+    for (Value value :
+         ArrayRef(yielded).drop_front(scan.getStacked().size()))
       yield->insertOperands(yield->getNumOperands(), mapping.lookup(value));
     c.replaceForward(scan, wide.getResults().take_front(scan.getNumResults()));
-    for (auto [saved, whole] : llvm::zip_equal(
-             trip.saved, wide.getResults().drop_front(scan.getNumResults())))
-      saved.second.replaceAllUsesWith(parts.slice(c.residual(whole)));
+    for (auto [value, argument] : trip.saved) {
+      size_t index = llvm::find(yielded, value) - yielded.begin();
+      argument.replaceAllUsesWith(
+          parts.slice(c.residual(wide.getStacked()[index])));
+    }
   }
 
   /// Collects what a backward trip yields: the cotangents of carried values,

@@ -35,7 +35,7 @@ std::vector<cleave::Case> cleave::loopCases() {
           %0 = arith.mulf %h, %u : tensor<4xf64>
           %1 = nn.reshape %v : tensor<2x6xf64> -> tensor<3x4xf64>
           %2 = nn.transpose %1 [1, 0] : tensor<3x4xf64> -> tensor<4x3xf64>
-          %3 = nn.slice %2 offsets = [0, 0] sizes = [4, 2] strides = [1, 2] : tensor<4x3xf64> -> tensor<4x2xf64>
+          %3 = nn.slice %2 [0, 0] [4, 2] [1, 2] : tensor<4x3xf64> -> tensor<4x2xf64>
           %4 = nn.einsum "i,ij->j" %x, %3 : tensor<4xf64>, tensor<4x2xf64> -> tensor<2xf64>
           %5 = nn.concat %4, %4 dim = 0 : tensor<2xf64>, tensor<2xf64> -> tensor<4xf64>
           %6 = arith.mulf %5, %half : tensor<4xf64>
