@@ -240,10 +240,9 @@ private:
     for (Value value : yielded)
       types.push_back(value.getType());
     OpBuilder b(scan);
-    auto wide = nn::ScanOp::create(b, scan.getLoc(), scan.getTrips(),
-                                   scan.getInits(), scan.getSlices(),
-                                   scan.getCaptures(), types,
-                                   scan.getReverse());
+    auto wide = nn::ScanOp::create(
+        b, scan.getLoc(), scan.getTrips(), scan.getInits(), scan.getSlices(),
+        scan.getCaptures(), types, scan.getReverse());
     wide->setDiscardableAttrs(scan->getDiscardableAttrDictionary());
     IRMapping mapping;
     mapping.map(scan.getBody()->getArguments(), wide.getBody()->getArguments());
@@ -251,8 +250,7 @@ private:
     for (Operation &op : *scan.getBody())
       inner.clone(op, mapping);
     Operation *yield = wide.getBody()->getTerminator();
-    for (Value value :
-         ArrayRef(yielded).drop_front(scan.getStacked().size()))
+    for (Value value : ArrayRef(yielded).drop_front(scan.getStacked().size()))
       yield->insertOperands(yield->getNumOperands(), mapping.lookup(value));
     c.replaceForward(scan, wide.getResults().take_front(scan.getNumResults()));
     for (auto [value, argument] : trip.saved) {

@@ -9,6 +9,7 @@
 #include "Model.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -32,6 +33,16 @@ public:
          llvm::zip_equal(scan.getCarriedArguments(), scan.getYieldedCarries()))
       for (auto [a, b] : llvm::zip_equal(sets[argument], sets[value]))
         unite(a, b);
+    for (const auto &[value, dims] : sets)
+      fixRepeated(setsOf(value));
+    for (Operation &op : scan.getBody()->without_terminator()) {
+      SmallVector<unsigned> known;
+      for (std::optional<unsigned> set :
+           setsOfFactors(&op, ShardingRule::of(&op)))
+        if (set)
+          known.push_back(*set);
+      fixRepeated(known);
+    }
   }
 
   ShardingRule rule() {
@@ -139,6 +150,15 @@ private:
       visitAll(operand, rule.operands[index]);
     for (auto [index, result] : llvm::enumerate(op->getResults()))
       visitAll(result, rule.results[index]);
+  }
+
+  /// Fixes the sets that the dimensions of a value, or the factors of an
+  /// operation, have several times: one mesh axis cannot split two of them.
+  void fixRepeated(ArrayRef<unsigned> roots) {
+    llvm::DenseSet<unsigned> seen;
+    for (unsigned root : roots)
+      if (!seen.insert(root).second)
+        all[root].fixed = true;
   }
 
   void addOperation(Operation *op) {

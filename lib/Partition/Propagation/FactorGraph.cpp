@@ -165,6 +165,8 @@ LogicalResult FactorGraph::addBlock(Block &block) {
         op.getNumRegions() != 0 && !isa<ShardingRuleInterface>(op);
     if (entersRegions && failed(checkRegions(&op)))
       return failure();
+    if (!entersRegions && failed(checkUnconstrained(&op)))
+      return failure();
     Edge edge;
     edge.op = &op;
     edge.rule = ruleOf(&op);

@@ -36,6 +36,19 @@ bool cleave::partition::hasStaticTripCount(scf::ForOp loop) {
       [](Value bound) { return matchPattern(bound, m_Constant()); });
 }
 
+LogicalResult cleave::partition::checkUnconstrained(Operation *op) {
+  WalkResult found = op->walk([&](dist::ConstrainOp constrain) {
+    if (constrain.getOperation() == op)
+      return WalkResult::advance();
+    constrain.emitOpError("stands in the region of '")
+        << op->getName()
+        << "', whose values take their shardings from the operands and the "
+           "results; expected it on one of these";
+    return WalkResult::interrupt();
+  });
+  return failure(found.wasInterrupted());
+}
+
 LogicalResult cleave::partition::checkRegions(Operation *op) {
   if (!isLoopOrBranch(op))
     return op->emitOpError(

@@ -270,6 +270,13 @@ void Padding::slice(Value whole, Value element) {
   set(element, std::move(extents));
 }
 
+void Padding::stack(Value element, Value whole) {
+  Extents extents = all(element);
+  extents.insert(extents.begin(), Extent());
+  extents.front().size = typeOf(whole).getDimSize(0);
+  set(whole, std::move(extents));
+}
+
 void Padding::carry(Value init, Value argument) {
   Extents given = all(init);
   for (auto [dim, extent] : llvm::enumerate(given)) {

@@ -85,21 +85,18 @@ LogicalResult Variance::visitRegions(Operation *op) {
   return success();
 }
 
-/// Verifies a scan. The rule of the whole loop gives the states of its results;
-/// then the region is visited with the states of its operands. A carried value
-/// has the state of the result everywhere.
-LogicalResult Variance::visitScan(nn::ScanOp scan) {
-  if (failed(visitRule(scan)))
-    return failure();
-  for (auto [index, argument] : llvm::enumerate(scan.getCarriedArguments())) {
-    states[argument] = states[scan.getResult(index)];
-    padding.carry(scan.getResult(index), argument);
+/// Gives the arguments of the region the states of the operands.
+void Variance::enterScan(nn::ScanOp scan) {
+  for (auto [init, argument] :
+       llvm::zip_equal(scan.getInits(), scan.getCarriedArguments())) {
+    states[argument] = State(states[init]);
+    padding.carry(init, argument);
   }
   for (auto [whole, argument] :
        llvm::zip_equal(scan.getSlices(), scan.getSliceArguments())) {
     State state = states[whole];
     for (AxisState &each : state)
-      each.dims >>= 1; // dimension 0 counts the trips
+      each.dims >>= 1; // an iteration reads one element along dimension 0
     states[argument] = state;
     padding.slice(whole, argument);
   }
@@ -108,12 +105,66 @@ LogicalResult Variance::visitScan(nn::ScanOp scan) {
     states[argument] = State(states[operand]);
     padding.carry(operand, argument);
   }
-  if (failed(visitBlock(*scan.getBody())))
-    return failure();
-  for (auto [index, yielded] : llvm::enumerate(scan.getYieldedCarries()))
-    if (failed(check(scan, yielded, states[scan.getResult(index)], index,
-                     "where it is yielded")))
+}
+
+/// Changes the states of carried values where the yielded value has another
+/// one that the initial value has as well: zeros are also tiles, for example.
+/// Returns whether a state changed, so that the region must be visited again.
+bool Variance::widenCarried(nn::ScanOp scan) {
+  bool changed = false;
+  for (auto [init, argument, yielded] :
+       llvm::zip_equal(scan.getInits(), scan.getCarriedArguments(),
+                       scan.getYieldedCarries())) {
+    State known = states[argument];
+    for (unsigned axis = 0; axis < mesh.count(); ++axis) {
+      const AxisState &next = states[yielded][axis];
+      if (satisfies(next, known[axis]) || next.kind == known[axis].kind ||
+          !satisfies(states[init][axis], next))
+        continue;
+      known[axis] = next;
+      changed = true;
+    }
+    states[argument] = known;
+  }
+  return changed;
+}
+
+/// Verifies a scan by the operations of its region. (An axis may split
+/// different factors of the whole loop: the region may have parts that do not
+/// depend on each other.)
+LogicalResult Variance::visitScan(nn::ScanOp scan) {
+  enterScan(scan);
+  // A state changes at most once per carried value and axis.
+  size_t left = scan.getInits().size() * mesh.count() + 1;
+  do {
+    if (failed(visitBlock(*scan.getBody())))
       return failure();
+  } while (left-- > 0 && widenCarried(scan));
+  for (bool again = true; again;) {
+    again = false;
+    for (auto [index, argument] : llvm::enumerate(scan.getCarriedArguments())) {
+      Value yielded = scan.getYieldedCarries()[index],
+            result = scan.getResult(index);
+      states[result] = State(states[argument]);
+      if (failed(check(scan, yielded, states[result], index,
+                       "where it is yielded")))
+        return failure();
+      padding.carry(scan.getInits()[index], result);
+      if (failed(padding.merge(scan, result, yielded)))
+        return failure();
+      again |= padding.learn(argument, result);
+    }
+    if (again && failed(visitBlock(*scan.getBody())))
+      return failure();
+  }
+  for (auto [yielded, result] :
+       llvm::zip_equal(scan.getYieldedStacked(), scan.getStacked())) {
+    State state = states[yielded];
+    for (AxisState &each : state)
+      each.dims <<= 1;
+    states[result] = state;
+    padding.stack(yielded, result);
+  }
   return success();
 }
 

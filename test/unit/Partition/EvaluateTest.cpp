@@ -17,9 +17,11 @@ TEST(Evaluate, EveryElementwiseRuleHasAReference) {
   int count = 0;
   for (RegisteredOperationName name : test.context.getRegisteredOperations()) {
     if (!name.hasInterface<ShardingRuleInterface>() ||
-        name.getStringRef() == "arith.constant")
+        name.getStringRef() == "arith.constant" ||
+        name.getStringRef() == nn::ScanOp::getOperationName())
       continue;
     ++count;
+    // (The interpreter itself runs constants and the region of a scan.)
     EXPECT_TRUE(name.hasInterface<EvaluableInterface>())
         << name.getStringRef().str();
   }

@@ -35,15 +35,19 @@ TEST(Interfaces, EveryOperationAnswersAllQuestions) {
   int count = 0;
   for (RegisteredOperationName name : test.context.getRegisteredOperations()) {
     std::string text = name.getStringRef().str();
-    if (name.getDialectNamespace() != "nn")
+    if (name.getDialectNamespace() != "nn" ||
+        name.hasTrait<OpTrait::IsTerminator>())
       continue;
     ++count;
     EXPECT_TRUE(name.hasInterface<ShardingRuleInterface>())
         << text << " has no sharding rule";
     EXPECT_TRUE(name.hasInterface<CostInterface>()) << text << " has no cost";
-    EXPECT_TRUE(name.hasInterface<EvaluableInterface>())
+    // The interpreter runs the operations in the region of a scan, and
+    // nn-outline-scans makes them a function, in which they are lowered.
+    bool isScan = text == nn::ScanOp::getOperationName();
+    EXPECT_TRUE(isScan || name.hasInterface<EvaluableInterface>())
         << text << " has no reference";
-    EXPECT_TRUE(name.hasInterface<LoweringInterface>())
+    EXPECT_TRUE(isScan || name.hasInterface<LoweringInterface>())
         << text << " has no lowering";
     EXPECT_EQ(name.hasInterface<DifferentiableInterface>(),
               !withoutDerivative.count(text))

@@ -127,6 +127,14 @@ func.func @transfers(%x: tensor<4x3xf32>, %two: tensor<2x4x3xf32>, %n: tensor<2x
     : (!rt.token, tensor<4x3xf32>, tensor<2x4x3xf32>, tensor<4x3xf32>, tensor<2x4x3xf32>) -> (tensor<4x3xf32>, tensor<2x4x3xf32>)
   return
 }
+func.func private @body(%h: tensor<3xf32>, %w: tensor<3xf32>) -> tensor<3xf32> attributes {rt.body} {
+  %0 = rt.copy %h [0, 1] to [0, 1] shape = [3] : (tensor<3xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+func.func @loops(%pair: tensor<2x3xf32>, %w: tensor<3xf32>) {
+  %0 = rt.repeat @body trips = 5 pairs(%pair) captures(%w) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+  return
+}
 func.func @moves(%x: tensor<4x6xf32>, %flag: tensor<1xi1>) {
   rt.condition %flag number = 3 : tensor<1xi1>
   %0 = rt.copy %x [0, 1, 6] to [0, 4, 1] shape = [6, 4] {nn.when = 3 : i64} : (tensor<4x6xf32>) -> tensor<6x4xf32>
@@ -228,7 +236,9 @@ protected:
   /// results.
   Uses usesOf(Operation &op) {
     Uses uses;
-    if (isa<rt::WaitOp>(op)) // counted at its start
+    // A wait's accesses are those of the command that it waits for. A loop's
+    // are those of the commands of its body.
+    if (isa<rt::WaitOp, rt::RepeatOp>(op))
       return uses;
     auto note = [&](Value value) -> Use & {
       Use &use = uses[addresses[value]];
@@ -288,9 +298,11 @@ TEST_F(AccessesTest, AreThoseOfTheOperations) {
   std::set<std::string> operations;
   std::set<size_t> commands;
   for (auto func : module->getOps<func::FuncOp>()) {
-    const program::Action *action = program->findAction(func.getName());
     if (func->hasAttr("nn.kernel"))
       continue;
+    std::string name = func.getName().str();
+    const program::Action *action =
+        program->findAction(func->hasAttr(rt::kBodyAttr) ? "." + name : name);
     ASSERT_TRUE(action) << func.getName().str();
     size_t index = 0;
     for (Operation &op : func.getBody().front()) {

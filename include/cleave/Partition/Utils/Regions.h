@@ -36,6 +36,11 @@ bool hasStaticTripCount(mlir::scf::ForOp loop);
 /// tensors.
 mlir::LogicalResult checkRegions(mlir::Operation *op);
 
+/// Reports an error for a sharding constraint in the region of an operation
+/// with a sharding rule of its own, such as nn.scan: the rule determines the
+/// shardings of all values of the region.
+mlir::LogicalResult checkUnconstrained(mlir::Operation *op);
+
 /// Whether the operation only works on scalars or reads the single element of a
 /// tensor. It is then copied into the per-rank program.
 bool isScalarOp(mlir::Operation *op);

@@ -66,6 +66,8 @@ private:
 
   // Loops and branches.
   llvm::LogicalResult visitScan(nn::ScanOp scan);
+  void enterScan(nn::ScanOp scan);
+  bool widenCarried(nn::ScanOp scan);
   llvm::LogicalResult visitRegions(mlir::Operation *op);
   llvm::LogicalResult check(mlir::Operation *op, mlir::Value value,
                             const State &want, unsigned index,

@@ -107,6 +107,8 @@ public:
   void carry(mlir::Value init, mlir::Value argument);
   /// `element` is one element of `whole` along dimension 0.
   void slice(mlir::Value whole, mlir::Value element);
+  /// `whole` has values like `element` along dimension 0.
+  void stack(mlir::Value element, mlir::Value whole);
   mlir::LogicalResult merge(mlir::Operation *op, mlir::Value value,
                             mlir::Value yielded);
   /// Returns whether the padding of a loop's block argument is now known more

@@ -19,7 +19,7 @@ const std::vector<Family> &allFamilies() {
          {elementwiseFamilies(), shapeFamilies(), contractionFamilies(),
           rowFamilies(), attentionFamilies(), expertFamilies(),
           trainingFamilies(), arithmeticFamilies(), convolutionFamilies(),
-          regionFamilies()})
+          regionFamilies(), scanFamilies()})
       all.insert(all.end(), some.begin(), some.end());
     return all;
   }();
@@ -41,8 +41,8 @@ const Family &pickFamily(Random &random) {
   llvm_unreachable("weights add up");
 }
 
-bool hasRegions(const Family &family) {
-  return llvm::any_of(regionFamilies(), [&](const Family &other) {
+bool isAmong(ArrayRef<Family> families, const Family &family) {
+  return llvm::any_of(families, [&](const Family &other) {
     return other.make == family.make;
   });
 }
@@ -215,7 +215,7 @@ void Generator::give(Value value, double bound, bool exact) {
 
 /// Adds sharding constraints to the value that was made last.
 void Generator::constrainSome() {
-  if (pool.empty() || !random.chance(1, 6))
+  if (isolated || pool.empty() || !random.chance(1, 6))
     return;
   Entry &entry = pool.back();
   bool partial = !entry.type().getElementType().isInteger(1);
@@ -227,8 +227,10 @@ void Generator::constrainSome() {
 void Generator::steps(int64_t count) {
   for (int64_t step = 0, tries = 0; step < count && tries < 40; ++tries) {
     const Family &family = pickFamily(random);
-    if (style.compiled && hasRegions(family))
+    if ((style.compiled || isolated) && isAmong(regionFamilies(), family))
       continue;
+    if (style.bf16 && isAmong(scanFamilies(), family))
+      continue; // refused by nn-mixed-precision
     if (family.make(*this)) {
       ++step;
       constrainSome();

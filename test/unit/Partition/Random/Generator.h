@@ -83,7 +83,7 @@ struct Entry {
 
 /// What a program is generated for.
 struct Style {
-  /// The program is to be compiled: it has one function without loops and
+  /// The program is to be compiled: it has one function without scf loops and
   /// branches, and every tensor has a unique name. Floating-point arguments of
   /// the roles `parameter` and `input` may be any numbers, not only integers.
   bool compiled = false;
@@ -171,6 +171,9 @@ public:
   /// The number of open regions, and the counters of the loops among them.
   int64_t depth = 0;
   llvm::SmallVector<mlir::Value> counters;
+  /// The number of open regions of nn.scan. They have neither scf loops and
+  /// branches nor sharding constraints.
+  int64_t isolated = 0;
 
 private:
   Entry draw(llvm::function_ref<bool(const Entry &)> fits,
@@ -213,6 +216,7 @@ llvm::ArrayRef<Family> trainingFamilies();
 llvm::ArrayRef<Family> arithmeticFamilies();
 llvm::ArrayRef<Family> convolutionFamilies();
 llvm::ArrayRef<Family> regionFamilies();
+llvm::ArrayRef<Family> scanFamilies();
 
 } // namespace cleave::random
 

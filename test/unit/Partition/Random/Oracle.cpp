@@ -71,6 +71,8 @@ public:
         visitLoop(loop);
       else if (auto branch = dyn_cast<scf::IfOp>(op))
         visitBranch(branch);
+      else if (auto scan = dyn_cast<nn::ScanOp>(op))
+        visitScan(scan);
       else
         visitOperation(&op);
     }
@@ -107,25 +109,49 @@ private:
     for (auto [argument, init] :
          llvm::zip_equal(loop.getRegionIterArgs(), loop.getInitArgs()))
       known[argument] = of(init);
-    auto yields = loop.getYieldedValues();
+    visitUntilStable(*loop.getBody(), loop.getRegionIterArgs(),
+                     loop.getYieldedValues());
+    std::optional<APInt> trips = loop.getStaticTripCount();
+    for (auto [argument, result] :
+         llvm::zip_equal(loop.getRegionIterArgs(), loop.getResults()))
+      known[result] =
+          afterIterations(of(argument), trips ? trips->getSExtValue() : 1);
+  }
+
+  void visitScan(nn::ScanOp scan) {
+    for (auto [argument, operand] :
+         llvm::zip_equal(scan.getBody()->getArguments(), scan.getOperands()))
+      known[argument] = of(operand);
+    visitUntilStable(*scan.getBody(), scan.getCarriedArguments(),
+                     scan.getYieldedCarries());
+    int64_t grows = scan.getInits().empty() ? 1 : scan.getTrips();
+    for (auto [argument, result] :
+         llvm::zip_equal(scan.getCarriedArguments(), scan.getFinals()))
+      known[result] = afterIterations(of(argument), grows);
+    for (auto [yielded, result] :
+         llvm::zip_equal(scan.getYieldedStacked(), scan.getStacked())) {
+      Tolerance one = of(yielded);
+      known[result] = one.exact ? one : afterIterations(one, grows);
+    }
+  }
+
+  /// Visits the body of a loop until the tolerances of the carried values no
+  /// longer change.
+  void visitUntilStable(Block &body, ValueRange arguments, ValueRange yields) {
     for (bool changed = true; changed;) {
       changed = false;
-      visit(*loop.getBody());
-      for (auto [argument, yielded] :
-           llvm::zip_equal(loop.getRegionIterArgs(), yields))
+      visit(body);
+      for (auto [argument, yielded] : llvm::zip_equal(arguments, yields))
         changed |= merge(known[argument], of(yielded));
     }
-    // In each iteration of a loop, an error may grow by the same factor as the
-    // values.
-    std::optional<APInt> trips = loop.getStaticTripCount();
-    double more =
-        trips && trips->sgt(2) ? double(trips->getSExtValue() - 1) : 1;
-    for (auto [argument, result] :
-         llvm::zip_equal(loop.getRegionIterArgs(), loop.getResults())) {
-      Tolerance carried = of(argument);
-      carried.magnitude = std::pow(std::max(8.0, carried.magnitude), more);
-      known[result] = carried;
-    }
+  }
+
+  /// In each iteration of a loop, an error may grow by the same factor as the
+  /// values.
+  static Tolerance afterIterations(Tolerance carried, int64_t trips) {
+    double more = trips > 2 ? double(trips - 1) : 1;
+    carried.magnitude = std::pow(std::max(8.0, carried.magnitude), more);
+    return carried;
   }
 
   void visitBranch(scf::IfOp branch) {

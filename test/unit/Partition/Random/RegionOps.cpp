@@ -4,6 +4,9 @@
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <memory>
 
 using namespace mlir;
 using namespace cleave;
@@ -56,6 +59,102 @@ bool loop(Generator &g) {
   });
   g.counters.pop_back();
   for (auto [entry, result] : llvm::zip_equal(carried, loop.getResults()))
+    g.give(result, entry.bound, entry.exact);
+  return true;
+}
+
+/// Whether a value belongs to a block or to a region in it. (The blocks around
+/// need not be in an operation yet.)
+bool isIn(Value value, Block *block) {
+  Block *at = value.getParentBlock();
+  while (at && at != block)
+    at = at->getParentOp() ? at->getParentOp()->getBlock() : nullptr;
+  return at == block;
+}
+
+/// Passes to the scan, as captures, the values that its body reads from
+/// outside.
+void capture(nn::ScanOp scan) {
+  llvm::MapVector<Value, SmallVector<OpOperand *>> uses;
+  scan.getRegion().walk([&](Operation *op) {
+    for (OpOperand &use : op->getOpOperands())
+      if (!isIn(use.get(), scan.getBody()))
+        uses[use.get()].push_back(&use);
+  });
+  for (auto &[value, operands] : uses) {
+    scan.getCapturesMutable().append(value);
+    Value argument =
+        scan.getBody()->addArgument(value.getType(), value.getLoc());
+    for (OpOperand *use : operands)
+      use->set(argument);
+  }
+}
+
+/// An nn.scan over dimension 0 of some value of the program. A second slice
+/// operand may be a new argument of the function.
+bool scan(Generator &g) {
+  if (g.depth == kMaxDepth)
+    return false;
+  SmallVector<Entry> carried, slices;
+  SmallVector<Value> inits, sliced;
+  Entry first = g.anyKind(1, 4);
+  int64_t trips = first.shape()[0];
+  slices.push_back(first);
+  if (g.random.chance(1, 3)) {
+    SmallVector<int64_t> shape = {trips};
+    llvm::append_range(shape, g.shape(0, 3));
+    slices.push_back(g.like(g.floats(shape)));
+  }
+  for (const Entry &entry : slices)
+    sliced.push_back(entry.value);
+  for (int64_t i = 0, end = g.random.between(0, 2); i < end; ++i) {
+    Entry init = g.anyKind(0, 4);
+    if (init.isFloat())
+      init = g.tamed(init, 10);
+    init.bound = std::max(init.bound, 4.0);
+    // Rounding errors may grow in each iteration.
+    init.exact &= !init.isFloat();
+    carried.push_back(init);
+    inits.push_back(init.value);
+  }
+  auto body = std::make_unique<Block>();
+  auto enter = [&](const Entry &entry, Type type) {
+    g.give(body->addArgument(type, g.loc), entry.bound, entry.exact);
+  };
+  SmallVector<Entry> stacked;
+  SmallVector<Value> yielded;
+  g.inside(body.get(), g.depth ? 30 : 1e3, [&] {
+    for (const Entry &entry : carried)
+      enter(entry, entry.type());
+    for (const Entry &entry : slices)
+      enter(entry, entry.type().clone(entry.shape().drop_front()));
+    ++g.isolated;
+    g.steps(g.random.between(1, 4));
+    --g.isolated;
+    for (const Entry &entry : carried)
+      yielded.push_back(g.given(entry.type(), entry.bound).value);
+    for (int64_t i = 0, end = g.random.between(0, 2); i < end; ++i)
+      if (g.last() && g.last()->type().getNumElements() * trips <=
+                          4 * Generator::kMaxElements) {
+        stacked.push_back(*g.last());
+        yielded.push_back(g.last()->value);
+      }
+    nn::YieldOp::create(g.b, g.loc, yielded);
+  });
+  SmallVector<Type> types;
+  for (const Entry &entry : stacked)
+    types.push_back(entry.type());
+  auto op = nn::ScanOp::create(g.b, g.loc, trips, inits, sliced, ValueRange(),
+                               types, g.random.chance(1, 3));
+  for (auto [argument, made] :
+       llvm::zip_equal(body->getArguments(), op.getBody()->getArguments()))
+    argument.replaceAllUsesWith(made);
+  op.getBody()->getOperations().splice(op.getBody()->end(),
+                                       body->getOperations());
+  capture(op);
+  for (auto [entry, result] : llvm::zip_equal(carried, op.getFinals()))
+    g.give(result, entry.bound, entry.exact);
+  for (auto [entry, result] : llvm::zip_equal(stacked, op.getStacked()))
     g.give(result, entry.bound, entry.exact);
   return true;
 }
@@ -125,5 +224,10 @@ ArrayRef<Family> cleave::random::regionFamilies() {
       {"for", 4, loop},
       {"if", 4, branch},
   };
+  return families;
+}
+
+ArrayRef<Family> cleave::random::scanFamilies() {
+  static const Family families[] = {{"scan", 8, scan}};
   return families;
 }
