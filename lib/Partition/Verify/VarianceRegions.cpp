@@ -1,7 +1,8 @@
 //===- VarianceRegions.cpp - loops and branches ---------------------------===//
 //
-// Determines the states of values that loops carry or branches yield. Such a
-// value has the same state everywhere in the loop or branch.
+// Determines the variance states (AxisState.h: how the ranks along a mesh axis
+// hold a value) of values that loops carry or branches yield. Such a value has
+// the same state before the loop, in every iteration, and after the loop.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,8 +60,8 @@ LogicalResult Variance::visitRegions(Operation *op) {
   if (auto loop = dyn_cast<scf::ForOp>(op))
     states[loop.getInductionVar()] =
         State(mesh.count(), AxisState::of(AxisState::Invariant));
-  // The body is visited again if the padding of carried values is known better
-  // from the yielded values than from the initial ones.
+  // The initial value may not tell whether a carried value has padding. If the
+  // yielded value tells that it has, the body is visited again.
   for (bool again = true; again;) {
     for (Region &region : op->getRegions())
       if (!region.empty() && failed(visitBlock(region.front())))
@@ -85,9 +86,10 @@ LogicalResult Variance::visitRegions(Operation *op) {
   return success();
 }
 
-/// Verifies a scan. The rule of the whole loop gives the states of its results;
-/// then the region is visited with the states of its operands. A carried value
-/// has the state of the result everywhere.
+/// Verifies a scan. Its sharding rule, which covers the whole loop, gives the
+/// variance states of its results. Then its body is visited, with block
+/// arguments in the states of the scan's operands. A carried value has the
+/// state of the corresponding result in every iteration.
 LogicalResult Variance::visitScan(nn::ScanOp scan) {
   if (failed(visitRule(scan)))
     return failure();
@@ -99,7 +101,7 @@ LogicalResult Variance::visitScan(nn::ScanOp scan) {
        llvm::zip_equal(scan.getSlices(), scan.getSliceArguments())) {
     State state = states[whole];
     for (AxisState &each : state)
-      each.dims >>= 1; // dimension 0 counts the trips
+      each.dims >>= 1; // dimension 0: the iterations
     states[argument] = state;
     padding.slice(whole, argument);
   }

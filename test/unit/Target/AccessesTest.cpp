@@ -224,8 +224,8 @@ protected:
     return ArrayAttr::get(&context, buffers);
   }
 
-  /// The uses by the definition of the operation: it reads operands and writes
-  /// results.
+  /// Returns how an operation uses memory according to its definition: it reads
+  /// its operands and writes its results.
   Uses usesOf(Operation &op) {
     Uses uses;
     if (isa<rt::WaitOp>(op)) // counted at its start
