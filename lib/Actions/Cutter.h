@@ -1,4 +1,5 @@
-// Cuts a function into parts that run one after another.
+// Cuts a function of a pipeline stage into several functions (parts) that run
+// one after another.
 
 #ifndef CLEAVE_LIB_ACTIONS_CUTTER_H
 #define CLEAVE_LIB_ACTIONS_CUTTER_H
@@ -14,19 +15,21 @@
 
 namespace cleave::actions {
 
-/// A result that a part's function must return, besides the values that later
-/// parts read.
+/// A result of the original function that one of the parts must return, in
+/// addition to the values that later parts read.
 struct ResultPort {
   mlir::Value value;
   mlir::DictionaryAttr attrs;
 };
 
-/// How a value is passed from one part to other parts.
+/// Describes how a value is passed from one part of the function to later
+/// parts.
 struct Kept {
-  /// The value's name and role, and `pipe.slot` if it is in a slot of the
-  /// schedule.
+  /// The value's name and role, and `pipe.slot` if the value exists once for
+  /// each microbatch in flight.
   mlir::NamedAttrList attrs;
-  /// True if the value is an argument that all parts share, without a slot.
+  /// True if the value is an argument that exists once for all microbatches,
+  /// such as a parameter, and therefore has no `pipe.slot`.
   bool persistent = false;
   /// The part that computes the value (-1 for an argument), and the last part
   /// that reads it.
@@ -34,7 +37,8 @@ struct Kept {
 };
 
 /// Cuts one function into `parts` functions. `partOf` maps every operation to
-/// its part; operands come from the same or an earlier part.
+/// the number of its part. The operands of an operation must be computed in the
+/// same or an earlier part.
 class Cutter {
 public:
   Cutter(mlir::func::FuncOp func,
@@ -44,12 +48,13 @@ public:
   /// For each part, the results of the original function that it returns. The
   /// caller fills this in.
   std::vector<std::vector<ResultPort>> results;
-  /// Every argument and every value that several parts use, in program order.
+  /// All arguments of the function, and all values that are read by another
+  /// part than the one that computes them, in program order.
   llvm::MapVector<mlir::Value, Kept> kept;
 
-  /// Fills `kept` from the parts and `results`, with the names of values
-  /// (residuals are named PREFIX0, PREFIX1, ...), the parts that compute them,
-  /// and the last parts that read them.
+  /// Fills `kept`, from the assignment of operations to parts and from
+  /// `results`. Values without a name become residuals named PREFIX0, PREFIX1,
+  /// ...
   void analyze(llvm::StringRef prefix);
 
   /// Builds one function per part, with these names, and erases the original

@@ -1,5 +1,6 @@
-// pipe-split-shards: turns the gathers and reductions of data parallelism into
-// actions of a schedule.
+// pipe-split-shards: moves the all-gathers of parameters and the reductions of
+// gradients of data parallelism into functions of their own, which are separate
+// actions of the pipeline schedule.
 
 #include "Cutter.h"
 #include "cleave/Actions/Passes.h"
@@ -75,8 +76,9 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
       return Cutter::isFree(value) || alone.contains(value.getDefiningOp());
     };
     for (Operation &op : block.without_terminator())
-      // A sum over pipeline stages also depends on values of other stages, so
-      // it never qualifies.
+      // `alone` has the operations that only depend on arguments of these
+      // roles. A sum over pipeline stages is never in it, because the sum also
+      // depends on values of other stages.
       if (!isa<pipe::SumStagesOp>(op) && !readsOf(&op).empty() &&
           llvm::all_of(readsOf(&op), depends))
         alone.insert(&op);
@@ -94,8 +96,9 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
     return chosen;
   }
 
-  /// Moves operations into a separate function, whose results are stored in
-  /// `slot`.
+  /// Moves the operations `chosen` into a separate function `name`. Its results
+  /// are stored in memory of the slot class `slot`, from which `func` reads
+  /// them.
   void split(func::FuncOp func, StringRef name, StringRef prefix,
              StringRef slot, const llvm::DenseSet<Operation *> &chosen) {
     if (chosen.empty())

@@ -1,4 +1,5 @@
-// Splits @update of a stage at the sums over stages.
+// Splits @update of a pipeline stage into several functions, at the sums over
+// several stages (pipe.sum_stages).
 
 #include "SplitUpdate.h"
 
@@ -32,18 +33,19 @@ private:
   void findLevels();
   void assignParts();
   void replaceSums();
-  /// Prepares operand number `place` of `sum`, which the runtime sums over
-  /// stages. Returns the attributes of this operand. Also makes the operand a
-  /// result of the part of @update after which the sum is computed, unless the
-  /// operand already has a slot.
+  /// Makes operand number `place` of `sum` available to the runtime, which adds
+  /// up the operands of all stages. The operand becomes a result of the part of
+  /// @update before the sum, unless it is already stored as a result of
+  /// REDUCE_GRAD. Returns an attribute with the names of the operand and of its
+  /// sum.
   pipe::SumAttr sumOperand(pipe::SumStagesOp sum, unsigned place,
                            std::string name);
   Value addEarlierStages(pipe::SumStagesOp sum, Value operand, StringRef name);
   void distributeResults(Cutter &cutter);
   void cut();
 
-  /// Adds an argument to @update, for a value that is stored in a slot while
-  /// the parts of the update run.
+  /// Adds an argument to @update, for a value that is stored from one part of
+  /// the update to a later part.
   BlockArgument addArgument(Type type, const Twine &name, Location loc) {
     unsigned number = func.getNumArguments();
     (void)func.insertArgument(number, type, port(name), loc);
@@ -56,14 +58,15 @@ private:
   func::FuncOp func;
   bool chained;
   Block &block;
-  /// For each operation, the largest number of sums over stages on a path to
-  /// it.
+  /// For each operation, the largest number of sums over stages on a path from
+  /// an argument of @update to the operation.
   DenseMap<Operation *, unsigned> levels;
   DenseMap<Operation *, unsigned> parts;
-  unsigned deepest = 0; // the last part
+  unsigned deepest = 0; // number of the last part
   SmallVector<pipe::SumStagesOp> sums;
-  // For each part, the values that it returns as operands of sums over stages,
-  // and the attributes of these sums.
+  // For each part of @update: the values that it returns because they are
+  // operands of a sum over stages, and the attributes (pipe.sum) of these sums.
+  // The runtime computes the sums after the part has run.
   std::vector<std::vector<ResultPort>> operands;
   std::vector<SmallVector<Attribute>> sumAttrs;
 };
@@ -79,8 +82,8 @@ void UpdateSplitter::findLevels() {
         own = std::max(own, levels.lookup(def) + isa<pipe::SumStagesOp>(def));
     if (auto sum = dyn_cast<pipe::SumStagesOp>(op)) {
       // A sum over some of the stages comes before each sum over all stages,
-      // even if the two are independent in this stage. In another stage, the
-      // second one may depend on the first one.
+      // even if the two sums are independent in this stage. In another stage,
+      // the sum over all stages may depend on the sum over some of them.
       if (sum.getStagesAttr())
         ofSome = std::max(ofSome, own + 1);
       else
@@ -91,8 +94,8 @@ void UpdateSplitter::findLevels() {
   }
 }
 
-/// Assigns each operation to the latest part that its readers allow, so that
-/// fewer values are stored between parts.
+/// Assigns each operation to the latest part of @update that its readers allow,
+/// so that fewer values are stored between parts.
 void UpdateSplitter::assignParts() {
   for (Operation &op : llvm::reverse(block.without_terminator())) {
     unsigned part = deepest;
@@ -108,7 +111,9 @@ void UpdateSplitter::assignParts() {
   }
 }
 
-/// The result of a sum over stages becomes an argument of a later part.
+/// Removes the sums over stages from @update, because the runtime computes
+/// them. The result of a sum becomes an argument of @update, which a part after
+/// the sum reads.
 void UpdateSplitter::replaceSums() {
   operands.resize(deepest + 1);
   sumAttrs.resize(deepest + 1);
@@ -133,7 +138,8 @@ pipe::SumAttr UpdateSplitter::sumOperand(pipe::SumStagesOp sum, unsigned place,
   Value given = sum.getInputs()[place];
   if (chained)
     given = addEarlierStages(sum, given, name);
-  // A gradient that REDUCE_GRAD has reduced already has a slot.
+  // A gradient that the action REDUCE_GRAD has reduced is already stored under
+  // its own name, so @update need not return it.
   auto reduced = dyn_cast<BlockArgument>(given);
   DictionaryAttr attrs =
       reduced ? func.getArgAttrDict(reduced.getArgNumber()) : nullptr;
@@ -147,8 +153,8 @@ pipe::SumAttr UpdateSplitter::sumOperand(pipe::SumStagesOp sum, unsigned place,
                             sum.getStagesAttr());
 }
 
-/// Adds to the operand of a sum the contributions of the earlier stages on this
-/// rank. They are passed as a new argument.
+/// Adds to the operand of a sum the total over the earlier stages on the same
+/// rank, which is passed as a new argument.
 Value UpdateSplitter::addEarlierStages(pipe::SumStagesOp sum, Value operand,
                                        StringRef name) {
   BlockArgument before =

@@ -1,5 +1,5 @@
-// nn-add-dropout: dropout where a branch joins the residual stream, on
-// embeddings, and on the weights of attention.
+// nn-add-dropout: adds dropout to the branches that are added to the residual
+// stream, to embeddings, and to the weights of attention.
 
 #include "BuildFunctions.h"
 #include "DropoutPlaces.h"
@@ -18,8 +18,10 @@ using namespace cleave::autodiff;
 
 namespace {
 
-/// Hashes integers with arithmetic operations of the program. Every rank,
-/// microbatch and pipeline stage can so compute the dropout keys that it needs.
+/// Emits arithmetic operations that hash integers when the program runs. The
+/// program derives the keys of its random numbers for dropout in this way, so
+/// every rank and pipeline stage can compute the keys that it needs for a
+/// microbatch without communication.
 struct Hash {
   TensorExpr &e;
 
@@ -56,8 +58,8 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     if (p == 0)
       return;
     func::FuncOp func = cloneAs(loss, nn::kLossTrainFunc);
-    // Only values that depend on samples get dropout. Without a batch dimension
-    // in the inputs, no value does.
+    // Dropout is only applied to values that depend on samples. If no input has
+    // a batch dimension, there are no such values.
     std::optional<int64_t> batch = batchOf(func);
     SmallVector<DropoutPlace> places;
     SmallVector<nn::AttentionOp> attentions;
@@ -113,7 +115,8 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
         << counted(attentions.size(), "attention", "attentions");
   }
 
-  /// The arguments that masks depend on.
+  /// The arguments of @loss_train from which dropout masks are computed: the
+  /// ids of the samples, the seed, and the number of the step.
   struct Randomness {
     Value ids, seed, step;
   };
@@ -131,9 +134,9 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
   }
 
   /// Returns the first value that needs dropout but whose batch dimension is
-  /// unknown; null if there is none. The batch dimension of an attention is its
-  /// first one, which may hold several rows per sample, such as the windows of
-  /// an image.
+  /// unknown; null if there is none. For an attention, the batch dimension is
+  /// assumed to be the first one. It may have several entries per sample, such
+  /// as the windows of an image.
   static Value withoutSamples(ArrayRef<DropoutPlace> places,
                               ArrayRef<nn::AttentionOp> attentions,
                               const nn::BatchFlow &flow) {
@@ -162,9 +165,10 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return {ids, seed, addArgument({}, nn::Role::Step)};
   }
 
-  /// Inserts dropout at `place`. The samples are the outermost factor of
-  /// dimension `dim`. This factor is moved to the front, so that the mask of a
-  /// sample does not depend on `dim`.
+  /// Inserts dropout number `number` at `place`. The samples are the outermost
+  /// factor of dimension `dim` of the value. The samples become the first
+  /// dimension of the dropout's operand, so that the mask of a sample does not
+  /// depend on where the samples are in the value.
   void insert(int64_t batch, const DropoutPlace &place,
               std::optional<int64_t> dim, int64_t number,
               const Randomness &random) {
@@ -214,8 +218,10 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
       use->set(dropped);
   }
 
-  /// Inserts the dropout keys of each attention, one per sample and head, and
-  /// the indices of its queries and keys. Attentions are numbered from `first`.
+  /// Adds dropout to the weights of each attention. The attention gets new
+  /// operands: a random-number key for each sample and head, and the positions
+  /// of the queries and of the attention keys, which number the random numbers
+  /// of a head. The attentions get the numbers `first`, `first` + 1, ...
   void insert(func::FuncOp func, int64_t batch,
               ArrayRef<nn::AttentionOp> attentions, const Randomness &random,
               int64_t first) {
@@ -239,15 +245,16 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
       auto iota = [&](RankedTensorType type, int64_t dim) -> Value {
         return nn::IotaOp::create(b, op.getLoc(), type, dim);
       };
-      // The random numbers' key has the number of the attention operation in
-      // its upper 32 bits and the number of the head in its lower 32 bits.
+      // The number that is hashed into the random-number key has the number of
+      // the attention in its upper 32 bits and the number of the head in its
+      // lower 32 bits.
       Value head = e.make<arith::AddIOp>(
           e.make<arith::MulIOp>(iota(keys, 1), e.splatInt(keys, group)),
           iota(keys, 2));
       head = e.make<arith::AddIOp>(
           head, e.splatInt(keys, (first + int64_t(index)) << 32));
       Value own = samples;
-      if (query[0] != batch) { // several parts per sample
+      if (query[0] != batch) { // several entries per sample
         auto parts = type({batch, query[0] / batch});
         own = hash.with(e.broadcast(own, parts, {0}), iota(parts, 1));
         own = nn::ReshapeOp::create(b, op.getLoc(), type({query[0]}), own);

@@ -1,4 +1,5 @@
-// nn-add-loss: computes a loss sum and its weight from the outputs.
+// nn-add-loss: computes the loss from the outputs of the model, as a sum over
+// samples and the weight by which the sum must be divided.
 
 #include "BuildFunctions.h"
 #include "SplitLoss.h"
@@ -57,8 +58,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         read.erase();
   }
 
-  /// Turns parameters that are not trained into constants of the program;
-  /// `nn.frozen` says that they are parameters of the model.
+  /// Turns parameters that are not trained into constants of the program. The
+  /// attribute `nn.frozen` says that such a constant is a parameter of the
+  /// model.
   LogicalResult freeze(func::FuncOp forward) {
     // Patterns that match no parameter are refused: a misspelt name would
     // silently change which parameters are trained.
@@ -302,8 +304,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       if (mean.isMean)
         part = splitter.split(mean.whole, mean.sum);
       if (failed(part) || part->kind != LossSplitter::Kind::Sum) {
-        // The loss without its divisor is no sum over microbatches. So the loss
-        // is split as a whole, with the divisor of the whole step.
+        // The numerator of the loss does not add up over microbatches. So the
+        // complete loss, with its division, is split instead; its divisor then
+        // has the value for the whole step.
         part = splitter.split(whole, output);
         if (failed(part))
           return refuse(splitter);
@@ -330,7 +333,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return std::pair(sum, count);
   }
 
-  /// Emits one line: the location, the reason and the remedy.
+  /// Emits an error of one line: the location, why the loss cannot be split
+  /// over microbatches, and what the user can do.
   LogicalResult refuse(const LossSplitter &splitter) {
     return emitError(splitter.place())
            << "the loss '" << StringRef(loss).drop_front(strlen("output:"))
@@ -340,10 +344,10 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
               "samples divided by values that depend on inputs alone";
   }
 
-  /// A loss: factor * sum / weight, or factor * sum / count if there is a
-  /// count.
+  /// A loss, written as factor * sum / weight, or as factor * sum / count if
+  /// `count` is set.
   struct Mean {
-    Value whole, sum; // in @forward of the step and of the microbatch
+    Value whole, sum; // the sum in @forward of a step and of a microbatch
     double factor = 1, weight = 1;
     Value count;
     bool isMean = false;
@@ -365,9 +369,10 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return {left, right};
   }
 
-  /// Takes the loss apart, beginning at its last operation: removes signs,
-  /// constant factors, and at most one division by a count. Signs go to the
-  /// factor, so that the weight is positive.
+  /// Writes a loss, `whole` in @forward of a step and `part` in @forward of a
+  /// microbatch, as a Mean. Beginning at the last operation of the loss,
+  /// removes signs, constant factors, and at most one division by a count.
+  /// Signs are moved into the factor, so that the weight is positive.
   Mean meanOf(Value whole, Value part, LossSplitter &splitter) {
     Mean mean;
     bool hasStep = splitter.hasStep();
@@ -427,8 +432,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return mean;
   }
 
-  /// Removes a divisor that counts something in the inputs, such as labels, if
-  /// its values for all microbatches add up to its value for the step.
+  /// If the divisor of the loss is a count over the inputs, such as the number
+  /// of labels, makes it the `count` of the mean and returns true. The divisors
+  /// of all microbatches must add up to the divisor of the step.
   bool takeCount(Value whole, Value part, Mean &mean, LossSplitter &splitter) {
     double sign = 1;
     while (isa_and_present<arith::NegFOp>(whole.getDefiningOp()) &&
@@ -446,7 +452,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return true;
   }
 
-  func::FuncOp step, other; // for more samples; null if not given
+  // @forward for the samples of a whole step, and for another number of
+  // samples; null if not given.
+  func::FuncOp step, other;
 };
 
 } // namespace

@@ -1,4 +1,6 @@
-// nn-add-optimizer: @update and @init_state for the gradients of @loss_grad.
+// nn-add-optimizer: adds @update, which updates the parameters with the
+// gradients of @loss_grad, and @init_state, which computes the initial
+// optimizer state.
 
 #include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
@@ -22,14 +24,14 @@ using namespace cleave::autodiff;
 
 namespace {
 
-/// A trained parameter and where its values are in @update.
+/// A trained parameter, and the positions of its arguments in @update.
 struct Trained {
   StringRef name;
   RankedTensorType type;
   DictionaryAttr attrs;
   double decay;
-  int64_t began;     // its set in train.began
-  unsigned firstArg; // of @update: the parameter, then its states
+  int64_t began;     // number of its set (see readSets)
+  unsigned firstArg; // of @update: the parameter, then its optimizer state
 
   /// The pipeline stages that share this parameter; null if only one stage has
   /// it.
@@ -134,9 +136,10 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return NameLoc::get(StringAttr::get(&getContext(), name));
   }
 
-  /// Returns the set of each parameter that `began` (train.began) names; all
-  /// other parameters are in set 0. The parameters of a set began to train
-  /// together.
+  /// Parameters that began to train at the same step form a set and share a
+  /// step count. Reads the sets from the option `began` (train.began). Returns
+  /// the number of the set for each parameter that the option names; all other
+  /// parameters are in set 0.
   FailureOr<llvm::StringMap<int64_t>> readSets(func::FuncOp grad) {
     llvm::StringSet<> names;
     for (unsigned arg = 0; arg < grad.getNumArguments(); ++arg)
@@ -163,8 +166,10 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return sets;
   }
 
-  /// Returns the set (see readSets) of a parameter. If the parameter stacks
-  /// several tensors of the file, all of them must be in the same set.
+  /// Returns the number of a parameter's set, that is, of the group of
+  /// parameters that began to train at the same step. A parameter may stack
+  /// several tensors of the model file (equal layers); they must all be in the
+  /// same set.
   FailureOr<int64_t> setOf(func::FuncOp grad,
                            const llvm::StringMap<int64_t> &sets,
                            DictionaryAttr attrs) {
@@ -180,8 +185,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return set;
   }
 
-  /// The AdamW step count of one set of parameters that began to train
-  /// together.
+  /// The AdamW step count of one set of parameters, which began to train at the
+  /// same step.
   struct Count {
     unsigned arg = 0;
     Value next; // including the current update
@@ -195,8 +200,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return "count." + std::to_string(set);
   }
 
-  /// Returns the attributes of a state tensor. On a moment of AdamW they
-  /// include the name of the step count that corrects its bias.
+  /// Returns the attributes of a tensor of the optimizer state. For a moment of
+  /// AdamW they include the name of the step count that corrects its bias.
   DictionaryAttr stateAttrs(const Trained &parameter, StringRef slot) {
     NamedAttrList list(
         attrs((parameter.name + "." + slot).str(), nn::Role::State));
@@ -206,7 +211,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return list.getDictionary(&getContext());
   }
 
-  /// The sets that have parameters.
+  /// Returns an entry for each set of parameters that has its own AdamW step
+  /// count.
   std::map<int64_t, Count> countsOf(ArrayRef<Trained> parameters) {
     std::map<int64_t, Count> counts;
     if (optimizer == "adamw")
@@ -215,7 +221,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return counts;
   }
 
-  /// Sums over the whole model.
+  /// Sums over all pipeline stages of the model: the squares of the gradients,
+  /// the loss sum, and the weight of the loss.
   struct Sums {
     Value squares, loss, weight;
   };
@@ -319,7 +326,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   }
 
   /// Adds the optimizer step of each parameter. If `finite` is false at run
-  /// time, parameters and states keep their old values.
+  /// time, the parameters and the optimizer state keep their old values.
   void addSteps(OpBuilder &b, Update &update, ArrayRef<Trained> parameters,
                 ArrayRef<Value> gradients, Value scale, Value finite) {
     func::FuncOp func = update.func;
@@ -362,9 +369,11 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return squares;
   }
 
-  /// Replaces the gradients of parameters that several pipeline stages share,
-  /// and the scalars, by their sums over the stages. In the norm, only the
-  /// first of these stages counts the squares of a shared parameter's gradient.
+  /// Adds the sums over pipeline stages. The gradient of a parameter that
+  /// several stages share is replaced by its sum over these stages. The squares
+  /// of all gradients (for the norm), the loss and its weight are summed over
+  /// all stages, in `sums`. The squares of a shared parameter's gradient are
+  /// counted only once, by the first stage that has the parameter.
   void sumOverStages(OpBuilder &b, ArrayRef<Trained> parameters,
                      MutableArrayRef<Value> gradients, Sums &sums) {
     SmallVector<Value> counted;
@@ -433,7 +442,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     return arith::SelectOp::create(b, loc, all, updated, old);
   }
 
-  /// Returns the new parameter and its new states.
+  /// Returns the new parameter and its new optimizer state.
   ValueRange step(OpBuilder &b, Location loc, const Trained &parameter,
                   ValueRange old, Value gradient, Value scale, Value lr,
                   Value count) {

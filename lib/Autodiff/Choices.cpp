@@ -1,4 +1,5 @@
-// Finds which experts the routers of a program choose.
+// Finds the values of a program that contain, at run time, the ids of the
+// experts that the routers choose.
 
 #include "Choices.h"
 
@@ -19,9 +20,10 @@ int64_t sizeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
-/// Returns the expert ids as they were before some slots were dropped. Searches
+/// An expert with a capacity drops token-expert pairs beyond it. Given the
+/// expert ids `taken` after such drops, returns the ids before them. Searches
 /// backwards from `taken` for the first result of a top-k or argmax that has as
-/// many slots as `taken`.
+/// many elements as `taken`.
 Value chosenOf(Value taken) {
   llvm::SetVector<Value> reached;
   reached.insert(taken);
@@ -38,9 +40,10 @@ Value chosenOf(Value taken) {
   return taken;
 }
 
-/// Reads how many slots an expert accepts, if the program drops the slots
-/// beyond this capacity. The capacity applies to each sample or, if positions
-/// are counted across samples, to all samples together.
+/// Reads the capacity of an expert from the program: how many token-expert
+/// pairs the expert accepts before further pairs are dropped. The capacity
+/// applies to each sample or, if the program counts the pairs of an expert
+/// across samples, to all samples together.
 void noteCapacity(Choice &choice) {
   Value taken = choice.taken;
   while (auto reshape = taken.getDefiningOp<nn::ReshapeOp>())
@@ -59,8 +62,8 @@ void noteCapacity(Choice &choice) {
     choice.capacityOf /= most.getType().getDimSize(0);
 }
 
-/// Returns the first name in a location, which is that of the graph node; null
-/// if there is none.
+/// Returns the outermost name in a location, which is that of the node in the
+/// ONNX graph; null if there is none.
 NameLoc nodeOf(Location loc) {
   NameLoc node;
   loc->walk([&](Location part) {
@@ -71,8 +74,9 @@ NameLoc nodeOf(Location loc) {
   return node;
 }
 
-/// Returns the function argument whose elements `value` holds, possibly moved
-/// or reshaped; null if `value` is anything else.
+/// Returns the function argument from which `value` is computed by operations
+/// with one operand, such as reshapes and transposes; null if there are other
+/// operations.
 BlockArgument tensorOf(Value value) {
   while (Operation *def = value.getDefiningOp()) {
     if (def->getNumOperands() != 1)
@@ -82,8 +86,9 @@ BlockArgument tensorOf(Value value) {
   return cast<BlockArgument>(value);
 }
 
-/// Returns the name of the nearest weight matrix on the path to a choice of
-/// experts, which is the router's matrix.
+/// Returns the name of the router's matrix: searching backwards from the chosen
+/// expert ids, the first weight that a contraction reads. Returns "" if there
+/// is none.
 std::string matrixOf(func::FuncOp func, Value chosen) {
   llvm::SetVector<Operation *> reached;
   if (Operation *def = chosen.getDefiningOp())
@@ -112,7 +117,9 @@ std::string nameOfChoice(func::FuncOp func, Value chosen) {
   return node ? node.getName().str() : "router";
 }
 
-/// Whether a function result is computed from `value` through floats.
+/// Returns whether a function result depends on `value` along a path on which
+/// all values are floats. Paths through integers, such as the ids of the chosen
+/// experts, do not count.
 bool reachesResult(Value value) {
   llvm::SetVector<Value> reached;
   reached.insert(value);
@@ -127,8 +134,8 @@ bool reachesResult(Value value) {
   return false;
 }
 
-/// Returns the function argument that `value` broadcasts along the last
-/// dimension, if it has one number per expert; null otherwise.
+/// If `value` is a broadcast of a function argument with one number per expert,
+/// along the last dimension, returns this argument; otherwise returns null.
 BlockArgument perExpert(Value value, int64_t experts) {
   auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
   int64_t last = cast<RankedTensorType>(value.getType()).getRank() - 1;
@@ -152,7 +159,7 @@ BlockArgument biasOf(func::FuncOp func, const Choice &choice) {
           return bias;
       }
     if (isa<nn::EinsumOp, nn::SoftmaxOp, nn::SigmoidOp>(reached[at]))
-      continue; // computes the scores
+      continue; // this operation computes the scores
     for (Value operand : reached[at]->getOperands())
       if (Operation *def = operand.getDefiningOp())
         reached.insert(def);

@@ -1,4 +1,4 @@
-// Which experts the routers of a program choose.
+// Finds where the routers of a program choose experts.
 
 #ifndef CLEAVE_LIB_AUTODIFF_CHOICES_H
 #define CLEAVE_LIB_AUTODIFF_CHOICES_H
@@ -11,33 +11,36 @@
 
 namespace cleave::autodiff {
 
-/// One choice of experts; several grouped products may read it.
+/// A choice of experts: the result of a router, as ids of the experts that each
+/// token chose. Several grouped products may read the same choice.
 struct Choice {
-  /// The expert ids that the products read. The id is -1 in a slot that was
-  /// dropped.
+  /// The expert ids that the grouped products read, one for each token-expert
+  /// pair. The id of a dropped pair is -1.
   mlir::Value taken;
-  /// The ids as the router chose them; equal to `taken` if no slot can be
-  /// dropped.
+  /// The ids as the router chose them; the same value as `taken` if no pair can
+  /// be dropped.
   mlir::Value chosen;
-  /// Sizes; slotsPerToken is 0 if unknown.
+  /// The number of experts, and the number of experts that a token chooses (0
+  /// if unknown).
   int64_t experts = 0, slotsPerToken = 0;
-  /// The capacity of an expert: it accepts at most `capacity` of every
-  /// `capacityOf` slots. 0 means no limit.
+  /// The capacity of an expert: the expert accepts at most `capacity` of every
+  /// `capacityOf` token-expert pairs. 0 means no limit.
   int64_t capacity = 0, capacityOf = 0;
   /// The name of the first grouped product that reads the choice. Messages of
   /// tools use it to say where the choice comes from.
   std::string product;
-  /// The router's name: the name of its matrix without ".weight", or else the
-  /// node that chooses.
+  /// The router's name: the name of its matrix without ".weight" or, without a
+  /// matrix, the name of the ONNX node that chooses.
   std::string name;
 };
 
-/// Returns choices in program order; their names are unique.
+/// Returns all choices of experts in the function, in program order. Their
+/// names are unique.
 llvm::SmallVector<Choice> findChoices(mlir::func::FuncOp func);
 
-/// Returns the model's bias of a router: a tensor with one number per expert
-/// that is added to the scores before the choice and affects results through
-/// the choice alone. Null if there is none.
+/// Returns the bias that the model adds to the scores of a router before the
+/// choice: an argument with one number per expert, which affects results only
+/// because it changes the choice. Returns null if there is no such bias.
 mlir::BlockArgument biasOf(mlir::func::FuncOp func, const Choice &choice);
 
 } // namespace cleave::autodiff

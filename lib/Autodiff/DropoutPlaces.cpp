@@ -19,7 +19,8 @@ bool isOfFloats(Value value) {
       cast<RankedTensorType>(value.getType()).getElementType());
 }
 
-/// Moves, rounds or saves its only operand.
+/// Whether the operation transposes, reshapes, rounds or saves its operand,
+/// without computing anything else.
 bool isMove(Operation *op) {
   return isa_and_nonnull<nn::TransposeOp, nn::ReshapeOp, nn::SaveOp,
                          arith::ExtFOp, arith::TruncFOp>(op);
@@ -57,8 +58,8 @@ public:
   }
 
 private:
-  /// Finds the values that a later product with weights depends on. Losses and
-  /// predictions are not among them.
+  /// Finds the values on which a later contraction with a weight depends.
+  /// Losses and predictions are not among them.
   void findReadByContractions() {
     for (Operation &op : llvm::reverse(body)) {
       bool reads =
@@ -70,7 +71,7 @@ private:
     }
   }
 
-  /// Whether all elements are the same factor.
+  /// Whether all elements of the value are the same number.
   static bool isScalar(Value value) {
     if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
       return broadcast.getInput().getType().getRank() == 0;
@@ -78,9 +79,10 @@ private:
     return matchPattern(value, m_Constant(&constant)) && constant.isSplat();
   }
 
-  /// If the operation moves a batched operand, or adds or multiplies it with an
-  /// operand that does not depend on samples, returns the batched operand.
-  /// Returns null for other operations.
+  /// Returns the operand that depends on samples if the operation only
+  /// transposes, reshapes or rounds it, or combines it by addition,
+  /// subtraction, multiplication or division with an operand that does not
+  /// depend on samples. Returns null for other operations.
   Value withWeights(Operation *op) const {
     if (isMove(op))
       return op->getOperand(0);
@@ -94,8 +96,9 @@ private:
     return {};
   }
 
-  /// Whether the operation sums products of a batched operand and an operand
-  /// that does not depend on samples, such as a linear layer or a convolution.
+  /// Whether the operation is a contraction with a weight: it sums products of
+  /// an operand that depends on samples and an operand that does not, such as a
+  /// linear layer or a convolution.
   bool isContraction(Operation *op) const {
     if (llvm::none_of(op->getOperands(),
                       [&](Value v) { return flow.isBatched(v); }))
@@ -114,8 +117,8 @@ private:
     return false;
   }
 
-  /// Returns `value`, and the values from which it is computed by data
-  /// movements, scaling by a number (as in DeepNorm) and additions alone.
+  /// Returns `value`, and the values from which it is computed by additions,
+  /// data movement and scaling by a number (as in DeepNorm) alone.
   llvm::SetVector<Value> sidesOf(Value value) const {
     llvm::SetVector<Value> sides;
     SmallVector<Value> work = {value};
@@ -137,10 +140,11 @@ private:
     return isa_and_nonnull<nn::LayerNormOp, nn::RmsNormOp>(op);
   }
 
-  /// Returns whether a value is a residual stream. Follows the value back
-  /// through moves, scaling and normalization to an addition. The value is a
-  /// stream if a value on this path has several readers, if the addition adds a
-  /// branch, or if an operand of the addition is a stream.
+  /// Returns whether a value is a residual stream. Searches backwards from the
+  /// value through data movement, operations with weights that are elementwise,
+  /// and normalization, until it finds an addition. The value is a stream if a
+  /// value on this path has several readers, if the addition adds a branch, or
+  /// if an operand of the addition is a stream.
   bool isStream(Value value) const {
     bool readByOthers = false;
     while (Operation *op = value.getDefiningOp()) {
@@ -158,19 +162,19 @@ private:
     return false;
   }
 
-  /// Whether operand `side` of an addition is a branch: it is computed, with a
-  /// contraction, from the residual stream, which is the other operand or one
-  /// of the terms of that operand. Records the value of the stream at which the
-  /// branch begins.
+  /// Whether operand `side` of an addition is a branch (see findDropoutPlaces):
+  /// it is computed, with a contraction, from the residual stream, which is the
+  /// other operand or one of the values that were added up to give it. Records
+  /// the value of the stream from which the branch is computed.
   bool isBranch(arith::AddFOp add, unsigned side) {
     Value term = add->getOperand(side), other = add->getOperand(1 - side);
     if (!flow.isBatched(term) || !flow.isBatched(other) ||
         !readByContractions.contains(add.getResult()) || isStream(term))
       return false;
     llvm::SetVector<Value> streams = sidesOf(other);
-    // The values that remain to be visited, from the end of the branch
-    // backwards. The flag is true if there is a contraction on the path from
-    // the value to the end of the branch.
+    // `work` has the values that remain to be visited, from `term` (the result
+    // of a possible branch) backwards. Each has a flag that is true if there is
+    // a contraction with a weight on the path from the value to `term`.
     llvm::DenseSet<Value> seen[2];
     SmallVector<std::pair<Value, bool>> work = {{term, false}};
     bool found = false;
@@ -184,8 +188,9 @@ private:
         continue;
       }
       Operation *op = value.getDefiningOp();
-      // The walk stops at additions that add another branch: values before such
-      // an addition belong to that branch.
+      // The search does not continue past an addition in which a branch was
+      // found before. Its operands are computed by earlier layers, not by the
+      // layer that computes `term`.
       if (!op || joins.contains(op))
         continue;
       bool passed = contracted || contracts(op);
@@ -202,8 +207,8 @@ private:
     return it->second;
   }
 
-  /// A gather of rows from a table that does not depend on samples, by integers
-  /// that are not computed from floats.
+  /// Whether the operation gathers rows of a table of weights, which do not
+  /// depend on samples, by integers that are not computed from floats.
   bool isLookup(Operation *op) const {
     auto gather = dyn_cast<nn::GatherOp>(op);
     if (!gather || !isOfFloats(gather.getTable()) ||
@@ -228,8 +233,8 @@ private:
                         [&](Value result) { return isEmbedding(result); });
   }
 
-  /// Whether a value consists of table rows that samples choose, or of sums of
-  /// such rows.
+  /// Whether a value is an embedding (see findDropoutPlaces): rows that the
+  /// samples select from a table of weights, or a sum of such rows.
   bool isEmbedding(Value value) {
     Operation *op = value.getDefiningOp();
     if (!op || !flow.isBatched(value))
@@ -239,7 +244,7 @@ private:
     bool is = isLookup(op);
     if (Value source = withWeights(op))
       is = isEmbedding(source);
-    else if (contracts(op)) // a factorized table that has no other reader
+    else if (contracts(op)) // factorized table; its rows have one reader
       is = llvm::all_of(op->getOperands(), [&](Value operand) {
         return !flow.isBatched(operand) ||
                (operand.hasOneUse() && isEmbedding(operand));
@@ -250,10 +255,10 @@ private:
   }
 
   /// Returns whether a residual stream begins with this embedding, possibly
-  /// after a normalization or a projection. The search does not continue past
-  /// another embedding that is computed from this one, such as a sum of
-  /// embeddings. If the stream begins there, only that other embedding begins
-  /// the stream.
+  /// after a normalization or a projection. If another embedding is computed
+  /// from this one, such as the sum of the token and the position embedding,
+  /// the stream begins with the other embedding. So the search for the stream
+  /// does not continue past the other embedding.
   bool beginsStream(Value embedding) {
     llvm::DenseSet<Value> seen;
     SmallVector<Value> work = {embedding};
@@ -276,9 +281,9 @@ private:
   Block &body;
   const nn::BatchFlow &flow;
   llvm::MapVector<Value, SmallVector<OpOperand *>> places;
-  llvm::DenseSet<Operation *> joins; ///< sums that a branch joins
+  llvm::DenseSet<Operation *> joins; ///< additions of a branch to a stream
   llvm::DenseSet<Value> readByContractions;
-  llvm::DenseSet<Value> begins; ///< the streams that branches are computed from
+  llvm::DenseSet<Value> begins; ///< values of streams that branches read
   llvm::DenseMap<Operation *, bool> contractions;
   llvm::DenseMap<Value, bool> embeddings;
 };

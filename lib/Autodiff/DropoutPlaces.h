@@ -1,5 +1,5 @@
-// Where models usually have dropout: on the branches that are added to the
-// residual stream, and on the embedding that the stream begins with.
+// Finds the values to which models usually apply dropout: the branches that are
+// added to the residual stream, and the embedding with which the stream begins.
 
 #ifndef CLEAVE_LIB_AUTODIFF_DROPOUTPLACES_H
 #define CLEAVE_LIB_AUTODIFF_DROPOUTPLACES_H
@@ -13,24 +13,31 @@ namespace cleave::autodiff {
 struct DropoutPlace {
   mlir::Value value;
   llvm::SmallVector<mlir::OpOperand *> uses;
-  bool isEmbedding = false; ///< else a branch
+  bool isEmbedding = false; ///< if false, the value is a branch
 };
 
 /// Returns the values of a function to which dropout is applied, in program
-/// order: branches and embeddings. All of them depend on samples.
+/// order. Each value is a branch or an embedding, and depends on samples.
 ///
-/// A branch is an operand of an addition that is computed from the other
-/// operand (the residual stream), or from a term of that operand. This
-/// computation has a contraction with a weight, that is, with a tensor that
-/// does not depend on samples, but no addition of another branch. So terms of a
-/// rotation, gates, scores, masks and biases are no branches, and neither are
-/// residual streams that are added. An addition is ignored if no later
-/// contraction with a weight reads it: it is then a prediction or a part of the
-/// loss.
+/// A branch is what a layer adds to the residual stream x: the operand f(x) of
+/// the addition x + f(x), where f is, for example, an attention or an MLP. An
+/// operand of an addition is recognized as a branch if:
 ///
-/// An embedding is a value of table rows that integers choose, or a sum of such
-/// values and weights. It gets dropout if a residual stream begins with it,
-/// possibly after it was moved, scaled, normalized or projected.
+/// - It is computed from the other operand (the residual stream), or from one
+///   of the values that were added up to give the other operand.
+/// - This computation has a contraction with a weight, that is, with a tensor
+///   that does not depend on samples.
+/// - This computation does not contain an addition of an earlier branch.
+///
+/// So terms of a rotation, gates, scores, masks and biases are not branches,
+/// and neither are two residual streams that are added. If no later contraction
+/// with a weight reads an addition, the addition is ignored, because it
+/// computes a prediction or a part of the loss.
+///
+/// An embedding consists of rows that integers select from a table of weights,
+/// or is a sum of such values and weights. It gets dropout if a residual stream
+/// begins with it, possibly after it was transposed, reshaped, scaled,
+/// normalized or projected.
 llvm::SmallVector<DropoutPlace> findDropoutPlaces(mlir::func::FuncOp func,
                                                   const nn::BatchFlow &flow);
 

@@ -1,6 +1,6 @@
-// nn-mixed-precision: bf16 for storage and multiplication, f32 for sums. Each
-// operation says which of its values may be rounded
-// (LoweringInterface::getPrecision); this pass propagates the answers.
+// nn-mixed-precision: values are stored and multiplied in bf16, and summed in
+// f32. Each operation says which of its operands and results may be rounded to
+// bf16 (LoweringInterface::getPrecision); this pass propagates the answers.
 
 #include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
@@ -62,17 +62,18 @@ bool crossesStages(std::optional<nn::Role> role) {
   return isOneOf(role, {nn::Role::Activation, nn::Role::Cotangent});
 }
 
-/// Whether a result of this role is a sum over samples, which stays f32. Sets
-/// `loss` to true if the values that are summed up must be f32, too.
+/// Whether a function result with this role is a sum over samples, which stays
+/// f32. Sets `loss` to true if the values that are summed up must be f32, too.
 bool isSum(std::optional<nn::Role> role, bool &loss) {
   loss = isOneOf(role, {nn::Role::Loss, nn::Role::Weight});
   return loss || isOneOf(role, {nn::Role::Gradient, nn::Role::Accumulator,
                                 nn::Role::Buffer});
 }
 
-/// Finds the values that must be f32 because of how they are read. The search
-/// goes backwards from the readers, and ends at the products and statistics
-/// that compute these values.
+/// Finds the values that must be f32 because of the operations that read them,
+/// such as sums. If a value must be f32, the operands of the operation that
+/// computes it may have to be f32, too. So the search proceeds backwards from
+/// the readers.
 class Demand {
 public:
   explicit Demand(func::FuncOp func) {
@@ -101,8 +102,10 @@ private:
     PrecisionRule rule = ruleOf(op);
     for (unsigned operand : rule.exact)
       add(op->getOperand(operand), /*beyond=*/true);
-    // The search ends at products and at operations that also return
-    // statistics: their operands may be bf16.
+    // The backward search for f32 values ends at products, and at operations
+    // that return statistics in f32 next to another result, as an attention
+    // returns the log-sum-exp of its rows. The operands of these operations may
+    // be bf16.
     if (rule.kind == Kind::Multiplies ||
         (op->getNumResults() > 1 && !rule.wideResults.empty()))
       return;
@@ -171,12 +174,13 @@ private:
     }
   }
 
-  /// Whether readers of the value should read a bf16 form of it.
+  /// Whether a bf16 version of the value exists or, for a frozen parameter, can
+  /// be created.
   bool isNarrow(Value value) const {
     return rounded.contains(value) || frozen.contains(value);
   }
 
-  /// The value in bf16.
+  /// Returns the bf16 version of the value, and creates it if necessary.
   Value narrow(Value value) {
     Value &known = rounded[value];
     if (known)
@@ -238,7 +242,7 @@ private:
                           return demand.contains(result) ||
                                  isWideScalar(result.getType());
                         })));
-    // Frozen parameters are available unrounded.
+    // Readers that need f32 read frozen parameters without rounding.
     bool allWide = llvm::all_of(op->getResults(), staysWide);
     for (OpOperand &operand : op->getOpOperands()) {
       Value value = operand.get();
@@ -285,12 +289,13 @@ private:
   Demand demand;
   OpBuilder builder;
   DenseSet<Value> frozen;         // f32 parameters that are not trained
-  DenseMap<Value, Value> rounded; // by value of the f32 program
+  DenseMap<Value, Value> rounded; // bf16 versions of values
 };
 
-/// Turns the parameters of @update into f32 master weights, which become
-/// optimizer state like the other state of the parameter. The new parameters
-/// are the rounded master weights.
+/// Turns the parameters that @update reads into f32 master weights. A master
+/// weight is optimizer state and gets the attributes of the parameter's other
+/// optimizer state. @update returns the new master weights and, rounded to
+/// bf16, the new parameters.
 void keepMasterWeights(func::FuncOp update) {
   Block &body = update.getBody().front();
   Operation *end = body.getTerminator();

@@ -1,5 +1,5 @@
-// Splits a loss into parts, one for each microbatch. How it is split depends on
-// which values depend on samples.
+// Splits a loss into partial sums, one for each microbatch. How it is split
+// depends on which values depend on samples.
 
 #include "SplitLoss.h"
 
@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::autodiff;
 
-/// The value before reshapes.
+/// Returns the value from which `value` is computed by reshapes alone.
 static Value beforeReshapes(Value value) {
   while (auto reshape = value ? value.getDefiningOp<nn::ReshapeOp>() : nullptr)
     value = reshape.getInput();
@@ -119,7 +119,7 @@ bool LossSplitter::isBatched(Value value) const {
   return flow && flow->isBatched(value);
 }
 
-/// Whether some dimension of the value enumerates samples.
+/// Whether the value has a batch dimension, possibly merged with others.
 bool LossSplitter::hasSamples(Value value) const {
   return flow && flow->hasDim(value);
 }
@@ -171,9 +171,10 @@ bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
 
 FailureOr<LossSplitter::Part>
 LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
-  // An operation in `unlike` has a layout that depends on the number of
-  // samples. If its result should be split by samples, this is an error. The
-  // error is reported on the first of a chain of such operations.
+  // Where an operation in `unlike` has the samples in its result depends on the
+  // number of samples. If its result should be split by samples, this is an
+  // error. If several such operations follow each other, the error is reported
+  // on the first one.
   if (unlike.contains(op) && flow->majorDimOf(whole) && !flow->isMixed(whole) &&
       llvm::none_of(op->getOperands(), [&](Value operand) {
         return unlike.contains(operand.getDefiningOp());
@@ -352,8 +353,9 @@ FailureOr<LossSplitter::Part> LossSplitter::ofWhole(Operation *op,
   return Part{Kind::Tile, *value};
 }
 
-/// Returns a value that repeats the same elements for every sample along `dim`.
-/// It has the number of samples of `twin`.
+/// `whole` repeats the same elements for every sample along `dim`. Returns the
+/// same value for the number of samples of `twin`, the corresponding value of a
+/// microbatch. Fails if `whole` is neither a splat nor such a broadcast.
 FailureOr<Value> LossSplitter::repeat(Value whole, Value twin, unsigned dim) {
   if (!twin)
     return failure();
@@ -395,8 +397,8 @@ FailureOr<Value> LossSplitter::withType(Value value, Type type, Value whole) {
   return Value(nn::ReshapeOp::create(builder, whole.getLoc(), wanted, value));
 }
 
-/// Whether `part` has the shape of `whole` for the samples of one microbatch;
-/// dimensions of size 1 may be missing.
+/// Whether `part` has the shape that `whole` would have for the samples of one
+/// microbatch. Dimensions of size 1 may be missing.
 bool LossSplitter::isTileOf(Value part, Value whole) const {
   SmallVector<int64_t> wanted(typeOf(whole).getShape());
   if (std::optional<int64_t> dim = flow->majorDimOf(whole)) {
@@ -410,7 +412,9 @@ bool LossSplitter::isTileOf(Value part, Value whole) const {
   return wanted == own;
 }
 
-/// Checks that two values that hold samples are results of the same graph node.
+/// Checks that `whole` in the function for a step and `part` in the function
+/// for a microbatch are the same value of the model: results of the same ONNX
+/// node, or the same input, whose sizes differ only in the number of samples.
 LogicalResult LossSplitter::checkTwins(Value whole, Value part) {
   if (!hasStep())
     return success();
@@ -452,9 +456,9 @@ FailureOr<Value> LossSplitter::copyWhole(Value whole) {
   return wholes.lookup(whole);
 }
 
-/// Returns the argument of `func` that corresponds to an argument of `step`. An
-/// argument that holds the samples of the whole step is added to `func` if it
-/// is missing.
+/// Returns the argument of `func` (for one microbatch) that corresponds to an
+/// argument of `step` (for the whole step). If the argument has the samples of
+/// the whole step, a new argument of that size is added to `func`.
 FailureOr<Value> LossSplitter::copyArgument(BlockArgument argument) {
   StringRef name = nameOf(step, argument.getArgNumber());
   Builder attributes(func.getContext());

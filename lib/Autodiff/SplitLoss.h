@@ -1,4 +1,4 @@
-// A loss that the model computes, split into a sum over microbatches.
+// Splits a loss that the model computes into a sum over microbatches.
 
 #ifndef CLEAVE_LIB_AUTODIFF_SPLITLOSS_H
 #define CLEAVE_LIB_AUTODIFF_SPLITLOSS_H
@@ -13,9 +13,9 @@
 
 namespace cleave::autodiff {
 
-/// Whether two operations, from two imports of one graph with different sizes,
-/// can be the same operation: they have the same name, number of operands and
-/// graph node.
+/// Whether two operations, from two imports of one ONNX graph with different
+/// batch sizes, can be the same operation: they have the same operation name,
+/// number of operands and ONNX node.
 bool areTwins(mlir::Operation *op, mlir::Operation *other);
 
 /// Follows a loss from its end to the samples in two functions that compute the
@@ -49,17 +49,20 @@ public:
   LossSplitter(mlir::func::FuncOp func, mlir::func::FuncOp step,
                mlir::func::FuncOp other, int64_t microbatches);
 
-  /// Splits a value over microbatches, given as `whole` in the function `step`
-  /// and as `part` in the function `func`.
+  /// Determines the kind of a value (Whole, Tile or Sum), and returns the kind
+  /// with the value of one microbatch, for which new operations may be added to
+  /// `func`. The value is given twice: `whole` is its definition in `step`, and
+  /// `part` the corresponding one in `func`. Fails if the value is of no kind.
   mlir::FailureOr<Part> split(mlir::Value whole, mlir::Value part);
 
-  /// Whether a count that depends on no parameter, such as the number of
-  /// labels, adds up over microbatches to the count of the whole step.
+  /// Whether the value `part` for each microbatch, added up over all
+  /// microbatches, gives the value `whole` for the whole step. Only for counts
+  /// that depend on no parameter, such as the number of labels.
   bool addsUp(mlir::Value whole, mlir::Value part);
 
   bool hasStep() const { return step != func; }
 
-  /// Reason and location of the last failure.
+  /// The reason and the location of the last failure.
   const std::string &reason() const { return why; }
   mlir::Location place() const { return where; }
 
@@ -100,9 +103,11 @@ private:
 
   mlir::func::FuncOp func, step;
   int64_t microbatches;
-  std::optional<nn::BatchFlow> flow;        // in `step`
-  llvm::DenseSet<mlir::Value> varying;      // depends on the number of samples
-  llvm::DenseSet<mlir::Operation *> unlike; // its results have another layout
+  std::optional<nn::BatchFlow> flow; // batch dimensions of values in `step`
+  // Values of `step` that depend on the number of samples, and operations that
+  // compute something else in `other`; see findVarying.
+  llvm::DenseSet<mlir::Value> varying;
+  llvm::DenseSet<mlir::Operation *> unlike;
   bool oneSample = false;  // a microbatch has one sample, a step several
   bool isAlike = true;     // `step` and `other` have the same operations
   bool countsOnly = false; // set during `addsUp`

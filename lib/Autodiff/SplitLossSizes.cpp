@@ -1,5 +1,6 @@
-// Finds operations that compute something else, or have samples in another
-// dimension, if the number of samples changes.
+// Finds operations of the model that compute something else, or have the
+// samples in another dimension, if the model is imported with another batch
+// size.
 
 #include "SplitLoss.h"
 
@@ -57,11 +58,15 @@ static bool haveLikeAttributes(Operation *op, Operation *twin) {
          });
 }
 
-/// Compares an operation of `step` with its counterpart `twin`, for `samples`
-/// samples. Returns whether both do the same for each sample, so that their
-/// results differ only in the size of the batch dimension. Values that do not
-/// depend on samples may be repeated along one dimension that passes through
-/// the operation.
+/// Compares an operation of `step` with `twin`, the same operation of the model
+/// imported with `samples` samples. Returns whether both do the same for each
+/// sample, so that their results differ only in the size of the batch
+/// dimension.
+///
+/// An operand that does not depend on samples may also have a dimension with
+/// the batch size, for example if a row is broadcast for every sample. The
+/// operation must then have the same dimension in its results, as an
+/// elementwise operation does.
 bool LossSplitter::isLike(Operation *op, Operation *twin,
                           int64_t samples) const {
   if (!flow || op->hasTrait<OpTrait::IsTerminator>())
@@ -101,6 +106,7 @@ bool LossSplitter::isLike(Operation *op, Operation *twin,
   return true;
 }
 
+/// `block` and `other` are two imports of the model with different batch sizes.
 /// For each operation of `block` that the results of `block` depend on, finds
 /// the operations of `other` that compute the same. There are several if
 /// operations were merged in `block` but not in `other`, such as two constants
@@ -149,8 +155,12 @@ static bool hasOtherNumbers(Operation *op, Operation *twin) {
                      typeOf(twin->getResult(0)).getDimSize(iota.getDim());
 }
 
-/// Finds the values that depend on the number of samples through a constant or
-/// iota: one that differs between `step` and `other`.
+/// `step` and `other` are the model, imported with two batch sizes. Finds the
+/// operations that differ between them in more than the size of the batch
+/// dimension: constants and iotas that depend on the batch size, and operations
+/// with another shape or other attributes. The latter are added to `unlike`.
+/// The results of all these operations, and all values that are computed from
+/// them, are added to `varying`.
 LogicalResult LossSplitter::findVarying(func::FuncOp other) {
   if (!other)
     return failure();

@@ -1,4 +1,5 @@
-// Runs both programs of a check and compares them.
+// Runs the two programs of `cleave check`, the sharded program and the
+// reference on one rank, and compares their results.
 
 #include "cleave/Check/Check.h"
 
@@ -24,7 +25,7 @@ public:
   FailureOr<Outcome> step(int64_t step) {
     if (failed(forward(step)))
       return failure();
-    // A function that is not trained runs alone.
+    // A program without @loss_grad is not trained; only its @forward is run.
     if (!module.lookupSymbol(nn::kLossGradFunc) &&
         module.lookupSymbol(nn::kForwardFunc))
       return std::move(outcome);
@@ -180,8 +181,10 @@ void noteNoise(NamedTensors &tensors, const NamedTensors &perturbed) {
   }
 }
 
-/// Adds a note to the report for gradients that are compared without an
-/// allowance for their noise.
+/// The error limit of a gradient normally includes its noise, that is, how much
+/// rounding alone changes it. Noise that is too large for this (above
+/// Tolerances::noiseCap) could hide a mistake and is not included. Adds a note
+/// to the report for each such gradient.
 void noteCapped(CheckReport &report, const NamedTensors &reference,
                 const Tolerances &tolerances) {
   for (const TensorReport &found : report.tensors) {
@@ -215,9 +218,9 @@ FailureOr<Outcome> check::runStep(ModuleOp module, Engine &engine,
   return Runner(module, engine, values, microbatches).step(step);
 }
 
-/// Describes the first undefined value of an outcome, considering loss and
-/// gradients first: a NaN, or an infinite loss or gradient. All other values,
-/// such as masks, may be infinite.
+/// Describes the first undefined value among the results of a step: a NaN, or
+/// an infinite loss or gradient. The loss and the gradients are considered
+/// first. All other values, such as masks, may be infinite.
 static std::string findUndefined(const Outcome &outcome, int64_t step) {
   std::string place = " of step " + std::to_string(step);
   if (outcome.weight != 0 && !std::isfinite(outcome.loss))

@@ -1,4 +1,5 @@
-// Places in a program for injected faults, one list per kind of fault.
+// For each kind of fault that `cleave check --inject` can inject, finds the
+// places in a per-rank program where it can be injected.
 
 #ifndef CLEAVE_LIB_CHECK_FAULTPLACES_H
 #define CLEAVE_LIB_CHECK_FAULTPLACES_H
@@ -14,8 +15,8 @@
 
 namespace cleave::check {
 
-/// A possible fault: the operation at its place, and the function that injects
-/// it.
+/// A possible fault: the operation that it changes (for messages), and the
+/// function that injects the fault.
 struct Place {
   mlir::Operation *op;
   std::function<void()> apply;
@@ -29,20 +30,19 @@ Places wrongGroup(mlir::ModuleOp module);
 Places biasTwice(mlir::ModuleOp module);
 Places normTwice(mlir::ModuleOp module);
 
-// The places outside of collectives where a fault can be injected into a
-// per-rank program.
+// Faults of other operations of a per-rank program.
 Places swappedAxes(mlir::ModuleOp module);
 Places padIdentity(mlir::ModuleOp module);
 Places randomOffset(mlir::ModuleOp module);
 Places staleBuffer(mlir::ModuleOp module);
 Places gradientOff(mlir::ModuleOp module);
 Places missingWaits(mlir::ModuleOp module);
-/// For the kinds of faults that only the command lists of a pipeline can have.
-/// Always returns no places, because a module has no such place.
+/// Always returns an empty list. Some kinds of faults can only be injected into
+/// the command lists of a pipeline, which are not part of the module.
 Places ofPipelines(mlir::ModuleOp module);
 
-/// Describes an operation for messages: its name, its function and the node
-/// that it comes from.
+/// Describes an operation for messages: its name, its function and the node of
+/// the ONNX graph that it comes from.
 std::string describe(mlir::Operation *op);
 
 /// Returns the name of a function without the pipeline stage: "update" for

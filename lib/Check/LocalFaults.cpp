@@ -43,8 +43,9 @@ Value noIdentity(Operation *op, Value old) {
     number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
                    &losesInfo);
     identity = number.convertToDouble();
-    // If the reduction is a maximum or minimum, the value is one that dominates
-    // all others.
+    // A large negative (positive) identity is that of a maximum (minimum). The
+    // returned value is then so large (small) that it dominates all elements,
+    // and changes the result of the reduction.
     if (identity < -1)
       value = 1000;
     else if (identity > 1)
@@ -69,8 +70,8 @@ Value noIdentity(Operation *op, Value old) {
 Places check::swappedAxes(ModuleOp module) {
   Places places;
   walkChecked(module, [&](Operation *op) {
-    // The fault replaces mesh axes by others. The shapes of a slice or an
-    // all-gather stay valid only if the others have the same number of ranks.
+    // The fault replaces mesh axes by other axes. The shapes of a slice or an
+    // all-gather stay valid only if the new axes have the same number of ranks.
     bool sameSize = isa<dist::SliceOp, dist::AllGatherOp>(op);
     if (!sameSize && !isa<dist::TileOffsetOp, dist::AxisIndexOp>(op))
       return;
@@ -83,8 +84,8 @@ Places check::swappedAxes(ModuleOp module) {
 }
 
 Places check::padIdentity(ModuleOp module) {
-  // The fault breaks all masks of a reader together, because in a product, a
-  // factor that is still masked would hide the fault.
+  // The fault breaks the masks of all operands of an operation together. If one
+  // operand of a product were still masked, its zeros would hide the fault.
   llvm::MapVector<Operation *, SmallVector<arith::SelectOp>> readers;
   walkChecked(module, [&](Operation *op) {
     auto select = dyn_cast<arith::SelectOp>(op);
@@ -194,8 +195,9 @@ Places check::gradientOff(ModuleOp module) {
 }
 
 Places check::missingWaits(ModuleOp module) {
-  // A wait is the only user of the result of its start. If other operations
-  // bypass the wait, they read the buffer during the transfer.
+  // A wait is the only user of the result of its start. The fault lets the
+  // users of the wait's result read the result of the start instead, so they
+  // read the buffer during the transfer.
   Places places;
   walkChecked(module, [&](Operation *op) {
     if (!op->getName().getStringRef().starts_with("dist.wait"))

@@ -1,9 +1,11 @@
-// The reference execution of pipelines: interprets every rank of every stage in
-// the order of the lowered table, with values in slots. PipelineActions.cpp has
-// the actions of the table, PipelineUpdate.cpp the update.
+// The reference execution of pipelines: interprets every rank of every stage. A
+// rank runs its actions in the order of the pipeline schedule with transfers.
+// Values are stored in the slots (memory of one microbatch in flight) that the
+// schedule assigns. PipelineActions.cpp interprets the actions of the schedule,
+// PipelineUpdate.cpp the update.
 //
-// Ranks are simulated in turn, beginning with rank 0; each runs until it must
-// wait.
+// Ranks are simulated in turn, beginning with rank 0. Each rank runs until it
+// must wait for a message.
 
 #include "PipelineEngine.h"
 
@@ -21,7 +23,7 @@ using namespace cleave;
 using namespace cleave::check;
 using namespace cleave::pipeline;
 
-/// Returns the name of a function NAME.STAGE without the stage.
+/// Returns NAME for a function that is named NAME.STAGE.
 static StringRef baseName(func::FuncOp func) {
   return func.getName().rsplit('.').first;
 }
@@ -92,8 +94,8 @@ LogicalResult PipelineEngine::addInstance(int rank, int stage) {
   for (auto func : module.getOps<func::FuncOp>()) {
     auto own = func->getAttrOfType<IntegerAttr>(kStageAttr);
     StringRef name = baseName(func);
-    // The loss that a host reads has a different layout from the loss that is
-    // summed over microbatches.
+    // @loss is omitted. Its loss, which a host reads, has a different layout
+    // from the loss that @loss_grad sums over microbatches.
     if (!own || own.getInt() != stage || func.isDeclaration() ||
         name == nn::kLossFunc || name == nn::kInitStateFunc)
       continue;
@@ -122,7 +124,8 @@ LogicalResult PipelineEngine::planSlots() {
   std::vector<std::string> names;
   std::set<std::pair<int, std::string>> seen;
   for (auto &[place, instance] : instances) {
-    // Loaded inputs have a slot for every microbatch.
+    // The inputs of all microbatches of a step are stored at the same time, so
+    // each microbatch has its own slot.
     std::vector<int> &store = instance.slotOf["store"];
     store.resize(table.microbatches);
     std::iota(store.begin(), store.end(), 0);
@@ -181,9 +184,10 @@ int64_t PipelineEngine::rankOf(const StageInstance &instance,
   return (inner / below * table.ranks + instance.rank) * below + inner % below;
 }
 
-/// Gathers a value from all stages that have it. A tied parameter must be equal
-/// on all its stages. Outputs are read only from the ranks that own stages,
-/// because only these ranks run the evaluation that computes outputs.
+/// Assembles a value from the tiles of the stages that have it. A tied
+/// parameter must be equal on all its stages. Outputs are read only from the
+/// ranks that own stages, because only these ranks run the evaluation that
+/// computes outputs.
 FailureOr<Gathered> PipelineEngine::gatherAll(
     const Port &port,
     llvm::function_ref<const RankTensors *(StageInstance::Buffer &)> value) {
@@ -235,7 +239,8 @@ LogicalResult PipelineEngine::run(StringRef function) {
     return runUpdate();
   if (function != nn::kLossGradFunc)
     return runChain(function);
-  // All microbatches are loaded first.
+  // The first call for each microbatch only loads its inputs. The step runs
+  // when the last microbatch is loaded.
   for (auto &[place, instance] : instances)
     if (instance.microbatches.count(loaded) &&
         failed(call(instance, "load", loaded)))

@@ -1,5 +1,6 @@
-// Interprets the stages of a pipeline on their ranks. It models where values
-// are stored, and how each entry of the schedule changes them.
+// Interprets the stages of a pipeline on their ranks. The interpreter models
+// where values are stored, and how each action of the pipeline schedule changes
+// them.
 
 #ifndef CLEAVE_LIB_CHECK_PIPELINEENGINE_H
 #define CLEAVE_LIB_CHECK_PIPELINEENGINE_H
@@ -12,28 +13,34 @@
 
 namespace cleave::check {
 
-/// A stage on a pipeline rank. A pipeline rank stands for all ranks of the
+/// A stage on a pipeline rank, with its values. A pipeline rank is an index on
+/// the pipeline axis and stands for all ranks with this index, which form the
 /// stage's mesh.
 struct StageInstance {
-  /// A value on all ranks of the stage's mesh, one copy per slot.
+  /// A value on all ranks of the stage's mesh. If the value exists once for
+  /// each microbatch, the buffer has several copies (slots), one for each
+  /// microbatch in flight.
   struct Buffer {
     Port port;
-    std::string slot; ///< its class; empty: it stays
+    std::string slot; ///< slot class (pipe.slot); "": there is one copy
     std::vector<RankTensors> values{1};
-    /// The values of a tap after each microbatch.
+    /// For a tap (a result that `check --bisect` adds to compare a value): the
+    /// value of each microbatch.
     std::map<int64_t, RankTensors> history;
   };
 
   int rank = 0, stage = 0;
-  /// The functions by name without the stage.
+  /// The functions of the stage, by their name without the stage number.
   std::map<std::string, mlir::func::FuncOp> functions;
   /// The buffers by role and name.
   std::map<std::string, Buffer> buffers;
-  /// For each class of slots, the slot of every microbatch.
+  /// For each slot class (the values that are kept between the same actions),
+  /// the slot in which the values of each microbatch are stored.
   std::map<std::string, std::vector<int>> slotOf;
-  std::set<int64_t> microbatches; ///< that the rank runs
-  /// Returns whether this rank runs microbatch 0 of the stage, and so is its
-  /// owner. Only the owner evaluates and contributes to sums over all stages.
+  std::set<int64_t> microbatches; ///< the microbatches that the rank runs
+  /// Returns whether this rank owns the stage, that is, runs its microbatch 0.
+  /// If several ranks have a stage, only the owner runs the evaluation and
+  /// contributes to sums over all stages.
   bool isOwner() const { return microbatches.count(0); }
 
   /// Returns the storage of the microbatch's value, or null if the stage has no
@@ -70,10 +77,10 @@ public:
                                    int64_t microbatch) override;
 
 private:
-  /// A rank's position in its list.
+  /// The position of a rank in its action list, while a step is interpreted.
   struct Cursor {
     size_t next = 0;
-    bool isStarted = false; ///< the transfer there, which blocks
+    bool isStarted = false; ///< the blocking transfer at `next` is started
     /// For each send and receive of the rank, its index (0, 1, ...) among the
     /// messages of the channel that it uses.
     std::map<pipeline::Action, size_t> number;
@@ -106,13 +113,14 @@ private:
   int64_t rankOf(const StageInstance &instance, int64_t inner) const;
 
   mlir::ModuleOp module;
-  dist::MeshAttr mesh; ///< of a stage: the pipeline axis has one rank
+  dist::MeshAttr mesh; ///< mesh of a stage: the pipeline axis has size 1
   target::PipelineSchedule schedule;
   pipeline::LoweredTable table;
   std::map<std::pair<int, int>, StageInstance> instances; // by rank and stage
-  std::map<std::pair<int, int>, Channel> channels;        // by both ranks
+  // By sending and receiving rank.
+  std::map<std::pair<int, int>, Channel> channels;
   std::vector<Cursor> cursors;
-  int64_t loaded = 0; ///< microbatches of this step
+  int64_t loaded = 0; ///< number of microbatches loaded for this step
 };
 
 } // namespace cleave::check

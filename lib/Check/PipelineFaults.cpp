@@ -1,8 +1,8 @@
 // Injected faults of the command lists of pipelines: values of one microbatch
-// are in the slot of another microbatch, or are accessed at the wrong time. The
-// order of messages never changes, so a faulty program terminates like a
-// correct one. Only places are used at which the result is wrong no matter when
-// messages arrive.
+// are stored in the slot (memory of one microbatch in flight) of another
+// microbatch, or are accessed at the wrong time. The order of messages never
+// changes, so a faulty program terminates like a correct one. A fault is only
+// injected where the result is wrong no matter when messages arrive.
 
 #include "CommandPlaces.h"
 
@@ -43,7 +43,8 @@ std::optional<Label> labelOf(const Program &program, const Command &command) {
   return label;
 }
 
-/// The lists that run a step of a pipeline.
+/// Returns the command lists that run a step of a pipeline, one for each group
+/// of ranks with identical commands.
 std::vector<Action *> stepsOf(Program &program) {
   std::vector<Action *> steps;
   for (Action &action : program.actions)
@@ -70,13 +71,15 @@ void moveTo(Call &call, int32_t arena, int64_t offset) {
     call.rebase.push_back({arena, offset});
 }
 
-/// The memory that the called actions of a program access.
+/// The memory that the called functions of a program access. (A call command of
+/// a pipeline runs one of these functions, for example the backward pass of a
+/// stage, on the slot of a microbatch.)
 class Called {
 public:
   explicit Called(Program &program) : program(program) {}
 
-  /// Returns the memory references of an action, as they were before a fault
-  /// changed any of them.
+  /// Returns the memory references of a called function, as they were before a
+  /// fault changed any of them.
   const std::vector<BufferRef> &refsOf(const Call &call) {
     auto [entry, isNew] = refs.try_emplace(call.action);
     if (isNew)
@@ -99,7 +102,7 @@ public:
     });
   }
 
-  /// Returns whether the called action reads or writes the memory into which
+  /// Returns whether the called function reads or writes the memory into which
   /// the message is received.
   bool touches(const Call &call, const Collective &message) {
     return llvm::any_of(receivedBy(message), [&](const Range &range) {
@@ -131,9 +134,11 @@ size_t waitOf(const Action &action, size_t start) {
 // Slots
 //===----------------------------------------------------------------------===//
 
-/// How the value of a microbatch in an arena of slots is used.
+/// Where the value of one microbatch is in an arena of slots, and which
+/// commands of a step access it. Commands are given by their index in the
+/// command list.
 struct Use {
-  int64_t slot = 0; ///< where it begins
+  int64_t slot = 0; ///< offset of the microbatch's slot in the arena
   std::vector<size_t> commands;
   size_t writeBegin = 0, writeEnd = 0;
   /// Commands that read the value. The wait of a send does not count as one,
@@ -141,8 +146,9 @@ struct Use {
   std::vector<size_t> reads;
 };
 
-/// Returns the uses of the values of all microbatches in the arena, in the
-/// order of their writes.
+/// For each microbatch that has a value in the arena, returns the slot of this
+/// value and the commands that write and read it. The microbatches are in the
+/// order in which their values are written.
 llvm::MapVector<int64_t, Use> usesOf(Program &program, Action &step,
                                      Called &called, int32_t arena) {
   std::set<int64_t> slots{0};
@@ -204,8 +210,9 @@ CommandPlaces check::slotReused(Program &program) {
       for (const auto &[microbatch, use] : uses) {
         if (use.reads.empty())
           continue;
-        // Finds the first value of another microbatch that is written while
-        // this value is still needed.
+        // Finds the first other microbatch whose value is written while this
+        // value is still needed. The fault moves that value into the slot of
+        // this one.
         for (const auto &[other, later] : uses) {
           if (later.slot == use.slot || later.writeBegin <= use.writeEnd ||
               later.writeEnd >= use.reads.back())
@@ -247,9 +254,9 @@ bool isFloat(DType type) {
   return type == DType::F32 || type == DType::F64 || type == DType::BF16;
 }
 
-/// Returns whether the action loads inputs that are certainly different for
-/// each microbatch: tokens, labels or floats. Other inputs, such as integer
-/// masks, may be equal for all microbatches.
+/// Returns whether the called function loads inputs that are certainly
+/// different for each microbatch: tokens, labels or floats. Other inputs, such
+/// as integer masks, may be equal for all microbatches.
 bool keepsData(Program &program, Called &called, const Call &call,
                uint32_t rankClass) {
   for (const Boundary &entry : program.boundary) {
@@ -268,8 +275,9 @@ bool keepsData(Program &program, Called &called, const Call &call,
   return false;
 }
 
-/// Adds places at which two consecutive messages of a channel are swapped. Both
-/// messages have arrived before one of them is read.
+/// Adds faults that swap two consecutive messages between the same ranks, so
+/// that each is received into the slot of the other. The two messages must both
+/// have arrived before one of them is read.
 void swapReceives(Program &program, Action &step, Called &called,
                   CommandPlaces &places) {
   struct Receive {
@@ -318,7 +326,7 @@ CommandPlaces check::microbatchSwapped(Program &program) {
   Called called(program);
   if (stepsOf(program).empty())
     return places;
-  // The calls that load inputs, by called action.
+  // The calls that load inputs, by the function that they call.
   std::map<uint32_t, std::vector<Call *>> loads;
   for (size_t k = 0;; ++k) {
     bool found = false;
@@ -359,8 +367,9 @@ CommandPlaces check::gradientTwice(Program &program) {
   CommandPlaces places;
   Called called(program);
   for (Action *step : stepsOf(program)) {
-    // The calls of each action. The fault is not injected into an action with a
-    // single call: it may be the call for the first microbatch, which may write
+    // The calls of each function. The fault calls a function twice for the same
+    // microbatch. It is not injected into a function with a single call,
+    // because this may be the call for the first microbatch, which may write
     // its gradients instead of adding them.
     std::map<uint32_t, std::vector<size_t>> calls;
     for (size_t i = 0; i < step->commands.size(); ++i)
@@ -419,7 +428,8 @@ CommandPlaces check::missingReceive(Program &program) {
         ++first;
       if (first == size)
         continue;
-      // The commands that the call needs are moved together with it.
+      // Commands with the same label belong to the call, such as copies of its
+      // operands, and are moved together with it.
       StringId label = step->commands[first].source;
       size_t end = first + 1;
       while (step->commands[first - 1].source == label)

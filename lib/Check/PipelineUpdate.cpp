@@ -1,6 +1,6 @@
-// Interprets the update of a pipeline: the parts of every stage's @update, and
-// the sums over stages between these parts, each as soon as its operands are
-// computed.
+// Interprets the update of a pipeline. The @update of each stage is split into
+// parts (@update.0, @update.1, ...), with sums over all stages between them.
+// Each part and each sum is interpreted as soon as its operands are computed.
 
 #include "PipelineEngine.h"
 
@@ -53,7 +53,7 @@ public:
 
 private:
   void collect() {
-    std::map<int, StageInstance *> first; // of each stage
+    std::map<int, StageInstance *> first; // the first instance of each stage
     for (auto &[place, instance] : instances) {
       done[place] = 0;
       first.try_emplace(instance.stage, &instance);
@@ -71,9 +71,10 @@ private:
           parts = std::max(parts, part + 1);
   }
 
-  /// An instance is a stage on one rank. Returns whether all operands of the
-  /// next part of the instance's @update are computed. Also passes the sums
-  /// over earlier stages of the rank to this part.
+  /// Returns whether all operands of the next part of the instance's @update
+  /// are computed (an instance is a stage on one rank). Also passes to this
+  /// part the totals over the earlier stages of the same rank (see
+  /// splitUpdate).
   bool isReady(StageInstance &instance) {
     int part = done.at({instance.rank, instance.stage});
     for (Sum &sum : sums) {
@@ -143,9 +144,10 @@ private:
       if (!counts(sum, instance))
         continue;
       const std::string &operand = sum.members.at(instance.stage).operand;
-      // If the stages of a rank add their contributions one after another, the
-      // rank's last stage has the rank's total. So the contributions of earlier
-      // stages are skipped.
+      // In a chained sum, each stage of a rank adds its own term to the total
+      // of the rank's earlier stages. So the operand of the rank's last stage
+      // is the total of the rank, and the operands of its earlier stages must
+      // not be added again.
       bool isChained = instance.buffers.count(keyOf(operand + ".before"));
       auto isLater = [&](const auto &other) {
         return other.first.first == instance.rank &&
@@ -166,16 +168,16 @@ private:
       if (auto member = sum.members.find(instance.stage);
           member != sum.members.end())
         if (RankTensors *taken = instance.find(keyOf(member->second.result), 0))
-          *taken = total; // else nobody reads it there
+          *taken = total; // null if nothing reads the sum in this stage
     return success();
   }
 
   std::map<std::pair<int, int>, StageInstance> &instances;
   int stages, parts = 0;
-  int64_t ranks; ///< of a stage
+  int64_t ranks; ///< number of ranks of a stage
   llvm::function_ref<LogicalResult(StageInstance &, StringRef)> call;
   std::vector<Sum> sums;
-  std::map<std::pair<int, int>, int> done; // parts, by rank and stage
+  std::map<std::pair<int, int>, int> done; // by rank and stage: parts run
 };
 
 } // namespace

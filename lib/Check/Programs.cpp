@@ -1,4 +1,5 @@
-// The programs of a check as engines.
+// Creates the engines (compiled programs or interpreters) that run the programs
+// of a check.
 
 #include "cleave/Check/Programs.h"
 
@@ -97,17 +98,18 @@ FailureOr<Engine *> Programs::interpret(ModuleOp module) {
   return engines.back().get();
 }
 
-// Returns the index of the place at which to inject the fault. The first call
-// chooses the place. Later programs, such as the same program with taps, may
-// have other places. There, the place with the same name is used or, if none
-// has this name, the place with the same index.
+// Returns which of the operations that can have the fault gets it, as an index
+// into faultPlaces. A check may build several versions of the sharded program,
+// for example one that returns all values (--bisect). The first call chooses an
+// operation. In later versions, the fault is injected into the operation with
+// the same description or, if there is none, into the one with the same index.
 int64_t Programs::faultIndex(ModuleOp local) {
   std::vector<std::string> names = faultPlaces(local, programs.inject);
   int64_t count = names.size(), index = programs.injectIndex;
   if (index < 0)
     index = count / 2;
   if (index >= count)
-    return index; // refused
+    return index; // injectFault reports an error
   if (!brokenName) {
     brokenName = names[index];
     before = std::count(names.begin(), names.begin() + index, *brokenName);
@@ -135,7 +137,7 @@ CompiledOptions Programs::optionsFor(bool wide, const Mesh &mesh) const {
   options.overlap = config.target.overlap;
   options.tf32 = config.train.precision == "tf32";
   options.cluster = compiler::clusterNameOf(config);
-  options.arrivesEarly = !wide; // so that both extremes are seen
+  options.arrivesEarly = !wide; // tests early and late messages
   if (wide) // a few steps: compiling takes longer than running
     options.optLevel = 1;
   return options;
@@ -167,7 +169,7 @@ FailureOr<Engine *> Programs::compile(ModuleOp local, bool wide,
     return configError(&context) << "--inject: " << where;
   }
   if (failed(engine)) {
-    if (!refused) // else as by `compile`
+    if (!refused) // a refused program is a fault of the input
       held.markErrors();
     return failure();
   }

@@ -1,5 +1,6 @@
-// Finds the first value that differs between two programs that return all their
-// values.
+// `check --bisect`: finds the first value that differs between the sharded
+// program and the reference. For this, every floating-point value of the
+// programs becomes an additional result (a tap).
 
 #include "FaultPlaces.h"
 #include "cleave/Check/Check.h"
@@ -26,7 +27,8 @@ bool isTap(const Port &port) {
 
 void check::tapAllValues(ModuleOp module) {
   Builder builder(module.getContext());
-  // The taps of different stages in one module have different names.
+  // The additional results (taps) of different stages in one module get
+  // different names.
   std::string prefix = kTapPrefix.str();
   if (auto stage = module->getAttrOfType<IntegerAttr>(kStageAttr))
     prefix += std::to_string(stage.getInt()) + ".";
@@ -43,8 +45,8 @@ void check::tapAllValues(ModuleOp module) {
       attrs.push_back(func.getResultAttrDict(i));
     int64_t number = 0;
     for (Operation &op : body.without_terminator()) {
-      // Operations without operands (constants, index grids) are not tapped,
-      // because their results are equal on all ranks.
+      // The results of operations without operands (constants, index grids) are
+      // omitted, because they are equal on all ranks.
       if (op.getNumOperands() == 0)
         continue;
       for (OpResult value : op.getResults()) {
@@ -65,7 +67,8 @@ void check::tapAllValues(ModuleOp module) {
 
 namespace {
 
-/// Runs the two programs and compares their taps.
+/// Runs the sharded program and the reference, and compares all their values,
+/// which tapAllValues has made results.
 class Search {
 public:
   Search(ModuleOp module, Engine &sharded, Engine &reference, Values &values,
@@ -74,6 +77,7 @@ public:
         options(options) {}
 
   /// Runs one microbatch through the functions of a program without a pipeline.
+  /// Returns a description of the first value that differs, or "".
   FailureOr<std::string> functions() {
     if (failed(start()))
       return failure();
@@ -91,8 +95,10 @@ public:
     return std::string();
   }
 
-  /// Compares the stages of a pipeline. Runs each microbatch forward through
-  /// all stages and then backward.
+  /// Runs a step of the pipeline and of the reference. Compares the values of
+  /// one microbatch after another, each forward through all stages and then
+  /// backward, and then the values of the update. Returns a description of the
+  /// first value that differs, or "".
   FailureOr<std::string> stages() {
     if (failed(start()))
       return failure();
@@ -113,7 +119,8 @@ public:
       if (failed(clearSums(func)))
         return failure();
     }
-    // Stages are in order; W comes after I.
+    // The backward pass begins at the last stage. The sort is stable, so W
+    // stays after I.
     llvm::stable_sort(backwardParts, [](func::FuncOp a, func::FuncOp b) {
       return stageOf(a) > stageOf(b);
     });
@@ -189,7 +196,8 @@ private:
     return std::string();
   }
 
-  /// Returns a description of the first tap of the function that differs.
+  /// Returns a description of the first value of the function that differs
+  /// between the sharded program and the reference, or "".
   FailureOr<std::string> compare(func::FuncOp func, int64_t microbatch = -1) {
     for (const Port &port : resultsOf(func)) {
       if (!isTap(port))
@@ -221,8 +229,8 @@ private:
     return std::string();
   }
 
-  /// Describes the operation of a tap, such as "arith.mulf in @B of stage 1,
-  /// microbatch 0, node /mlp/Mul".
+  /// Describes the operation that computes a compared value, such as
+  /// "arith.mulf in @B of stage 1, microbatch 0, node /mlp/Mul".
   static std::string place(func::FuncOp func, const Port &port,
                            int64_t microbatch) {
     std::string text = StringRef(port.name).split(": ").second.str();

@@ -1,4 +1,5 @@
-// Seeded values.
+// Random inputs, parameters and optimizer state for a check, which only depend
+// on a seed and on names.
 
 #include "cleave/Check/Values.h"
 
@@ -149,12 +150,13 @@ IndexUse check::indexUseOf(Value value, bool computed) {
 Values::Values(ModuleOp module, ValueOptions options)
     : module(module), options(std::move(options)) {}
 
-/// Returns the arguments of all functions that a check runs, without
-/// duplicates.
+/// Returns the arguments of all functions that a check runs. An argument that
+/// several functions have is returned once.
 static std::vector<Port> allArguments(ModuleOp module) {
   std::vector<Port> ports;
   llvm::StringSet<> seen;
-  // @loss_grad comes first, because its operations show what integers index.
+  // @loss_grad comes first, because the range of an integer argument is derived
+  // from the operations of the function that it is an argument of.
   for (StringRef name : {nn::kLossGradFunc, nn::kForwardFunc, nn::kUpdateFunc})
     if (auto func = module.lookupSymbol<func::FuncOp>(name))
       for (Port &port : argumentsOf(func))
@@ -166,11 +168,11 @@ static std::vector<Port> allArguments(ModuleOp module) {
 FailureOr<Tensor> Values::initial(const Port &port) {
   Random random(options.seed, port.key());
   Tensor value(port.type);
-  if (port.role == nn::Role::Count) // parameters that began later have fewer
+  if (port.role == nn::Role::Count) // step counts of AdamW, from 1 to 4
     return filled(port.type, 1 + random.below(4));
   if (port.role == nn::Role::State) {
-    // Second moments are squares of gradients; all other states have the
-    // magnitude of gradients.
+    // Second moments are squares of gradients; all other optimizer state has
+    // the magnitude of gradients.
     bool squares = StringRef(port.name).ends_with(".v");
     for (double &x : value.floats)
       x = squares ? 1e-4 * (0.5 + random.uniform()) : 1e-2 * random.normal();
@@ -300,7 +302,7 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
       x = random.below(3);
     return value;
   }
-  if (use.bound == 0) { // a mask, or a count: nothing says more
+  if (use.bound == 0) { // no index, so it may be a mask or a count
     if (!options.drawIntegers)
       return filled(port.type, 1);
     bool isBit = port.type.getElementType().isInteger(1);
@@ -311,12 +313,14 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
     }
     return value;
   }
-  if (use.bits < 64) // a cast keeps what it is
+  if (use.bits < 64) // the value must fit into the type of a later cast
     use.bound = std::min(use.bound, int64_t(1) << (use.bits - 1));
   for (int64_t &x : value.ints) {
     x = random.below(use.bound);
-    // Some labels are set to the ignored value, so that the count of labels
-    // matters.
+    // One in eight labels gets the value that the loss ignores (ignore_index).
+    // So the check also tests that the loss is divided by the number of labels
+    // that are not ignored, which can then differ between ranks and
+    // microbatches.
     if (use.ignored && random.below(8) == 0)
       x = *use.ignored;
   }
@@ -350,7 +354,7 @@ LogicalResult Values::setMicrobatch(Engine &engine, int64_t step,
   return success();
 }
 
-/// "f32[2, 4]".
+/// Returns a text like "f32[2, 4]".
 static std::string describe(Type element, ArrayRef<int64_t> shape) {
   std::string text;
   llvm::raw_string_ostream out(text);

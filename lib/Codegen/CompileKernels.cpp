@@ -33,8 +33,8 @@ using namespace cleave;
 using namespace cleave::codegen;
 
 /// The number of kernels per object file, small enough that several threads
-/// have work. It is fixed, so that the library does not depend on the thread
-/// count.
+/// have work. It is fixed, so that the bytes of the shared library do not
+/// depend on the number of threads.
 static constexpr size_t kKernelsPerObject = 6;
 
 CodegenOptions cleave::codegen::resolveOptions(CodegenOptions options) {
@@ -87,7 +87,8 @@ public:
         std::nullopt, static_cast<llvm::CodeGenOptLevel>(options.optLevel)));
     module.setDataLayout(machine->createDataLayout());
     module.setTargetTriple(triple);
-    // The source file name is written into the object file, so it is constant.
+    // The object file contains the name of the source file. The name is always
+    // the same, so that compiling a model twice gives the same bytes.
     module.setSourceFileName("kernels");
     // Kernels use the full width of vector registers, even if LLVM prefers
     // narrower vectors for the processor.
@@ -160,7 +161,7 @@ static LogicalResult link(ModuleOp module,
     file.close();
     if (!error)
       error = file.error();
-    file.clear_error(); // else its destructor aborts
+    file.clear_error(); // otherwise its destructor aborts
     if (error)
       return module.emitError() << writeError(path.str().str(), error);
     arguments.push_back(path.str().str());

@@ -23,8 +23,8 @@ void NodeEmitter::moveTo(const Scope &scope) {
   size_t at = 0;
   while (scopes[at].get() != &scope)
     ++at;
-  // Some operations of the scope's block contain the nested scopes. New
-  // operations are inserted before the first of these.
+  // The loops and branches of nested scopes are operations in the scope's
+  // block. New operations are inserted before the first of them.
   for (size_t i = at + 1; i < scopes.size(); ++i)
     if (scopes[i]->op) {
       b.setInsertionPoint(scopes[i]->op);
@@ -38,7 +38,7 @@ scf::ForOp NodeEmitter::beginFor(Value begin, Value end, Value step,
   b.setInsertionPointToEnd(scopes.back()->block);
   auto op = scf::ForOp::create(b, begin, end, step, carried);
   Block *body = op.getBody();
-  if (!body->empty()) // without carried values there is a terminator
+  if (!body->empty()) // MLIR adds a yield if there are no carried values
     body->back().erase();
   scopes.push_back(
       std::make_unique<Scope>(scopes.back()->loops | loops, body, op));
@@ -95,8 +95,8 @@ Value NodeEmitter::emit(const Node *node, int copy) {
   Scope &scope = scopeOf(node->loops);
   if (Value value = scope.values.lookup({node, copy}))
     return value;
-  // A value that an earlier loop has buffered is not recomputed: its operands
-  // may have been overwritten.
+  // A value that an earlier loop of the row has stored in a buffer is loaded,
+  // not recomputed, because its operands may have been overwritten.
   if (const RowBuffer *buffer = bufferOf(node)) {
     OpBuilder::InsertionGuard guard(b);
     moveTo(scope);
@@ -108,7 +108,8 @@ Value NodeEmitter::emit(const Node *node, int copy) {
   }
   assert(node->kind != Node::Kind::Reduced &&
          "a row's reduction is emitted before what needs it");
-  // Operands are emitted first, because they may belong to outer scopes.
+  // Operands are emitted first, because their loops may be outer loops, in
+  // whose scopes they are inserted.
   for (const Node *operand : node->operands)
     emit(operand, copy);
   OpBuilder::InsertionGuard guard(b);
@@ -236,7 +237,7 @@ Value NodeEmitter::createRankOffset(const Node *node) {
   return castIndex(index, node->type);
 }
 
-/// Casts between integer types, and from integers to floats.
+/// Casts an index to another integer type or to a float type.
 Value NodeEmitter::castIndex(Value index, Type element) {
   Type from = getElementTypeOrSelf(index.getType());
   if (from == element)
@@ -312,8 +313,9 @@ bool NodeEmitter::isContiguous(const IndexExpr &index) const {
 }
 
 Value NodeEmitter::emitLaneBase(const IndexExpr &index, int copy) {
-  // For the lane variable, emitIndex uses the index of the first lane of copy
-  // 0, so the offset of copy `copy` is added here.
+  // Unrolling computes several consecutive vectors (copies) per iteration.
+  // emitIndex returns the index of the first lane in the first of these
+  // vectors. The distance from there to vector number `copy` is added here.
   Value base = emitIndex(index, copy);
   int64_t offset = laneOffset(copy);
   if (offset == 0)

@@ -32,12 +32,13 @@ constexpr const char *lockName = "lock", *warningsName = "warnings.txt";
 // the same program.
 constexpr auto patience = std::chrono::minutes(10);
 
-// The name of an entry: "KEY", "KEY.2", ...
+// Returns the folder name of the number-th entry for a key: "KEY", "KEY.2", ...
 std::string nameOf(const std::string &key, int number) {
   return number == 1 ? key : key + "." + std::to_string(number);
 }
 
-// Returns the warnings, preceded by a line with their digest.
+// Returns the text of a file with warnings: a line with their digest, then the
+// warnings.
 std::string sealed(const std::string &warnings) {
   return digestOf(warnings) + "\n" + warnings;
 }
@@ -48,7 +49,8 @@ std::string faultOf(const fs::path &folder, std::string &warnings) {
   std::string error;
   if (!readManifest(folder.string(), manifest, error))
     return error;
-  // A manifest without a list of files was written by another version.
+  // A manifest without a list of files was written by another version of the
+  // compiler.
   if (manifest.files.empty())
     return folder.string() + ": is no compiled program of this version";
   fs::path file = folder / warningsName;
@@ -73,8 +75,11 @@ int64_t bytesOf(const fs::path &folder) {
   return sum;
 }
 
-// The cache folder may also contain files of other programs. Only folders named
-// like an entry (MODEL-16 digits, .N) and their files are ever removed.
+// Returns whether the folder is an entry of the cache. Only entries are ever
+// removed, because the cache folder may also contain files of other programs.
+// The name of an entry is the model's name, `-` and 16 hexadecimal digits, such
+// as `gpt-0123456789abcdef`; a further entry for the same key has `.2`, `.3`,
+// ... at the end.
 bool isEntry(const fs::path &folder) {
   std::error_code ignored;
   std::string name = folder.filename().string();
@@ -216,8 +221,8 @@ void Cache::sweep() const {
   }
 }
 
-// Returns the first intact entry, or "" if there is none. Removes damaged
-// entries that no process uses.
+// Returns the folder of the first intact entry for a key, or "" if there is
+// none. Removes damaged entries that no process uses.
 std::string Cache::take(const std::string &key) {
   for (int number = 1;; ++number) {
     fs::path folder = root / nameOf(key, number);
@@ -252,7 +257,7 @@ std::string Cache::take(const std::string &key) {
       fault = folder.string() + ": has no file 'lock'";
     listener.warn(fault + "; the model is compiled again");
     if (!isEntry(folder))
-      continue; // another's, and left to them
+      continue; // not made by the cache, so not removed
     if (outcome == FileLock::Outcome::Missing) {
       // A folder without a lock cannot be in use.
       std::error_code ignored;
@@ -263,14 +268,15 @@ std::string Cache::take(const std::string &key) {
   }
 }
 
-// Waits until this process may compile, or until another process has compiled
-// the program, which sets `found`.
+// Waits until this process holds the lock that allows it to compile the
+// program, or for at most `patience`. If another process has compiled the
+// program in the meantime, `found` is the folder of the new entry.
 void Cache::waitForOthers(const std::string &key, FileLock &lock,
                           std::string &found) {
   const std::string path = (root / ("." + key + ".lock")).string();
   const auto end = std::chrono::steady_clock::now() + patience;
   bool isTold = false;
-  int swept = 0; // its file was removed just as it was locked
+  int swept = 0; // how often another process removed the lock file
   while (std::chrono::steady_clock::now() < end) {
     FileLock::Outcome outcome =
         lock.tryLock(path, FileLock::Exclusive, /*create=*/true);
@@ -289,7 +295,7 @@ void Cache::waitForOthers(const std::string &key, FileLock &lock,
 std::string Cache::publish(const std::string &key, const Compile &compile) {
   TemporaryPath work(temporaryNameOf((root / key).string(), "new"));
   std::error_code error;
-  fs::remove_all(work.path(), error); // of a killed process with our number
+  fs::remove_all(work.path(), error); // left by a killed process, same pid
   if (::mkdir(work.path().c_str(), 0777) != 0)
     throw Error(errno == ENOSPC || errno == EDQUOT ? ExitCode::failed
                                                    : ExitCode::badInput,
@@ -306,7 +312,7 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
     fs::path folder = root / nameOf(key, number);
     if (::renameat2(AT_FDCWD, program.c_str(), AT_FDCWD, folder.c_str(),
                     RENAME_NOREPLACE) == 0 ||
-        (errno == EINVAL && // the file system cannot be asked not to
+        (errno == EINVAL && // the file system does not support NOREPLACE
          !fs::exists(folder, error) &&
          ::rename(program.c_str(), folder.c_str()) == 0)) {
       lock.keep();
@@ -324,7 +330,7 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
 }
 
 std::string Cache::find(const std::string &key, const Compile &compile) {
-  const int64_t limit = cacheLimit(); // a mistake in it is said at once
+  const int64_t limit = cacheLimit(); // before compiling: it may throw
   makeRoot(root);
   sweep();
   if (std::string found = take(key); !found.empty())

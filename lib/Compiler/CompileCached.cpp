@@ -1,5 +1,6 @@
-// Looks up programs in the cache. The cache throws exceptions, which are
-// converted to diagnostics here.
+// Looks up compiled programs in the cache, and compiles them if they are
+// missing. The cache throws exceptions, which are converted to diagnostics
+// here.
 
 #include "cleave/Compiler/Cache.h"
 #include "cleave/Compiler/Compiler.h"
@@ -21,7 +22,8 @@ namespace fs = std::filesystem;
 
 namespace cleave::compiler {
 
-/// Identifies the compiler by its own file, which changes when it is rebuilt.
+/// Returns a text that identifies this build of the compiler: the version, and
+/// the time at which the compiler's own file was written.
 static std::string identityOfCompiler() {
   Dl_info info{};
   std::error_code error;
@@ -38,8 +40,8 @@ static std::string identityOfCompiler() {
 }
 
 /// Returns the key of an artifact: a digest of everything that the artifact
-/// depends on. The location of the data and the number of steps are not part of
-/// it, because they are only given when the program runs.
+/// depends on. The path of the data and the number of steps are not part of it,
+/// because a compiled program gets them when it runs.
 static FailureOr<std::string> keyOf(const std::string &path,
                                     const Config &config, const Mesh &mesh,
                                     Purpose purpose, const ModelFiles &files,
@@ -77,7 +79,9 @@ static FailureOr<std::string> keyOf(const std::string &path,
       return failure();
     hash.update(*text + ":");
   }
-  // The form of device kernels depends on environment variables.
+  // Environment variables decide in which form kernels for devices are written:
+  // as PTX only or, if ptxas is found, also as cubins; and whether kernels for
+  // the host are written, too.
   if (deviceOf(config) == program::Device::Cuda)
     hash.update(codegen::findPtxas().value_or("no ptxas") +
                 (target::wantsHostKernels() ? ", host" : ""));

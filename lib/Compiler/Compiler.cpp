@@ -39,7 +39,7 @@ int64_t threadsPerRank(const Config &config, const Mesh &mesh) {
   if (config.target.threadsPerRank > 0)
     return config.target.threadsPerRank;
   if (deviceOf(config) == program::Device::Cuda)
-    return 1; // they only hand work to the device
+    return 1; // host threads only start work on the device
   int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   return std::max<int64_t>(1, cores / std::max<int64_t>(1, mesh.ranks()));
 }
@@ -186,7 +186,8 @@ FailureOr<Compiler::Module> Compiler::runUpTo(const std::string &path,
   return std::move(lowered.module);
 }
 
-/// Lowers the result of `train` to a planned program.
+/// Lowers a module after the phase `train` (with backward pass and optimizer)
+/// to command lists with planned memory.
 FailureOr<Lowered> Compiler::lowerTrained(const std::string &path,
                                           Module trained) {
   FailureOr<Module> local = shard(std::move(trained));
@@ -214,7 +215,10 @@ FailureOr<Lowered> Compiler::lower(const std::string &path) {
   FailureOr<Module> model = load(path);
   if (failed(model) || failed(train(**model)))
     return failure();
-  // The memory of a pipeline is only known after its program is emitted.
+  // Overlapped collectives need more memory. How much memory a pipeline needs
+  // is only known after its program is emitted, so a pipeline with a memory
+  // limit is first compiled with overlap, and then without overlap if it does
+  // not fit.
   bool hasLimit = settings.target.memory > 0 || options.memoryLimit > 0;
   bool mayFitPlain = hasLimit && settings.target.overlap &&
                      options.purpose != Purpose::Infer &&
@@ -244,7 +248,7 @@ LogicalResult Compiler::write(Lowered &lowered, const std::string &folder) {
   ScopedDiagnosticHandler marks(&context, [](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
       markAsMachineFault(diagnostic);
-    return failure(); // for others to tell
+    return failure(); // earlier handlers print the error
   });
   return target::writeArtifact(*lowered.module, lowered.program, lowered.info,
                                kernels, folder);
@@ -257,9 +261,10 @@ LogicalResult Compiler::compile(const std::string &path,
   FailureOr<ModelFiles> files = ModelFiles::note(path, settings, context);
   if (failed(files))
     return failure();
-  // A program that runs on this machine must fit into its memory. Purpose
-  // Compile may be for another machine, and the memory of devices is only known
-  // on the machine that has them.
+  // A program that will run on this machine must fit into the machine's memory.
+  // There is no such limit for `cleave compile` (Purpose::Compile), because its
+  // program may run on another machine, nor for CUDA devices, whose memory is
+  // only known on the machine that has them.
   if (options.purpose != Purpose::Compile && options.memoryLimit == 0 &&
       deviceOf(settings) == program::Device::Cpu)
     options.memoryLimit = memoryOfRank(ranks);

@@ -1,5 +1,6 @@
-// Loads a model for the phases, and reports operations, types and sizes that no
-// phase can handle.
+// Loads a model for the phases of the compiler (import, train, shard, kernels,
+// schedule, memory). Reports operations, types and sizes that the compiler does
+// not support.
 
 #include "cleave/Compiler/Import.h"
 #include "cleave/Compiler/Sharded.h"
@@ -41,8 +42,8 @@ static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
     return configError(module.getContext())
            << where << ": '" << op->getName().getStringRef() << "'";
   };
-  // The walk is pre-order so that it reports a loop itself, not the operations
-  // that compute its bounds.
+  // The walk is pre-order, so that the error is reported on a loop itself, and
+  // not on operations in its regions, such as those that compute its bounds.
   WalkResult walked = module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (op->getNumRegions() == 0 || isa<ModuleOp, func::FuncOp>(op))
       return WalkResult::advance();
@@ -178,9 +179,9 @@ static LogicalResult limitChoices(ModuleOp module, const Config &config) {
   });
 }
 
-/// Imports the model again with `batch` samples, and adds its @forward to the
-/// module as `name`. From this function, nn-add-loss derives how the loss of a
-/// microbatch depends on the batch size.
+/// Imports the model again with a batch of `batch` samples, and adds its
+/// @forward to the module as `name`. nn-add-loss compares this function with
+/// @forward to find out how the loss depends on the batch size.
 static LogicalResult addForward(ModuleOp module, StringRef name,
                                 const std::string &path, const Config &config,
                                 int64_t batch, bool readWeights) {

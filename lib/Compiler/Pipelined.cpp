@@ -1,4 +1,4 @@
-// The phases of a model that is cut into pipeline stages.
+// The compiler's phases for a model that is cut into pipeline stages.
 
 #include "cleave/Compiler/Pipelined.h"
 
@@ -29,8 +29,9 @@ bool isPipelined(const Config &config, const Mesh &mesh) {
          mesh.size(config.parallel.pipeline.axis) > 1;
 }
 
-/// Verifies a table that a user wrote, before the model is compiled. Emission
-/// verifies the tables of all programs, but only later.
+/// Verifies a pipeline schedule that a user wrote, before the model is
+/// compiled. The schedules of all programs are verified again, but only when
+/// the program is emitted.
 static LogicalResult refuseUnlessProved(const pipeline::Table &table,
                                         const std::string &path,
                                         MLIRContext *context) {
@@ -97,8 +98,9 @@ makeSchedule(const Config &config, const Mesh &mesh, MLIRContext *context) {
   if (asked.schedule == "custom" &&
       failed(refuseUnlessProved(schedule.table, asked.table, context)))
     return failure();
-  // Pipeline ranks that share a stage sum its gradients at the end of the step,
-  // without REDUCE_GRAD; then @update sums them over data-parallel ranks.
+  // If several pipeline ranks have the same stage, they sum its gradients at
+  // the end of the step, without REDUCE_GRAD. Then @update sums the gradients
+  // over data-parallel ranks. So REDUCE_GRAD of such a stage is removed.
   for (auto &list : schedule.table.actions)
     llvm::erase_if(list, [&](const pipeline::Action &action) {
       return action.kind == pipeline::ActionKind::ReduceGrad &&
@@ -139,7 +141,7 @@ static void moveInto(ModuleOp all, ModuleOp stage, int64_t index) {
   for (Operation &op : llvm::make_early_inc_range(*stage.getBody())) {
     auto func = dyn_cast<func::FuncOp>(op);
     if (!func) {
-      if (first) // the mesh, the same for all
+      if (first) // the mesh, which all stages have
         op.moveBefore(all.getBody(), all.getBody()->end());
       continue;
     }
@@ -174,7 +176,9 @@ LogicalResult cutPipeline(ModuleOp model, const Config &config,
 
 namespace {
 
-/// Partitions stages and cuts them into actions, one after the other.
+/// Partitions the pipeline stages, one after the other, and cuts their
+/// functions into the actions of the schedule (forward pass, backward pass,
+/// ...).
 class StagePartitioner {
 public:
   StagePartitioner(const target::PipelineSchedule &schedule,
@@ -182,8 +186,9 @@ public:
                    const ShardPhaseOptions &asked)
       : schedule(schedule), config(config), asked(asked), inner(mesh),
         placement(schedule.table) {
-    // The pipeline axis is kept with size 1, so that axes have the same numbers
-    // in all programs.
+    // A stage is partitioned over the mesh of one index on the pipeline axis.
+    // The pipeline axis stays in this mesh, with size 1, so that every axis has
+    // the same position as in the whole mesh.
     inner.axes[schedule.position].second = 1;
     shards.emplace(schedule.table, config, inner);
     for (const auto &list : schedule.table.actions)
@@ -223,16 +228,17 @@ public:
   }
 
 private:
-  /// Returns the class of links between a stage and the next one; "" if the
-  /// next stage is on the same rank, which only copies values.
+  /// Returns the class of the links ("intra" within a node, "inter" between
+  /// nodes, ...) over which a stage sends values to the next stage. Returns ""
+  /// if the next stage is on the same rank, so that values are only copied.
   std::string linkAfter(int stage) const {
     bool crosses = stage >= 0 && stage + 1 < schedule.table.stages &&
                    placement.rank[stage] != placement.rank[stage + 1];
     return crosses ? schedule.link : std::string();
   }
 
-  /// Partitions the stage. A tied parameter gets the sharding that the first
-  /// stage with this parameter chose.
+  /// Partitions the stage. A parameter that several stages share (a tied
+  /// parameter) gets the sharding that it has in the first of these stages.
   LogicalResult shardAsOthers(OwningOpRef<ModuleOp> &stage, bool hasEarlier) {
     MLIRContext &context = *stage->getContext();
     OwningOpRef<ModuleOp> whole;
@@ -244,7 +250,7 @@ private:
       if (failed(shard(*stage, config, inner, asked.allRemarks, &options)))
         return failure();
       more = shared.conflicts(*stage, boundaryAxes(config, inner).all());
-      if (!more.empty()) // said again of what it becomes
+      if (!more.empty()) // the stage is partitioned again below
         held.drop();
     }
     if (more.empty())

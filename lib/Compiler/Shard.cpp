@@ -1,6 +1,6 @@
 // Turns a program on unsharded tensors into a per-rank program: adds the mesh
-// with its links, runs a pass for each strategy that the configuration names,
-// and then the partitioner.
+// with its links, runs a pass for each parallelization strategy in the
+// configuration, and then runs the partitioner.
 
 #include "cleave/Compiler/Phases.h"
 #include "cleave/Compiler/Sharded.h"
@@ -44,9 +44,10 @@ LogicalResult orderPositions(ModuleOp module, const Config &config,
   });
 }
 
-/// Returns the link class of each axis, and for each axis the number of
+/// Returns the link class of each mesh axis, and for each axis the number of
 /// consecutive ranks along the axis that share a node. The link class is
-/// "intra" if every group of the axis is within a node, and otherwise "inter".
+/// "intra" if every group of ranks along the axis is within a node, and
+/// otherwise "inter".
 static std::pair<std::vector<std::string>, std::vector<int64_t>>
 linkClasses(int64_t perNode, const Mesh &mesh) {
   std::vector<std::string> links(mesh.axes.size(), "intra");
@@ -66,12 +67,12 @@ linkClasses(int64_t perNode, const Mesh &mesh) {
   return {links, within};
 }
 
-/// Warns about axes that span several nodes and have collectives in every
-/// layer.
+/// Warns about mesh axes that span several nodes although every layer has
+/// collectives over them.
 static void warnAboutLinks(ModuleOp module, const Config &config,
                            const Mesh &mesh, int64_t perNode) {
   const auto &tensor = config.parallel.tensor;
-  std::map<std::string, std::string> sentOver; // axis: what every layer sends
+  std::map<std::string, std::string> sentOver; // by axis: what is sent
   bool megatron = false;
   for (const SequenceParallelConfig &sequence : config.parallel.sequence) {
     megatron |= sequence.kind == "megatron";
@@ -107,8 +108,8 @@ static std::string featureAxis(const TensorParallelConfig &tensor) {
   return tensor.layout == "2.5d" ? tensor.axes[2] : tensor.axes[1];
 }
 
-/// Parses an axis, such as "x", or a sub-axis, such as "x:(1)2", which has 1
-/// block before it and size 2.
+/// Parses a mesh axis, such as "x", or a sub-axis in Shardy's syntax, such as
+/// "x:(1)2", which has pre-size 1 and size 2.
 static FailureOr<dist::AxisRefAttr> axisNamed(MLIRContext *context,
                                               StringRef text) {
   auto [name, part] = text.split(':');
@@ -126,8 +127,8 @@ static FailureOr<dist::AxisRefAttr> axisNamed(MLIRContext *context,
                                 size);
 }
 
-/// Sets the sharding overrides of the configuration as attributes for
-/// strategy-shard.
+/// Adds the sharding overrides of the configuration ([[shard]]) to the module,
+/// as an attribute for the pass strategy-shard.
 static LogicalResult noteOverrides(ModuleOp module, const Config &config) {
   MLIRContext *context = module.getContext();
   Builder builder(context);
@@ -172,7 +173,7 @@ static void addMesh(ModuleOp module, const Mesh &mesh, int64_t perNode) {
   for (const auto &[name, size] : mesh.axes)
     axes.push_back(
         dist::MeshAxisAttr::get(context, builder.getStringAttr(name), size));
-  if (axes.empty()) // one rank
+  if (axes.empty()) // there is only one rank
     axes.push_back(
         dist::MeshAxisAttr::get(context, builder.getStringAttr("data"), 1));
   auto [links, within] = linkClasses(perNode, mesh);
@@ -213,8 +214,8 @@ static void addExpertPass(OpPassManager &passes, const Config &config,
   const TensorParallelConfig &parallel = config.parallel.tensor;
   const ExpertParallelConfig &expert = config.parallel.expert;
   bool splitsExperts = expert.enabled && mesh.size(expert.axis) > 1;
-  // If the tensor strategy is enabled for this axis, it already shards experts
-  // like other weights.
+  // If the tensor strategy is enabled for this axis, that strategy already
+  // shards the weights of the experts like other weights.
   bool splitsWidth = expert.enabled && mesh.size(expert.tensorAxis) > 1 &&
                      !(parallel.enabled && parallel.layout == "1d" &&
                        parallel.axis == expert.tensorAxis);
@@ -257,7 +258,9 @@ static void addDataPass(OpPassManager &passes, const Config &config,
   StrategyDataPassOptions options;
   options.batchAxes = llvm::to_vector(boundary.samples);
   options.sequenceAxes = llvm::to_vector(boundary.positions);
-  // If all sharding axes have one rank, only replication is left.
+  // If no axis over which parameters could be sharded has several ranks, ZeRO
+  // and hybrid sharding have no effect. The strategy then only shards the
+  // samples and replicates the parameters.
   if (!boundary.sharded().empty()) {
     options.replicate = llvm::to_vector(boundary.replicas);
     options.zero = data.enabled ? data.zero : 0;
@@ -268,8 +271,8 @@ static void addDataPass(OpPassManager &passes, const Config &config,
     partition.keepParameters = llvm::to_vector(boundary.sharded());
 }
 
-/// Adds the options for a pipeline stage. Both arguments must outlive the
-/// options.
+/// Adds the options for a pipeline stage to `partition`. `stage` and `config`
+/// must outlive `partition`.
 static void noteStage(const StageOptions &stage, const Config &config,
                       PartitionOptions &partition) {
   partition.afterPropagation = [&stage, &config](OpPassManager &passes) {
@@ -301,7 +304,7 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
              << "train.precision = \"bf16\" is not yet supported for models "
                 "with shardings of their own: their tensors have the types "
                 "that the file gives them; leave it out";
-    if (mesh.ranks() > 1) { // as it says; one rank splits nothing
+    if (mesh.ranks() > 1) { // as the model's own shardings say
       return runPasses(module, "shard", [&](OpPassManager &passes) {
         buildPartitionPipeline(passes, partition);
       });
@@ -314,7 +317,9 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
     return failure();
   addMesh(module, mesh, *perNode);
   warnAboutLinks(module, config, mesh, *perNode);
-  // With one rank nothing is sharded, as in the reference of `check`.
+  // With one rank there is nothing to shard, so the overrides are ignored.
+  // `cleave check` compiles its reference in this way, with the same
+  // configuration.
   bool overrides = !config.shard.empty() && mesh.ranks() > 1;
   if (overrides && failed(noteOverrides(module, config)))
     return failure();

@@ -1,5 +1,5 @@
-// Shardings that the stages of a pipeline share: values with the same name have
-// the same sharding in all stages.
+// Ensures that values with the same name, such as a parameter that two pipeline
+// stages share, have the same sharding in all stages of a pipeline.
 
 #ifndef CLEAVE_LIB_COMPILER_SHAREDSHARDINGS_H
 #define CLEAVE_LIB_COMPILER_SHAREDSHARDINGS_H
@@ -18,13 +18,14 @@ namespace cleave::compiler {
 /// The shardings that earlier stages have chosen, by role and name.
 class SharedShardings {
 public:
-  /// Constrains the stage to the shardings of earlier stages.
+  /// Constrains the activations and cotangents that this stage exchanges with
+  /// earlier stages to the shardings that the earlier stages have chosen.
   void pin(mlir::ModuleOp stage);
 
   /// Returns a sharding override for each parameter that this stage shards in a
   /// different way than earlier stages. The override states the sharding of the
-  /// earlier stages. The axes in `sharded` are left out, because ZeRO adds them
-  /// later.
+  /// earlier stages. The mesh axes in `sharded` are left out, because ZeRO adds
+  /// them later.
   std::vector<ShardConfig> conflicts(mlir::ModuleOp stage,
                                      const std::vector<std::string> &sharded);
 
@@ -36,8 +37,10 @@ private:
   struct Entry {
     mlir::Type type;
     dist::ShardingAttr sharding;
-    /// Stages send some values to each other as tiles. For such a value: its
-    /// sharding within the programs of the stages.
+    /// A replicated value may be sent from stage to stage in tiles, and be
+    /// gathered by the receiving stage. For such a value, `sharding` describes
+    /// the tiles that are sent, and `inside` is the sharding of the value
+    /// within the stages. Null for other values.
     dist::ShardingAttr inside;
   };
   dist::ShardingAttr known(mlir::DictionaryAttr attrs);

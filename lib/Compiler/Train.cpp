@@ -1,4 +1,6 @@
-// The phases before sharding, and settings of the machine.
+// The compiler's phases before sharding: the loss, the gradients and the
+// optimizer. Also functions that read the description of the cluster, such as
+// the number of ranks per node, from the configuration.
 
 #include "cleave/Compiler/Phases.h"
 
@@ -23,14 +25,15 @@ static bool hasOutput(func::FuncOp forward, StringRef wanted) {
   return false;
 }
 
-/// Checks the labels of a loss that the model itself computes: the loss reads
-/// them through one of the model's inputs.
+/// If the model itself computes the loss, the labels must be one of the model's
+/// inputs. Reports an error if the configuration gives labels (data.labels)
+/// that no input reads.
 static LogicalResult checkLabels(ModuleOp module, const Config &config) {
   auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
   StringRef output = config.train.loss;
   if (!forward || config.data.labels == "next" ||
       !output.consume_front("output:") ||
-      !hasOutput(forward, output)) // nn-add-loss says so
+      !hasOutput(forward, output)) // nn-add-loss reports it
     return success();
   std::string names;
   for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
@@ -48,8 +51,8 @@ static LogicalResult checkLabels(ModuleOp module, const Config &config) {
          << "; name one of them, or leave data.labels out";
 }
 
-/// Warns if labels are the next tokens but attention can read later tokens,
-/// because such a model learns nothing.
+/// Warns if the labels are the next tokens but attention can read later tokens.
+/// Such a model learns nothing, because it can read its labels.
 static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
   auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
   if (!forward || config.data.labels != "next" ||
@@ -78,8 +81,8 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
   forward.walk([&](nn::AttentionOp attention) {
     int64_t queries = attention.getQuery().getType().getDimSize(1);
     int64_t keys = attention.getKey().getType().getDimSize(1);
-    // A key mask is equal for all queries, so it cannot hide later tokens; an
-    // additive bias could.
+    // A mask of keys is the same for all queries, so it cannot hide later
+    // tokens. An additive bias could hide them.
     count += !attention.getCausal() && !attention.getBias() && length > 1 &&
              queries == length && keys == length;
   });

@@ -1,4 +1,5 @@
-// Scans the keys of a file before its TOML is parsed.
+// Scans TOML text, mainly its keys, for mistakes that the TOML parser cannot
+// handle (see KeyScan.h).
 
 #include "KeyScan.h"
 
@@ -60,8 +61,10 @@ public:
   }
 
 private:
-  // A quote directly after a character of a number or name does not begin a
-  // string.
+  // In TOML, a string begins after white space or one of the characters = [ , {
+  // . and at no other place. A quote elsewhere, as in 5'000 or don't, is a
+  // mistake for the parser to report. The scan must not skip the text after
+  // such a quote as a string.
   bool mayBeginString() const {
     return at == 0 || std::string_view(" \t\r\n=[,{.\xbf").find(toml[at - 1]) !=
                           std::string_view::npos;

@@ -28,15 +28,15 @@ using Field =
 
 enum class Served {
   Yes,
-  OnlyDefault, // the key is read, but another value is refused for now
+  OnlyDefault, // so far, only the default value of the key is supported
 };
 
-// The requirement on a value beyond its type.
+// A requirement on the value of a key, in addition to its type.
 struct Check {
   // Returns what is wrong with a value ("expected …"), or an empty string if
   // nothing is.
   std::string (*wrong)(Field) = nullptr;
-  const char *allowed = ""; // in words
+  const char *allowed = ""; // the allowed values, in words
 };
 
 // The commands for which a key has an effect.
@@ -50,7 +50,7 @@ struct Key {
   const char *help;
   Users users;
   const char *values = ""; // "a|b|c": the only legal values
-  const char *served = ""; // of `values`, those served now; "": all
+  const char *served = ""; // the supported ones of `values`; "": all
   Served servedNow = Served::Yes;
   const Check *check = nullptr;
 };
@@ -68,8 +68,9 @@ std::string formatKey(const std::string &name);
 // Returns "a.b" for a plain key, and the path with the entry's name for a map.
 std::string entryPath(const Key &key, const std::string &entry);
 
-// These functions check one key (values, range, served), and the configuration
-// as a whole.
+// Checks the value of one key in `config`: whether it is one of the legal
+// values and within the allowed range, and whether this version of the compiler
+// supports it. `origin` says in messages where the value was set.
 std::optional<ConfigError> checkKey(const Key &key, Config &config,
                                     const std::string &origin);
 

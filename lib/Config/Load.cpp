@@ -43,17 +43,17 @@ public:
   std::optional<ConfigError> applyOverride(const ConfigOverride &override_);
   std::optional<ConfigError> check();
 
-  /// If sizes of mesh axes are given on top of a base, the axes of the base's
-  /// mesh that are not named get size 1.
+  /// If the user overrides sizes of mesh axes of a base configuration, all axes
+  /// of the base configuration that the user does not name get size 1.
   void settleMesh(const std::string &baseName);
 
 private:
-  // The source of the current value: a file, in which the nodes know their
-  // lines, or an override.
+  // Where a value comes from: a file, whose TOML nodes have line numbers, or an
+  // override (--set).
   struct Source {
     std::string name;
     bool hasLines = false;
-    const std::string *raw = nullptr; // an override's text
+    const std::string *raw = nullptr; // the value's text in an override
   };
 
   std::optional<ConfigError> apply(const Path &path, const toml::node &node,
@@ -147,8 +147,9 @@ Loader::apply(const Path &path, const toml::node &node, const Source &source) {
 std::optional<ConfigError> Loader::applyTable(const Path &path,
                                               const toml::table &table,
                                               const Source &source) {
-  // The entries of a table, in file order, so that the first mistake of the
-  // file is the one reported.
+  // An entry of a TOML table. The entries are applied in the order of the file,
+  // so that the first mistake of the file is reported; `enabled` is applied
+  // last.
   struct Entry {
     std::string name;
     const toml::node *node;
@@ -204,7 +205,7 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
   }
   loaded.origins[name] = where(node, source);
 
-  // Setting any key of a strategy enables the strategy, unless the key is
+  // A strategy is enabled if the user sets any of its keys, unless the key is
   // `enabled` itself.
   size_t dot = name.rfind('.');
   if (dot == std::string::npos || name.ends_with(".enabled"))
@@ -235,8 +236,9 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
           formatString(dotted(Path(path.begin() + size, path.end()))) +
           "=...'"};
   }
-  // If the name exists in another section, the message suggests it, otherwise
-  // the nearest name.
+  // If a key with the same last name exists in another section, the message
+  // suggests this key. Otherwise the message suggests the known key that is
+  // spelled most similarly.
   std::vector<std::string> known;
   std::optional<std::string> meant;
   for (const Key &key : keys()) {
@@ -248,10 +250,11 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
       if (!meant && candidate.substr(dot + 1) == last)
         meant = candidate;
       candidate.resize(dot);
-      known.push_back(candidate); // sections can be misspelt too
+      known.push_back(candidate); // the section may be misspelt, too
     }
   }
-  // Suggestions also include the names that users set most often in maps.
+  // In the maps `dims` and `mesh`, the user chooses the names of the entries.
+  // The names that users choose most often are also suggested.
   for (const char *entry :
        {"dims.batch", "dims.sequence", "mesh.pipeline", "mesh.data",
         "mesh.expert", "mesh.sequence", "mesh.tensor"}) {
@@ -261,7 +264,7 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
   }
   if (const Meaning *meaning = meant ? nullptr : meaningOf(last))
     return ConfigError{message + "; did you mean " + describe(*meaning) + "?"};
-  if (!meant) { // also of what others call it
+  if (!meant) { // the name may be that of another framework
     std::string section = name.substr(0, name.size() - last.size());
     std::vector<std::string> all = known;
     for (const Meaning &meaning : meanings())
@@ -312,14 +315,15 @@ Loader::applyOverride(const ConfigOverride &override_) {
       value.find_first_not_of("0123456789", sign) == std::string::npos)
     return ConfigError{override_.key + " (" + override_.origin + "): found " +
                        value + "; expected an integer of 64 bits"};
-  if (table.size() != 1) { // no TOML value, or several lines of it
+  if (table.size() != 1) { // not exactly one TOML value: a string
     table.clear();
     table.insert("value", override_.value);
   }
   std::optional<ConfigError> error =
       apply(parsePath(override_.key), *table.get("value"), source);
-  // If a value begins like a list, a table or a quoted string, the user meant
-  // TOML. So the message also says why it is no TOML.
+  // A value that is no valid TOML is used as a string. But if it begins like a
+  // list, a table or a quoted string, the user probably meant TOML, so the
+  // message also says why it is no valid TOML.
   if (error && !mistake.empty() && value.find_first_of("[{\"'") == 0)
     error->message += "; it is no TOML: " + mistake +
                       (value.find('\\') == std::string::npos
@@ -343,8 +347,9 @@ void Loader::settleMesh(const std::string &baseName) {
   for (auto &[name, size] : mesh.sizes)
     if (isOfBase(name))
       size = 1;
-  // The order of the axes is that of the base configuration. If it lacks an
-  // axis of the new mesh, it is dropped.
+  // `mesh.axes` is the order of the axes. If the order in the base
+  // configuration does not contain all axes of the new mesh, the order is
+  // removed and the default order is used.
   auto isListed = [&](const auto &axis) {
     return std::find(mesh.axes.begin(), mesh.axes.end(), axis.first) !=
            mesh.axes.end();
@@ -369,7 +374,7 @@ std::optional<ConfigError> Loader::check() {
   for (auto &axis : anyRanks.mesh.sizes)
     axis.second = 1;
   if (auto mesh = resolveMesh(anyRanks, std::nullopt); !mesh)
-    return ConfigError{mesh.error()}; // names and order
+    return ConfigError{mesh.error()}; // wrong names or order of axes
   const TargetConfig &target = config.target;
   if (target.transport == "mpi" && target.kind == "cuda")
     return ConfigError{"target.transport = \"mpi\" moves memory of the host, "
@@ -411,7 +416,7 @@ std::optional<ConfigError> Loader::check() {
                          "' one value, but " + other +
                          " says that it is read from data; leave one of them "
                          "out"};
-    config.data.inputs.erase(name); // a default
+    config.data.inputs.erase(name); // it was only a default
   }
   for (const auto &[key, name] : {std::pair("data.tokens", config.data.tokens),
                                   std::pair("data.labels", config.data.labels)})

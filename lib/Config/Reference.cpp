@@ -92,7 +92,9 @@ const std::map<std::string, const char *> titles = {
 std::string otherNames() {
   std::string text =
       "\n## What other trainers call them\n\n"
-      "A key or flag of these names is an error that says the name here.\n\n"
+      "The names in the column `elsewhere` are not accepted as keys or flags. "
+      "If one of them is given, the error message says\n"
+      "which key to use instead: the one in the column `here`.\n\n"
       "| here | elsewhere |\n|---|---|\n";
   std::map<std::string, std::string> byKey;
   for (const Meaning &meaning : meanings()) {

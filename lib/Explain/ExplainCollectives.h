@@ -1,4 +1,4 @@
-// The collectives of a step, for Explain.cpp.
+// Describes the collectives of a training step, for Explain.cpp.
 
 #ifndef CLEAVE_LIB_EXPLAIN_EXPLAINCOLLECTIVES_H
 #define CLEAVE_LIB_EXPLAIN_EXPLAINCOLLECTIVES_H
@@ -7,8 +7,9 @@
 
 namespace cleave {
 
-/// Returns the bytes of padding of each collective, by action, in the action's
-/// order.
+/// Returns, for the name of each action (a function that the pipeline schedule
+/// calls, such as the forward pass of a stage), the bytes of padding of each
+/// collective in the action, in program order.
 std::map<std::string, std::vector<int64_t>> paddingsOf(mlir::ModuleOp module);
 
 /// What all ranks send in each exchange.
@@ -23,7 +24,8 @@ collectivesOf(const program::Program &program,
               const Step &step, const Cluster &cluster, int64_t rank,
               Exchanges &exchanges);
 
-/// Reduces the time of each collective to its exposed part.
+/// Reduces the time of each collective to its exposed time, which is not
+/// overlapped with computation.
 void hideOverlapped(std::vector<CollectiveCost> &collectives,
                     const Explanation::Overlap &overlap);
 

@@ -92,8 +92,8 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     return success();
   }
 
-  /// Creates a function with the unit's operations, and a call to it before
-  /// `before`.
+  /// Creates a kernel: a function with the operations of `unit`. Inserts a call
+  /// to this function before the operation `before`.
   LogicalResult outline(const Grouping &grouping, const Unit &unit,
                         func::FuncOp host, Operation *before) {
     OpBuilder b(before);
@@ -155,8 +155,8 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     return success();
   }
 
-  /// All kernels share one symbol table, because building a table takes time
-  /// linear in the number of kernels.
+  /// All kernels share one symbol table, because building a symbol table takes
+  /// time linear in the number of kernels.
   std::optional<SymbolTable> symbols;
   int64_t counter = 0;
 };

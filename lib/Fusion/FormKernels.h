@@ -27,7 +27,7 @@ void splitReduction(nn::ReduceOp op);
 enum class Place {
   Host,   ///< by the host: library call, collective, view
   Inline, ///< recomputed by every kernel that reads it
-  Kernel, ///< computed once, by the kernel of its unit
+  Kernel, ///< computed once, by the kernel that contains it
 };
 
 /// A node of the scheduling graph: one host operation, or the operations of one
@@ -54,13 +54,15 @@ struct Unit {
   mlir::Attribute when;  ///< the condition under which it runs; null: always
 };
 
-/// The operations of one host function, greedily fused into units.
+/// The operations of one host function, greedily fused into units. Each unit is
+/// a kernel, or a single operation that the host runs.
 class Grouping {
 public:
   explicit Grouping(mlir::func::FuncOp func);
   mlir::LogicalResult run();
 
-  /// Returns the units in topological order, close to program order.
+  /// Returns the units (kernels and host operations) in topological order,
+  /// close to program order.
   llvm::SmallVector<const Unit *> schedule() const;
   /// Returns the operations that a kernel recomputes (Place::Inline), in
   /// program order.
@@ -99,7 +101,8 @@ private:
   bool canMerge(const Unit &first, const Unit &second,
                 const Unit &merged) const;
   void replaceByMerged(int a, int b, Unit merged);
-  /// Fuses unit `b` into unit `a` if that is legal and cheaper.
+  /// Fuses the kernel of unit `b` into that of unit `a`, if this is legal and
+  /// cheaper.
   bool tryMerge(int a, int b);
   void mergeAlongEdges();
   bool mergeReaders(const Unit &unit);
@@ -122,13 +125,17 @@ private:
   };
   llvm::DenseMap<mlir::Operation *, Origin> origins;
   std::vector<Unit> units;
-  /// Pairs of units that were tried and not fused, with the units' versions at
-  /// that time.
+  /// Pairs of kernels (units) whose fusion was tried and refused, with the
+  /// versions of both units at that time.
   llvm::DenseMap<std::pair<int, int>, std::pair<int, int>> refused;
-  /// Kinds of pairs of units for which the fused plan was not cheaper.
+  /// Pairs of kernels (units) that cannot be fused, or for which the fused
+  /// kernel was not estimated to be cheaper than two kernels. A pair is stored
+  /// as a hash (kindOfPair) of its operations and types, so that equal pairs
+  /// are not tried again.
   std::set<size_t> hopeless;
-  /// For each unit, the last path search that visited it (searches are numbered
-  /// by `searches`).
+  /// For each unit, the number of the last call of `following` that visited it.
+  /// This function searches the scheduling graph for a path between two units.
+  /// `searches` counts its calls.
   std::vector<int> seenIn;
   int searches = 0;
   int64_t planCount = 0;

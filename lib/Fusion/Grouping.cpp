@@ -17,15 +17,16 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-/// The length of the longest chain of operations on index grids that kernels
-/// recompute.
+/// A value is recomputed by each kernel that reads it if at most this many
+/// operations compute it, elementwise, from index grids (nn.iota), constants
+/// and the index of the rank in the mesh.
 static constexpr int kMostGenerated = 24;
 /// An operation such as a convolution is lowered to a chain of operations, one
-/// link per element of its window. A chain of at least this many links starts
-/// as one unit.
+/// for each element of its window. A chain of at least this many operations
+/// starts as one unit (one kernel).
 static constexpr size_t kLongChain = 8;
-/// The cost of a unit that has no plan, so high that any fusion that has a plan
-/// is cheaper.
+/// The cost of a unit for which there is no kernel plan. It is so high that any
+/// fusion that has a plan is cheaper.
 static constexpr double kCannotBePlanned = 1e30;
 
 static bool isRankSource(Operation *op) {
@@ -93,8 +94,8 @@ void Grouping::decompose() {
   });
 }
 
-/// Returns whether an operation computes elementwise from index grids,
-/// constants and the rank only.
+/// Returns whether an operation computes elementwise from index grids
+/// (nn.iota), constants and the index of the rank in the mesh only.
 bool Grouping::isGenerated(Operation *op) {
   auto lowering = dyn_cast<LoweringInterface>(op);
   if (!lowering || lowering.getKernelClass() != KernelClass::Elementwise ||
@@ -173,8 +174,8 @@ void Grouping::classify() {
         materialize(operand);
 }
 
-/// If `value` is inline and the host reads it, moves its operation to a kernel
-/// or to the host, so that the value is in memory.
+/// If the host reads `value`, but kernels recompute it inline, moves its
+/// operation to a kernel or to the host, so that the value is in memory.
 void Grouping::materialize(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || placeOf(op) != Place::Inline)
@@ -206,10 +207,10 @@ void Grouping::sources(Value value, SetVector<Value> &found) const {
     sources(operand, found);
 }
 
-/// A convolution or pool is lowered to a chain with one link per element of its
-/// window. If the links were fused one by one, each of these fusions would need
-/// a plan. So the links of a chain start as one unit, like the parts of a
-/// decomposed operation.
+/// A convolution or pooling is lowered to a chain of operations (links), one
+/// for each element of its window. If the links were fused one by one, each of
+/// these fusions would need a kernel plan. So the links of a chain start as one
+/// unit, like the operations into which one operation was decomposed.
 void Grouping::joinChains() {
   llvm::DenseMap<int, int> partsOfOrigin;
   for (Operation &op : func.front())
@@ -242,8 +243,8 @@ void Grouping::joinChains() {
     if (chain.ops.size() < kLongChain)
       continue;
     seen.insert(chain.ops.begin(), chain.ops.end());
-    // A chain is only one unit if it uses few inputs, each several times. A sum
-    // of many different inputs is not.
+    // A chain of operations starts as one unit (one kernel) only if it reads
+    // few inputs, each several times. A sum of many different inputs does not.
     if (inputs.size() * 2 > chain.ops.size() ||
         inputs.size() >= kMostArguments || !plan(chain, {last.getResult(0)}))
       continue;
@@ -253,7 +254,7 @@ void Grouping::joinChains() {
 }
 
 LogicalResult Grouping::createUnits() {
-  // All operations that one operation was decomposed into start as one unit.
+  // All operations into which one operation was decomposed start as one kernel.
   llvm::DenseMap<int, int> unitOfOrigin;
   for (Operation &op : func.front()) {
     Place place = placeOf(&op);
@@ -333,8 +334,8 @@ void Grouping::connect() {
   }
 }
 
-/// Returns a hash of all that a unit's plan depends on: operations, types and
-/// operands.
+/// Returns a hash of everything on which the kernel plan of a unit depends: its
+/// operations, their types, and which operation reads which result.
 size_t Grouping::kindOf(const Unit &unit) const {
   llvm::DenseMap<Operation *, int> numbers;
   llvm::hash_code hash = 0;
@@ -356,15 +357,17 @@ size_t Grouping::kindOf(const Unit &unit) const {
   return hash;
 }
 
-/// Numbers units in a topological order close to program order, so that
-/// searches between two units visit few others.
+/// Numbers the units (kernels and host operations) in a topological order that
+/// is close to program order. The search for a path between two units visits
+/// only units that are numbered between them, so it visits few units.
 void Grouping::rank() {
   int rank = 0;
   for (const Unit *unit : schedule())
     units[unit - units.data()].rank = rank++;
 }
 
-/// Returns the results of `ops` that are read outside of units `a` and `b`.
+/// Returns the results of `ops` that are read outside of the kernels (units)
+/// `a` and `b`.
 SmallVector<Value> Grouping::outputsOf(ArrayRef<Operation *> ops, int a,
                                        int b) const {
   SmallVector<Value> outputs;
@@ -476,8 +479,9 @@ std::string Grouping::nameOf(const Unit &unit) const {
     words.push_back(origin.name);
     isLarge.push_back(origin.parts >= manyParts);
   }
-  // Keeps the most informative words: the first, the last, and those of
-  // operations that were decomposed into many.
+  // Shortens the name of the kernel to its most informative words: the first,
+  // the last, and those of operations that were decomposed into many
+  // operations.
   while (words.size() > mostWords) {
     size_t middle = words.size() / 2;
     for (size_t away = 0; away < middle && isLarge[middle]; ++away)

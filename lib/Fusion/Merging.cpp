@@ -1,5 +1,6 @@
-// Fuses pairs of units of a host function as long as each fusion lowers the
-// estimated cost.
+// Fuses pairs of kernels of a host function as long as each fusion lowers the
+// estimated cost. A node of the graph of a function, which is a kernel or a
+// single host operation, is called a unit.
 
 #include "FormKernels.h"
 
@@ -12,21 +13,25 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-/// The maximum number of units that a path search visits. Kernels that are far
-/// apart in the program hardly profit from fusion.
+/// Two kernels are not fused if the search for a path between them visits more
+/// than this number of units (kernels and host operations). Kernels that are
+/// far apart in the program hardly profit from fusion.
 static constexpr size_t kMostBetween = 1000;
-/// Each kernel that reads the results of a unit is tried with other kernels
-/// that read them. The first limit is for the number of attempts per kernel,
-/// the second one for failed attempts with kernels of the same kind.
+/// Kernels that read results of the same kernel or host operation are fused in
+/// pairs if that is cheaper. kMostAttempts limits the number of kernels with
+/// which the fusion of one kernel is tried. After kMostOfKind failures with
+/// kernels of the same kind (equal operations on other values), no more kernels
+/// of this kind are tried.
 static constexpr int kMostAttempts = 64, kMostOfKind = 4;
 
 /// The maximum number of scalar sums in a kernel, which run one after the
 /// other. With this limit, deep models have the same kernels as shallow ones.
 static constexpr int kMostScalarSums = 8;
 
-/// Returns the units that depend on `from` and are ranked before `to`. Returns
-/// nullopt if `to` depends on one of them (then fusing both would create a
-/// cycle), or if there are more than kMostBetween.
+/// Returns the units (kernels and host operations) that depend on `from` and
+/// are ranked before `to` in topological order. Returns nullopt if `to` depends
+/// on one of them (then fusing `from` and `to` would create a cycle), or if
+/// there are more than kMostBetween of them.
 std::optional<SmallVector<int>> Grouping::following(int from, int to) {
   int limit = units[to].rank;
   seenIn.resize(units.size());
@@ -52,10 +57,10 @@ std::optional<SmallVector<int>> Grouping::following(int from, int to) {
   return found;
 }
 
-/// Updates the ranks when `low` and `high` are fused: units ranked between them
-/// that `high` depends on move before the fused unit, and units that depend on
-/// `low` (`after`) move after it. All other units keep their ranks (the
-/// algorithm of Pearce and Kelly).
+/// Updates the topological ranks when the kernels `low` and `high` are fused:
+/// units ranked between them that `high` depends on move before the fused unit,
+/// and units that depend on `low` (`after`) move after it. All other units keep
+/// their ranks (the algorithm of Pearce and Kelly).
 void Grouping::rankMerged(int low, int high, ArrayRef<int> after) {
   int first = units[low].rank, last = units[high].rank;
   if (after.empty()) {
@@ -112,8 +117,9 @@ bool Grouping::keepsLongAlive(int earlyNumber, int lateNumber) const {
   return bytes(late) * 8 > bytes(early);
 }
 
-/// Returns whether a fused plan may exist, by necessary conditions that are
-/// cheap to check.
+/// Returns false if the two units certainly cannot be one kernel. Checks only
+/// necessary conditions that are cheap to check, so there may be no kernel plan
+/// even if the result is true.
 bool Grouping::canShareLoops(const Unit &first, const Unit &second,
                              ArrayRef<Value> outputs) const {
   // A kernel with a scatter has only the scatter's loop and one result.
@@ -132,8 +138,8 @@ bool Grouping::canShareLoops(const Unit &first, const Unit &second,
   return alike || rows != 1 || !(first.parallel || second.parallel);
 }
 
-/// Returns a hash of the kinds of two units and their common inputs; 0 if one
-/// unit reads the other.
+/// Returns a hash of the kinds of two kernels and of their common inputs; 0 if
+/// one of the kernels reads a result of the other one.
 size_t Grouping::kindOfPair(const Unit &first, const Unit &second) const {
   int a = &first - units.data(), b = &second - units.data();
   if (first.producers.contains(b) || second.producers.contains(a))
@@ -146,8 +152,9 @@ size_t Grouping::kindOfPair(const Unit &first, const Unit &second) const {
   return hash;
 }
 
-/// Returns a unit with the operations of both units, which is neither planned
-/// nor part of the graph yet.
+/// Returns a new unit, the kernel into which units `a` and `b` would be fused,
+/// with the operations of both. It has no kernel plan yet, and is not yet part
+/// of the scheduling graph.
 Unit Grouping::united(int a, int b) const {
   const Unit &first = units[a], &second = units[b];
   Unit merged;
@@ -182,7 +189,9 @@ static bool hasOnlyScalars(const Unit &unit) {
   });
 }
 
-/// Returns whether the merged unit is small enough and may have a plan.
+/// Returns whether the fused kernel `merged` has few enough operands, results
+/// and reductions, and whether canShareLoops does not exclude that a plan for
+/// it exists.
 bool Grouping::canMerge(const Unit &first, const Unit &second,
                         const Unit &merged) const {
   if (merged.inputs.size() + merged.outputs.size() > kMostArguments ||
@@ -192,15 +201,16 @@ bool Grouping::canMerge(const Unit &first, const Unit &second,
          merged.reductions <= kMostScalarSums;
 }
 
-/// Returns whether a fused plan has a single row although the units were
-/// parallel: a single row runs on one thread, which is too slow.
+/// Returns whether the plan of a fused kernel has a single row, although one of
+/// the two kernels had work for several threads. A single row runs on one
+/// thread, which is too slow.
 static bool losesParallelism(const KernelPlan &plan, const Unit &first,
                              const Unit &second, const Unit &merged) {
   return plan.shape == KernelPlan::Shape::Rows && plan.row->size == 1 &&
          !hasOnlyScalars(merged) && (first.parallel || second.parallel);
 }
 
-/// Replaces unit `a` by the merged unit and removes `b`.
+/// Replaces unit `a` by the fused kernel `merged` and removes unit `b`.
 void Grouping::replaceByMerged(int a, int b, Unit merged) {
   Unit &first = units[a], &second = units[b];
   merged.producers = first.producers;
@@ -295,7 +305,8 @@ void Grouping::mergeAlongEdges() {
   }
 }
 
-/// Fuses kernels that read results of the same unit (readers). Each reader is
+/// Fuses kernels that read results of `unit`, which is a kernel or a host
+/// operation. These kernels are called readers. The fusion of each reader is
 /// tried with the other readers in order, but only with a few readers of each
 /// kind. So the time is linear in the number of readers, and not quadratic.
 bool Grouping::mergeReaders(const Unit &unit) {
@@ -303,8 +314,8 @@ bool Grouping::mergeReaders(const Unit &unit) {
   for (int consumer : unit.consumers)
     if (units[consumer].isKernel)
       byKind[units[consumer].kind].push_back(consumer);
-  /// A reader: its unit number, its kind, and its index among the readers of
-  /// that kind.
+  /// A kernel that reads results of `unit`: its number in `units`, the index of
+  /// its kind in `byKind`, and its index among the readers of that kind.
   struct Entry {
     int number;
     size_t kind, place;
@@ -332,7 +343,7 @@ bool Grouping::mergeReaders(const Unit &unit) {
     pop(reader);
     for (bool again = true; again;) {
       again = false;
-      std::set<Entry> left; // next readers of kinds with a refusal
+      std::set<Entry> left; // next readers, after refused ones
       llvm::SmallDenseMap<size_t, int> refusals;
       auto head = heads.begin();
       for (int attempts = 0; attempts < kMostAttempts; ++attempts) {
@@ -358,8 +369,8 @@ bool Grouping::mergeReaders(const Unit &unit) {
   return changed;
 }
 
-/// Fuses kernels that read results of the same unit, if these results are
-/// large, so that they are read only once.
+/// Fuses kernels that read results of the same kernel or host operation, if
+/// these results are large, so that they are read only once.
 void Grouping::mergeSiblings() {
   for (bool changed = true; changed;) {
     changed = false;

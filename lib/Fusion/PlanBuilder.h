@@ -91,11 +91,14 @@ private:
   llvm::DenseMap<mlir::Operation *, Node *> rowReductions;
 };
 
-/// Decides which values of a row are buffered between its loops.
+/// Decides which values a loop stores in a buffer, so that later loops need not
+/// recompute them. This concerns plans with a loop over rows, where several
+/// loops over the columns of a row run one after the other.
 void assignBuffers(KernelPlan &plan);
 /// Returns roughly the cycles of one elementwise operation on a vector.
 double weightOf(mlir::Operation *op);
-/// Sets extent, grain, cost and irregular.
+/// Estimates the cost of the plan, and sets its members extent, grain, cost and
+/// irregular.
 void estimate(KernelPlan &plan);
 
 } // namespace cleave::kernels

@@ -140,8 +140,8 @@ private:
     return count / lane->size * std::ceil(lane->size / kLanes);
   }
 
-  /// Counts the divisions in an index; divisions in vectorized loops count as
-  /// irregular.
+  /// Adds the cost of the divisions in an index. An index that divides inside
+  /// of a vectorized loop is not linear, so it also increases `plan.irregular`.
   void visitIndex(const IndexExpr &index) {
     for (auto [var, factor] : index.terms()) {
       if (var->node)

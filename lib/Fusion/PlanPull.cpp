@@ -161,8 +161,10 @@ Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
 Node *PlanBuilder::pullConcat(nn::ConcatOp op, Index index, Node *guard) {
   int64_t dim = op.getDim();
   const IndexExpr &position = index[dim];
-  // `pieces` has the concatenated inputs that the index can reach. The other
-  // inputs need no test, and neither does the last one of these.
+  // `pieces` has the concatenated inputs, with their offsets, to which the
+  // index can point. Selects test which of these inputs holds the element. The
+  // last of them needs no test, since it is taken if all other tests fail.
+  // Concatenated inputs to which the index cannot point need no test either.
   SmallVector<std::pair<Value, int64_t>> pieces;
   int64_t offset = 0;
   for (Value input : op.getInputs()) {

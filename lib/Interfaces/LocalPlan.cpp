@@ -1,6 +1,8 @@
-// Derives layouts from the axes of factors, and builds the local form of an
-// operation (its per-rank code): the default form, which is the same operation
-// on tiles, and helpers for other forms.
+// Derives the layouts of tensors from the mesh axes over which the factors of
+// an operation are split, and builds the code that each rank runs for the
+// operation. By default this is the same operation on the rank's tiles.
+// LocalPlan also has helpers for operations that need other code, such as masks
+// of padding and all-reduces.
 
 #include "cleave/Interfaces/LocalPlan.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
@@ -184,8 +186,9 @@ Value LocalPlan::allReduce(Value value, ReduceKind kind, int64_t factor,
       rewriter, loc(), TypeRange{value.getType()},
       ReduceKindAttr::get(context, kind), ValueRange{value}, axes.name(),
       axes.list(factorAxes[factor]), PurposeAttr::get(context, purpose));
-  // The global shape of the reduced value is not known here; it is that of the
-  // result or operand whose local shape equals the shape of the value.
+  // The global shape of the reduced value is not known here. It is taken from
+  // the result or operand whose shape on each rank equals the shape of the
+  // value.
   auto type = cast<RankedTensorType>(value.getType());
   auto note = [&](Type whole, const TensorFactors &dims) {
     auto tensor = cast<RankedTensorType>(whole);

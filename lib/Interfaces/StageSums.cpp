@@ -1,4 +1,6 @@
-// Matches sums over stages by their order in each stage.
+// Collects the sums over pipeline stages. Each stage has its own list of the
+// sums that it takes part in; the n-th sum over a set of stages in one list is
+// the n-th sum over this set in the lists of all other stages of the set.
 
 #include "cleave/Interfaces/StageSums.h"
 

@@ -47,8 +47,9 @@ void copySlices(Tensor &target, int64_t to, const Tensor &source, int64_t from,
       }
 }
 
-/// Copies a box of elements, given by `low` and `sizes`, from `source` to the
-/// tensor. If `source` is null, sets the box to zeros.
+/// Copies a rectangular range of elements, given by its first indices `low` and
+/// its `sizes`, from `source` to the same place of `tensor`. If `source` is
+/// null, sets the range to zeros.
 void setBox(Tensor &tensor, const Tensor *source,
             const std::vector<int64_t> &low,
             const std::vector<int64_t> &sizes) {
@@ -196,9 +197,9 @@ struct RankOp {
   }
 
   /// Executes an exchange: assembles the whole tensor of each group from tiles,
-  /// and splits it again. The boxes of the exchange only matter where the
-  /// result is partial: they determine which rank's partial sum gets an
-  /// element.
+  /// and splits it again. Which rectangular ranges of elements the ranks send
+  /// to each other only matters where the result is partial: it determines
+  /// which rank's partial sum gets an element.
   LogicalResult run(dist::ExchangeOp op) {
     for (size_t i = 0; i < in.size(); ++i) {
       auto from = cast<dist::ShardingAttr>(op.getFrom()[i]);
@@ -219,8 +220,9 @@ struct RankOp {
             poison(at->second);
           pasteTile(at->second, (*in[i])[rank], mesh, from, rank);
         }
-        // Different boxes may need the sum over different sets of partial
-        // tensors. Each such sum is computed once.
+        // If the result is partial too, a rectangular range of it may be the
+        // sum of only some of the partial tensors. The sum over each such set
+        // of tensors is computed once.
         std::map<std::set<int64_t>, Tensor> sums;
         auto sumOf = [&](const std::set<int64_t> &terms) -> const Tensor & {
           auto [at, isNew] = sums.try_emplace(terms, wholes.at(*terms.begin()));

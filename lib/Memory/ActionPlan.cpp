@@ -1,4 +1,5 @@
-// Plans the storage of one action.
+// Plans the memory of one action, that is, of a function that the schedule
+// calls, such as a stage's backward pass for one microbatch.
 
 #include "cleave/Memory/ActionPlan.h"
 
@@ -37,8 +38,8 @@ FailureOr<ActionPlan> ActionPlan::create(func::FuncOp func,
     if (!seen.insert(table.ofResult(func, i)).second)
       return func.emitOpError("result ")
              << i << " has the name and role of another result";
-  // Each round inserts copies and repeats the analysis. A copy removes the
-  // conflict that it was inserted for, so few rounds suffice.
+  // Each iteration inserts copies and repeats the analysis. A copy removes the
+  // conflict that it was inserted for, so few iterations suffice.
   for (int round = 0; round < 8; ++round) {
     plan.analyze(table);
     if (plan.repairReuse())
@@ -288,8 +289,9 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
   });
 }
 
-/// Decides which results are computed directly in boundary buffers, and inserts
-/// copies into the boundary buffers at the end for all other results.
+/// Decides which results of the function are computed directly in their buffers
+/// of the boundary table, which arguments and results with equal names share.
+/// Inserts copies into these buffers at the end for all other results.
 void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
   Operation *end = actionBody(func).getTerminator();
   SmallVector<unsigned> copies;
@@ -367,9 +369,11 @@ void ActionPlan::reuseOperands() {
           storages[from].boundary >= 0)
         continue;
       if (int64_t target = storages[to].boundary; target >= 0) {
-        // If the operand's storage becomes the boundary buffer, the command
-        // that computes the operand writes to the buffer. The old content of
-        // the buffer must be dead before that.
+        // The result is also a result of the function, and is stored in its
+        // buffer of the boundary table, which may be the buffer of an argument
+        // too. If the operand gets the same memory, the command that computes
+        // the operand overwrites this argument. So neither this command nor a
+        // later one may read the argument.
         auto old = argumentOf.find(target);
         if (old != argumentOf.end() &&
             storages[old->second].last >= storages[from].first)

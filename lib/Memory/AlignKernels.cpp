@@ -34,9 +34,10 @@ static int64_t alignmentOf(Value value) {
        alias = value.getDefiningOp<rt::AliasOp>()) {
     int64_t width = widthOf(value);
     offset += int64_t(alias.getOffset()) * width;
-    // An axis term is a part of the offset that depends on the rank. It has
-    // four numbers: the axis, the blocks before the sub-axis, the positions on
-    // the sub-axis, and the elements per position.
+    // The axis terms are the part of the offset that depends on the rank. A
+    // term has four numbers (axis, pre, size, elements) and adds `elements`
+    // times the rank's index on the sub-axis axis:(pre)size, in Shardy's
+    // notation.
     ArrayRef<int64_t> terms = alias.getAxisTerms();
     for (; !terms.empty(); terms = terms.drop_front(4))
       divisor = std::gcd(divisor, terms[3] * width);

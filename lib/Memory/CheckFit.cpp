@@ -17,9 +17,9 @@ struct CheckFitPass : cleave::impl::CheckFitPassBase<CheckFitPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    // The number of slots on a pipeline rank is known only after the schedule
-    // is applied to the stages; for pipelines, the emitted program is checked
-    // instead.
+    // How many microbatches are in flight on a pipeline rank, and so how much
+    // memory they need, is known only after the schedule is applied to the
+    // stages. For pipelines, the emitted program is checked instead.
     if (getOperation()->hasAttr(rt::kStagesAttr))
       return;
     FailureOr<Footprint> footprint = footprintOf(getOperation());

@@ -46,8 +46,10 @@ maximum(ArrayRef<rt::LifetimeAttr> lifetimes,
   return {most, at};
 }
 
-/// Returns the bytes that a buffer of f32 takes if its elements have the size
-/// that `booking` states for parameters, gradients or master weights.
+/// Returns the bytes that a footprint counts for a buffer. Parameters,
+/// gradients and master weights that are f32 in the program count with the
+/// bytes per element that `booking` has for them; other buffers count with
+/// their own size.
 static int64_t bookedBytes(const BoundaryBuffer &buffer,
                            const Booking &booking) {
   if (!buffer.type.getElementType().isF32())
@@ -64,8 +66,10 @@ static int64_t bookedBytes(const BoundaryBuffer &buffer,
 }
 
 namespace {
-/// Sums the memory of the functions of a module, or of some of its pipeline
-/// stages.
+/// Computes the footprint of a module, or of some of its pipeline stages: adds
+/// up the named buffers by category (parameters, gradients, and so on), and
+/// finds the function in which the most bytes of temporary values are live at
+/// once.
 class Counter {
 public:
   explicit Counter(const Booking &booking) : booking(booking) {}
@@ -77,7 +81,7 @@ public:
 
   void add(const BoundaryTable &table) {
     for (const BoundaryBuffer &buffer : table.buffers) {
-      if (!buffer.isVisible()) // it is in an arena of slots
+      if (!buffer.isVisible()) // counted per microbatch in flight
         continue;
       int64_t &category =
           nn::isOneOf(buffer.role, {nn::Role::Parameter, nn::Role::Buffer,
@@ -243,9 +247,9 @@ FailureOr<Footprint> cleave::footprintOfStages(ModuleOp module,
     for (func::FuncOp func : actionsOf(module, stage))
       counter.add(func);
   }
-  // Each arena is allocated with its maximal size: that of the peak of its
-  // transient values, or that of all its slots. So the peak of the rank is the
-  // sum of all arenas.
+  // Each arena is allocated with its maximal size: the peak of its transient
+  // values, or the memory for all microbatches in flight. So the peak of the
+  // rank is the sum of all arenas.
   for (const RankArena &arena : arenas) {
     counter.footprint.peak += arena.bytes;
     if (arena.holds == RankArena::Planned || arena.bytes == 0)

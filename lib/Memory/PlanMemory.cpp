@@ -37,8 +37,10 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     module->setAttr(rt::kStagesAttr, b.getArrayAttr(planned));
   }
 
-  /// The sizes of the arenas, and the slot class of each arena that consists of
-  /// slots.
+  /// The sizes of the arenas. Each arena from rt::kSlotArena on holds the
+  /// values with one `pipe.slot` attribute: values that one action of the
+  /// pipeline schedule stores for later actions, for each microbatch in flight.
+  /// `slots` has the attributes of these arenas, as text.
   SmallVector<int64_t> arenas;
   SmallVector<StringRef> slots;
 
@@ -111,7 +113,8 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
   }
 
   /// Sets the addresses of one function. Its transient values begin at `base`;
-  /// `ports` has the addresses of its boundary buffers.
+  /// `ports` has the addresses of the buffers of its arguments and results, by
+  /// their index in the boundary table.
   void annotate(ActionPlan &plan, rt::AddressAttr base,
                 const BoundaryTable &table, ArrayRef<rt::AddressAttr> ports,
                 ArrayRef<LoopPlan> loops, int64_t depth) {
@@ -165,7 +168,7 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
   //===--------------------------------------------------------------------===//
 
   /// Plans the bodies of the loops of a function, and gives each loop scratch
-  /// memory for the values of a trip.
+  /// memory for the values of one iteration.
   FailureOr<std::vector<LoopPlan>> planLoops(func::FuncOp func) {
     std::vector<LoopPlan> loops;
     for (auto repeat : SmallVector<rt::RepeatOp>(func.getOps<rt::RepeatOp>())) {
@@ -205,7 +208,8 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
                                 address.getTrips());
   }
 
-  /// Adds `bytes` times the trip modulo `period` of the loop of this depth.
+  /// Returns `address` with a term that depends on the iteration of the loop at
+  /// nesting depth `depth`: iteration i adds (i mod `period`) * `bytes`.
   rt::AddressAttr moving(rt::AddressAttr address, int64_t depth, int64_t period,
                          int64_t bytes) {
     if (period == 1)
@@ -219,8 +223,8 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
                                 DenseI64ArrayAttr::get(&getContext(), trips));
   }
 
-  /// Sets the addresses of the body of a loop. `outside` gives those of the
-  /// values of the function that runs the loop.
+  /// Sets the addresses of the body of a loop. `outside` returns the address of
+  /// a value of the function that runs the loop.
   void annotateLoop(const LoopPlan &loop,
                     llvm::function_ref<rt::AddressAttr(Value)> outside,
                     int64_t depth) {

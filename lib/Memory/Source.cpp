@@ -1,4 +1,6 @@
-// Names an operation in messages by the source that users know.
+// Names an operation in messages to the user by where it comes from in the
+// model: by its module path and source line, the node of the model's graph, or
+// the parameter.
 
 #include "cleave/Memory/Source.h"
 

@@ -1,13 +1,14 @@
 // Detects deadlocks as cycles in a graph of events.
 //
-// Every item of a rank's list has two events: reached and done. An item is
-// reached when the previous one is done. A transfer or collective has the
-// events "all members have started" and "may complete", and a rank's wait for
-// it is done after both events. It may complete when all members have reached
-// their waits, because a transport may make no progress before that. A transfer
-// is an exception in two ways: it may complete before the sender has reached
-// its wait, and the receiver's wait is done as soon as both ranks have started
-// the transfer.
+// Every item of a rank's list (an action of the pipeline schedule, a transfer
+// or a collective) has two events: reached and done. An item is reached when
+// the previous one is done. A transfer or collective has the events "all
+// members have started" and "may complete", and a rank's wait for it is done
+// after both events. It may complete when all members have reached their waits,
+// because a transport may make no progress before that. A transfer is an
+// exception in two ways: it may complete before the sender has reached its
+// wait, and the receiver's wait is done as soon as both ranks have started the
+// transfer.
 
 #include "Deadlock.h"
 
@@ -91,8 +92,8 @@ public:
     return nodes;
   }
 
-  // Returns the item of a node, or nullopt if the node is an event of a
-  // transfer or collective.
+  // Returns the item of a rank's list to which the event `node` belongs;
+  // nullopt if the event belongs to a transfer or collective of several ranks.
   std::optional<Part> itemOf(int node) const {
     if (node >= firstJoint)
       return std::nullopt;
@@ -173,8 +174,8 @@ std::optional<Finding> findDeadlock(const Program &program,
                             [&](int node) { return !graph.itemOf(node); });
   if (joint != cycle.end())
     std::rotate(cycle.begin(), joint, cycle.end());
-  // For each rank that the cycle passes through, the range of its items in the
-  // cycle.
+  // Each time the cycle enters a rank: the first and the last item of the
+  // rank's list that the cycle passes through.
   std::vector<std::pair<Part, Part>> stretches;
   bool fresh = true;
   for (int node : cycle) {

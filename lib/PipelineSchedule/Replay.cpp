@@ -1,5 +1,5 @@
-// Simulates a table: each rank runs its list in order, and an action starts
-// when its rank is free and its inputs have arrived.
+// Simulates a pipeline schedule: each rank runs its list of actions in order,
+// and an action starts when its rank is free and its inputs have arrived.
 
 #include "cleave/PipelineSchedule/Replay.h"
 
@@ -78,7 +78,7 @@ public:
   }
 
   Result<Replay> run() {
-    // Each round simulates every rank until it must wait for another rank.
+    // Each iteration simulates every rank until it must wait for another rank.
     for (bool moved = true; moved;) {
       moved = false;
       for (int rank = 0; rank < table.ranks; ++rank)

@@ -1,5 +1,6 @@
-// The findings of the verifier, and the rules that are checked on the program
-// alone, without tables that the verifier has built.
+// Collects the findings of the verifier, and declares those of its checks that
+// only read the lists of the ranks (Program). The other checks, in Verify.cpp,
+// use an index of passes and transfers that the verifier builds.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_REPORT_H
@@ -8,7 +9,7 @@
 
 namespace cleave::pipeline {
 
-// A position in a rank's list; rank -1 means no position.
+// The position of an item in a rank's list; rank -1 means no position.
 struct PassAt {
   int rank = -1;
   size_t index = 0;
@@ -46,9 +47,10 @@ private:
   size_t most;
 };
 
-// Checks the rules of StageRules.cpp: that gradients are reduced once, that
-// passes find parameters gathered, and that no rank exceeds its peak of
-// activations.
+// Checks the rules of StageRules.cpp: gradients are reduced once, parameters
+// are gathered before a forward or backward pass reads them, and the peak
+// number of activations on each rank is the one that the simulation of the
+// schedule gave.
 void checkStages(const Program &program, Report &report);
 
 // Matches the collectives of all ranks, and adds each one to `joints`, in the
@@ -56,7 +58,8 @@ void checkStages(const Program &program, Report &report);
 void matchCollectives(const Program &program, std::vector<Joint> &joints,
                       Report &report);
 
-// Checks that ranks with the same pipeline index have equal lists.
+// A pipeline has replicas along the other mesh axes. Checks that all ranks with
+// the same pipeline index have equal lists of items.
 void compareReplicas(const Program &program, Report &report);
 
 } // namespace cleave::pipeline

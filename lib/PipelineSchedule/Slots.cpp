@@ -1,4 +1,6 @@
-// Assigns slots to values by colouring their live intervals in a rank's list.
+// Assigns values to slots (a slot is the memory for one microbatch in flight)
+// by colouring the intervals in which they are live in a rank's list of
+// actions.
 
 #include "cleave/PipelineSchedule/Lower.h"
 
@@ -10,7 +12,7 @@ namespace cleave::pipeline {
 
 namespace {
 
-// Indices of the actions of one rank.
+// The position of each action in the list of one rank.
 class Places {
 public:
   explicit Places(const std::vector<LoweredAction> &list) {

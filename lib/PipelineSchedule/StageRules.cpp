@@ -27,7 +27,7 @@ struct Sharding {
       }
   }
 
-  std::optional<PassAt> reduction; // any; if set, all gradients need one
+  std::optional<PassAt> reduction; // if set, all gradients need one
   std::set<int> stages;            // with UNSHARD or RESHARD
 };
 
@@ -66,8 +66,8 @@ public:
   }
 
 private:
-  // Indices in the rank's list, by stage and microbatch. Microbatch -1 stands
-  // for an action for all microbatches.
+  // The positions of actions in the rank's list, by stage and microbatch.
+  // Microbatch -1 stands for an action for all microbatches.
   using Places = std::map<std::pair<int, int>, size_t>;
 
   static bool isPass(const Item &item) {
@@ -115,9 +115,10 @@ private:
                  "reduces gradients that its rank does not compute");
       return;
     }
-    // A gradient must not be reduced twice: a reduction of all microbatches
-    // conflicts with any other one of the stage. But one REDUCE_GRAD (like one
-    // UNSHARD) may consist of several collectives.
+    // A gradient must not be reduced twice. So if one REDUCE_GRAD of a stage
+    // reduces the gradients of all microbatches, the stage must have no other
+    // REDUCE_GRAD. But one REDUCE_GRAD (like one UNSHARD) may consist of
+    // several collectives.
     for (const auto &[of, before] : reductions)
       if (of.first == stage && (of.second < 0 || m < 0 || of.second == m) &&
           !(of.second == m && items[index].isCollective())) {

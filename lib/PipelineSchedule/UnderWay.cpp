@@ -19,7 +19,9 @@ struct Transfer {
   std::vector<Touch> touches;
 };
 
-// Checks one command list, including the actions that it calls.
+// Checks that no command of a list writes memory that a transfer in flight
+// reads, or accesses memory that the transfer writes. The commands of the
+// functions that the list calls are checked as well.
 class List {
 public:
   List(const program::Program &program, int64_t rank)
@@ -31,7 +33,8 @@ public:
   }
 
 private:
-  // `call` is the command that calls this action; null for the top-level list.
+  // `call` is the command that calls the function with these commands; null for
+  // the top-level list.
   void walk(const std::vector<program::Command> &commands,
             const program::Command *call) {
     std::map<int32_t, int> started; // keys of `open`, by token
@@ -118,7 +121,8 @@ private:
 
 std::vector<Finding> checkUnderWay(const program::Program &program,
                                    const std::string &action) {
-  std::map<uint32_t, int64_t> first; // first rank of each class
+  // The first rank of each group of ranks that run identical commands.
+  std::map<uint32_t, int64_t> first;
   for (int64_t rank = 0; rank < program.numRanks(); ++rank)
     first.try_emplace(program.classOf(rank), rank);
   std::vector<Finding> findings;

@@ -11,8 +11,9 @@ namespace cleave::pipeline {
 
 namespace {
 
-// Writes the list of one rank. The passes of one kind and chunk are in the
-// order of their microbatches.
+// Writes the list of actions of one rank. A chunk is one of the rank's two
+// stages. The passes of one kind and chunk are in the order of their
+// microbatches.
 class RankList {
 public:
   RankList(Table &table, int rank)
@@ -24,7 +25,8 @@ public:
     weights.push_back({stages[chunk], ActionKind::W, count[chunk][1]});
     emit(chunk, ActionKind::I, 1);
   }
-  // Adds the oldest W of either chunk that is not yet in the list.
+  // Adds the oldest weight gradient (W) of either chunk that is not yet in the
+  // list.
   void weight() {
     if (weights.empty())
       return;
@@ -119,7 +121,9 @@ void fillDualPipeV(Table &table) {
       list.forward(1);
       list.backward(0);
     }
-    // In the second half, weight gradients are deferred to the end.
+    // In the first half of these backward passes, both gradients are computed.
+    // In the second half, only input gradients are computed; the weight
+    // gradients follow later.
     for (int k = 0; k < 2 * (rank + 1); ++k)
       k <= rank ? list.backward((k + 1) % 2) : list.input((k + 1) % 2);
     for (int k = 0; k < below; ++k) {
@@ -135,13 +139,16 @@ void fillDualPipeV(Table &table) {
 // actions of a microbatch on a rank repeat every six units of time. The four
 // passes advance by one rank every 2, 1, 2 and 1 units, so that the activations
 // of a microbatch are live for 6p units, and a rank holds those of about p
-// chunks, compared with 2p in 1F1B. The table only records the order of
-// actions; ranks do not wait for these times.
+// chunks, compared with 2p in 1F1B. The schedule only has the order of actions;
+// ranks do not wait for these times.
 void fillVHalf(Table &table) {
   const int p = table.ranks, period = 6;
-  // The units of time between two successive passes of a microbatch at the
-  // turns of the V, chosen such that no two actions of a rank coincide, and for
-  // minimal memory and bubble.
+  // The delays, in units of time, at the three turns in the path of a
+  // microbatch: from the forward pass of chunk 0 to that of chunk 1 on the last
+  // rank, from the forward to the backward pass of chunk 1 on rank 0, and from
+  // the backward pass of chunk 1 to that of chunk 0 on the last rank. With
+  // these delays, no two actions of a rank coincide, and memory and bubble are
+  // minimal.
   const std::array<int, 3> turn =
       p % 2 ? std::array<int, 3>{2, 1, 1} : std::array<int, 3>{4, 1, 5};
   struct Timed {

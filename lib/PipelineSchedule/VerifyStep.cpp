@@ -1,4 +1,5 @@
-// Checks that the command lists of a step match its table.
+// Checks that the command lists of a training step match the pipeline schedule
+// from which they were generated.
 
 #include "cleave/PipelineSchedule/VerifyProgram.h"
 
@@ -14,11 +15,12 @@ namespace cleave::pipeline {
 
 namespace {
 
-// A command of a list, together with the table's action that it performs.
+// A command of a rank's list, and the action of the pipeline schedule that it
+// performs: a forward or backward pass, or a transfer.
 struct Entry {
   Action action;
   Phase phase = Phase::Run;
-  std::string called; // "F": the part of the action that a call runs; else ""
+  std::string called; // the pass that a call runs, such as "F"; else ""
   size_t index = 0;   // in the list
   bool operator==(const Entry &other) const {
     return action == other.action && phase == other.phase &&
@@ -54,7 +56,7 @@ public:
   }
 
 private:
-  //--- The list against the table -----------------------------------------//
+  //--- The list against the schedule --------------------------------------//
 
   std::optional<Action> labelOf(const program::Command &command) const {
     std::string text = program.strings[command.source];
@@ -64,8 +66,9 @@ private:
     return action ? std::optional<Action>(*action) : std::nullopt;
   }
 
-  // Returns the passes and transfers of a command list. Commands that move
-  // parameters, gradients or stored inputs are omitted.
+  // Returns the forward passes, backward passes and transfers of a command
+  // list. Commands that move parameters, gradients or stored inputs are
+  // omitted.
   std::vector<Entry> entriesOf(const std::vector<program::Command> &commands) {
     std::vector<Entry> found;
     std::map<int32_t, Action> started; // by token
@@ -101,7 +104,8 @@ private:
     return found;
   }
 
-  // Returns whether a called action, such as ".F.0", is a pass.
+  // Returns whether a function that a command calls, such as ".F.0", is the
+  // forward or backward pass of a stage.
   static bool isPass(const std::string &called) {
     for (ActionKind kind :
          {ActionKind::F, ActionKind::I, ActionKind::W, ActionKind::B})
@@ -110,9 +114,10 @@ private:
     return false;
   }
 
-  // Returns the part of the stage that the call runs, for example "F" if the
-  // called action is ".F.0". Reports a call of an action that does not match
-  // the call's label.
+  // Returns which pass of the stage the call runs: "F" (forward), "I" (input
+  // gradient), "W" (weight gradient) or "B" (I and W). For example, a call of
+  // the function ".F.0" runs "F". Reports a call of another function than the
+  // one for the action in the call's label, such as 0F3.
   std::string partOf(size_t index, const program::Call &call,
                      const Action &action) {
     const std::string &name = program.actions[call.action].name;
@@ -152,10 +157,10 @@ private:
     }
   }
 
-  // Returns the list of passes and transfers that the table requires. A pass is
-  // omitted if the stage has no such action, for example no input gradient. A
-  // transfer is omitted if it is not in `found`, because an empty message is
-  // not sent.
+  // Returns the list of passes and transfers that the pipeline schedule
+  // requires. A pass is omitted if the stage has no such action, for example no
+  // input gradient. A transfer is omitted if it is not in `found`, because an
+  // empty message is not sent.
   std::vector<Entry> expected(const std::vector<Entry> &found) const {
     std::set<Action> moved;
     for (const Entry &entry : found)
@@ -213,8 +218,9 @@ private:
 
   //--- Slots --------------------------------------------------------------//
 
-  // The microbatch that occupies a slot of an arena, and the last command that
-  // accessed the slot for it.
+  // An arena has slots, each of which holds the values of one microbatch at a
+  // time. This is the microbatch that occupies a slot, and the last command
+  // that accessed the slot for this microbatch.
   struct Holder {
     int microbatch = -1;
     size_t last = 0;
@@ -226,7 +232,8 @@ private:
                : 0;
   }
 
-  // Returns the arenas and slots that a command accesses.
+  // Returns the slots that a command accesses, each as its arena and its number
+  // in the arena.
   std::set<std::pair<int32_t, int64_t>>
   slotsOf(const program::Command &command) {
     std::vector<Touch> touches;
@@ -331,10 +338,10 @@ private:
   const int rank;
   std::vector<Finding> &findings;
   const program::Action *step; // null: nothing is called
-  int64_t globalRank = 0;      // the first rank of its class
+  int64_t globalRank = 0;      // the first rank with this list
   std::map<uint32_t, std::vector<Touch>> calledTouches;
-  // The slot of each arena and microbatch, and the first command that accessed
-  // this slot.
+  // For each arena and microbatch: the slot that holds the values of the
+  // microbatch, and the first command that accessed this slot for it.
   std::map<std::pair<int32_t, int>, std::pair<int64_t, std::string>> slotOf;
   std::map<std::pair<int32_t, int64_t>, Holder> holders;
   std::set<std::pair<int32_t, int>> taken;

@@ -1,7 +1,8 @@
 // Edits that make a program smaller; each is applied to a copy of the program.
-// Functions, operations and ports are numbered in a fixed order, so that a
-// number means the same in every copy. An edit returns false if there is
-// nothing to do; the copy may then be partially edited.
+// Functions, operations, and ports (the arguments and results of functions) are
+// numbered in a fixed order, so that a number means the same in every copy. An
+// edit returns false if there is nothing to do; the copy may then be partially
+// edited.
 
 #ifndef CLEAVE_LIB_REDUCE_EDITS_H
 #define CLEAVE_LIB_REDUCE_EDITS_H
@@ -21,7 +22,7 @@ llvm::SmallVector<mlir::func::FuncOp> functionsOf(mlir::ModuleOp module);
 Ops opsOf(mlir::ModuleOp module);
 llvm::SmallVector<partition::Port> resultsOf(mlir::ModuleOp module);
 
-/// Sets an attribute of a port; null removes the attribute.
+/// Sets an attribute of an argument or result; null removes the attribute.
 void setAttr(const partition::Port &port, llvm::StringRef name,
              mlir::Attribute value);
 
@@ -30,11 +31,11 @@ void setAttr(const partition::Port &port, llvm::StringRef name,
 void tidy(mlir::ModuleOp module);
 
 bool dropFunction(mlir::ModuleOp module, size_t number);
-/// Drops names and roles of ports.
+/// Drops the names and roles of arguments and results.
 bool dropNames(mlir::ModuleOp module, size_t begin, size_t end);
-/// These edits remove the attributes of ports and of operations other than
-/// names, roles and shardings: types of unsharded tensors, views of tensors in
-/// files, and so on.
+/// dropPortNotes removes attributes from arguments and results, dropOpNotes
+/// from operations. Names, roles and shardings stay; types of unsharded
+/// tensors, views of tensors in files, and so on are removed.
 bool dropPortNotes(mlir::ModuleOp module, size_t begin, size_t end);
 bool dropOpNotes(mlir::ModuleOp module, size_t begin, size_t end);
 /// Drops results of functions, except the last result of each function.
@@ -48,7 +49,7 @@ bool skipOp(mlir::ModuleOp module, size_t number, unsigned operand);
 /// Replaces a result of a function by an operand of the operation that computes
 /// the result.
 bool returnOperand(mlir::ModuleOp module, size_t result, unsigned operand);
-/// Replaces a loop by one iteration, or a branch by one of its sides.
+/// Replaces a loop by one iteration, or a branch by one of its two regions.
 bool inlineRegion(mlir::ModuleOp module, size_t number, unsigned side);
 /// Replaces the reads of argument `from` by reads of `to`.
 bool mergeArguments(mlir::ModuleOp module, size_t function, unsigned from,

@@ -8,17 +8,19 @@
 
 namespace cleave::reduce {
 
-/// Counts the slots of the program that can have a sharding: its ports, then
-/// its constraints.
+/// Counts everything in the program that can have a sharding: first the
+/// arguments and results of functions (ports), then the dist.constrain
+/// operations. The edits below refer to a sharding by its number in this order.
 size_t countSlots(mlir::ModuleOp module);
 
-/// Removes the shardings of the ports with these numbers. Constraints are
-/// removed like other operations.
+/// Removes the shardings of the arguments and results with these numbers.
+/// Constraints are removed like other operations.
 bool dropShardings(mlir::ModuleOp module, size_t begin, size_t end);
-/// Simplifies a sharding: closes all of its dimensions, and sets its priority
-/// to 0.
+/// Simplifies sharding number `number`: closes all of its dimensions, and sets
+/// its priority to 0.
 bool simplifySharding(mlir::ModuleOp module, size_t number);
-/// Drops one of the axes that the sharding names.
+/// Drops an axis from sharding number `number`. `reference` is the index of
+/// this axis among all axes that the sharding names.
 bool dropReference(mlir::ModuleOp module, size_t number, size_t reference);
 /// Removes an axis from a mesh and from all shardings on this mesh.
 bool dropAxis(mlir::ModuleOp module, size_t mesh, size_t axis);

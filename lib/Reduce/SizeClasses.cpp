@@ -1,4 +1,4 @@
-// Classes of dimensions of equal size; see SizeClasses.h.
+// Finds the dimensions that must have the same size; see SizeClasses.h.
 
 #include "SizeClasses.h"
 
@@ -32,9 +32,9 @@ SizeClasses::SizeClasses(ModuleOp module) {
   }
   for (Operation *op : ops)
     addOp(op);
-  // Puts into one size class: the values that a loop carries, the results of
-  // both sides of a branch, and inputs and outputs of functions that have the
-  // same name.
+  // The dimensions of the following values also have equal sizes: of the values
+  // that a loop carries, of the results of both regions of a branch, and of
+  // inputs and outputs of functions that have the same name.
   module.walk([&](scf::YieldOp yield) {
     for (auto [operand, result] : llvm::zip_equal(
              yield.getOperands(), yield->getParentOp()->getResults()))
@@ -83,8 +83,9 @@ void SizeClasses::addFactors(ValueRange range, ArrayRef<TensorFactors> factors,
         fixed.insert(here);
         continue;
       }
-      // In operations on windows, two dimensions with the same factor can have
-      // different sizes. Such dimensions are fixed and not united.
+      // In convolutions and pooling, two dimensions with the same factor can
+      // have different sizes. They are not put into one class, and their sizes
+      // are never changed.
       if (first[made[0]] && size(*first[made[0]]) != size(here))
         fixed.insert({here, *first[made[0]]});
       else if (first[made[0]])

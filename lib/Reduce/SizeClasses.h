@@ -1,4 +1,5 @@
-// Classes of dimensions that must have the same size by a sharding rule.
+// Classes of dimensions: sets of dimensions, of one or several values, that
+// must have the same size according to the sharding rules.
 
 #ifndef CLEAVE_LIB_REDUCE_SIZECLASSES_H
 #define CLEAVE_LIB_REDUCE_SIZECLASSES_H
@@ -19,7 +20,8 @@ public:
 
   explicit SizeClasses(mlir::ModuleOp module);
 
-  /// Returns one dimension of each class, in a fixed order.
+  /// Returns one dimension of each class of dimensions with equal size, in a
+  /// fixed order.
   llvm::SmallVector<Dim> leaders() const;
   int64_t size(Dim dim) const;
   /// Gives all dimensions of a class another size; returns false if one of them
@@ -35,7 +37,10 @@ private:
                   llvm::MutableArrayRef<std::optional<Dim>> first);
 
   llvm::EquivalenceClasses<Dim> classes;
-  std::set<Dim> fixed; // products of sizes, windows, what no rule speaks of
+  /// Dimensions whose size is never changed: those of several factors, those of
+  /// different sizes in a convolution or pooling, and those of operations
+  /// without a sharding rule.
+  std::set<Dim> fixed;
   llvm::SmallVector<mlir::Value> values;
   llvm::DenseMap<mlir::Value, size_t> number;
 };

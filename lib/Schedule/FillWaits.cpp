@@ -11,7 +11,8 @@ using namespace cleave::schedule;
 
 namespace {
 
-/// The number of commands before and after a reader that may be moved.
+/// Only this many commands before the reader of a collective's result, and this
+/// many after it, are considered for a move.
 constexpr size_t kWindow = 256;
 
 class Filler {

@@ -25,7 +25,8 @@ struct Placed {
   /// commands that depend on it, or that it depends on.
   double seconds = 0;
   bool moves = false;
-  /// True if the command already runs during another collective.
+  /// True if the command already overlaps some other collective than the one
+  /// whose wait is to be filled. Such a command is not moved.
   bool fills = false;
   /// The commands that this command must come after, and those that it must
   /// come before.
@@ -39,8 +40,10 @@ struct Wait {
   double seconds = 0;
 };
 
-/// `waits` are in the order of their readers. Returns the new order as a list
-/// of old positions.
+/// Moves commands of `list` into the given waits, as explained at the top of
+/// this file. `waits` must be sorted by the positions of the readers. Returns
+/// the new order: element i is the old position of the command that is now at
+/// position i.
 std::vector<size_t> fillWaits(std::vector<Placed> list,
                               llvm::ArrayRef<Wait> waits);
 

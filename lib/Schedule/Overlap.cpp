@@ -61,8 +61,9 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       plain.push_back(std::move(*memory));
     }
     // The memory that the limit leaves after all named buffers (parameters,
-    // optimizer state, ...). In pipelines, slots take further memory and are
-    // subtracted later.
+    // optimizer state, ...). In pipelines, the values of the microbatches in
+    // flight take further memory, which is subtracted later, so there is no
+    // limit here.
     int64_t room = std::numeric_limits<int64_t>::max();
     if (limit > 0 && stage < 0) {
       room = limit;
@@ -124,9 +125,9 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
   fillWaits(func::FuncOp func, const BoundaryTable &table, ActionPlan &memory,
             int64_t budget, const CommandTimes &times) {
     constexpr int kRounds = 4;
-    /// Moves are tried only if at least the fraction kWorthwhile of the
-    /// function's time is exposed, and kept only if they save the fraction
-    /// kFaster of it.
+    /// Commands are moved only if at least the fraction kWorthwhile of the
+    /// function's time is exposed communication. The new order is kept only if
+    /// it saves the fraction kFaster of the function's time.
     constexpr double kWorthwhile = 0.02, kFaster = 0.005;
     OwningOpRef<func::FuncOp> plain;
     for (int round = 0; round < kRounds; ++round) {

@@ -40,8 +40,8 @@ struct Transfer {
   /// first reader.
   size_t place = 0, ready = 0, need = 0;
   /// True if another pass has already chosen where the collective starts; this
-  /// plan then adds no start or end for it. The step at which it starts lists
-  /// the index of this transfer in its field `starts`.
+  /// plan then adds no start or end for it. `Step::starts` of the command at
+  /// that place is the index of this transfer.
   bool pinned = false;
   /// The collectives that must have ended before this one starts.
   llvm::SmallVector<size_t, 1> after;

@@ -1,4 +1,5 @@
-// rt-split-async: makes permutations and exchanges of rows asynchronous.
+// rt-split-async: makes permutations of tiles between ranks, and exchanges of
+// the token rows of experts, asynchronous.
 
 #include "Split.h"
 

@@ -17,9 +17,9 @@ using namespace cleave::stage;
 namespace {
 
 /// Candidate positions of cuts. Between two adjacent candidates there is at
-/// least one operation that takes time. Among positions without such an
-/// operation between them, the one that the fewest bytes cross is the
-/// candidate.
+/// least one operation that takes time. Of several positions without such an
+/// operation between them, the candidate is the one at which the fewest bytes
+/// would be sent to the next stage.
 struct Places {
   SmallVector<int64_t>
       items; // the item after the cut; 0 and the end are included
@@ -57,7 +57,8 @@ Places placesOf(const Line &line) {
     memory += line.memory[item];
     passed = line.seconds[item] > 0;
   }
-  // The last candidate is dropped if no operation after it takes time.
+  // If no operation after the last candidate position takes time, a cut there
+  // would give a stage without compute time, so this candidate is dropped.
   if (places.items.size() > 1 && places.seconds.back() >= seconds) {
     for (auto *list : {&places.items, &places.memory})
       list->pop_back();
@@ -80,8 +81,8 @@ public:
     double limit = least * (1 + kSlack);
     SmallVector<int64_t> best = *fewestBytes(limit);
     Crossing fewest = crossingOf(best);
-    // Among cuts with the same bytes, prefers those with a faster slowest
-    // stage.
+    // Among cuts with equally few bytes, prefers those whose slowest stage
+    // takes the least time.
     double low = least, high = slowestOf(best);
     for (int step = 0; step < 40 && low < high * (1 - 1e-9); ++step) {
       double middle = step ? (low + high) / 2 : low;
@@ -149,8 +150,9 @@ private:
     return high;
   }
 
-  /// Among cuts for which every stage takes at most `limit`, returns the cuts
-  /// that the fewest bytes cross; nullopt if there are no such cuts.
+  /// Among cuts for which every stage takes at most `limit` seconds, returns
+  /// those with the fewest bytes sent between stages; nullopt if there are no
+  /// such cuts.
   std::optional<SmallVector<int64_t>> fewestBytes(double limit) const {
     using Cost = std::optional<Crossing>;
     SmallVector<Cost> cost(last + 1);
@@ -189,9 +191,10 @@ private:
     return cuts;
   }
 
-  /// Moves cuts one by one to positions that the same number of bytes crosses.
-  /// A move must either balance the memory of the two adjacent stages better,
-  /// or balance their time better without changing the balance of memory.
+  /// Moves cuts one by one to other positions, without changing the traffic
+  /// between stages. A move must either balance the memory of the two adjacent
+  /// stages better, or balance their time better without changing the balance
+  /// of memory.
   void spreadMemory(SmallVector<int64_t> &cuts, double limit) const {
     auto unevenness = [&](int64_t from, int64_t cut, int64_t to) {
       double before = places.memory[cut] - places.memory[from],

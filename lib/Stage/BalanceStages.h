@@ -40,11 +40,11 @@ struct Cuts {
   int64_t displaced = 0; // items placed in a stage that they do not want
 };
 
-/// The fraction by which the slowest stage may exceed its optimal time if this
-/// saves bytes.
+/// The slowest stage may take longer than under the best balance, by at most
+/// this fraction, if fewer bytes are then sent between stages.
 inline constexpr double kSlack = 0.2;
 
-/// Returns the number of positions that have compute time on both sides.
+/// Returns the number of positions with compute time before and after them.
 int64_t countCutPoints(const Line &line);
 
 /// Returns the best cuts (see pipe-mark-stages) into `stages` stages, each of
@@ -53,9 +53,9 @@ int64_t countCutPoints(const Line &line);
 Cuts balance(const Line &line, int64_t stages);
 
 /// Returns the cuts for which the fewest items are in a stage that `wants` does
-/// not allow; among these, the cuts that the fewest bytes cross. `wants[i]`
-/// lists the stages that item i may be in; an empty list means all stages.
-/// There must be at least as many items as stages.
+/// not allow; among these, the cuts with the fewest bytes sent between stages.
+/// `wants[i]` lists the stages that item i may be in; an empty list means all
+/// stages. There must be at least as many items as stages.
 Cuts follow(const Line &line,
             llvm::ArrayRef<llvm::SmallVector<int64_t, 1>> wants,
             int64_t stages);

@@ -54,8 +54,9 @@ double passesOf(Operation *op, const DenseSet<Value> &differentiable) {
   return wanted == reads && reads ? 3 : 1 + std::min<int64_t>(wanted, 2);
 }
 
-/// Converts the staged operations of a function, in the given order, to the
-/// input of the balancer.
+/// Converts the operations of a function that belong to a stage, in the given
+/// order, to the input of `balance` and `follow` (BalanceStages.h), which
+/// choose the stages.
 Line lineOf(func::FuncOp func, const StageGraph &graph,
             ArrayRef<unsigned> order, const Cluster &cluster) {
   Line line;
@@ -125,7 +126,9 @@ SmallVector<unsigned> lateOrder(const StageGraph &graph) {
   return order;
 }
 
-/// Orders operations by the first stage that operands and patterns allow.
+/// Orders operations by the first stage that they can belong to: no earlier
+/// than the stages of their operands, and one of those that the user's patterns
+/// (parallel.pipeline.stages) assign to them, if any.
 SmallVector<unsigned> wantedOrder(const StageGraph &graph,
                                   ArrayRef<SmallVector<int64_t, 1>> wants) {
   ArrayRef<Operation *> ops = graph.staged();
@@ -282,10 +285,11 @@ private:
     return success();
   }
 
-  /// Assigns the operations of a function other than the balanced one. An
-  /// operation joins the latest stage of its operands, or the next stage that
-  /// has its parameters. An operation without a stage joins the stage of its
-  /// reader.
+  /// Assigns the operations of a function other than the training function,
+  /// whose stages markTraining has balanced. An operation joins the latest
+  /// stage of its operands, or the next stage that has its parameters. An
+  /// operation that belongs to no stage (StageGraph.h) joins the stages of its
+  /// readers.
   void markOther(func::FuncOp func) {
     StageGraph graph(func);
     for (Operation *op : graph.staged()) {

@@ -1,4 +1,5 @@
-// Finds the stages that name patterns allow for each operation.
+// Finds for each operation the stages whose pattern (parallel.pipeline.stages)
+// matches a name of the operation or of its parameters.
 
 #include "MatchStages.h"
 

@@ -1,7 +1,7 @@
 // Classifies the operations of a function before it is cut: operations that
 // belong to a pipeline stage, and operations that belong to no stage and are
 // copied into every stage that reads them. Also finds the parameters that the
-// staged operations read.
+// operations of stages read.
 
 #ifndef CLEAVE_LIB_STAGE_STAGEGRAPH_H
 #define CLEAVE_LIB_STAGE_STAGEGRAPH_H
@@ -41,7 +41,7 @@ public:
   /// All other operations belong to no stage.
   llvm::ArrayRef<mlir::Operation *> staged() const { return ordered; }
   bool isStaged(mlir::Operation *op) const { return indices.contains(op); }
-  /// Returns the index of a staged operation in `staged()`.
+  /// Returns the index in `staged()` of an operation that belongs to a stage.
   unsigned indexOf(mlir::Operation *op) const { return indices.lookup(op); }
   /// Returns the indices of the parameters that the operation reads, directly
   /// or through operations without a stage, ascending.
@@ -55,8 +55,9 @@ private:
   llvm::SmallVector<mlir::Operation *> ordered;
   llvm::DenseMap<mlir::Operation *, unsigned> indices;
   llvm::DenseMap<mlir::Operation *, unsigned char> sources;
-  /// For a staged operation, the parameters that it reads; for any other
-  /// operation, the parameters that its results depend on.
+  /// For an operation that belongs to a stage, the parameters that it reads
+  /// (see parametersOf). For any other operation, the parameters that its
+  /// results depend on.
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<unsigned, 1>> weights;
   llvm::SmallVector<unsigned char> argumentSources;
   llvm::SmallVector<unsigned> arguments; // 0, 1, ...

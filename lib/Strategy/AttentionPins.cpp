@@ -27,12 +27,13 @@ struct Attention {
   /// The factors of the sharding rule for query positions (s), key positions
   /// (t), KV heads (n), and query heads per KV head (g).
   int64_t s = -1, t = -1, n = -1, g = -1;
-  /// `arriving` has the operands that come in the layout outside of attention.
-  /// `saved` has the other operands of the backward pass, which are saved
-  /// values.
+  /// `arriving` has the operands that come in the layout of the surrounding
+  /// operations. `saved` has the other operands of a backward attention, which
+  /// are values that the forward pass has saved.
   SmallVector<unsigned> arriving = {}, saved = {};
-  /// The results that must be returned to the layout outside of attention. In
-  /// the forward pass this is the first result only, which is also saved.
+  /// The results that must be converted back to the layout of the surrounding
+  /// operations. In the forward pass this is only the first result, the output
+  /// of attention, which is also saved for the backward pass.
   SmallVector<unsigned> leaving = {};
   bool isForward = false;
 };
@@ -299,8 +300,10 @@ private:
     result.replaceAllUsesExcept(outside, own);
   }
 
-  /// The sharding inside attention: each factor is split over its axes;
-  /// positions are split over no other axes.
+  /// Returns the sharding of a tensor inside attention: `axes` has the axes
+  /// that split each factor. Dimensions of positions are closed, so that
+  /// propagation does not split them over further axes; all other dimensions
+  /// are open.
   dist::ShardingAttr inner(const Attention &attention,
                            const TensorFactors &dims, ArrayRef<List> axes,
                            ArrayRef<dist::AxisRefAttr> partial = {}) {
@@ -337,8 +340,8 @@ private:
   }
 
   /// Returns the operations that compute the value if it depends on indices
-  /// alone, so that each rank can compute any part of it; otherwise an empty
-  /// set.
+  /// alone, so that each rank can compute any elements of it; otherwise an
+  /// empty set.
   static SetVector<Operation *> chainOfIndices(Value value) {
     SetVector<Operation *> chain;
     BackwardSliceOptions options;

@@ -13,7 +13,8 @@ namespace cleave::strategy {
 
 struct AttentionAxes {
   dist::AxisRefAttr ring, ulysses; ///< or null
-  /// The axes of tensor parallelism, which split heads as well.
+  /// The axes of tensor parallelism. They split the heads of attention, as the
+  /// axis of Ulysses does.
   llvm::SmallVector<dist::AxisRefAttr> features;
 };
 

@@ -1,4 +1,7 @@
-// Dimension classes: a union-find over the factors of all operations.
+// Finds the dimension classes of a function: sets of dimensions, of one or
+// several values, that must be sharded alike (DimClasses.h). Dimensions that
+// consist of the same factor of an operation's sharding rule are united in a
+// union-find structure.
 
 #include "DimClasses.h"
 
@@ -21,7 +24,8 @@ static void forEachDim(Operation *op, const ShardingRule &rule, Visit visit) {
 }
 
 /// Whether the operation is a constant. Constants are cloned for each use, so
-/// they do not connect dimensions of their uses.
+/// two uses of a constant may be sharded differently, and the constant does not
+/// unite their dimension classes.
 static bool isConstant(Operation *op) {
   return op->hasTrait<OpTrait::ConstantLike>();
 }
@@ -85,8 +89,8 @@ DimClass *DimClasses::classOf(Value value, int64_t dim) {
   return index ? &found[*index] : nullptr;
 }
 
-/// Numbers the classes, and finds the parameters and inputs that have a
-/// dimension of each class.
+/// Numbers the dimension classes, and finds the parameters and inputs that have
+/// a dimension of each class.
 void DimClasses::collect(func::FuncOp func) {
   for (auto &[key, number] : numbers) {
     Dim leader = unions.getLeaderValue(number);
@@ -181,7 +185,7 @@ static bool isRowOf(const ShardingRule &rule, int64_t factor) {
 }
 
 void DimClasses::collectOperation(Operation *op, const ShardingRule &rule) {
-  // The class of each factor, which is that of any dimension that consists of
+  // For each factor of the rule, the class of the dimensions that consist of
   // this factor alone.
   SmallVector<DimClass *> classes(rule.factors.size(), nullptr);
   forEachDim(

@@ -18,7 +18,7 @@
 
 namespace cleave::strategy {
 
-/// One class of dimensions.
+/// One class of dimensions that must be sharded alike.
 struct DimClass {
   int64_t size = 0;
   /// False if some operation needs the dimension unsplit, or if a tensor has
@@ -26,8 +26,9 @@ struct DimClass {
   bool splittable = true;
   /// (argument, dimension) of the function's parameters.
   llvm::SmallVector<std::pair<unsigned, int64_t>> parameterDims;
-  /// The contractions with a parameter whose work is divided among ranks if
-  /// this class is sharded, as indices into DimClasses::contractionFlops.
+  /// The contractions with a parameter whose work is divided among ranks if the
+  /// dimensions of this class are sharded. They are indices into
+  /// DimClasses::contractionFlops.
   llvm::SmallVector<unsigned> divides;
   /// The number of bytes of results that become partial sums if the class is
   /// sharded. Terms of one sum count once, since only the sum is reduced.
@@ -48,7 +49,7 @@ class DimClasses {
 public:
   explicit DimClasses(mlir::func::FuncOp func);
 
-  /// The classes in order of first appearance in the function.
+  /// The dimension classes in order of first appearance in the function.
   llvm::ArrayRef<DimClass> classes() const { return found; }
   /// Returns the class of a dimension; nullopt for a value that no operation
   /// reads or computes.

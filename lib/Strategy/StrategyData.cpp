@@ -270,8 +270,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
       int64_t size = type.getDimSize(dim);
       int64_t before = dist::axesSize(meshAttr, axes[dim]);
       // ZeRO may only split a dimension that is split already if it divides
-      // evenly: each new tile must be a part of an old one, or elements would
-      // move across the other axes.
+      // evenly: each new tile must be contained in an old one, or elements
+      // would move across the other axes.
       if (size < 2 || (before > 1 && size % (before * ways) != 0))
         continue;
       double padding =
@@ -375,8 +375,10 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return {};
   }
 
-  /// Returns, with ZeRO, the axes over which tiles of the parameter's gradient
-  /// remain partial sums, because ZeRO replicates over them.
+  /// Of the axes that split samples or positions and not the parameter, returns
+  /// those over which ZeRO replicates instead of sharding. Over these axes, the
+  /// tiles of the parameter's gradient are still partial sums after ZeRO has
+  /// scattered the gradient.
   SmallVector<dist::AxisRefAttr> replicatedBy(StringRef parameter,
                                               int64_t rank) const {
     SmallVector<dist::AxisRefAttr> left =
@@ -415,9 +417,10 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Inserts one constraint per parameter, after which the parameter is not
-  /// sharded over the ZeRO axes. All readers of the parameter read its result.
-  /// The partitioner later decides how many all-gathers there are, and where.
+  /// Inserts one constraint per parameter. The result of the constraint is not
+  /// sharded over the ZeRO axes, and all readers of the parameter read this
+  /// result. The partitioner later decides how many all-gathers there are, and
+  /// where.
   void gatherParameters(func::FuncOp func) {
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
       DictionaryAttr attrs = func.getArgAttrDict(arg);

@@ -66,8 +66,9 @@ struct StrategyExpertPass
         gatherMatrices(func);
   }
 
-  /// Records the expert dimension of parameters: the matrices of grouped
-  /// products, and tables that are read by the same expert ids.
+  /// Records which dimension of a parameter enumerates the experts. Such
+  /// parameters are the matrices of grouped products, and tensors from which
+  /// rows are gathered by the same expert ids.
   LogicalResult findExperts(func::FuncOp func) {
     SmallVector<std::pair<Value, int64_t>> counted;
     llvm::SmallPtrSet<Value, 8> choices;
@@ -107,12 +108,13 @@ struct StrategyExpertPass
     return widthRef ? findWidth(func, classes) : success();
   }
 
-  /// Records the inner dimension of the experts (their MLP width): the
-  /// dimension from one product of an expert to the next. No parameters outside
-  /// of the experts have it.
+  /// Records the inner dimension of the experts, their MLP width: the result of
+  /// an expert's first matrix product has this dimension, and the second
+  /// product contracts it. Only the parameters of experts have it.
   LogicalResult findWidth(func::FuncOp func, const DimClasses &classes) {
     bool any = false;
-    // Dimensions whose sharding makes the fewest bytes partial sums are
+    // If a dimension is sharded, the results of products that contract it
+    // become partial sums. Dimensions with the fewest bytes of such results are
     // preferred.
     SmallVector<const DimClass *> order;
     for (const DimClass &dims : classes.classes())

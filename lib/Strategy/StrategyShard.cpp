@@ -212,7 +212,7 @@ struct StrategyShardPass
     return permuted;
   }
 
-  /// Returns whether each of `coarse` is a product of consecutive sizes of
+  /// Returns whether each size in `coarse` is a product of consecutive sizes in
   /// `fine`.
   static bool nests(ArrayRef<int64_t> coarse, ArrayRef<int64_t> fine) {
     size_t at = 0;
@@ -243,7 +243,7 @@ struct StrategyShardPass
       return error << ": the program sees the tensor as " << join(to)
                    << "; give that as view, and a dimension of it";
     };
-    // Splits the dimensions on both sides into their common divisors, major
+    // Splits the dimensions of both shapes into their common divisors, major
     // first, as the sharding rule of a reshape does.
     struct Part {
       size_t dim;
@@ -264,9 +264,10 @@ struct StrategyShardPass
         left /= common;
       }
     Axes axes(to.size());
-    // The dimensions whose major part is not split into single elements. A
-    // minor part of such a dimension must not be split further, since its tiles
-    // would not be contiguous.
+    // A dimension is the product of its common divisors (see above). True for a
+    // dimension of `to` with a divisor that is not split into single elements:
+    // then no divisor minor to it may be split, since the tiles of the
+    // dimension would not be contiguous.
     SmallVector<bool> blocked(to.size(), false);
     for (size_t i = 0; i < from.size(); ++i) {
       bool alone = parts[i].size() == 1 && to[parts[i][0].dim] == from[i];
@@ -317,8 +318,8 @@ struct StrategyShardPass
 
   dist::MeshOp mesh;
   SmallVector<Override> overrides;
-  /// Each sub-axis that an entry names, with the name of the first tensor that
-  /// it splits.
+  /// Each sub-axis that a [[shard]] entry names, with a text that names the
+  /// first parameter that the sub-axis splits.
   llvm::MapVector<dist::AxisRefAttr, std::string> subAxes;
 };
 

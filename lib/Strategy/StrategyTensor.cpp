@@ -235,8 +235,9 @@ struct StrategyTensorPass
     bool isMuch = 10 * (whole - size) > whole;
     InFlightDiagnostic said =
         isMuch ? emitWarning(func.getLoc()) : emitRemark(func.getLoc());
-    // Describes a dimension of heads by the number of layers whose attention
-    // has heads of this size.
+    // Counts the layers whose attention has `size` KV heads, or `size` query
+    // heads. If there are any, the message calls the dimension heads and states
+    // this number of layers.
     int64_t layers = 0;
     func.walk([&](nn::AttentionOp attention) {
       ArrayRef<int64_t> shape = attention.getQuery().getType().getShape();

@@ -22,17 +22,17 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// The zigzag order of positions, in which each rank's tile has early and late
-/// positions. Tile j begins with `early` positions, which originally precede
-/// the early positions of tile j - 1. Late positions follow, in the order of
-/// tiles. So all padding is at the end of the last tile.
+/// The zigzag order of positions. Each rank's tile begins with a run of `early`
+/// positions from the first half of the sequence, and ends with a run of `late`
+/// ones from the second half. Early runs descend from tile to tile, late runs
+/// ascend. So the last positions, and padding after them, end the last tile.
 struct ZigZag {
   int64_t size, ranks, tile;
 
   int64_t early() const { return llvm::divideCeil(tile, 2); }
   int64_t late() const { return tile - early(); }
-  /// Whether the order is possible: all tiles except the last are full, and the
-  /// last tile has all of its early positions.
+  /// Whether the order is possible. Padding may replace only late positions of
+  /// the last tile; all other runs of positions must be full.
   bool fits() const { return tile > 1 && tile * ranks - size <= late(); }
 
   /// Returns the original position of each position `at` of the new order.
@@ -106,8 +106,8 @@ public:
   }
 
 private:
-  /// Gives causal attention that compares indices operands with positions
-  /// instead. Returns false if the function has no attention to balance.
+  /// Adds operands with positions to causal attention, which otherwise compares
+  /// indices. Returns false if the function has no attention to balance.
   bool givePositions() {
     bool any = false;
     func.walk([&](Operation *op) {
@@ -302,16 +302,16 @@ private:
                         });
   }
 
-  /// Whether it is a slice of a longer table that has one row per position.
+  /// Whether `op` is a slice of a parameter that has one row per position, for
+  /// more positions than the sequence has (such as position embeddings).
   bool takesRows(const DimClasses &classes, Operation *op) const {
     auto slice = dyn_cast<nn::SliceOp>(op);
     return slice && isParameter(slice.getInput()) &&
            !hasPositions(classes, slice.getInput());
   }
 
-  /// The gradient of a slice of a longer table pads its rows with zeros. If the
-  /// operation is such a pad, returns the dimension of positions; otherwise
-  /// nullopt.
+  /// The gradient of such a slice (takesRows) pads its rows with zeros. If `op`
+  /// is such a pad, returns the dimension of positions; otherwise nullopt.
   std::optional<int64_t> padsRows(const DimClasses &classes,
                                   Operation *op) const {
     auto pad = dyn_cast<nn::PadOp>(op);
@@ -391,8 +391,8 @@ private:
         op->erase();
   }
 
-  /// Finds constants along positions. Constants have no dimension class, so the
-  /// other operands and results of their readers decide.
+  /// Finds constants with a dimension of positions. A constant has no dimension
+  /// class, so the other operands and results of its reader tell its positions.
   void
   findConstants(const DimClasses &classes, Operation *op,
                 SmallVectorImpl<std::pair<OpOperand *, int64_t>> &found) const {
@@ -427,13 +427,13 @@ private:
     return gather;
   }
 
-  /// Reorders an operand: along `dim`, element i becomes element indices[i].
+  /// Reorders an operand along `dim`: new element i is old element indices[i].
   static void gather(OpOperand &use, Value indices, int64_t dim) {
     OpBuilder b(use.getOwner());
     use.set(reordered(b, use.get(), indices, dim));
   }
 
-  /// Replaces a pad of rows to a longer table by a scatter of reordered rows.
+  /// Replaces a pad of rows to a longer tensor by a scatter of reordered rows.
   static void scatter(nn::PadOp pad, Value order, int64_t dim) {
     OpBuilder b(pad);
     TensorExpr e(b, pad.getLoc());
@@ -444,8 +444,8 @@ private:
     pad.erase();
   }
 
-  /// Puts an argument, the rows of a table, or an iota into the new order of
-  /// positions, if it has a dimension of positions.
+  /// Puts an argument, sliced rows of a parameter, or an iota into the new
+  /// order, if it has a dimension of positions.
   void reorder(const DimClasses &classes, Value source, Value order) {
     if (!hasPositions(classes, source))
       return;

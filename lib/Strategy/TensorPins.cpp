@@ -1,5 +1,7 @@
-// Inserts constraints around products with parameters: operands are gathered as
-// the scheme says, and results return to the home layout of their kind.
+// Inserts sharding constraints around the matrix products with parameters under
+// tensor parallelism. Operands are gathered to the layout in which the product
+// reads them (TensorScheme.h). Results are converted to their home layout, in
+// which values are kept between products (Colours::home).
 
 #include "Residuals.h"
 #include "TensorPlan.h"
@@ -71,7 +73,7 @@ private:
       return known;
     if (Value source = scheme.keepGathered ? savedFrom(value) : Value()) {
       // If the backward pass needs the gathered operand of a forward product,
-      // that is saved instead of the rank's shard.
+      // the gathered operand is saved instead of the rank's shard.
       auto forward = pinned.find({source, sharding});
       if (forward != pinned.end() && forward->second) {
         Value whole = forward->second;
@@ -99,7 +101,8 @@ private:
   }
 
   /// Follows the result of `op` through the additions of which it is a term.
-  /// Constrains the last sum to its home layout (TensorScheme.h).
+  /// Constrains the last sum to its home layout, in which it is kept between
+  /// products (Colours::home).
   void pinSum(Operation *op) {
     if (op->getNumResults() != 1 || op->use_empty())
       return;

@@ -1,4 +1,6 @@
-// Colours of dimensions, and shardings of parameters and their gradients.
+// Chooses the shardings of parameters and their gradients under tensor
+// parallelism, and finds out which dimensions of a function's values are
+// "chosen" or "hidden", the two kinds of feature dimensions (TensorScheme.h).
 
 #include "TensorPlan.h"
 
@@ -56,10 +58,12 @@ static StringRef parameterName(Value value) {
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// Notes in `plan`, for each dimension of the parameter, whether its first
-/// product contracts it (In) or has it in the result (Out). If a dimension is
-/// chosen, the largest dimension on the other side becomes hidden.
-/// TensorScheme.h explains chosen and hidden.
+/// Notes in `plan` how the parameter's first matrix product uses the
+/// parameter's dimensions: the product contracts one (Side::In), and has
+/// another in the result (Side::Out). A dimension that tensor parallelism
+/// splits (heads, MLP width, vocabulary) is already marked as chosen. If one of
+/// the two is chosen, the other becomes hidden (the model's hidden size), if it
+/// can be split.
 static void
 planProduct(ParameterPlan &plan, const ShardingRule &rule,
             const TensorFactors &dims, const TensorScheme &scheme,
@@ -71,8 +75,8 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
     });
     return summed ? Side::In : Side::Out;
   };
-  // On each side, one dimension is used: the chosen one or, if none is chosen,
-  // the largest.
+  // Of the contracted dimensions, and of those of the result, takes the chosen
+  // one or, if none is chosen, the largest.
   std::optional<int64_t> in, out;
   for (auto [dim, factors] : llvm::enumerate(dims)) {
     std::optional<int64_t> &best = sideOf(factors) == Side::In ? in : out;
@@ -95,11 +99,12 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
   }
 }
 
-/// Some axes split a parameter only while it is stored, and are gathered for
-/// products. Returns the dimension that they split. The contracted dimension is
-/// preferred. If its size does not divide evenly but that of the result's
-/// dimension does, the result's dimension is taken. Each stored tile is then
-/// also a regular tile of the whole dimension.
+/// The axes `scheme.gathered` split a parameter only while it is stored; the
+/// parameter is gathered over them before products. Returns the dimension that
+/// they split. The contracted dimension is preferred. If its tiles do not
+/// divide evenly among these axes, but those of the result's dimension do, the
+/// result's dimension is taken: splitting its tiles further then gives the same
+/// stored tiles as splitting the whole dimension over all axes at once.
 static std::optional<int64_t> gatheredDim(const ParameterPlan &plan,
                                           const TensorScheme &scheme,
                                           dist::MeshAttr mesh) {
@@ -152,8 +157,8 @@ ParameterPlans strategy::planParameters(
       if (!taken || scheme.bySide)
         ofArgument[arg]->colours[dim] = Colour::Chosen;
     }
-  // Products decide which classes of dimensions are hidden. Then all parameters
-  // with a dimension of such a class get the colour.
+  // The matrix products decide which classes of dimensions are hidden. Then the
+  // dimensions of these classes in all other parameters are marked hidden, too.
   llvm::SmallDenseSet<unsigned> hidden, seen;
   forEachContraction(
       func, [&](Operation *op, ShardingRule &rule, unsigned operand) {
@@ -167,8 +172,8 @@ ParameterPlans strategy::planParameters(
             if (std::optional<unsigned> index = classes.indexOf(argument, dim))
               hidden.insert(*index);
       });
-  // A table with one row per position is sharded like the positions, if no
-  // other axes split the positions already.
+  // A parameter with one row per position (position embeddings) is sharded like
+  // the positions, if no other axes split the positions already.
   std::optional<unsigned> positions;
   if (scheme.positions.empty())
     for (auto [argument, dim] : nn::positionSeeds(func))
@@ -345,7 +350,7 @@ SmallVector<Operation *> strategy::leavesOf(Value gradient) {
 }
 
 /// Calls `visit(plan, gradient)` for each result of the function that is the
-/// gradient of a parameter with a plan.
+/// gradient of a parameter in `plans`, which has the planned shardings.
 template <typename Plans, typename Visit>
 static void forEachGradient(func::FuncOp func, Plans &plans, Visit visit) {
   Operation *terminator = func.getBody().front().getTerminator();

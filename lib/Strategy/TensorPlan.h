@@ -1,5 +1,6 @@
-// The shardings of parameters under tensor parallelism, and the colours of
-// dimensions of a function's values that follow from them.
+// Plans the shardings of parameters under tensor parallelism. From these
+// follows which dimensions of a function's values are "chosen" or "hidden", the
+// two colours of feature dimensions that TensorScheme.h defines.
 
 #ifndef CLEAVE_LIB_STRATEGY_TENSORPLAN_H
 #define CLEAVE_LIB_STRATEGY_TENSORPLAN_H
@@ -11,7 +12,7 @@
 
 namespace cleave::strategy {
 
-/// A dimension of a parameter that is split during the products with the
+/// A dimension of a parameter that is split during the matrix products with the
 /// parameter.
 struct ProductDim {
   Colour colour;
@@ -36,18 +37,21 @@ struct ParameterPlan {
 /// Plans by parameter name, in program order.
 using ParameterPlans = llvm::MapVector<llvm::StringRef, ParameterPlan>;
 
-/// Assigns colours and sides to the dimensions of the parameters of `func`.
-/// `chosen` has the classes to split, the preferred first. `isSplittable(size,
-/// axes)` returns whether a dimension of this size can be split without too
-/// much padding.
+/// Plans the sharding of each parameter of `func`: decides which of its
+/// dimensions are chosen or hidden (the colours of TensorScheme.h), and whether
+/// products contract them. `chosen` has the classes of dimensions that tensor
+/// parallelism splits, the preferred ones first. `isSplittable(size, axes)`
+/// returns whether a dimension of this size can be split without too much
+/// padding.
 ParameterPlans planParameters(
     mlir::func::FuncOp func, const DimClasses &classes,
     llvm::ArrayRef<const DimClass *> chosen, const TensorScheme &scheme,
     dist::MeshAttr mesh,
     llvm::function_ref<bool(int64_t, const TensorScheme::List &)> isSplittable);
 
-/// Which colour (chosen or hidden, see TensorScheme.h) the dimensions of a
-/// function's values have.
+/// Tells what each dimension of a function's values is: the batch, positions, a
+/// dimension that tensor parallelism splits as in Megatron's layout ("chosen":
+/// heads, MLP width, vocabulary), or the hidden size ("hidden").
 class Colours {
 public:
   Colours(mlir::func::FuncOp func, const DimClasses &classes,
@@ -59,8 +63,9 @@ public:
     return index ? kinds[*index] : Kind::None;
   }
   bool hasSequence() const { return sequence; }
-  /// Returns the home layout of a value that has a chosen or a hidden
-  /// dimension, in which it is kept between products; nullopt for other values.
+  /// Returns the home layout of a value: the layout in which it is kept between
+  /// matrix products. Returns nullopt for a value that has neither a chosen nor
+  /// a hidden dimension.
   std::optional<Axes> home(mlir::Value value) const;
 
 private:
@@ -105,7 +110,7 @@ void findPartialGradients(mlir::func::FuncOp func, ParameterPlans &plans,
                           const TensorScheme &scheme, const Colours &colours,
                           const Products &products);
 
-/// Inserts constraints on the operands and results of the products.
+/// Inserts sharding constraints on the operands and results of the products.
 void pinProducts(mlir::func::FuncOp func, dist::MeshOp mesh,
                  const TensorScheme &scheme, const Colours &colours,
                  const Products &products);

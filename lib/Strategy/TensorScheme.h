@@ -3,11 +3,12 @@
 // sequence parallelism (Korthikanti et al., 2022); 2D, SUMMA on a grid (Xu et
 // al., 2021); 2.5D (Wang et al., 2021); 3D (Bian et al., 2021).
 //
-// A dimension of features has one of two colours. Dimensions that Megatron's
-// layout splits (heads, MLP width, vocabulary) are chosen. The other dimension
-// of a parameter with a chosen dimension (the hidden size) is hidden. A value
-// with a chosen dimension is called inner, one with a hidden dimension outer. A
-// product with a parameter maps an outer value to an inner one, or the reverse.
+// A dimension of features is of one of two kinds, called colours in the code.
+// Dimensions that Megatron's layout splits (heads, MLP width, vocabulary) are
+// chosen. The other dimension of a parameter with a chosen dimension (the
+// hidden size) is hidden. A value with a chosen dimension is called inner, one
+// with a hidden dimension outer. A product with a parameter maps an outer value
+// to an inner one, or the reverse.
 
 #ifndef CLEAVE_LIB_STRATEGY_TENSORSCHEME_H
 #define CLEAVE_LIB_STRATEGY_TENSORSCHEME_H
@@ -17,34 +18,39 @@
 namespace cleave::strategy {
 
 enum class Colour { Hidden, Chosen };
-/// The side on which a parameter's dimension is in the first product that reads
-/// the parameter: it is contracted (In), or is a dimension of the result (Out).
+/// How the first matrix product that reads a parameter uses a dimension of the
+/// parameter: the product contracts it (In), or its result has it (Out).
 enum class Side { In, Out };
 
 struct TensorScheme {
   using List = llvm::SmallVector<dist::AxisRefAttr>;
 
-  /// The layout of values of one kind.
+  /// The axes that split the batch, the positions and the features of a value
+  /// between products.
   struct State {
     List batch, sequence, features;
   };
   State outer, inner;
-  /// The axes that split the batch of the function's inputs: those that split
-  /// it both in outer and in inner values.
+  /// The axes that split the batch of the function's inputs. They are the axes
+  /// that split the batch both in outer values (those with a hidden dimension)
+  /// and in inner values (those with a chosen dimension).
   List inputs;
   /// The batch axes during a product with a parameter.
   List computeBatch;
   /// Below are the axes that split each dimension of a parameter during a
   /// product. If `bySide` is true (2D and 2.5D), they depend on whether the
   /// product contracts the dimension (In) or has it in the result (Out). In the
-  /// other layouts they depend on its colour (hidden or chosen).
+  /// other layouts they depend on whether the dimension is hidden (the hidden
+  /// size) or chosen (heads, MLP width, vocabulary).
   bool bySide = false;
   List computeIn, computeOut, computeHidden, computeChosen;
-  /// Further axes by which parameters are split on side `In` while they are
-  /// stored; they are gathered for products.
+  /// Further axes that split parameters while they are stored, preferably along
+  /// the dimension that products contract. Parameters are gathered over these
+  /// axes before products.
   List gathered;
-  /// The axes that other strategies split the batch and the positions by; on
-  /// the batch they are major to the axes of the layout. Ranks along these axes
+  /// The axes by which other strategies, such as data parallelism, split the
+  /// batch (`samples`) and the positions. If the tensor-parallel layout also
+  /// splits the batch, its axes are minor to `samples`. Ranks along these axes
   /// have different data.
   List samples, positions;
   /// Whether operands that were gathered for a product of the forward pass are

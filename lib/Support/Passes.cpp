@@ -1,4 +1,6 @@
-// Runs passes with the settings of the process.
+// Runs MLIR passes. Pass flags, timing and dumps of the IR that the user
+// requested for the process (PassFlags) apply to every pass manager that is run
+// here.
 
 #include "cleave/Support/Passes.h"
 
@@ -26,7 +28,7 @@ struct PassFlags::State {
   std::atomic<bool> hasRun = false; ///< passes have run
 };
 
-/// The settings of the process, or null.
+/// The state of the process's only PassFlags object, or null if there is none.
 static std::atomic<PassFlags::State *> current = nullptr;
 
 PassFlags::PassFlags() : state(std::make_unique<State>()) {

@@ -1,4 +1,6 @@
-// Declares the parts of the emission of a program.
+// Functions that convert a module of the rt dialect to a program for the
+// runtime (cleave/program.h): its commands, the table of its named buffers, and
+// the launch configurations of its kernels.
 
 #ifndef CLEAVE_LIB_TARGET_EMIT_H
 #define CLEAVE_LIB_TARGET_EMIT_H
@@ -12,17 +14,17 @@
 
 namespace cleave::target {
 
-/// An i64 attribute on an integer argument: the number of rows of the smallest
-/// table that the argument's elements index.
+/// An i64 attribute on an integer argument whose elements are row indices (such
+/// as token ids): the number of rows of the smallest table that they index.
 inline constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
-/// Emits the boundary table's entries, with shardings over `mesh`; a null
-/// `mesh` means one rank.
+/// Emits the entries of the boundary table, which lists the program's named
+/// buffers. Their shardings are over `mesh`; a null `mesh` means one rank.
 mlir::LogicalResult emitBoundary(const BoundaryTable &table,
                                  dist::MeshAttr mesh, mlir::Operation *where,
                                  program::Program &program);
 
-/// Copies the addresses that rt-plan-memory assigned to an action's buffers
-/// into the table.
+/// Copies the addresses that rt-plan-memory assigned to the buffers of `func`
+/// into the boundary table.
 void readOffsets(mlir::func::FuncOp func, BoundaryTable &table);
 
 /// Returns the index of the parameter that an optimizer state or gradient
@@ -35,14 +37,16 @@ int64_t parameterOf(const BoundaryTable &table, const BoundaryBuffer &buffer);
 mlir::LogicalResult describeLaunches(mlir::ModuleOp module,
                                      program::Program &program);
 
-/// Converts the operations of one action to commands.
+/// Converts functions of the rt dialect to actions of the program, that is, to
+/// lists of commands.
 class CommandEmitter {
 public:
   CommandEmitter(mlir::ModuleOp module, program::Program &program)
       : module(module), program(program) {}
 
-  /// Emits an action, after the bodies of its loops, which become actions as
-  /// well. The action itself is the last one of the program.
+  /// Emits a function as an action of the program. The bodies of its loops
+  /// become actions as well and are emitted before it, so the function's own
+  /// action is the last one of the program.
   mlir::LogicalResult emit(mlir::func::FuncOp func);
 
 private:
@@ -77,7 +81,8 @@ private:
   llvm::DenseMap<mlir::Value, int32_t> tokens;
   /// The addresses of condition flags, by condition number.
   llvm::DenseMap<mlir::Attribute, program::BufferRef> flags;
-  /// The actions of the bodies of the loops that are being emitted.
+  /// The indices of the actions that were emitted for loop bodies, by the name
+  /// of the body.
   llvm::StringMap<uint32_t> bodies;
   llvm::StringMap<uint32_t> kernels;
   llvm::StringMap<int64_t> kernelFlops;

@@ -1,6 +1,8 @@
-// Emits the stages of a pipeline as one program. There is a class of ranks for
-// every index on the pipeline axis. Each class has the actions of its stages,
-// and command lists that call these actions in the order of the schedule.
+// Emits the stages of a pipeline as one program. The ranks with the same index
+// on the pipeline axis run identical commands and form a class of ranks. For
+// each class the program has the actions of the class's stages (for example a
+// stage's backward pass for one microbatch), and command lists that call these
+// actions in the order of the pipeline schedule.
 
 #include "EmitPipeline.h"
 
@@ -66,8 +68,10 @@ LogicalResult PipelineEmitter::emit() {
   return success();
 }
 
-/// Returns the slot classes of a stage, by number; empty for a stage without
-/// actions.
+/// Returns the `pipe.slot` texts of a stage, in the order of the arenas for
+/// them. Each text says how long values are kept between actions, for example
+/// "recv_f:W": from the receive of a microbatch's activations to its weight
+/// gradient. Empty for a stage without actions.
 static SmallVector<std::string> slotNames(ModuleOp module, int stage) {
   SmallVector<std::string> names;
   auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
@@ -80,8 +84,8 @@ static SmallVector<std::string> slotNames(ModuleOp module, int stage) {
 
 LogicalResult PipelineEmitter::planSlots() {
   auto stages = module->getAttrOfType<ArrayAttr>(rt::kStagesAttr);
-  // The array may be shorter than the number of stages, because the last stages
-  // may have no actions, for example in inference.
+  // The attribute may list fewer stages than the schedule has, because the last
+  // stages may have no actions, for example in inference.
   if (!stages || int64_t(stages.size()) > table.stages)
     return module.emitError("has planned memory for ")
            << (stages ? stages.size() : 0) << " stages, but its schedule has "
@@ -174,8 +178,8 @@ LogicalResult PipelineEmitter::layOut() {
     return failure();
   CommandEmitter emitter(module, program);
   for (int rank = 0; rank < table.ranks; ++rank) {
-    // The stages of a rank run one after another, so they share one arena of
-    // transient values.
+    // The stages of a rank run one after another, so they share one arena for
+    // transient values, which live within one action.
     int64_t most = 0;
     for (int stage : table.stagesOfRank[rank])
       most = std::max(most, arenasOf(stage)[rt::kTransientArena]);
@@ -219,7 +223,9 @@ LogicalResult PipelineEmitter::emitInstance(Instance &instance,
     instance.actions[name] = program.actions.size() - 1;
     instance.functions[name] = func;
     action.name = "." + action.name;
-    // The action, and before it the bodies of its loops.
+    // The emitter has appended the bodies of the function's loops as actions,
+    // and after them the function itself. All these actions belong to the rank,
+    // and their addresses still have the arena numbers of the stage.
     for (size_t each = first; each < program.actions.size(); ++each) {
       program.actions[each].rankClass = instance.rank;
       remap.visit(program.actions[each].commands);
@@ -342,7 +348,7 @@ void PipelineEmitter::begin(int rank, const std::string &name) {
   tokens = 0;
 }
 
-/// Drops an action without commands.
+/// Ends the action that begin() started, and drops it if it has no commands.
 void PipelineEmitter::end() {
   if (program.actions[current].commands.empty())
     program.actions.pop_back();
@@ -386,13 +392,14 @@ void PipelineEmitter::copy(program::BufferRef from, program::BufferRef to,
   push(std::move(copy), source);
 }
 
-/// The whole pipeline axis.
+/// Returns the sub-axis that consists of the whole pipeline axis.
 static program::SubAxis wholeAxis(int64_t position, int64_t size) {
   return {int32_t(position), 1, size};
 }
 
-/// Emits a transfer of the values `names`, asynchronous or blocking. Returns
-/// its token, or -1 if no data needs to move.
+/// Emits the start of an asynchronous transfer of the values `names` from
+/// pipeline rank `sender` to `receiver`. Returns the token for its Wait, or -1
+/// if there are no values to transfer.
 int32_t PipelineEmitter::transfer(const Instance &own, int sender, int receiver,
                                   ArrayRef<std::string> names, nn::Role role,
                                   int microbatch, const std::string &label) {

@@ -20,12 +20,13 @@ public:
 
   mlir::LogicalResult emit();
 
-  /// Verifies the table with its transfers, and then the command lists that
-  /// were emitted from it (ProvePipeline.cpp).
+  /// Verifies the pipeline schedule with its transfers, and then the command
+  /// lists that were emitted from the schedule (ProvePipeline.cpp).
   mlir::LogicalResult prove();
 
 private:
-  /// The memory of one value, with a slot for every microbatch in flight.
+  /// The memory of values with the same lifetime (`pipe.slot`), divided into
+  /// equal slots: one slot for every microbatch in flight.
   struct Slots {
     int64_t arena = 0; ///< among those of the instance
     int64_t bytes = 0; ///< of one slot
@@ -44,13 +45,15 @@ private:
     std::vector<int32_t> arenas;
     std::map<std::string, Slots> slots;
     BoundaryTable boundary;
-    /// The actions by name without the stage.
+    /// The actions of the stage, by name without the stage's number.
     std::map<std::string, uint32_t> actions;
     std::map<std::string, mlir::func::FuncOp> functions;
   };
 
   mlir::LogicalResult layOut();
-  /// Computes the number of slots that each class of values needs on each rank.
+  /// For values with the same lifetime: computes on each rank how many
+  /// microbatches have such values alive at the same time, and in which memory
+  /// slot each microbatch keeps its values.
   mlir::LogicalResult planSlots();
   /// Creates the arenas of a stage on a rank; `transient` is the rank's arena
   /// of transient values.
@@ -71,7 +74,8 @@ private:
   /// step.
   void loadStored(const Instance &own, int microbatch,
                   const std::string &label);
-  /// `started` has the tokens of transfers in flight.
+  /// Emits the start or the end of a transfer of the schedule. `started` has
+  /// the tokens of transfers in flight.
   void emitTransfer(const Instance &own, const pipeline::LoweredAction &entry,
                     const std::string &label,
                     std::map<pipeline::Action, int32_t> &started);
@@ -104,8 +108,8 @@ private:
   /// Emits the sums of gradients over all ranks of a stage, at the end of a
   /// step.
   void emitReplicaSums(int rank);
-  /// Creates a sum over ranks of the pipeline, in ascending order; the caller
-  /// adds its parts.
+  /// Creates a collective that sums buffers over ranks of the pipeline, in
+  /// ascending order. The caller adds the buffers by addPart().
   program::Collective sumOver(llvm::ArrayRef<int> ranks,
                               mlir::RankedTensorType type,
                               llvm::StringRef purpose);
@@ -126,8 +130,9 @@ private:
   void begin(int rank, const std::string &name);
   void end();
   void push(decltype(program::Command::op) op, const std::string &source);
-  /// Emits a call of an action. `version` is the version of the weights; the
-  /// default is the version of the microbatch.
+  /// Emits a call of an action of a stage, for one microbatch. `version` is the
+  /// version of the weights that it uses; the default is the version of the
+  /// microbatch.
   void call(const Instance &instance, llvm::StringRef action, int microbatch,
             const std::string &label,
             std::optional<int> version = std::nullopt);
@@ -141,11 +146,12 @@ private:
   mlir::ModuleOp module;
   const PipelineSchedule &schedule;
   program::Program &program;
-  dist::MeshAttr mesh; ///< of a stage: the pipeline axis has one rank
+  dist::MeshAttr mesh; ///< of one stage: its pipeline axis has size 1
   mlir::ArrayAttr links;
   mlir::DenseI64ArrayAttr within;
   pipeline::LoweredTable table;
-  /// The slot plans by rank, stage and class of slots.
+  /// By rank, stage and `pipe.slot` text (a lifetime of values): the number of
+  /// memory slots for values of this lifetime, and the slot of each microbatch.
   std::map<std::tuple<int, int, std::string>, pipeline::SlotPlan> slotPlans;
   /// The instances by rank and stage.
   std::map<std::pair<int, int>, std::unique_ptr<Instance>> instances;
@@ -156,8 +162,8 @@ private:
   std::map<int, std::vector<std::pair<int32_t, std::vector<int>>>> gathered;
   size_t current = 0; ///< the action that is being written
   int32_t tokens = 0;
-  /// Under an asynchronous schedule: the microbatch whose gradient is computed,
-  /// but has not updated the weights of the rank's stage yet.
+  /// Under an asynchronous schedule: the microbatch whose gradient has been
+  /// computed but not been applied to the weights of the rank's stage yet.
   std::optional<int> due;
 };
 

@@ -9,8 +9,9 @@ using namespace cleave;
 using namespace cleave::target;
 using namespace cleave::pipeline;
 
-/// Returns the positions in a rank's list at which the stage is gathered: from
-/// UNSHARD to RESHARD, inclusive.
+/// Returns the positions in a rank's list of actions at which the gathered
+/// parameters of the stage are in memory: from the stage's UNSHARD to its
+/// RESHARD, inclusive.
 static llvm::BitVector gatheredPlaces(ArrayRef<LoweredAction> list, int stage) {
   llvm::BitVector places(list.size());
   bool holds = false;

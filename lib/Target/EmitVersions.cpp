@@ -1,10 +1,10 @@
 // Emits asynchronous schedules (PipeDream), which have an update after every
-// backward pass. The weights are in a ring of slots, so that a backward pass
-// reads the version that its forward pass read, while later forward passes read
-// newer versions.
+// backward pass. The memory of the weights is a ring of equal slots, each with
+// one version of the weights, so that a backward pass reads the version that
+// its forward pass read, while later forward passes read newer versions.
 //
-// Version v is the result of v updates, one per microbatch, and is in slot v
-// mod n (n slots). The last update of a step is @update. No microbatch is in
+// Version v is the result of v updates, one per microbatch. Of n slots it is in
+// slot v mod n. The last update of a step is @update. No microbatch is in
 // flight then, so its result is written to slot 0, which the host sees and with
 // which the next step begins.
 
@@ -22,7 +22,7 @@ LogicalResult PipelineEmitter::assignVersions(const Instance &instance,
   int count = weightVersions(schedule.table)[instance.rank], updates = 0;
   versions.count = count;
   versions.slotOf.assign(table.microbatches, -1);
-  std::vector<int> readers(count); // microbatches under way, by slot
+  std::vector<int> readers(count); // microbatches in flight, by slot
   for (const LoweredAction &entry : table.actions[instance.rank]) {
     auto [stage, kind, microbatch] = entry.action;
     if (kind == ActionKind::F) {
@@ -41,8 +41,10 @@ LogicalResult PipelineEmitter::assignVersions(const Instance &instance,
   return success();
 }
 
-/// Emits an update that is due. It is emitted just before the rank's next
-/// computation, so that sends do not wait for it.
+/// Emits the weight update by the gradient of microbatch `due`, if it has not
+/// been emitted yet. This is called just before the rank's next computation and
+/// not directly after the backward pass, so that the sends that follow the
+/// backward pass start before the update runs.
 void PipelineEmitter::emitDueUpdate(const Instance &instance) {
   auto versions = instance.slots.find("version");
   if (due && versions != instance.slots.end())
@@ -55,8 +57,9 @@ void PipelineEmitter::emitLastUpdates(int rank) {
     updateVersion(at(rank, stage), table.microbatches - 1, 0);
 }
 
-/// Emits an update of the newest version that writes its result to slot
-/// `target`.
+/// Emits the update of the weights by the gradient of `microbatch`: copies the
+/// newest version of the weights to slot `target` of the ring of versions,
+/// unless it is already there, and updates it in place.
 void PipelineEmitter::updateVersion(const Instance &instance, int microbatch,
                                     int target) {
   std::string part = (nn::kUpdateFunc + ".0").str();

@@ -1,5 +1,6 @@
-// Finds which elements of an input are used as indices of which table. The host
-// checks these elements before it runs a program.
+// Finds which elements of an integer input are used as row indices of which
+// table (such as token ids that index an embedding table). The host checks that
+// these indices are within the table before it runs a program.
 
 #include "Emit.h"
 
@@ -15,8 +16,9 @@ namespace {
 
 using Dims = SmallVector<int64_t>;
 
-/// A box (a range in each dimension) of elements of an argument. It describes a
-/// value that consists of these elements, moved or copied.
+/// Describes a value whose elements are copies of some elements of an argument,
+/// possibly in another order. These elements of the argument form a rectangular
+/// range: an offset, a size and a stride in each dimension.
 struct Box {
   Dims offsets, sizes, strides;
   /// For each dimension of the value, the corresponding dimension of the
@@ -38,8 +40,11 @@ bool isWhole(const Box &box, ArrayRef<int64_t> shape) {
   return ArrayRef<int64_t>(box.sizes) == shape;
 }
 
-/// Takes the box of the operation's result, and returns the box of its operand;
-/// nullopt if the operand's elements do not form a box.
+/// Given the range of argument elements that the operand of `op` consists of,
+/// returns the range that the result consists of; nullopt if the result's
+/// elements do not form a rectangular range of the argument. `whole` says that
+/// the operand consists of all elements of the argument; a reshape of it may
+/// then be arbitrary.
 std::optional<Box> through(Operation *op, Box box, bool whole) {
   if (isa<arith::TruncIOp>(op))
     box.bits = std::min<int64_t>(
@@ -104,7 +109,8 @@ std::optional<Box> through(Operation *op, Box box, bool whole) {
   return box;
 }
 
-/// One lookup in a table.
+/// A lookup: the elements of an argument (`box`) that are used as row indices
+/// of a table with `rows` rows.
 struct Use {
   int64_t rows = 0;
   std::string table;
@@ -142,8 +148,9 @@ void collect(Value value, const Box &box, ArrayRef<int64_t> shape,
   }
 }
 
-/// Returns whether the use covers all samples of the batch. This is required,
-/// because the host checks all samples in the same way.
+/// Returns whether the lookup reads indices from all samples of the batch.
+/// Other lookups are not recorded: the host checks every sample for a lookup,
+/// and would refuse elements of samples that the lookup does not read.
 bool hasAllSamples(const Use &use, ArrayRef<int64_t> shape,
                    std::optional<int64_t> batch) {
   return !batch || use.box.sizes[*batch] == shape[*batch];

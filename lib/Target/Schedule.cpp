@@ -110,8 +110,8 @@ std::optional<pipeline::ValueClass> target::valueClassOf(int stage,
   for (StringRef name : ends)
     if (std::optional<Event> end = event(name, false))
       parsed.last.push_back(*end);
-  // The lifetime includes at least the action that computes the value, even if
-  // the value is not sent.
+  // The lifetime of a value includes at least the event that it begins with,
+  // such as the action that computes it, even if the value is never sent.
   if (!parsed.first.empty())
     parsed.last.push_back(parsed.first[0]);
   if (parsed.first.empty())

@@ -63,9 +63,11 @@ public:
     isStarted = false;
     if (!failure.empty())
       fail(CLEAVE_BAD_PROGRAM, failure);
-    // The event `met` has already been recorded, because the side that starts
-    // second records it before it sets `met`. It is recorded again only for the
-    // next message, which cannot start before both sides have passed this wait.
+    // The rank that starts the transfer second enqueues the copy, records the
+    // event `*met` after it, and then sets the pointer `met`. So the event has
+    // already been recorded here. It is recorded again only for the next
+    // message, which cannot start before both ranks have passed the wait for
+    // `met` above.
     check(driver().cuStreamWaitEvent(transfers.rank.compute, met->get(), 0),
           describe(call));
   }
@@ -75,8 +77,9 @@ private:
     return counters.at(call.members[call.self], call.purpose);
   }
 
-  // Called by the side that starts second: matches it with `other`, the side
-  // that started first, and enqueues the copy. The lock must be held.
+  // Called by the rank that starts the transfer second: matches its message
+  // with `other`, the message of the rank that started first, and enqueues the
+  // copy. The lock must be held.
   void meet(DeviceMessage &other) {
     DeviceMessage &sender = call.self == 0 ? *this : other;
     DeviceMessage &receiver = call.self == 0 ? other : *this;
@@ -113,10 +116,11 @@ private:
   Transfers &transfers;
   int64_t bytes = 0;
   const Event ready;
-  const std::shared_ptr<Event> copied; // the other side may outlive this one
+  const std::shared_ptr<Event> copied; // also used by the other rank
   bool isStarted = false;
-  // The event that is recorded after the copy. Both sides wait for it. The side
-  // that starts second sets it.
+  // Points to the event that is recorded after the copy, and that both ranks
+  // wait for. The rank that starts the transfer second sets the pointer; until
+  // then it is null.
   std::shared_ptr<Event> met;
   std::string failure;
 };

@@ -46,15 +46,16 @@ std::string describe(const Attention &x) {
          " features";
 }
 
-// A command that runs a cuDNN plan once for each part of an attention, with the
-// arguments of that part.
+// Computes an attention by one cuDNN plan. The samples and heads of the
+// attention are divided into equal parts, and the plan is executed once for
+// each part, with the addresses of that part.
 class DnnCommand {
 public:
   DnnCommand(DnnDevice &dnn, const Attention &x,
              const AttentionDiagonal &diagonal, const DnnEntry &entry)
       : dnn(dnn), entry(entry), what(describe(x)), scale(float(x.scale)),
         window(float(diagonal.window)), shift(int32_t(diagonal.shift)) {}
-  DnnCommand(const DnnCommand &) = delete; // packs hold addresses of numbers
+  DnnCommand(const DnnCommand &) = delete; // packs hold addresses of members
 
   void add(const std::vector<std::pair<int64_t, void *>> &arrays,
            void *workspace) {
@@ -93,8 +94,9 @@ private:
   std::vector<std::unique_ptr<DnnDescriptor>> packs;
 };
 
-// The arrays of an attention command. from() returns, for each array, the
-// address at which the data of a part begins.
+// The arrays of an attention command, with their ids in the cuDNN graph. from()
+// returns, for each array, the address at which the data of sample `batch` and
+// KV head `head` begins.
 struct Arrays {
   struct One {
     int64_t id;

@@ -67,7 +67,7 @@ struct DnnShape {
   std::vector<int64_t> dims, strides;
 
   static DnnShape dense(std::vector<int64_t> dims);
-  // The last two dimensions change places.
+  // Returns the shape with its last two dimensions exchanged.
   DnnShape turned() const;
 };
 
@@ -80,7 +80,8 @@ struct DnnTarget {
   const DnnDescriptor *properties = nullptr;
 };
 
-// One entry for each spatial dimension each.
+// The strides and dilations of a convolution, and its padding before and after
+// the input. Each list has one entry for each spatial dimension.
 struct DnnWindow {
   std::vector<int64_t> strides, dilations, low, high;
 };
@@ -99,7 +100,7 @@ public:
   // Adds an intermediate tensor that is not stored in memory.
   Tensor between(cudnnDataType_t type, const DnnShape &shape);
 
-  // out = a b, added in f32.
+  // out = a b, summed in f32.
   void matmul(Tensor a, Tensor b, Tensor out);
   void reduce(cudnnReduceTensorOp_t mode, Tensor from, Tensor out);
   // `out` has the elements of `from`, with other dimensions and strides.
@@ -110,8 +111,9 @@ public:
                  cudnnDataType_t compute = CUDNN_DATA_FLOAT);
   // out = where ? x : otherwise
   void select(Tensor where, Tensor x, Tensor otherwise, Tensor out);
-  // Adds the cross-correlation y of x and w, or the gradient of one of them,
-  // summed in f32.
+  // Adds an operation to the graph that computes the cross-correlation y of x
+  // and w, or the gradient of x or w from that of y. Products are summed in
+  // f32.
   enum class Convolution { Forward, InputGrad, FilterGrad };
   void convolve(Convolution kind, Tensor x, Tensor w, Tensor y,
                 const DnnWindow &window);
@@ -155,7 +157,8 @@ struct DnnEngine {
   std::vector<std::pair<cudnnBackendKnobType_t, int64_t>> knobs;
 };
 
-// Its bits differ from run to run.
+// The notes of engines that are never used, because their results differ in
+// some bits from run to run.
 inline const DnnNotes neverTaken{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
 
 class DnnPlan {
@@ -168,7 +171,7 @@ public:
           const std::optional<DnnEngine> &engine = {},
           const DnnNotes &refused = neverTaken);
 
-  // All that the constructor chooses from.
+  // Returns all engines that the constructor chooses from.
   static std::vector<DnnChoice>
   choices(const DnnTarget &target, const DnnGraph &graph,
           const std::optional<DnnEngine> &engine = {});
@@ -177,7 +180,7 @@ public:
   const DnnChoice &choice() const { return chosen; }
 
 private:
-  DnnParts parts; // what the plan refers to, and the plan
+  DnnParts parts; // what the plan refers to; last the plan
   DnnChoice chosen;
 };
 

@@ -16,7 +16,9 @@ inline constexpr int64_t mostMatrices = countedBytes / 8 - 1;
 // The most features of an attention head.
 inline constexpr int64_t mostFeatures = 256;
 
-// The number of 64-bit entries in the tables of a grouped product.
+// The number of 64-bit entries in GroupTables (kernels/arguments.h) of a
+// grouped product: where the rows and the tiles of each matrix end, and the
+// offsets of each row in both row operands.
 inline int64_t groupTableNumbers(int64_t matrices, int64_t rows) {
   return 2 * (matrices + 1) + 2 * rows;
 }

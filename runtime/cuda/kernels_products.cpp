@@ -195,8 +195,8 @@ Enqueue cuda::makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
   x.columnTiles = divideUp(x.n, variant.columns);
   x.rowTiles = divideUp(x.k, variant.rows);
   x.isBf16 = grouped.dtype == DType::BF16, x.isWide = grouped.wideResult;
-  // An upper bound for the number of row tiles, whichever matrices the rows
-  // choose.
+  // An upper bound for the number of tiles along the rows. The exact number
+  // depends on the ids, which only the device knows.
   int64_t tiles = grouped.outer
                       ? grouped.e * x.rowTiles
                       : rows / variant.rows + std::min(grouped.e + 1, rows);

@@ -10,9 +10,10 @@
 
 namespace cleave::cuda {
 
-// A rank's part in a collective. NCCL's own collective is used if it supports
-// the type and the reduction. Otherwise the members exchange the messages that
-// Routes plans, as processes without devices do.
+// What one rank does in a collective. NCCL's own collective is used if it
+// supports the element type and the reduction. Otherwise the members exchange
+// single messages by ncclSend and ncclRecv. Routes (routes.h) plans these
+// messages, as it does for ranks without devices in the transport `mpi`.
 class NcclCall {
 public:
   explicit NcclCall(CollectiveCall given);

@@ -9,8 +9,10 @@
 
 namespace cleave::cuda {
 
-// Returns a store that the ranks of all processes share. It keeps its entries
-// on the job's board (board.h), with the session's name before each key.
+// Returns a key-value store that the ranks of all processes share. It keeps its
+// entries on the board of the job (board.h), a store of small messages that
+// each process sends to all others. There each key is prefixed by the session's
+// name, because all sessions share the board.
 std::unique_ptr<Store> makeWorldStore(const Neighbours &neighbours);
 
 // Waits until every rank has reported its device. Throws UNSUPPORTED if two

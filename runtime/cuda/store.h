@@ -18,8 +18,8 @@ public:
   virtual std::optional<std::string> get(const std::string &key) = 0;
 };
 
-// Creates a store for ranks that are threads of this process. neighbours.h has
-// one for several processes.
+// Creates a key-value store for ranks that are threads of this process. For
+// ranks in several processes, makeWorldStore() (neighbours.h) creates one.
 std::unique_ptr<Store> makeLocalStore();
 
 } // namespace cleave::cuda

@@ -61,8 +61,8 @@ bool isSealed(std::string_view text) {
   const size_t tail = keyText.size() + digits + 1 + end.size();
   if (text.size() < tail)
     return false;
-  // Sealing the text again must give the same bytes; this detects changes of
-  // its form, too.
+  // The text is stripped of its digest and sealed again, which must give the
+  // same bytes. So changes that only affect whitespace are detected, too.
   return sealJson(std::string(text.substr(0, text.size() - tail)) +
                   std::string(end)) == text;
 }

@@ -126,7 +126,8 @@ struct Reader {
 };
 } // namespace
 
-/// The number of elements of `shape`; fails on overflow of 2^62.
+/// Returns the number of elements of `shape`. Fails if it exceeds 2^59, so that
+/// the size in bytes, at most 8 times as much, does not exceed 2^62.
 static int64_t elements(const Reader &r, const std::vector<int64_t> &shape) {
   int64_t count = 1;
   for (int64_t dim : shape)

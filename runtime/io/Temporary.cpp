@@ -54,8 +54,9 @@ bool isSelfOrParent(const char *name) {
   return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0;
 }
 
-/// Removes the content of a folder, without following links. Folders that are
-/// deeper than ours are left alone.
+/// Removes the content of a folder, without following links. Contents of
+/// folders that are nested more than `depth` levels deep are left alone; this
+/// program does not create such folders.
 void removeContent(int folder, int depth) {
   alignas(DirectoryEntry) char buffer[4096];
   bool isAnyRemoved = true;
@@ -130,7 +131,7 @@ void onSignal(int number) {
     say(": interrupted\n");
   }
   ::signal(number, SIG_DFL);
-  ::raise(number); // comes when the handler has returned
+  ::raise(number); // delivered when the handler has returned
   errno = error;
 }
 

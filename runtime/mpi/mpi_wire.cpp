@@ -1,5 +1,8 @@
-// Implements Wire by MPI calls. The threads of the host and of the rank rarely
-// need MPI at the same time, so one lock and MPI_THREAD_SERIALIZED are enough.
+// Implements Wire, the messages between the processes of a job, by MPI calls.
+// Two threads of a process call MPI: the one that exchanges requests and
+// replies with the other processes, and the one that runs the process's rank.
+// They rarely need MPI at the same time, so one lock and MPI_THREAD_SERIALIZED
+// are enough.
 
 #include "error.h"
 #include "wire.h"

@@ -38,14 +38,14 @@ public:
   // Returns whether the host may access data() directly.
   virtual bool isHost() const { return false; }
 
-  // Poison mode: as Memory has them.
+  // For the poison mode; see class Memory (memory.h).
   virtual void poison(int64_t at, int64_t bytes) = 0;
   virtual int64_t touched(int64_t at, int64_t bytes) const = 0;
   virtual void guard() {}
   virtual bool guardIntact() const { return true; }
 };
 
-// What a command reads or writes, at most.
+// The largest byte range that a command may read or write through one operand.
 struct Access {
   const char *at = nullptr;
   int64_t bytes = 0;
@@ -144,7 +144,8 @@ public:
   virtual bool beginCapture(const program::Action &) { return false; }
   virtual void endCapture(const program::Action &) {}
   virtual void cancelCapture() {} // after a failure
-  // Drops all recordings, because memory that they refer to will be freed.
+  // Drops all recorded actions, because memory that they refer to will be
+  // freed.
   virtual void forget() {}
 
   // The stream that commands are enqueued on, so that transfers can order

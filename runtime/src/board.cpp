@@ -1,4 +1,5 @@
-// A board of notes: every process sends its notes to every other process.
+// A key-value store that the processes of a job share: every process sends each
+// of its entries (notes) to every other process.
 
 #include "board.h"
 

@@ -1,6 +1,6 @@
-// A small key-value store that processes share. A process puts a note (a few
-// bytes under a key), which is sent to all other processes. They can read it
-// once it has arrived; the sender does not wait for that.
+// A board: a small key-value store that the processes of a job share. A process
+// posts a note (a few bytes under a key), which is sent to all other processes.
+// They can read it once it has arrived; the sender does not wait for that.
 #ifndef CLEAVE_RUNTIME_BOARD_H
 #define CLEAVE_RUNTIME_BOARD_H
 
@@ -21,16 +21,17 @@ public:
   // Key and value together, in bytes.
   static constexpr int64_t longestNote = 4096;
 
-  // Creates a board whose notes are sent over the channel with the tag.
+  // Creates this process's copy of the board. Notes are sent between processes
+  // as messages with tag `tag` on channel `channel` of the wire.
   Board(Wire &wire, int channel, int tag);
 
-  // From any thread.
+  // These functions may be called from any thread.
   void post(const std::string &key, const std::string &value);
   std::optional<std::string> find(const std::string &key);
-  // Takes down what begins so, here.
+  // Removes the notes whose key begins with `prefix` from this process's copy.
   void forget(const std::string &prefix);
 
-  // Nothing may be called afterwards.
+  // Stops receiving notes. No function may be called afterwards.
   void close();
 
 private:

@@ -10,12 +10,13 @@
 
 namespace cleave {
 
-// The ranks of each class.
+// The classes of ranks of a program. The ranks of one class run identical
+// commands; in a pipeline they have the same index on the pipeline axis.
 class Classes {
 public:
   explicit Classes(const program::Program &program);
 
-  // All ranks for class -1.
+  // Returns the number of ranks of a class; class -1 has all ranks.
   int64_t ranksOf(int32_t rankClass) const;
   // Returns whether there are mesh axes and an index on each of them such that
   // the class contains exactly the ranks with these indices.
@@ -37,11 +38,12 @@ private:
 void checkBoundary(const program::Program &program, const Classes &classes,
                    const program::Boundary &entry);
 
-// The sizes of the whole array in its view, before the permutation.
+// Returns the shape to which the whole array is reshaped before its dimensions
+// are permuted and it is cut into tiles (see program::Boundary).
 const std::vector<int64_t> &viewShape(const program::Boundary &entry);
 
-// Returns the dimension of viewShape that becomes dimension `dim` of the viewed
-// array.
+// Returns the dimension of viewShape that becomes dimension `dim` of the
+// permuted array.
 int64_t permuted(const program::Boundary &entry, size_t dim);
 
 } // namespace cleave

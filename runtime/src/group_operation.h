@@ -54,9 +54,9 @@ protected:
   // Copies `count` elements. In memory they form contiguous runs, whose length
   // may differ between source and destination.
   virtual void retile(const Runs &dst, const ConstRuns &src, int64_t count) = 0;
-  // Writes one box of the target tile of an exchange. The box is the reduction
-  // over the boxes that its senders hold in the tiles `from`, or zeros if there
-  // is no sender.
+  // Writes one rectangular range of elements of the target tile of an exchange.
+  // Its value is the reduction over the same range in the tiles `from` of its
+  // senders, or zero if there is no sender.
   virtual void box(const program::ExchangePiece &piece, const Part &part,
                    const std::vector<const char *> &from,
                    const std::vector<int64_t> &srcStrides) = 0;

@@ -29,8 +29,9 @@ public:
 
   void post() override { posted = Clock::now(); }
 
-  // No other thread would move the data before finish(), so start() only notes
-  // the time.
+  // Only records the time. The data is moved in finish() by the thread that
+  // calls it: there is no other thread that could move it between start() and
+  // finish().
   void start() override {
     if (!posted)
       posted = Clock::now();
@@ -94,7 +95,7 @@ private:
     }
   }
 
-  // Row by row.
+  // Copies or reduces the range row by row.
   void box(const program::ExchangePiece &piece, const Part &part,
            const std::vector<const char *> &from,
            const std::vector<int64_t> &srcStrides) override {

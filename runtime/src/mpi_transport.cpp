@@ -128,7 +128,7 @@ public:
         wire.send(request, channel, rank, abortTag, nullptr, 0);
         wire.drop(request, false);
       } catch (const RuntimeError &) {
-        // This peer gets no notice; its own watchdog will report the failure.
+        // This peer is not told of the abort; its own watchdog will report it.
       }
     }
   }
@@ -139,7 +139,7 @@ public:
       isAborted = true;
   }
 
-  // Throws where the run cannot go on.
+  // Throws if the run cannot go on.
   void check(const CollectiveCall &call) {
     if (isAborted || (abortNotice.active && wire.test(abortNotice, nullptr))) {
       isAborted = true;
@@ -448,14 +448,14 @@ private:
     throw lateness(call, transport.options.timeoutSeconds, missing(phase));
   }
 
-  // The ranks that have not arrived, or have not sent everything.
+  // Returns the ranks from which a header or data has not arrived.
   std::vector<int> missing(Routes::Phase phase) const {
     std::vector<int> ranks;
     for (int member = 0; member < size; ++member)
       if (peers[member].arrival.active)
         ranks.push_back(call.members[member]);
-    // If all members have arrived, the missing ones are those that stopped
-    // before they sent everything.
+    // If the headers of all members have arrived, the missing ranks are those
+    // that have not sent all of their data.
     if (ranks.empty())
       for (const Parcel &parcel : routes.parcels[phase])
         for (const Wire::Request &request : parcel.pieces)

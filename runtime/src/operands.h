@@ -12,9 +12,9 @@ namespace cleave {
 
 using Operand = program::Operand<const program::BufferRef>;
 
-// The number of bytes from the operand's first byte to past its last byte that
-// the command may access. The multiplications are checked for overflow, as the
-// program may be damaged.
+// Returns the size in bytes of the memory that the command may access for this
+// operand: from the operand's first byte to the end of its last element. The
+// multiplications are checked for overflow, as the program may be damaged.
 inline int64_t spanOf(const Operand &operand) {
   const std::vector<int64_t> &dims = operand.dims;
   if (!operand.strides.empty()) {
@@ -34,7 +34,7 @@ inline int64_t spanOf(const Operand &operand) {
 // field of the command that holds the reference.
 class Addresses {
 public:
-  // To whatever is at the address.
+  // Converts to a pointer to any type.
   class Pointer {
   public:
     explicit Pointer(char *at) : at(at) {}

@@ -22,8 +22,8 @@ Rank::Rank(cleave_program &program, int rank, std::unique_ptr<Backend> owned,
     axisSize.push_back(axis.size);
   moved.resize(data.arenas.size());
   for (const Arena &arena : data.arenas) {
-    // Arenas of other classes of ranks get no memory; in a pipeline these are
-    // most arenas.
+    // Arenas of other classes of ranks (of other stages of a pipeline) get no
+    // memory; in a pipeline these are most arenas.
     bool isHere = arena.rankClass < 0 ||
                   static_cast<uint32_t>(arena.rankClass) == data.classOf(rank);
     arenas.push_back(backend->allocate(isHere ? arena.size : 0,
@@ -166,8 +166,9 @@ const PreparedAction *Rank::prepareCall(const Call &call, Endpoint &endpoint,
 }
 
 // Returns whether on any rank an action of this name needs the host while it
-// runs. All ranks must decide alike, because a transfer must be replayed by all
-// its ranks or by none.
+// runs, and so cannot be recorded and replayed as a CUDA graph. All ranks must
+// decide alike, because a transfer must be replayed by all its ranks or by
+// none.
 static bool needsHost(const Program &program, const Action &action) {
   for (const Action &other : program.actions) {
     if (other.name != action.name)
@@ -226,8 +227,11 @@ Rank::Run Rank::placed(const Action &action, size_t index, Run run) {
       std::move(run));
 }
 
-// Returns for how many trips of a loop of this depth a command must be prepared
-// separately: for one, for two in turn, or for each.
+// Returns for how many iterations of a loop a command in the loop's body must
+// be prepared separately. `depth` is the nesting depth of the loop, `trips` its
+// number of iterations. The result is 1 if no address of the command depends on
+// the iteration, 2 if addresses alternate between even and odd iterations, and
+// else the number of iterations.
 static int64_t differentTrips(const Program &program, const Command &command,
                               int32_t depth, int64_t trips) {
   int64_t count = 1;
@@ -247,7 +251,8 @@ static int64_t differentTrips(const Program &program, const Command &command,
 Rank::Run Rank::prepareRepeat(const Repeat &repeat, Endpoint &endpoint) {
   const Action &body = data.actions[repeat.action];
   auto depth = static_cast<int32_t>(trips.size());
-  // The calls of each command, for the trips that differ.
+  // For each command of the body: its prepared calls, one for each iteration in
+  // which its addresses differ (see differentTrips()).
   std::vector<std::vector<Run>> runs;
   for (size_t i = 0; i < body.commands.size(); ++i) {
     int64_t count = differentTrips(data, body.commands[i], depth, repeat.trips);

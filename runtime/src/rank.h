@@ -30,7 +30,8 @@ struct PreparedAction {
   const program::Action *action = nullptr;
   std::vector<PreparedCommand> commands;
   // True if no command of the action waits for the host, so that the action may
-  // be replayed. `operations` are its transfers.
+  // be recorded once and then replayed (CUDA graphs). `operations` are its
+  // transfers.
   bool mayReplay = true;
   std::vector<Operation *> operations;
   // For the poison mode: for each command, the byte ranges that are poisoned
@@ -87,7 +88,9 @@ public:
 private:
   // Returns the rank's index on a sub-axis.
   int64_t indexOn(const program::SubAxis &on) const;
-  // Returns the number that an address term multiplies.
+  // Returns the index that a term of an address multiplies by its `coef`: the
+  // rank's index on a sub-axis, or an iteration number modulo the term's
+  // period.
   int64_t indexOf(const program::AxisTerm &term) const;
 
   using Run = Backend::Run;
@@ -139,16 +142,16 @@ private:
   std::vector<Access> accesses;     // of the command that is being prepared
   std::vector<int64_t> touchedHigh; // per arena, in this action
   std::vector<PreparedAction> actions;
-  // A Call may run its action on another slot (one of the equal parts) of an
-  // arena, by adding an offset to all addresses there. Each combination of
-  // slots is prepared once. The key is the action and, for each arena, the
-  // offset in bytes.
+  // An arena may consist of equal slots, one for each microbatch in flight. A
+  // Call may run its action on any slot of an arena, by adding an offset to all
+  // addresses there. Each combination of slots is prepared once. The key is the
+  // action and, for each arena, the offset in bytes.
   std::map<std::pair<uint32_t, std::vector<int64_t>>,
            std::unique_ptr<PreparedAction>>
       variants;
-  std::vector<int64_t> moved; // bytes per arena, of the call being prepared
-  // The trip of each loop around the command that is being prepared, outermost
-  // first.
+  std::vector<int64_t> moved; // by arena: offset of the Call being prepared
+  // For each loop around the command that is being prepared: the number of the
+  // iteration for which it is prepared. The outermost loop comes first.
   std::vector<int64_t> trips;
   std::vector<std::unique_ptr<PreparedAction>> bodies; // of loops
   std::vector<std::unique_ptr<Operation>> operations;

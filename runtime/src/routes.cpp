@@ -64,7 +64,7 @@ Rows Routes::block(char *at, int member, int64_t outer, int64_t inner) const {
 }
 
 // Calls body(offset in the sender's tile, offset in the receiver's tile, bytes)
-// for the rows of a box.
+// for each contiguous row of the rectangular range of elements `piece`.
 template <class Body>
 void Routes::forRows(const Part &part, const program::ExchangePiece &piece,
                      Body body) const {
@@ -109,7 +109,7 @@ void Routes::planAllReduce(Messages &m) const {
   });
 }
 
-// Blocks of a dimension, one for each member.
+// Plans collectives in which a dimension consists of one block for each member.
 void Routes::planBlocks(Messages &m, const Part &part) const {
   const int to = m.out.member, from = m.in.member;
   switch (call.kind) {
@@ -255,9 +255,11 @@ void Routes::reduceBlocks() {
   }
 }
 
-// Assembles this member's target tile of an exchange from the received boxes.
-// The boxes from each member are in its message in the order of Part::pieces.
-// Boxes of the second round were received directly into the target tile.
+// Assembles this member's target tile of an exchange (cleave/exchange.h) from
+// the rectangular ranges of elements that it received. The message from each
+// member contains its ranges in the order of Part::pieces. Ranges that another
+// member assembled and sends in the second round are received directly into the
+// target tile, so they are left out here.
 void Routes::assemble() {
   std::vector<const char *> &next = sources;
   for (const Parcel &parcel : parcels[First])
@@ -286,7 +288,7 @@ void Routes::assemble() {
     }
 }
 
-// A member's message to itself.
+// Copies the data that this member sends to itself.
 void Routes::copyOwn() {
   for (const Part &part : call.parts) {
     Rows from = dense(part.src, part.count), to = dense(part.dst, part.count);

@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-// Rows of equal length at equal distances.
+// Rows of contiguous bytes, of equal length and at equal distances.
 struct Rows {
   char *at = nullptr;
   int64_t rows = 1, bytes = 0, stride = 0;
@@ -32,9 +32,10 @@ struct Rows {
   }
 };
 
-// The data that is sent to one member, or received from it, in one phase: the
-// rows of memory that it occupies. Received data that must be reduced has no
-// such rows; it stays in scratch memory.
+// The data that is sent to one member, or received from it, in one phase.
+// `places` lists the memory from which it is sent, or to which it is received.
+// Received data that must be reduced first has no `places`: it stays in scratch
+// memory.
 struct Parcel {
   Parcel(int member, bool isIncoming)
       : member(member), isIncoming(isIncoming) {}
@@ -61,8 +62,9 @@ class Routes {
 public:
   // Most collectives have only a first phase. An all-reduce has a second phase,
   // in which each member sends the chunk that it reduced. An exchange of two
-  // rounds also has one, in which each member sends the boxes that it
-  // assembled.
+  // rounds (cleave/exchange.h) also has one: in the first phase members
+  // assemble elements of the target tiles, in the second they send these
+  // elements to the other members that need them.
   enum Phase { First, Second, phases };
 
   explicit Routes(const CollectiveCall &call);
@@ -70,7 +72,8 @@ public:
   // Plans again from the counts that are in memory now (AllToAllV).
   void replan();
 
-  // Once the first phase is complete.
+  // Reduces or copies what was received. Called once the first phase is
+  // complete.
   void combine();
 
   // Returns whether every member waits for every other member. If so, the
@@ -80,7 +83,8 @@ public:
   std::vector<Parcel> parcels[phases];
 
 private:
-  // With two neighbours, in both phases.
+  // The messages with two other members (to one of them, and from the other),
+  // in both phases.
   struct Messages {
     Messages(int to, int from)
         : out(to, false), in(from, true), outNext(to, false),

@@ -79,8 +79,10 @@ void cleave_session::scatter(const Boundary &entry, cleave_dtype type,
   }
 }
 
-// Gathers from the first class that holds the buffer. If a report is requested,
-// the whole arrays of other classes are compared with it.
+// Several classes of ranks (ranks that run identical commands, one class for
+// each rank of the pipeline) may hold the buffer. Gathers it from the first of
+// them. If a report is requested, the whole arrays of the other classes are
+// gathered, too, and compared with the first one.
 void cleave_session::gather(const std::string &name, cleave_dtype type,
                             void *data, cleave_gather_report *report) {
   const std::vector<int32_t> &entries = entriesOf(name);

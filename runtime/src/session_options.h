@@ -20,7 +20,9 @@ inline double callersWatchdogOf(double timeoutSeconds) {
   return timeoutSeconds + 1;
 }
 
-// `world` is NULL if ranks are threads of this process.
+// Returns the number of threads of each rank: as the options say, or if they do
+// not, the number of cores for each rank. `world` has the processes of the job;
+// it is NULL if all ranks are threads of this process.
 int threadsPerRank(const cleave_session_options &options, int ranks,
                    World *world);
 

@@ -1,5 +1,6 @@
-// Variables that sessions and the step pool share. They exist even if no pool
-// is linked.
+// Variables that sessions share with the step pool, the allocator that recycles
+// memory from step to step (step_pool.cpp). They are defined here because not
+// every executable links the pool.
 
 #include "step_pool.h"
 

@@ -254,8 +254,9 @@ private:
     ticket.isDone = true;
   }
 
-  // Called by a receive whose data may still be in the network: reading
-  // continues, although much has arrived unasked.
+  // Called if a receive waits for data that has not arrived. Reading from the
+  // connections resumes if it had stopped because more than `mostUnread` bytes
+  // had arrived that no receive has asked for.
   void askForMore() {
     if (unreadBytes <= mostUnread || isHungry)
       return;
@@ -307,7 +308,7 @@ private:
         short seen = watched[++i].revents;
         if (!line.isGone && (seen & POLLOUT))
           write(line);
-        // After its last word, not before it.
+        // Data that still arrives is read before the connection is given up.
         try {
           if (!line.isGone && (seen & ~POLLOUT))
             read(line);
@@ -348,7 +349,7 @@ private:
       found->second.isDone = true;
   }
 
-  // Reads one piece at a time, so that other connections are served, too.
+  // Reads at most `most` bytes, so that other connections are served, too.
   void read(Line &line) {
     constexpr int64_t headerBytes = sizeof(Header), most = 4 << 20;
     int64_t taken = 0;
@@ -414,7 +415,7 @@ private:
     unread.push_back(std::move(message));
   }
 
-  // The other side has gone.
+  // The process at the other end of the connection has gone.
   void lose(Line &line) {
     line.isGone = true;
     gone[line.peer] = true;
@@ -444,7 +445,7 @@ private:
   std::list<Incoming> unread;  // what nobody has asked for, in order
   std::vector<int> closed;
   int64_t unreadBytes = 0;
-  bool isHungry = false; // somebody waits for what has not come
+  bool isHungry = false; // a receive waits for data
   uint64_t made = 0;
   int opened = 0;
   bool isEnding = false;
@@ -455,7 +456,7 @@ private:
 //--- Joining -----------------------------------------------------------------
 
 std::unique_ptr<Rendezvous> rendezvous;
-bool isOver = false; // the others have been fetched, or given up
+bool isOver = false; // waiting for the other processes has ended
 } // namespace
 
 std::unique_ptr<Wire> cleave::makeTcpWire(int rank, int size,

@@ -19,7 +19,9 @@ using namespace cleave;
 using namespace cleave::program;
 
 namespace {
-// The sizes of the viewed array V, and its strides in the original array.
+// The array V that is cut into tiles: the original array after its reshape and
+// permutation (program::Boundary). `shape` are the sizes of V, `strides` the
+// distances of its elements in the original array.
 struct View {
   std::vector<int64_t> shape, strides;
 };
@@ -48,7 +50,7 @@ struct Place {
 Place placeOf(const Program &program, const Boundary &entry, int64_t rank) {
   Place place;
   if (!holds(program, entry, rank)) {
-    place.share = -1; // of nothing
+    place.share = -1; // the rank holds nothing
     return place;
   }
   std::vector<int64_t> index = axisIndices(program, rank);
@@ -109,7 +111,7 @@ void noteDifference(DType type, const void *a, const void *b, int64_t i,
       isFloat(type) ? std::fabs(loadFloat(type, a, i) - loadFloat(type, b, i))
                     : std::fabs(double(loadInt(type, a, i)) -
                                 double(loadInt(type, b, i)));
-  // A NaN wins, and stays.
+  // Once the largest difference is NaN, it stays NaN.
   if (!std::isnan(report.max_difference) &&
       !(difference <= report.max_difference))
     report.max_difference = difference;

@@ -9,7 +9,7 @@
 
 namespace cleave {
 
-// Elements of an array of this shape.
+// Returns the number of elements of an array of this shape.
 int64_t elementCount(const std::vector<int64_t> &shape);
 
 // Fills the tile of one rank. Elements beyond the end of the array get the bits
@@ -31,8 +31,9 @@ void gatherTiles(const program::Program &program,
                  void *data, const std::vector<void *> &tiles,
                  cleave_gather_report *report);
 
-// Compares a buffer in two classes: `a` and `b` are the whole arrays, gathered
-// from their entries in the buffer's own type.
+// Compares the copies of a buffer that two classes of ranks hold, for example
+// the two pipeline ranks that share a tied weight. `a` and `b` are the whole
+// arrays in the buffer's own type, gathered from `entryA` and `entryB`.
 void compareClasses(const program::Program &program,
                     const program::Boundary &entryA, const void *a,
                     const program::Boundary &entryB, const void *b,

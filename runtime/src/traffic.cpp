@@ -1,4 +1,5 @@
-// Computes the bytes that commands read and write from their sizes.
+// Computes how many bytes a command reads and writes, from the sizes of its
+// operands.
 
 #include "traffic.h"
 

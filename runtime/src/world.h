@@ -37,7 +37,7 @@ public:
   // launcher, no MPI, or a number of processes that differs from the
   // launcher's.
   static World &get();
-  // NULL before that.
+  // Returns NULL before the first call of get().
   static World *joined();
 
   Wire &wire() { return *link; }
@@ -48,9 +48,10 @@ public:
   // only now and then, and only processes of this machine; on other machines
   // the launcher ends the job.
   void checkAlive();
-  // A process of this machine that has ended.
+  // Returns whether the process of this rank runs on this machine and has
+  // ended.
   bool hasEnded(int rank) const;
-  // "process 4711 of rank 2 on node3"
+  // Describes the process of a rank: "process 4711 of rank 2 on node3".
   std::string describe(int rank) const;
   // The index of this process among the processes of its machine: as the
   // launcher gives it, else by order of ranks.
@@ -62,8 +63,8 @@ public:
   // Whether no two ranks share a core.
   bool hasOwnCore() const { return !isCrowded; }
 
-  // The tags of messages between host and workers; see worker.cpp. Sending
-  // returns when the memory is free.
+  // The tags of messages between host and workers; see worker.cpp. send()
+  // returns when the memory of the message may be reused.
   enum Tag { Command = 1, Reply = 2, Data = 3, Note = 4, Beat = 5 };
   void send(int to, Tag tag, const void *data, int64_t bytes);
   void send(int to, Tag tag, const Packet &packet) {
@@ -78,10 +79,11 @@ public:
   // For workers: from now on the host may be silent for at most `seconds`. The
   // initial limit is five minutes.
   void needHostWithin(double seconds) { hostPatience = seconds; }
-  // For workers: throws an Error TIMEOUT of rank 0 if the host was silent for
-  // longer. All functions that wait for the host do so.
+  // For workers: throws an Error TIMEOUT of rank 0 if the host has been silent
+  // for longer than needHostWithin() allows. All functions that wait for the
+  // host call this function.
   void needHost();
-  // False if there is none.
+  // Returns false if no such message has arrived.
   bool poll(int from, Tag tag, Packet &packet);
   Packet receive(int from, Tag tag);
   void receive(int from, Tag tag, void *data, int64_t bytes);
@@ -93,7 +95,8 @@ public:
   // Ends the job: the host sends the exit code to the workers. Does not return
   // if the job is lost.
   void finish(int code);
-  // In a worker.
+  // Ends this process's connections to the other processes. If the job is lost,
+  // the process ends at once with the exit code.
   void leave(int code, bool isLost);
 
 private:

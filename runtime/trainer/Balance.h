@@ -30,16 +30,17 @@ struct RouterLoad {
 
 struct StepBalance {
   std::vector<RouterLoad> routers;
-  /// The dispatch and the combination of tokens may need several rounds of
-  /// all-to-all. This is the share of their bytes that the rounds after the
-  /// first carried; nullopt if no tokens are sent between ranks.
+  /// The dispatch and the combination of tokens may need several all-to-alls,
+  /// because each has a buffer of fixed size. This is the share of their bytes
+  /// that the all-to-alls after the first carried; nullopt if no tokens are
+  /// sent between ranks.
   std::optional<double> overflow;
 
   bool empty() const { return routers.empty(); }
 };
 
-/// Reads what the routers chose in the last step from buffers, and `overflow`
-/// from counters.
+/// Reads what the routers chose in the last step from the program's buffers,
+/// and computes StepBalance::overflow from the ranks' counters of sent bytes.
 StepBalance readBalance(const Manifest &manifest, StepExecutor &executor);
 
 /// [{"router", "load", "dropped"}], a line of log.jsonl.

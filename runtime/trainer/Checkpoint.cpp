@@ -413,8 +413,10 @@ std::vector<CheckpointEntry> checkpointsOf(const std::string &run) {
             std::string::npos ||
         name.size() > prefix.size() + 18)
       continue;
-    // The modification time decides, because a run that was resumed from an
-    // earlier step writes its checkpoints after those of later steps.
+    // Which checkpoint is newest is decided by modification time and not by
+    // step, because a run that was resumed from an earlier step writes its
+    // checkpoints after those of later steps. Names in the file "latest" have
+    // precedence.
     fs::file_time_type time =
         fs::last_write_time(entry.path() / "state.json", error);
     if (error)

@@ -1,4 +1,5 @@
-// Inputs that the host generates, and checks of indices against their tables.
+// Inputs that the host generates, and checks that indices in the data (such as
+// token ids) are within the tables of the model that they index.
 
 #include "DataParts.h"
 #include "cleave/io/Error.h"
@@ -110,7 +111,7 @@ static void checkElement(const ManifestInput &input,
       " (input '" + input.name + "')" + howToIgnore(input, id, ignored));
 }
 
-/// Checks the elements of one lookup, in every sample.
+/// Checks the elements that one lookup in a table reads, in every sample.
 static void checkLookup(const ManifestInput &input,
                         const ManifestLookup &lookup, const ArrayView &array,
                         const std::string &label, const int64_t *ignored) {
@@ -140,8 +141,10 @@ static void checkLookup(const ManifestInput &input,
   }
 }
 
-/// Checks one long sequence of tokens, which is not divided into samples yet.
-/// So a lookup can be checked only if it reads every element of a sample.
+/// Checks one long sequence of tokens, which is divided into samples only
+/// later. A lookup in a table reads certain elements of each sample. Which
+/// tokens these will be is not known yet, so the lookup is checked only if it
+/// reads every element of a sample, and thus every token.
 static void checkStream(const ManifestInput &input,
                         const ManifestLookup &lookup, const ArrayView &tokens,
                         const std::string &label, const int64_t *ignored) {

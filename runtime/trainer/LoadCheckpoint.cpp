@@ -34,8 +34,8 @@ static bool isFresh(const ManifestState &item,
          !known.count(item.parameter);
 }
 
-/// Reports the state that is dropped because its parameter is frozen now, for
-/// users who train the parameter again later.
+/// Reports the optimizer state that is dropped because its parameter is frozen
+/// now, for users who train the parameter again later.
 static void sayWhatIsLeftOut(const std::string &path,
                              std::set<std::string> known,
                              const Manifest &manifest) {
@@ -117,7 +117,7 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
   }
   std::set<std::string> known = knownParameters(optimizerReader);
   sayWhatIsLeftOut(path, known, manifest);
-  std::set<std::string> fresh; // parameters, each with several slots
+  std::set<std::string> fresh; // parameters without optimizer state
   for (const ManifestState &item : manifest.state)
     if (isFresh(item, known) && !isCount(item))
       fresh.insert(item.parameter);
@@ -142,8 +142,9 @@ void loadCheckpoint(const std::string &path, const CheckpointState &state,
                  optimizerReader.find(stateName(item)),
                  executor.need(item.buffer).shape, item.buffer, executor);
   loadCounts(path, state, optimizerReader, known, manifest, executor);
-  // Master copies are loaded last, after the state of parameters that begin
-  // with initial state.
+  // Master copies of parameters, which have a higher precision, are loaded
+  // last, because initializeState() above sets all of them to the initial
+  // values.
   for (auto &load : masters)
     load();
   modelReader.checkWhole();

@@ -14,16 +14,18 @@ namespace cleave {
 
 /// Names the first tensor with a NaN or an infinity, in the order in which a
 /// step computes: parameters, then gradients. If `updated`, gradients come
-/// first, because a bad gradient has already spread to state and parameters.
+/// first, because a bad gradient has already spread to the optimizer state and
+/// the parameters.
 std::string firstNonFiniteTensor(const Manifest &manifest,
                                  StepExecutor &executor, bool updated);
 
-/// Whether all parameters and the optimizer's state are finite.
+/// Returns whether all parameters and the optimizer state are finite.
 bool isStateFinite(const Manifest &manifest, StepExecutor &executor);
 
-/// Returns the rest of a message that begins with "the loss is not finite; ":
-/// whether the data of the step is finite, and the first tensor that is not.
-/// The step begins with sample `nextSample`.
+/// Returns text for a message that begins with "the loss is not finite; ". The
+/// text says if the data of the step has a NaN or an infinity, and names the
+/// first tensor that has one (firstNonFiniteTensor()). `nextSample` is the
+/// number of the first sample of the step.
 std::string describeNonFinite(const Manifest &manifest,
                               const Settings &settings, const Dataset &data,
                               StepExecutor &executor, int64_t nextSample,

@@ -17,8 +17,9 @@ public:
   SplitRows() = default;
   SplitRows(int64_t rows, int64_t heldOut, bool shuffled, uint64_t seed)
       : rows(rows), heldOut(heldOut) {
-    // Rows are shuffled as the samples of an epoch that training never reaches.
-    // The first `heldOut` rows in this order are held out.
+    // The rows are shuffled like the samples of an epoch, but with an epoch
+    // number that training never reaches, so that the order differs from those
+    // in training. The first `heldOut` rows in this order are held out.
     if (shuffled && heldOut > 0)
       order.emplace(rows, seed, ~uint64_t(0));
   }

@@ -8,12 +8,15 @@
 
 namespace cleave {
 
-/// During the lifetime of this object, the first of these signals asks the loop
-/// to stop. A second signal of the same kind has its previous effect: it ends
-/// the process. Signals that were ignored stay ignored: SIGHUP under nohup,
-/// SIGINT in background jobs of scripts. Batch systems send SIGUSR1 shortly
-/// before a job's time ends. The kernel sends SIGXCPU every second once the
-/// process has used the processor time that it is allowed.
+/// During the lifetime of this object, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and
+/// SIGXCPU ask the training loop to stop (requested()). A second signal of the
+/// same number has the effect that it had before this object existed: it ends
+/// the process. Signals that were ignored stay ignored, such as SIGHUP under
+/// nohup and SIGINT in background jobs of scripts.
+///
+/// Batch systems send SIGUSR1 shortly before a job's time ends. The kernel
+/// sends SIGXCPU every second once the process has used the processor time that
+/// it is allowed, so further SIGXCPU do not end the process.
 class StopOnSignal {
 public:
   StopOnSignal() {

@@ -1,7 +1,8 @@
-// Helpers that the fuzzers share. Each fuzzer is a libFuzzer target that
-// accepts any bytes, and a reader may answer only with a value or an error
-// message. A crash, a sanitizer's report, an exception of another type, more
-// than two seconds or more than one GiB ends the fuzzer.
+// Helpers that the fuzzers share. Each fuzzer is a libFuzzer target that passes
+// any bytes to a reader, that is, a function that parses a file. The reader may
+// answer only with a value or an error message. A crash, a sanitizer's report,
+// an exception of another type, more than two seconds or more than one GiB ends
+// the fuzzer.
 #ifndef CLEAVE_TEST_FUZZ_H
 #define CLEAVE_TEST_FUZZ_H
 
@@ -40,8 +41,8 @@ private:
   int descriptor;
 };
 
-/// Aborts the fuzzer unless the condition `holds`, which a reader guarantees,
-/// is true.
+/// Aborts the fuzzer if `holds` is false. `holds` is a condition that the code
+/// under test guarantees for every input; `what` describes it for the message.
 inline void require(bool holds, const char *what) {
   if (holds)
     return;

@@ -44,7 +44,8 @@ private:
   std::filesystem::path root;
 };
 
-/// The message of the error that `run` throws, which must have `code`.
+/// Calls `run` and returns the message of the exception of type E that it
+/// throws, or "(no error)" if it throws nothing.
 template <typename E, typename F> std::string messageOf(F &&run) {
   try {
     run();

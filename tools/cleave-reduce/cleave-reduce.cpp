@@ -168,8 +168,8 @@ std::string describe(const Ended &ended) {
 
 int reduce(ModuleOp program, StringRef folder) {
   Tests tests((folder + "/candidate.mlir").str());
-  // The test gets the original file as MLIR prints it, as it gets all later
-  // candidates.
+  // The user's command first tests the original program. The program is written
+  // as MLIR prints it, because all later candidates are printed by MLIR, too.
   if (!writeFile(tests.path, textOf(program)))
     return RunFailed;
   if (Ended ended = runTest(tests.path); ended.code != 0)

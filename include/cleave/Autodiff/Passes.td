@@ -86,16 +86,17 @@ def AddDropoutPass : Pass<"nn-add-dropout", "::mlir::ModuleOp"> {
     `nn.attention` gets dropout, not attention that was not recognised as one operation (because of a
     trained bias, for example). A remark gives the number of dropouts.
 
-    Branches are found as follows. An operand of a sum is a branch if it is computed from
-    the other operand of the sum, or from a term of the other operand. The computation
-    must contain a contraction with a weight (frozen or not), and must not pass through
-    another sum with a branch. So the terms of a rotary embedding, gates, scores, biases
-    and masks are not branches. If two streams are added to each other, neither is a
-    branch, because neither is computed from the other. The same is true for the two
-    operands of a sum with a projected shortcut. A sum that no later contraction with a
-    weight reads is a prediction and gets no dropout. The dropouts are numbered in program
-    order. The samples must be a dimension of the dropped value, or the outer factor of a
-    merged dimension; otherwise the pass reports an error.
+    Branches are found as follows. An operand of a sum is a branch if it is
+    computed from the other operand of the sum, or from a term of the other
+    operand. The computation must contain a contraction with a weight (frozen or
+    not), and must not pass through another sum with a branch. So the terms of a
+    rotary embedding, gates, scores, biases and masks are not branches. If a sum
+    adds two residual streams, neither is a branch, because neither is computed
+    from the other. The same is true for the two operands of a sum with a
+    projected shortcut. A sum that no later contraction with a weight reads is a
+    prediction and gets no dropout. The dropouts are numbered in program order.
+    The samples must be a dimension of the dropped value, or the outer factor of
+    a merged dimension; otherwise the pass reports an error.
 
     The dropout masks depend on the seed, the step and the global index of the sample, which become
     arguments. `nn.attention` gets dropout keys (hashes of these arguments, of the dropout's number and
@@ -174,23 +175,28 @@ def AddRouterLossesPass : Pass<"nn-add-router-losses", "::mlir::ModuleOp"> {
 }
 
 def CountChoicesPass : Pass<"nn-count-choices", "::mlir::ModuleOp"> {
-  let summary = "Derive @loss_train, which counts the slots that chose each expert, from @loss";
+  let summary = "Derive @loss_train, which counts the choices of each expert, from @loss";
   let description = [{
-    For each choice of experts (the ids of an `nn.grouped_dot`), the number of slots that chose each
-    expert becomes a result of role `accumulator`, named `ROUTER.chosen`. If `nn-limit-choices` may have
-    dropped slots, another result, `ROUTER.taken`, counts the slots that were not dropped. ROUTER is the
-    name of the router's matrix without `.weight`, or the name of the node that chooses experts. The
-    results have this name in their attribute `nn.router`.
+    For each choice of experts (the ids of an `nn.grouped_dot`), the number of
+    tokens that chose each expert becomes a result of role `accumulator`, named
+    `ROUTER.chosen`. If `nn-limit-choices` may have dropped choices, another
+    result, `ROUTER.taken`, counts the pairs of a token and a chosen expert that
+    were not dropped. ROUTER is the name of the router's matrix without
+    `.weight`, or the name of the node that chooses experts. The results have
+    this name in their attribute `nn.router`.
 
     Accumulators are sums over samples, like loss and weight: they add up over
     microbatches and ranks, and samples that only pad the batch do not count. The loss
     does not depend on the accumulators. A module without experts is not changed.
 
-    With `update-biases`, the bias of each router becomes a buffer: the tensor with one number for each
-    expert that is added to the scores of a choice and has no other use. The bias gets no gradient;
-    `nn-update-router-biases` updates it by the counts. A router without such a bias is an error. In a
-    pipeline the pass runs between `pipe-mark-stages` and `pipe-cut-stages`, so that the slots are
-    counted in the stage that contains the router.
+    With `update-biases`, the bias of each router becomes a buffer. The pass
+    recognises the bias by its use: it is a tensor with one number for each
+    expert that is added to the scores by which experts are chosen, and no other
+    operation reads it. The bias gets no gradient; `nn-update-router-biases`
+    updates it by the counts. A router without such a bias is an error. In a
+    pipeline the pass runs between `pipe-mark-stages` and `pipe-cut-stages`, so
+    that the choices of a router are counted in the stage that contains the
+    router.
 
     Before:
     ```mlir
@@ -317,15 +323,21 @@ def AddOptimizerPass : Pass<"nn-add-optimizer", "::mlir::ModuleOp"> {
     `@init_state` returns zeros. If the loss or the gradient norm is not finite, `@update` returns the
     old parameters, state and counts, and the metric `finite` is 0.
 
-    `nn.adamw` corrects the bias of its moments by the number of updates so far of the parameter. This
-    number is state of role `count`; there is one count for each set of parameters that began to train
-    at the same step, and `nn.count` of a moment names it. The option `began` has an entry `SET:NAME`
-    for each parameter that began to train later than the others, which are set 0.
+    The moments of AdamW have a bias that depends on how often a parameter has
+    been updated. `nn.adamw` corrects this bias, so the number of updates is
+    state of role `count`. Parameters that began to train at the same step form
+    a set and share one count, and the attribute `nn.count` of a moment names
+    this count. Sets are numbered. Parameters that have trained from the
+    beginning are in set 0. The option `began` has an entry `SET:NAME` for each
+    parameter NAME that began to train later, where SET is the number of its
+    set, 1 or more.
 
-    In a pipeline stage (a module with `pipe.stage`), only the last stage has loss and weight as
-    arguments. The gradient of a parameter of several stages (`pipe.stages`) is summed over these
-    stages, and only the first of them adds its squares to the norm. The sums of squares, the loss and
-    the weight are summed over all stages, so that every stage has all metrics.
+    In a pipeline stage (a module with `pipe.stage`), only the last stage has
+    loss and weight as arguments. If several stages have the same parameter
+    (`pipe.stages`), its gradient is summed over these stages, and only the
+    first of these stages adds the squares of the gradient's elements to the
+    norm. The sums of squares, the loss and the weight are summed over all
+    stages, so that every stage has all metrics.
 
     With `apart`, an update follows each microbatch, with the gradient of the microbatch's mean loss
     (see `apart` of `nn-differentiate`). Nothing is summed over stages, so there are no norm, no
@@ -441,12 +453,14 @@ def MixedPrecisionPass : Pass<"nn-mixed-precision", "::mlir::ModuleOp"> {
 def UpdateRouterBiasesPass : Pass<"nn-update-router-biases", "::mlir::ModuleOp"> {
   let summary = "Move router biases towards equal loads in @update";
   let description = [{
-    The pass balances the loads of experts without a loss (Wang et al., 2024, arXiv 2408.15664;
-    DeepSeek-V3): after each step the bias of each expert becomes bias + rate * sign(mean load - load).
-    The load is the number of slots that chose the expert in all microbatches and on all ranks;
-    `nn-count-choices` with `update-biases` runs before; it adds these counts to `@loss_grad` and makes
-    the biases buffers. Loads are compared as integers, so that every mesh gives the same biases. If
-    `@update` has a metric `finite` and its value is 0, the bias does not change.
+    The pass balances the loads of experts without a loss (Wang et al., 2024,
+    arXiv 2408.15664; DeepSeek-V3): after each step the bias of each expert
+    becomes bias + rate * sign(mean load - load). The load is the number of
+    tokens that chose the expert in all microbatches and on all ranks;
+    `nn-count-choices` with `update-biases` runs before; it adds these counts to
+    `@loss_grad` and makes the biases buffers. Loads are compared as integers,
+    so that every mesh gives the same biases. If `@update` has a metric `finite`
+    and its value is 0, the bias does not change.
 
     Before: a `@loss_grad` with the buffer `b` and a result with the counts, and its `@update`. After:
     ```mlir

@@ -1,5 +1,6 @@
-// Runs a check: the sharded and the unsharded program get the same values, in
-// f64 and in the real precision, and all their results are compared.
+// Runs a check: the sharded and the unsharded program get the same values, and
+// all their results are compared. Both programs run in f64, and then in the
+// precision in which they are trained (f32, or f32 and bf16).
 
 #ifndef CLEAVE_CHECK_CHECK_H
 #define CLEAVE_CHECK_CHECK_H
@@ -12,7 +13,7 @@ namespace cleave::check {
 struct CheckOptions {
   int64_t steps = 5;
   int64_t microbatches = 1;
-  /// Machine epsilon of the real precision.
+  /// Machine epsilon of the precision in which the program is trained.
   double epsilon = 1.1920928955078125e-07;
   Tolerances tolerances;
 };
@@ -34,9 +35,9 @@ mlir::LogicalResult runExact(mlir::ModuleOp module, Engine &sharded,
                              const CheckOptions &options, CheckReport &report,
                              NamedTensors &first);
 
-/// Runs one step of both programs in their real precision, and compares the
-/// results of both with `reference`, the results that `runExact` stored in
-/// `first`.
+/// Runs one step of both programs in the precision in which they are trained,
+/// and compares the results of both with `reference`: the f64 results after
+/// step 1, which `runExact` returns in its argument `first`.
 mlir::LogicalResult runRounding(mlir::ModuleOp module, Engine &sharded,
                                 Engine &unsharded, Values &values,
                                 const CheckOptions &options,

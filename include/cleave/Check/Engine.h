@@ -1,7 +1,7 @@
 // The interface through which a check runs a program: the check sets named
 // unsharded tensors, runs functions, and gets named unsharded tensors. The
-// program may be interpreted or compiled, sharded or not, in real precision or
-// in f64.
+// program may be interpreted or compiled, sharded or not, and may compute in
+// f64 or in the precision in which it is trained.
 
 #ifndef CLEAVE_CHECK_ENGINE_H
 #define CLEAVE_CHECK_ENGINE_H
@@ -22,8 +22,8 @@ namespace cleave::check {
 
 class Recording;
 
-/// An argument or result of a function. Ports with equal role and name are the
-/// same tensor in all functions.
+/// An argument or result of a function. Arguments and results with equal role
+/// and name are the same tensor in all functions.
 struct Port {
   std::optional<nn::Role> role;
   std::string name;
@@ -73,8 +73,8 @@ public:
   /// `getTap` can return a tap's values for all microbatches of a step, and not
   /// only for the last microbatch.
   virtual bool keepsTaps() const { return false; }
-  /// Returns a value of role `tap` (a result that the check added to the
-  /// program) as it was after `microbatch`.
+  /// Returns the value of a tap (a result that the check added to the program,
+  /// with role `tap`) as it was after `microbatch`.
   virtual mlir::FailureOr<Gathered> getTap(const Port &port,
                                            int64_t microbatch) {
     return get(port);
@@ -104,8 +104,10 @@ struct CompiledOptions {
   std::string transport = "local";
   /// The optimization level of kernels, 0 to 3.
   unsigned optLevel = 3;
-  /// If not null, records the program's calls while a CPU executes them. The
-  /// recording also has the program compiled for CUDA devices.
+  /// If not null, a CPU runs the program, and this object records the calls
+  /// that the check makes to it. The program is then also compiled for CUDA
+  /// devices and stored in the recording, so that a machine with a device can
+  /// make the same calls.
   Recording *recording = nullptr;
   std::string recordingName;
   /// If given, a function that changes the command lists before they run.

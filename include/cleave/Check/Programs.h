@@ -1,5 +1,5 @@
-// The programs that `cleave check` compares, as engines: the partitioned
-// program, with an injected fault if requested, and its reference.
+// Creates the programs that `cleave check` compares: the partitioned program,
+// with an injected fault if requested, and the unpartitioned reference.
 
 #ifndef CLEAVE_CHECK_PROGRAMS_H
 #define CLEAVE_CHECK_PROGRAMS_H
@@ -22,15 +22,17 @@ namespace cleave::check {
 struct CheckedPrograms {
   std::string inject;               ///< a kind of fault; empty: none
   std::string against = "compiled"; ///< or "interpreter"
-  std::string record;               ///< a folder for calls that devices replay
+  std::string record;               ///< the folder of a recording; empty: none
   bool interpret = false;           ///< compiles nothing
   int64_t injectIndex = -1;         ///< the place of the fault; -1: the middle
 };
 
-/// The additional results of stages, for comparisons.
+/// The values that are added to the results of pipeline stages, so that a check
+/// can compare them.
 enum class Taps { None, Gradients, Values };
 
-/// Makes the engines of a check and owns the modules that they refer to.
+/// Creates the engines of a check: the interpreted or compiled programs that
+/// the check runs (see Engine). Owns the modules from which they are created.
 /// Failures are reported on the context of the module.
 class Programs {
 public:

@@ -1,6 +1,6 @@
 // Records the calls that a check makes to its programs in a folder, so that a
-// machine with a device but without the compiler can replay them and compare
-// the results (test/gpu/replay).
+// machine with a device but without the compiler can make the same calls and
+// compare the results (test/gpu/replay).
 //
 //     check.txt                     "epsilon E": epsilon of the real type
 //     data.bin                      all arrays, without duplicates
@@ -33,7 +33,9 @@ class Recording {
 public:
   explicit Recording(llvm::StringRef folder) : folder(folder.str()) {}
 
-  /// The calls of one program. Only one program may record at a time.
+  /// The calls that a check makes to one program: scatter writes a buffer, run
+  /// runs an action, gather reads a buffer. The calls of only one program may
+  /// be recorded at a time.
   class Calls {
   public:
     Calls(Recording &all, std::string folder)
@@ -55,8 +57,10 @@ public:
   /// with a message in `error`.
   Calls *add(llvm::StringRef name, std::string &error);
 
-  /// Writes calls and data. Returns an error message, or an empty string.
-  /// `epsilon` is the field of CheckOptions.
+  /// Writes the recorded calls of all programs, and all arrays that they refer
+  /// to, into the folder. `epsilon` is the machine epsilon of the programs'
+  /// precision (CheckOptions::epsilon). Returns an error message, or an empty
+  /// string.
   std::string write(double epsilon) const;
 
 private:

@@ -1,6 +1,7 @@
 // The values that a check gives to all programs. They are a function of the
 // seed and of a tensor's role and name only, so they do not depend on order,
-// mesh or precision. The real precision represents all these values exactly.
+// mesh or precision. The precision in which the program is trained (f32, or f32
+// and bf16) represents all these values exactly.
 
 #ifndef CLEAVE_CHECK_VALUES_H
 #define CLEAVE_CHECK_VALUES_H

@@ -11,9 +11,11 @@ namespace cleave::check {
 /// Returns the attributes of the parameter of `module` with this name, or null.
 mlir::DictionaryAttr parameterOf(mlir::ModuleOp module, llvm::StringRef name);
 
-/// Returns the view (`nn.view`) of a port. A gradient, tap or state has the
-/// view of its parameter in `module`; every other port has a view of its own.
-/// Returns null if file and program have the same layout.
+/// Returns the view (`nn.view`) of `port`, an argument or result of the
+/// program: the shape in which the program uses a tensor of the model file. A
+/// gradient, an optimizer state, or a tap (a result that a check adds to the
+/// program) has the view of the parameter of `module` to which it belongs.
+/// Returns null if the file and the program use the same layout.
 nn::ViewAttr viewOf(mlir::ModuleOp module, const Port &port);
 
 /// Converts a tensor from the file's layout to the program's layout; the second

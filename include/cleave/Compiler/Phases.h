@@ -19,7 +19,7 @@ namespace cleave::compiler {
 /// The purpose of a program.
 enum class Purpose {
   Train,   ///< everything but @forward, as training does not use outputs
-  Explain, ///< the same, of a program that need not fit here
+  Explain, ///< as Train, for a program that need not fit on this machine
   Infer,   ///< @forward alone
   Compile, ///< all
 };
@@ -81,12 +81,13 @@ mlir::LogicalResult orderPositions(mlir::ModuleOp module, const Config &config,
 
 /// Describes how a pipeline stage will be cut into actions.
 struct StageOptions {
-  bool weightsApart = false; ///< I and W are actions of their own
+  bool weightsApart = false; ///< I and W are separate actions
   /// The axes over which a separate action (UNSHARD) gathers parameters, once
   /// for the forward and backward passes of several microbatches.
   std::vector<std::string> gatheredAxes;
-  /// The link classes to the previous and to the next stage; "" if this stage
-  /// is on the same rank.
+  /// The classes of the links over which this stage exchanges messages with the
+  /// previous and with the next stage. "" if there is no such neighbouring
+  /// stage, or if it is on the same rank.
   std::string previousLink, nextLink;
 };
 

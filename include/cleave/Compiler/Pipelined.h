@@ -37,9 +37,10 @@ mlir::LogicalResult cutPipeline(mlir::ModuleOp model, const Config &config,
 
 /// Options for partitioning stages.
 struct ShardPhaseOptions {
-  bool allRemarks = false; ///< also say where every sharding is from
-  bool infers = false;     ///< @forward alone
-  /// Called for each stage before it is partitioned, for example to add taps.
+  bool allRemarks = false; ///< also report the origin of every sharding
+  bool infers = false;     ///< only @forward is kept
+  /// Called for each stage before it is partitioned. A check uses this to add
+  /// values to the stage's results (taps), so that it can compare them.
   std::function<void(mlir::ModuleOp)> prepareStage;
 };
 

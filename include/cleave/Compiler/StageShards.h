@@ -16,7 +16,7 @@
 namespace cleave::compiler {
 
 // Decides which stages gather parameters and reduce gradients as actions of the
-// schedule, and adds these actions to the table once the stages are
+// schedule, and adds these actions to the schedule once the stages are
 // partitioned.
 class StageShards {
 public:
@@ -31,13 +31,15 @@ public:
   // @update reduces them.
   bool reduces(int stage) const { return wanted[stage].reduce; }
 
-  // Records a partitioned stage; `actions` is the module of the stage's
-  // actions. Emits an error if a table of the user reduces the gradients of
-  // single microbatches, but the stage sums them first.
+  // Must be called for each stage after it is partitioned; `actions` is the
+  // module with the functions of the stage's actions. Emits an error if the
+  // user's schedule has a REDUCE_GRAD for a single microbatch, but the stage
+  // accumulates gradients over microbatches before it reduces them.
   mlir::LogicalResult note(int stage, mlir::ModuleOp actions);
 
-  // Returns the table with UNSHARD, RESHARD and REDUCE_GRAD added. A table that
-  // already has such actions, or that the user provided, is returned unchanged.
+  // Returns the schedule with UNSHARD, RESHARD and REDUCE_GRAD added. A
+  // schedule that already has such actions, or that the user provided, is
+  // returned unchanged.
   mlir::FailureOr<pipeline::Table> place(mlir::MLIRContext *context) const;
 
 private:

@@ -6,19 +6,20 @@
 // If these axes cross links of several classes, a collective runs level by
 // level, with one level for each class. A gather runs on the slowest links
 // first, while each rank has only its own tile; a reduce-scatter runs on them
-// last. On a level of n ranks, each rank receives n - 1 pieces, where a piece
-// is what a rank has before the gather or after the reduce-scatter. This takes
-// ceil(log2 n) rounds, or all pieces are sent at once, whichever is faster. An
-// all-reduce is a reduce-scatter followed by a gather. On a single level, an
-// all-reduce may instead send every value to every rank, which is faster for
-// small values.
+// last. On a level of n ranks, each rank receives n - 1 tiles, where a tile is
+// what a rank has before the gather or after the reduce-scatter. The tiles are
+// sent in ceil(log2 n) steps, one after another, or all at once, whichever is
+// faster. An all-reduce is a reduce-scatter followed by a gather. On a single
+// level, an all-reduce may instead send every value to every rank, which is
+// faster for small values.
 //
 // An all-to-all or exchange has all messages in flight at once. Its time is the
 // latency of the slowest level, plus `message` (Cluster.h) for every message
 // after the first, plus, for each level, the number of bytes sent across this
 // level divided by its bandwidth. The bytes of an exchange are assumed to be
-// distributed evenly over the peers. An exchange takes one more latency for
-// packing boxes, so that an equivalent collective is preferred.
+// distributed evenly over the peers. An exchange (dist.exchange) copies
+// rectangular ranges of elements into messages. Its time is one latency longer
+// because of these copies, so that an equivalent collective is preferred.
 //
 //===----------------------------------------------------------------------===//
 

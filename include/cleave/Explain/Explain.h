@@ -32,7 +32,7 @@ struct RankCost {
   std::vector<int64_t> members;
   int64_t flops = 0, attentionFlops = 0;
   std::vector<CollectiveCost> collectives;
-  /// The rank's class, an index into Explanation::memory.
+  /// The index of the rank's memory footprint in Explanation::memory.
   int64_t rankClass = 0;
 };
 
@@ -42,20 +42,22 @@ struct RankCost {
 struct PipelineCost {
   int64_t stages = 1;
   std::string schedule = "none", axis;
-  /// The idle time of ranks as a fraction of the total span, and as a fraction
-  /// of their busy time.
+  /// The idle time of ranks as a fraction of the time of a step, and as a
+  /// fraction of their busy time.
   double bubbleFraction = 0, bubbleOfIdeal = 0;
-  /// The idle time as a fraction of the total span if the time of an action is
-  /// proportional to its FLOPs, as stages may have different sizes.
+  /// The idle time as a fraction of the time of a step, if the time of each
+  /// forward or backward action is proportional to its FLOPs, because stages
+  /// may have different sizes.
   double bubbleByFlops = 0;
-  /// The fraction of the total span that consecutive steps would save if the
-  /// gradient norm did not synchronize all ranks at the end of each step.
+  /// The fraction of the time of a step that consecutive steps would save if
+  /// the gradient norm did not synchronize all ranks at the end of each step.
   double normFraction = 0;
-  /// Both have an entry for each index on the pipeline axis. `peakInFlight` is
-  /// the maximum number of activations that the rank holds at once, each from F
-  /// to the end of W, in units of the activations of one stage and microbatch.
-  /// `stagesOfRank` lists the stages that the rank holds.
+  /// For each index on the pipeline axis: the maximum number of activations
+  /// that a rank with this index holds at once, in units of the activations of
+  /// one stage and microbatch. An activation is held from F to the end of W.
   std::vector<int64_t> peakInFlight = {1};
+  /// For each index on the pipeline axis: the stages that the ranks with this
+  /// index hold.
   std::vector<std::vector<int>> stagesOfRank;
 };
 
@@ -67,17 +69,18 @@ struct ExpertLoad {
   /// The number of ranks that the experts are sharded over, and the largest
   /// number of experts on a rank.
   int64_t ranks = 1, expertsPerRank = 0;
-  /// The number of slots of a rank. A slot is a pair of one of the rank's
-  /// tokens and an expert that the token chose. With balanced routing, the
-  /// experts of each rank also process this many slots in total.
+  /// The number of slots of a rank. A slot is a token-expert pair: one of the
+  /// rank's tokens and an expert that the token chose. With balanced routing,
+  /// the experts of each rank also process this many slots in total.
   int64_t slots = 0;
   /// If tokens are sent to the ranks of their experts: `places` is the number
   /// of rows of the receive buffer for each sending rank, and `rounds` is the
-  /// number of exchanges that suffices for any routing. Both are 0 if nothing
-  /// is sent.
+  /// number of consecutive exchanges with this buffer that suffice for any
+  /// routing. Both are 0 if nothing is sent.
   int64_t places = 0, rounds = 0;
-  /// The capacity of an expert: the most slots that the expert accepts out of
-  /// `capacityOf` slots. 0 means no limit.
+  /// The capacity of an expert: of every `capacityOf` slots (token-expert pairs
+  /// of one sample or of one microbatch), the expert accepts at most
+  /// `capacity`. 0 means no limit.
   int64_t capacity = 0, capacityOf = 0;
 
   /// The rows that a rank sends to other ranks with balanced routing, the most
@@ -85,8 +88,8 @@ struct ExpertLoad {
   int64_t rowsSent() const { return slots / ranks * (ranks - 1); }
   int64_t mostRowsSent() const { return places ? slots : 0; }
   int64_t mostRowsReceived() const { return places ? slots * (ranks - 1) : 0; }
-  /// Returns the number of slots, out of `capacityOf`, that are dropped if all
-  /// tokens choose the same experts.
+  /// Returns how many of `capacityOf` token-expert pairs are dropped, because
+  /// of the capacity of experts, if all tokens choose the same experts.
   int64_t mostDropped() const;
 };
 
@@ -94,13 +97,13 @@ struct Explanation {
   std::vector<std::pair<std::string, int64_t>> mesh;
   int64_t ranks = 1;
   int64_t batch = 0, perRankMicrobatch = 0, microbatches = 1, sequence = 0;
-  /// The memory footprint of each class of ranks. In a pipeline, all ranks with
-  /// the same index on the pipeline axis are one class; in other programs, all
-  /// ranks are.
+  /// The memory footprint of each group of ranks that run identical commands.
+  /// In a pipeline, these are the ranks with the same index on the pipeline
+  /// axis; in other programs, all ranks are one group.
   std::vector<Footprint> memory;
   std::optional<PipelineCost> pipeline;
-  /// One entry for each rank or, if there are many ranks, for each class of
-  /// equal ranks.
+  /// One entry for each rank or, if there are many ranks, for each group of
+  /// ranks with equal costs.
   std::vector<RankCost> perRank;
   /// The number of launches of each kernel and of calls of each library
   /// function in one step, most frequent first. In a pipeline, these are sums
@@ -113,13 +116,14 @@ struct Explanation {
     double compute = 0, communication = 0, exposed = 0;
     /// For a pipeline, from a simulation of its schedule: `messages` is the
     /// time of messages from other stages, which is a part of `communication`.
-    /// `messagesExposed` is the exposed part of it. `idle` is the time for
-    /// which the rank waits for computation on other ranks.
+    /// `messagesExposed` is the part of `messages` that is exposed. `idle` is
+    /// the time for which the rank waits for computation on other ranks.
     double messages = 0, messagesExposed = 0, idle = 0;
   };
-  /// The times of each class of ranks; empty if no times are known.
+  /// The modelled times of a step for each group of ranks in `memory`; empty if
+  /// no times are known.
   std::vector<Overlap> overlap;
-  std::string cluster; ///< the times that were used
+  std::string cluster; ///< the description of the machine that was used
   std::vector<std::string> remarks;
 };
 
@@ -141,7 +145,8 @@ Traffic rowTraffic(const program::Program &program,
 std::vector<ExpertLoad> expertLoadsOf(const program::Program &program,
                                       mlir::ModuleOp module);
 
-/// Returns the memory footprint of each class of ranks.
+/// Returns the memory footprint of each group of ranks that run identical
+/// commands (see Explanation::memory).
 mlir::FailureOr<std::vector<Footprint>>
 footprintsOf(const program::Program &program, mlir::ModuleOp module,
              const Booking &booking = {});

@@ -1,5 +1,5 @@
-// An attribute that tells the cost model about local products of rows with
-// expert matrices.
+// An attribute that tells the cost model how many rows a rank multiplies, if
+// the rank multiplies only the rows whose expert matrix is in its own tile.
 
 #ifndef CLEAVE_INTERFACES_ROWSHARE_H
 #define CLEAVE_INTERFACES_ROWSHARE_H

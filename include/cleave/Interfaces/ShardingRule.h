@@ -28,7 +28,7 @@ enum class FactorKind {
   /// The factor is in operands and is absent from some result: tiles of the
   /// operands give partial results. If the combiner is None, the operation on
   /// one tile alone would give wrong results (softmax, norms). Its planLocal
-  /// then emits a form that reduces over all tiles of the factor.
+  /// then emits operations that reduce over all tiles of the factor.
   Reduction,
   /// The factor must not be split.
   NeedReplication,
@@ -49,10 +49,11 @@ struct Factor {
   /// True if each element also depends on its global index along the factor, so
   /// that equal operands do not give equal results (iota, dropout).
   bool indexed = false;
-  /// True if permuting the elements along the factor in all operands and
-  /// results leaves the operation correct. The operation may still need all
-  /// elements, but their order comes from an operand, such as the positions of
-  /// attention.
+  /// True if the operation stays correct when the elements along the factor are
+  /// permuted in all operands and results alike, because the operation takes
+  /// the order of the elements not from their indices but from an operand, such
+  /// as the positions of tokens. The operation may still need all elements on
+  /// each rank.
   bool unordered = false;
 };
 
@@ -73,8 +74,9 @@ struct ShardingRule {
   /// True if the operation only moves elements of the operands in `linear`.
   /// Then partial maxima or minima pass through it just as partial sums do.
   bool movement = false;
-  /// True if the operation selects, element by element, among the operands of
-  /// the group in `linear`, so that partial values pass through it as well.
+  /// True if each element of the result is the corresponding element of one of
+  /// the operands in `linear`, as in arith.select. Then partial maxima or
+  /// minima pass through the operation just as partial sums do.
   bool chooses = false;
   /// Operands that the operation does not read and only waits for, so that they
   /// may have any layout.
@@ -86,8 +88,8 @@ struct ShardingRule {
     factors.push_back({size, kind, combiner, false});
     return factors.size() - 1;
   }
-  /// Returns the group of operands that contains `operand`, or an empty list if
-  /// there is none.
+  /// Returns the group of `linear` that contains `operand`, or an empty list if
+  /// no group does.
   llvm::ArrayRef<unsigned> groupOf(unsigned operand) const;
   /// Returns whether the operation adds `operand` to other operands.
   bool isTerm(unsigned operand) const { return groupOf(operand).size() > 1; }
@@ -100,7 +102,7 @@ struct ShardingRule {
 
 /// Returns whether the factor is a reduction with combiner None. The operation
 /// combines all elements of such a factor while it runs, so it cannot run on a
-/// tile alone; the form that its planLocal emits can.
+/// tile alone. The operations that its planLocal emits instead can.
 inline bool isJoint(const Factor &factor) {
   return factor.kind == FactorKind::Reduction &&
          factor.combiner == FactorCombiner::None;

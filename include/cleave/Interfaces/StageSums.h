@@ -1,5 +1,6 @@
-// The values that the stages of a pipeline sum in their updates, as given by
-// `pipe.sums`.
+// The values that are summed over the stages of a pipeline during `@update`,
+// such as the gradients of a tied parameter. The attribute `pipe.sums` lists
+// them in each stage.
 
 #ifndef CLEAVE_INTERFACES_STAGESUMS_H
 #define CLEAVE_INTERFACES_STAGESUMS_H
@@ -13,18 +14,20 @@
 namespace cleave {
 
 struct StageSum {
-  /// The sum as one stage names it.
+  /// How one stage takes part in the sum: the name of the value that it adds
+  /// (`operand`), and the name that it gives to the result.
   struct Member {
-    int part = 0; ///< of @update, after which it stands
+    int part = 0; ///< the part of @update after which the sum takes place
     std::string operand, result;
   };
   std::vector<int> stages;
-  bool isTied = false;           ///< of a gradient that several stages have
+  bool isTied = false;           ///< sums the gradients of a tied parameter
   std::map<int, Member> members; ///< by stage
 };
 
-/// Returns the name of a part of @update, without the stage, such as
-/// "update.0".
+/// `@update` of a stage is split into functions, one after another, at its sums
+/// over stages. Returns the name of function number `part`, without the stage,
+/// such as "update.0".
 std::string updatePart(int part);
 
 /// Returns the sums over stages. All stages list their sums in the same order:

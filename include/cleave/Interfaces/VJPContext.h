@@ -24,7 +24,9 @@ public:
 
   /// Returns whether the cotangent of an operand is needed.
   virtual bool wanted(unsigned operand) = 0;
-  /// Adds a value to the cotangent of an operand; the types agree.
+  /// Adds `cotangent`, which must have the type of the operand, to the
+  /// cotangent of the operand. Does nothing if the operand's cotangent is not
+  /// wanted.
   virtual void set(unsigned operand, mlir::Value cotangent) = 0;
 
   /// Returns the value that the backward pass must read in place of a value of

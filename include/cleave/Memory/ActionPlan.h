@@ -1,5 +1,5 @@
-// Plans the memory of one action: which values share storage, and when each
-// storage is live.
+// Plans the memory of one action (a function that the host or a pipeline
+// schedule calls): which values share storage, and when each storage is live.
 
 #ifndef CLEAVE_MEMORY_ACTIONPLAN_H
 #define CLEAVE_MEMORY_ACTIONPLAN_H
@@ -14,8 +14,9 @@ namespace cleave::memory {
 /// Memory of one value, or of several values that share it.
 struct Storage {
   int64_t bytes = 0;
-  /// Bytes of the value that the storage was created for; `bytes` is larger if
-  /// views of the value reach beyond its end.
+  /// The size of the value that the storage was created for. `bytes` is larger
+  /// if a view or a kernel also accesses memory beyond the value's last
+  /// element.
   int64_t ownBytes = 0;
   /// The positions in the block between which the storage is live; -1 means
   /// before the first operation.

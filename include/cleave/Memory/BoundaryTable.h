@@ -20,8 +20,8 @@ namespace cleave {
 
 struct BoundaryBuffer {
   /// The unique name of the buffer in host programs. It is equal to `name` if
-  /// possible; a gradient is called `NAME.grad`, a metric `metric.NAME`, a tap
-  /// `tap.NAME`.
+  /// possible; a gradient is called `NAME.grad`, a metric `metric.NAME`, and a
+  /// tap (a result that `cleave check` adds to compare it) `tap.NAME`.
   std::string buffer;
   std::string name;
   nn::Role role;
@@ -31,13 +31,15 @@ struct BoundaryBuffer {
   /// The attributes of the argument or result, merged over all functions.
   mlir::DictionaryAttr attrs;
   /// The size of the buffer and, after memory is planned, its offset: in arena
-  /// 0 or, for a value with a slot class, in its slot.
+  /// 0 or, for a value with a slot class, in the memory of its microbatch.
   int64_t bytes = 0, offset = -1;
-  /// Returns the slot class, such as "recv_f:W", of a value that one action
-  /// stores in a microbatch's slot for other actions. Empty for other values.
+  /// Returns the slot class of a value that one action of a pipeline schedule
+  /// stores for later actions. The value has a copy for each microbatch in
+  /// flight, and the slot class, such as "recv_f:W", names the first and the
+  /// last action for which a copy is kept. Empty for all other values.
   llvm::StringRef slot() const;
-  /// Returns whether a host reads or writes the buffer. If a parameter has
-  /// several slots, the host sees the first one.
+  /// Returns whether a host reads or writes the buffer. If several versions of
+  /// a parameter are stored, the host sees the first one.
   bool isVisible() const {
     return slot().empty() || role == nn::Role::Parameter;
   }

@@ -47,26 +47,36 @@ def PlanMemoryPass : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
     from its command to its last reader; a collective's operands and results are live from its start
     to its wait. Views share their source's memory.
 
-    Arguments and results have `nn.name` and `nn.role`. Each pair of name and role has one buffer in
-    arena 0, "state", for all actions. A result with the name and role of an argument takes the
-    argument's buffer: it is computed in place if the command allows this, written to the buffer
-    directly if the old content is already dead, and copied to the buffer otherwise. If no result
-    has the name and role of an argument, the buffer of the argument is never written.
+    Arguments and results have `nn.name` and `nn.role`. Each pair of name and
+    role has one buffer in arena 0, "state", for all functions of the module. A
+    result with the name and role of an argument takes the argument's buffer: it
+    is computed in place if the command allows this, written to the buffer
+    directly if the old content is already dead, and copied to the buffer
+    otherwise. If no result has the name and role of an argument, the buffer of
+    the argument is never written.
 
-    All other values are in arena 1, "transient", which the actions share. They are placed largest
-    first, each in the tightest gap between the values that are live at the same time, at multiples
-    of 64 bytes. If the command allows it (`nn.inplace` of kernels, all-reduce), a result reuses the
-    memory of an operand that no later command reads.
+    All other values are in arena 1, "transient", which all functions share.
+    They are placed largest first, each in the tightest gap between the values
+    that are live at the same time, at multiples of 64 bytes. If the command
+    allows it (`nn.inplace` of kernels, all-reduce), a result reuses the memory
+    of an operand that no later command reads.
 
-    If the functions of pipeline stages share the module (`pipe.stage`), each stage has
-    its own arenas and names. A value that lives between actions (`pipe.slot`) has an
-    offset in a slot of its class. Each arena from 2 on belongs to one class, and the pass
-    plans one slot of it. The schedule decides how many slots the class has.
+    If the functions of pipeline stages share the module (`pipe.stage`), each
+    stage has its own arenas and names. Some values of a microbatch are stored
+    from one action of a stage to a later one, for example from the forward to
+    the backward pass. The attribute `pipe.slot` of such a value gives the
+    interval for which it is stored. All values with the same interval share an
+    arena, and these arenas are numbered from 2 on. Such an arena consists of
+    equal slots, one for each microbatch in flight. This pass plans the offsets
+    of values within one slot. The pipeline schedule decides how many slots the
+    arena has.
 
-    Arguments get `rt.buffer = #rt.address<arena, offset>`, operations get `rt.buffers`. The module gets the
-    arena sizes in `rt.arenas`; a module of stages gets `rt.stages` instead, with the arena sizes
-    and slot classes of each stage. Functions get `rt.lifetimes`, the lifetimes of their transient
-    memory.
+    Arguments get `rt.buffer = #rt.address<arena, offset>`, operations get
+    `rt.buffers`. The module gets the arena sizes in `rt.arenas`. A module of
+    stages gets `rt.stages` instead, which has for each stage the arena sizes
+    and, for each arena that consists of slots, the interval for which its
+    values are stored. Functions get `rt.lifetimes`, the lifetimes of their
+    transient memory.
 
     Before:
     ```mlir

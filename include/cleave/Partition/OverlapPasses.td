@@ -52,7 +52,7 @@ def DistChunkProductsPass : Pass<"dist-chunk-products", "::mlir::ModuleOp"> {
 }
 
 def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
-  let summary = "Move independent compute into the exchange of rows with experts";
+  let summary = "Compute while rows of tokens are exchanged with their experts";
   let description = [{
     Runs on per-rank programs. It moves later operations that do not depend on an exchange of rows
     (`dist.all_to_all_v`) to before the first reader of the exchange: shared experts, and weight
@@ -91,12 +91,14 @@ def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
 def DistBucketPass : Pass<"dist-bucket", "::mlir::ModuleOp"> {
   let summary = "Merge collectives into buckets";
   let description = [{
-    Runs on per-rank programs. Independent collectives of one kind, group and purpose become one, unless
-    an operation that reads one of them would have to wait for a later one. A bucket has at most
-    `bucket` bytes. With `bucket` = 0, a bucket has as many bytes as its links transfer in 20 times
-    their latency (both from `cluster`), but at least 256 KiB and at most 25 MiB. Buckets are not
-    larger, so that the next bucket can be computed while one is sent. The order of collectives is the
-    same on all ranks, before and after.
+    Runs on per-rank programs. Independent collectives of one kind, group and
+    purpose become one, unless an operation that reads one of them would have to
+    wait for a later one. A bucket has at most `bucket` bytes. With `bucket` =
+    0, a bucket has as many bytes as its links transfer in 20 times their
+    latency (both from `cluster`), but at least 256 KiB and at most 25 MiB.
+    Because of this limit, ranks can compute the operands of the next bucket
+    while a bucket is sent. The order of collectives is the same on all ranks,
+    before and after.
 
     Before:
     ```mlir

@@ -60,12 +60,12 @@ def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
     value. It chooses tiles if they take less time. The outermost dimension that divides evenly is
     sharded, so tiles have no padding.
 
-    After: the argument or result has the sharding of the tiles, and `pipe.inside` is its sharding
-    inside the stage. One constraint gathers such an argument for all its readers. A value that the
-    stage only passes on, or only adds to a result that is sent in tiles, stays in tiles. A result that
-    nothing else reads is computed in tiles, so that its all-reduce can become a reduce-scatter. The
-    sending and the receiving stage make the same choice. A remark reports each result that is sent in
-    tiles.
+    After the pass, an argument or result that is sent in tiles has the sharding of the tiles, and its
+    attribute `pipe.inside` has its sharding inside the stage. One `dist.constrain` all-gathers the
+    tiles of a received argument for all operations that read it. An argument that the stage only sends
+    on, or only adds to a result that is sent in tiles, is not gathered. A sent result that no operation
+    of the stage reads is computed in tiles, so that its all-reduce can become a reduce-scatter. The
+    sending and the receiving stage make the same choice. A remark reports each result sent in tiles.
 
     Before, with slow links between the stages:
     ```mlir
@@ -123,7 +123,7 @@ def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
     %0 = nn.einsum "bh,hf->bf" %x, %w {dist.sharding = [#dist.sharding<@m, [{}, {} ]>]} : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
     ```
 
-    After, with h split by "tensor" in both operands:
+    After (dimension h of both operands is sharded over "tensor", so each rank computes a partial sum):
     ```mlir
     %0 = nn.einsum "bh,hf->bf" %x, %w {
       dist.plan = #dist.plan<carry = <{}>, factors = [#dist.axes<{}>, #dist.axes<{"tensor"}>, #dist.axes<{}>]>,
@@ -198,14 +198,14 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     one axis, or by axes in different orders; tiles combined with an unsharded value; tiles gathered in
     another order than they were sliced; a result that differs from its `dist.sharding`.
 
-    For each dimension that is padded, the pass computes the global size, the axes over
-    which it is sharded, and the value of the padding in the last tiles. These are errors:
-    padding that is summed, compared for a maximum, read by index or read as part of a row
-    although its value is not the identity of this operation; padding that a
-    concatenation, a pad, a reshape or a reversal would put between elements; a mask for
-    another size, tile, dimension or order of axes than those of the masked tensor; a mask
-    of a tensor without padding; two different global sizes of a dimension in one
-    operation, at a result, or in two iterations of a loop.
+    For each dimension that is padded, the pass computes the global size, the axes over which it is
+    sharded, and the value of the padding in the last tiles. These are errors:
+    - An operation sums padding, takes a maximum over it, or reads it by index or as part of a row,
+      although the value of the padding is not the identity of the operation (such as 0 for a sum).
+    - A concatenation, a pad, a reshape or a reversal would put padding between elements.
+    - A mask has another size, tile, dimension or order of axes than the tensor that it masks, or this
+      tensor has no padding.
+    - A dimension has different global sizes in one operation, at a result, or in two loop iterations.
 
     Some properties are not proved, but errors in them are found by execution (`cleave check`): that a
     `dist.window` begins at the right element and that its `whole` is the size of the result computed
@@ -213,14 +213,14 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     in the padding); that values computed from a tile's offset (other than masks and indices into padded
     tables) are right; and whether a constant is a tile or unsharded.
 
-    Padding is not checked if the program does not tell the size of the padded dimension:
-    for scatters into a table, reshapes of tiles of one element, dimensions into which
-    these tiles were merged, a `dist.slice` whose tiles do not nest in the tiles that it
-    slices, arguments without `dist.global_type`, and values computed from one of these.
-    The value of padding becomes unknown to the pass if an operation computes with it, or
-    if a loop or a branch carries it. If one operand of a product is masked along a
-    dimension, the other operand must be masked as well if it is known to be padded;
-    otherwise the elements of the other operand are assumed to be finite.
+    Padding is not checked in a dimension if the program does not determine its unsharded size. This
+    concerns arguments without `dist.global_type`, and the results of scatters, of reshapes of tiles
+    with one element, and of a `dist.slice` whose tiles do not nest in the tiles that it slices. It also
+    concerns values computed from these, for example by a reshape that merges the dimension with others.
+    The value of padding becomes unknown to the pass if an operation computes with it, or if a loop or a
+    branch carries it. If one operand of a product is masked along a dimension, the other operand must
+    be masked as well if it is known to be padded; otherwise the elements of the other operand are
+    assumed to be finite.
 
     Before and After are the same. With the first dimension of %x split:
     ```mlir
@@ -281,7 +281,7 @@ def DistSplitStreamPass : Pass<"dist-split-stream", "::mlir::ModuleOp"> {
     }
     ```
 
-    After, in short (elementwise operations as formulas):
+    After (shortened; elementwise operations as formulas):
     ```
     %o, %lse = nn.attention %q, %k, %k
     %m = dist.all_reduce max %lse over @m {"r"} purpose activation
@@ -302,19 +302,19 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
   let description = [{
     Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites an operation that can
     process a dimension tile by tile (StreamingInterface: attention and its derivative, along the keys)
-    and reads this dimension all-gathered. In every round each rank computes with the tile that it has
+    and reads this dimension all-gathered. In every step each rank computes with the tile that it has
     and passes the tile on to the next rank (ring attention; Liu et al., 2023). The tile for the next
-    round is sent before the round is computed, so that the transfer overlaps with it; no rank holds
-    more than two tiles. If another operand has the dimension unsharded (positions, segments, masks,
-    bias), each rank takes in each round the slice that belongs to its present tile. Partial results are
-    combined in each round. A result that has the dimension and was reduce-scattered, such as the
-    gradient of the keys, is sent around the ring and accumulated on the way; each rank adds its own
-    contribution to its own tile last, which saves one round. With P ranks and tiles of K bytes a rank
+    step is sent before the step is computed, so that the transfer overlaps with the computation; no
+    rank holds more than two tiles. If another operand has the dimension unsharded (positions, segments,
+    masks, bias), each rank takes in each step the slice that belongs to its present tile. Partial
+    results are combined in each step. A result that has the dimension and was reduce-scattered, such as
+    the gradient of the keys, is sent around the ring and accumulated on the way; each rank adds its own
+    contribution to its own tile last, which saves one step. With P ranks and tiles of K bytes a rank
     sends (P - 1) K bytes in the forward and 2 (P - 1) K in the backward pass. If positions are the
-    indices in the sequence, rounds with tiles that are outside of a sliding window are omitted.
+    indices in the sequence, steps with tiles that are outside of a sliding window are omitted.
 
     `plan` = auto keeps the gather if it is modelled to be faster (short messages, whose latency the
-    compute of a round does not hide) and the gathered operand takes no more memory than the operation's
+    compute of a step does not hide) and the gathered operand takes no more memory than the operation's
     other operands and results.
 
     Before:
@@ -328,7 +328,7 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
     }
     ```
 
-    After, in short (`combine` stands for about ten elementwise operations):
+    After (shortened; `combine` stands for about ten elementwise operations):
     ```
     %1:2 = dist.collective_permute %k, %v pairs [0, 1, 1, 0] over @m {"r"} purpose activation
     %o0, %lse0 = nn.attention %q, %k, %v
@@ -345,22 +345,22 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
 }
 
 def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> {
-  let summary = "Dispatch rows to the ranks of the experts that they choose (expert parallelism)";
+  let summary = "Dispatch rows to the ranks of their experts (expert parallelism)";
   let description = [{
     Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites each `nn.grouped_dot`
     whose matrices are gathered over `axis`, and each `nn.grouped_outer` whose result is scattered over
-    it. Instead of the matrices, the rows of slots are sent (expert parallelism; Lepikhin et al., 2020).
-    (A slot is a token paired with one of the experts that it chose.) Each rank dispatches its rows to
-    the ranks of the experts that they chose (`dist.plan_rows`, then an exchange of the counts, then
-    `dist.all_to_all_v`). These ranks compute the product with their tile of matrices and send the
-    results back to the slots from which the rows came. Only rows are sent, no padding.
+    it. Instead of the matrices, rows are sent (expert parallelism; Lepikhin et al., 2020). There is one
+    row for each pair of a token and an expert that it chose. Each rank dispatches its rows to the ranks
+    of their experts (`dist.plan_rows`, then an exchange of the counts, then `dist.all_to_all_v`). These
+    ranks compute the product with their tile of matrices and send the results back to the ranks of the
+    tokens. Only rows are sent, no padding.
 
     For the rows from each other rank, a receive buffer has room for `max-load` times the number of rows
-    with balanced routing. Rows that exceed the buffer are sent in further rounds. The program has as
-    many rounds as any routing can need, so no row is ever dropped. Ranks exchange the counts of all
-    rounds, so that they agree on which rounds to skip. Rows of the first round that the backward pass
-    reads are saved on the ranks of the experts; rows of further rounds are sent again in the backward
-    pass, and values computed from them are recomputed.
+    with balanced routing. Rows that do not fit are sent afterwards through the same buffers, in further
+    exchange rounds. The program has as many rounds as any routing can need, so no row is ever dropped.
+    Ranks exchange how many rows they send in each round, so that they agree on which rounds to skip.
+    Rows of the first round that the backward pass reads are saved on the ranks of the experts; rows of
+    further rounds are sent again in the backward pass, and values computed from them are recomputed.
 
     Between products with the same ids, rows stay on the ranks of the experts: these ranks compute the
     elementwise operations between the products and save the residuals, and a sum of several results is
@@ -370,9 +370,10 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
 
     If `axis` has links of two classes (`within` of the mesh), `exchange` says whether rows are sent
     directly to each rank or in two steps, between nodes and then within the node; `auto` selects the
-    faster way by the links of `cluster`. The two steps are exchanges over two sub-axes: the first
-    replaces the gather of matrices between nodes, and the second is applied to the resulting products,
-    which still gather matrices within a node.
+    faster way by the links of `cluster`. For two steps, the all-gather of the matrices is split into
+    one between nodes and one within nodes. First the all-gather between nodes is replaced by an
+    exchange of rows. The products on the received rows still all-gather matrices within the node, and
+    then this all-gather is replaced by a second exchange.
 
     Before:
     ```mlir
@@ -384,7 +385,7 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
     }
     ```
 
-    After, in short, of one round (`%there_ids` is -1 where no row has arrived):
+    After (shortened, with only one exchange round; `%there_ids` is -1 where no row has arrived):
     ```
     %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
     %received = dist.all_to_all %counts
@@ -408,16 +409,15 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
 }
 
 def DistSortRowsPass : Pass<"dist-sort-rows", "::mlir::ModuleOp"> {
-  let summary = "Sort rows by the matrices that they choose";
+  let summary = "Sort the rows of grouped products by expert";
   let description = [{
-    Runs on per-rank programs. The rows that `nn.grouped_dot` and `nn.grouped_outer` read
-    are sorted by their ids, so that the rows of one matrix are adjacent (the permutation
-    of MegaBlocks; Gale et al., 2022). All products with the same ids share one sort
-    (`dist.sort_rows`). Elementwise operations between the products work in sorted order;
-    a value is put back in the original order only if another operation reads it. If all
-    slots of a token have the same row, the sorted rows are gathered directly from the
-    rows of the tokens. Numerical results do not change: rows are computed as before, and
-    sums over the rows of a matrix keep their order.
+    Runs on per-rank programs. The rows that `nn.grouped_dot` and `nn.grouped_outer` read are sorted by
+    their ids, so that the rows that are multiplied with the same expert matrix are adjacent (the
+    permutation of MegaBlocks; Gale et al., 2022). All products with the same ids share one sort
+    (`dist.sort_rows`). Elementwise operations between the products work in sorted order; a value is put
+    back in the original order only if another operation reads it. If a token has the same row for each
+    of its experts, the sorted rows are gathered directly from the rows of the tokens. Numerical results
+    do not change: rows are computed as before, and sums over the rows of a matrix keep their order.
 
     Before:
     ```mlir
@@ -460,8 +460,8 @@ def ChooseResidualsPass : Pass<"nn-choose-residuals", "::mlir::ModuleOp"> {
     earlier. A parameter that the backward pass does not read (a bias) is gathered once.
 
     `keep-parameters` names axes over which parameters are gathered once and stay gathered (FSDP without
-    resharding after the forward pass). `keep-activations` names axes over which an activation is saved
-    gathered, instead of as a tile that the backward pass would gather again.
+    resharding after the forward pass). `keep-activations` names axes over which the backward pass does
+    not gather an activation again: instead of its tile, each rank saves the all-gathered activation.
 
     To this pass, an operation belongs to the forward pass if a saved value depends on it, or a result
     other than gradients and cotangents.

@@ -1,6 +1,6 @@
-// Registers the passes of this folder by name, for tools and tests that run
-// textual pipelines. This header is separate from Passes.h, since it is slow to
-// compile.
+// Registers the passes of this folder by name, for tools and tests that parse
+// pass pipelines from text. This header is separate from Passes.h, because code
+// that registers passes is slow to compile.
 
 #ifndef CLEAVE_PARTITION_REGISTERPASSES_H
 #define CLEAVE_PARTITION_REGISTERPASSES_H

@@ -1,4 +1,5 @@
-// Draws a simulated table, as text for a terminal or as SVG for a browser.
+// Draws the simulated execution of a pipeline schedule on a time line, as text
+// for a terminal or as SVG for a browser.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -11,14 +12,16 @@
 
 namespace cleave::pipeline {
 
-// Draws a line per rank. If all times are multiples of the shortest action,
-// this is the unit of time: each column is one unit, and a dot is an idle unit.
-// Otherwise, each line lists the rank's actions in order.
+// Draws a line per rank. If the times of all actions are multiples of the
+// shortest one, that shortest time is the unit: each column is one unit of
+// time, and a dot is a unit in which the rank is idle. Otherwise, each line
+// lists the rank's actions in order.
 std::string drawText(const Table &table, const Replay &replay);
 
-// Draws a row per rank and a box per action. A box shows the microbatch; its
-// colour depends on the kind of action, and its shade on the position of the
-// stage among the rank's stages. The SVG file is self-contained.
+// Draws a row per rank and a rectangle per action. A rectangle shows the
+// microbatch; its colour depends on the kind of action, and its shade on the
+// position of the stage among the rank's stages. The SVG file is
+// self-contained.
 std::string drawSvg(const Table &table, const Replay &replay);
 
 } // namespace cleave::pipeline

@@ -1,5 +1,6 @@
-// Adds the transfers to a table, as starts and waits that overlap with compute,
-// and assigns slots to values.
+// Adds the transfers between stages to a pipeline schedule, as starts and waits
+// that overlap with compute. Also assigns slots to the values of the stages; a
+// slot is the memory for a value of one microbatch in flight.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -15,8 +16,9 @@
 
 namespace cleave::pipeline {
 
-// A transfer or collective is in a list as a start and a later wait, or as one
-// blocking action (Run). An action that computes is always Run.
+// A rank's action list contains a transfer or collective either as a start and
+// a later wait, or as one blocking action (Run). An action that computes is
+// always Run.
 enum class Phase { Run, Start, Wait };
 
 struct LoweredAction {
@@ -26,20 +28,21 @@ struct LoweredAction {
   bool operator==(const LoweredAction &) const = default;
 };
 
-// Prints a start like the blocking transfer, `1SEND_F3`, and its wait as
-// `1WAIT_SEND_F3`.
+// Prints the start of a transfer like a blocking transfer, `1SEND_F3`, and its
+// wait as `1WAIT_SEND_F3`.
 std::string print(const LoweredAction &action);
 
-// The messages from one rank to another form a channel: the sender's n-th send
-// in a channel matches the receiver's n-th receive. The wait of a receive ends
-// when both the send and the receive have started. The wait of a send may end
-// only when the receiver has reached the wait of its receive.
+// A pipeline schedule with transfers. The messages from one rank to another
+// form a channel: the sender's n-th send in a channel matches the receiver's
+// n-th receive. The wait of a receive ends when both the send and the receive
+// have started. The wait of a send may end only when the receiver has reached
+// the wait of its receive.
 struct LoweredTable {
   std::string schedule;
   int ranks = 0, stages = 0, microbatches = 0;
   bool asynchronous = false;
   std::vector<std::vector<int>> stagesOfRank;
-  std::vector<std::vector<LoweredAction>> actions; // by rank
+  std::vector<std::vector<LoweredAction>> actions; // the list of each rank
 };
 
 struct LowerOptions {
@@ -54,14 +57,17 @@ struct LowerOptions {
   int spareSends = 1;
 };
 
-// Adds one message for each microbatch, direction and boundary between stages
-// on different ranks. A send starts right after the action that computes its
-// value, and its wait is as late as the limit of messages in flight allows.
+// Adds the transfers to the schedule: one message for each microbatch and
+// direction (forward and backward) between neighbouring stages on different
+// ranks. A send starts right after the action that computes its value, and its
+// wait is as late as the limit of messages in flight allows.
 Result<LoweredTable> lower(const Table &table,
                            const LowerOptions &options = {});
 
-// Reads a table that also has transfers. A transfer is a start if its wait is
-// in the same row; otherwise it blocks.
+// Reads a pipeline schedule that also has transfers, in the CSV format of
+// docs/pipeline.md: each line has the actions of one rank. If a line has both
+// `1SEND_F3` and `1WAIT_SEND_F3`, `1SEND_F3` only starts the transfer. Without
+// the wait, `1SEND_F3` blocks until the transfer is complete.
 Result<LoweredTable> readLoweredText(std::string_view text,
                                      const std::string &name);
 std::string writeLowered(const LoweredTable &table);
@@ -71,24 +77,27 @@ std::string writeLowered(const LoweredTable &table);
 //===----------------------------------------------------------------------===//
 
 // A kind of action that begins or ends the lifetime of a value. A complete
-// backward pass (B) counts as both of its halves, input gradient (I) and weight
-// gradient (W). A blocking transfer counts as both its start and its wait.
+// backward pass (B) counts as both of its halves, the gradient of the input (I)
+// and the gradients of the weights (W). A blocking transfer counts as both its
+// start and its wait.
 struct Event {
   ActionKind kind = ActionKind::F;
-  Phase phase = Phase::Run; // of a transfer Start or Wait, of the rest Run
-  int offset = 0;           // the stage, relative to that of the value
+  Phase phase = Phase::Run; // Start or Wait for a transfer, otherwise Run
+  int offset = 0;           // stage of the action minus stage of the value
   bool operator==(const Event &) const = default;
 };
 
-// Values of a stage, one per microbatch. The lifetime of a value begins with an
-// event of `first`: the first one in this list that the rank has for the
-// microbatch. It ends with the latest event of `last` that the rank has for the
-// microbatch. If the rank has no event of one of the two lists, the microbatch
-// has no such value. Examples:
-//   input of a stage   {RecvF Start} to {W}
-//   residuals          {F} to {W}, or {F} to {I} and {I} to {W}
-//   output             {F} to {SendF Wait}
-//   output that stays  {F} to {F of the next stage: offset 1}
+// A value class: a value of a stage, which exists once for each microbatch. The
+// lifetime of a microbatch's value begins with an event of `first`: the first
+// one in this list that the rank has for the microbatch. The lifetime ends with
+// the latest event of `last` that the rank has for the microbatch. If the rank
+// has no event of one of the two lists, the microbatch has no such value.
+// Examples:
+//   input of a stage      {RecvF Start} to {W}
+//   residuals             {F} to {W}, or {F} to {I} and {I} to {W}
+//   output that is sent   {F} to {SendF Wait}
+//   output that the rank's next stage reads
+//                         {F} to {F of the next stage: offset 1}
 struct ValueClass {
   int stage = 0;
   std::vector<Event> first;
@@ -97,15 +106,15 @@ struct ValueClass {
 
 struct SlotPlan {
   int rank = 0;
-  int valueClass = 0;      // index into the given classes
-  int count = 0;           // most values alive at once, in the rank's order
-  std::vector<int> slotOf; // by microbatch; -1: no value
+  int valueClass = 0;      // index into the given value classes
+  int count = 0;           // number of slots: most values that live at once
+  std::vector<int> slotOf; // by microbatch; -1: it has no such value
 };
 
-// Returns a plan for each class and each rank that has values of this class,
-// ordered by class and rank. Each value gets the lowest free slot, so the
-// number of slots is the peak number of live values. Fails if the lifetime of a
-// value would end before it begins.
+// Assigns a slot to each value. Returns a plan for each value class and each
+// rank that has values of this class, ordered by class and rank. Each value
+// gets the lowest free slot, so the number of slots is the peak number of live
+// values. Fails if the lifetime of a value would end before it begins.
 Result<std::vector<SlotPlan>>
 assignSlots(const LoweredTable &table, const std::vector<ValueClass> &classes);
 

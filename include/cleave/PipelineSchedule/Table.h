@@ -1,6 +1,8 @@
-// A pipeline schedule is a table: it has the ordered list of actions of every
-// rank. This file declares the tables, their generators, and the functions that
-// read and write table files. docs/pipeline.md describes the schedules.
+// A pipeline schedule is stored as a table: for every rank, it has the ordered
+// list of the rank's actions, such as the forward pass of a stage for one
+// microbatch. This file declares the table, its generators, and the functions
+// that read and write it as a CSV file. docs/pipeline.md describes the
+// schedules.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -25,7 +27,7 @@ struct Table {
   // The stages of each rank, ascending. A stage is on one rank; under Chimera
   // it is on two ranks, which divide the microbatches between them.
   std::vector<std::vector<int>> stagesOfRank;
-  std::vector<std::vector<Action>> actions; // by rank; no transfers
+  std::vector<std::vector<Action>> actions; // of each rank; no transfers
 
   // Returns the ranks that hold a stage, ascending.
   std::vector<int> ranksOfStage(int stage) const;
@@ -33,8 +35,8 @@ struct Table {
   int chunks() const;
 };
 
-// A lookup table of the rank that computes each pass: rank[stage][microbatch],
-// or -1 if the table has no F for this stage and microbatch.
+// The rank that runs a stage for a microbatch: rank[stage][microbatch], or -1
+// if the schedule has no forward pass (F) for this stage and microbatch.
 struct Placement {
   explicit Placement(const Table &table);
   std::vector<std::vector<int>> rank;
@@ -43,12 +45,12 @@ struct Placement {
 struct ScheduleSpec {
   std::string name = "1f1b";
   int ranks = 1;
-  int chunks = 0; // stages per rank; 0: what the schedule needs
+  int chunks = 0; // stages per rank; 0: the number that the schedule needs
   int microbatches = 1;
 };
 
 // Returns the names of the schedules that `generate` supports, in the order of
-// the documentation, and "custom", which stands for a table from a file.
+// the documentation, and "custom", which stands for a schedule from a file.
 std::vector<std::string> scheduleNames();
 
 // Returns the number of stages per rank: `chunks`, or if `chunks` is 0 the
@@ -56,11 +58,15 @@ std::vector<std::string> scheduleNames();
 // `chunks`.
 Result<int> chunksOf(const std::string &schedule, int chunks);
 
-// Generates the table of a schedule. Fails if the schedule does not support the
-// numbers of `spec`; the message states the schedule, the rule and the numbers.
+// Generates a schedule. Fails if the schedule does not support the numbers of
+// ranks, stages and microbatches in `spec`; the message states the schedule,
+// the rule and the numbers.
 Result<Table> generate(const ScheduleSpec &spec);
 
-// Collectives of data parallelism as actions of a table.
+// Selects the collectives of data parallelism that `withShardActions` adds to a
+// pipeline schedule. They are actions of their own: UNSHARD all-gathers the
+// parameters of a stage (ZeRO 3), RESHARD frees the gathered parameters, and
+// REDUCE_GRAD reduces the gradients of a stage.
 struct ShardActions {
   bool reduce = true;               // REDUCE_GRAD after the last W of a stage
   bool reducePerMicrobatch = false; // after every W instead
@@ -68,35 +74,35 @@ struct ShardActions {
   // reader or when other stages need the memory. F, I and B read parameters; W
   // does if `weightsRead`.
   bool unshard = false;
-  int gathered = 0; // stages of a rank gathered at once; 0: all that it holds
-  // For each stage, which of these actions it has, and whether its W reads
-  // gathered parameters. If empty, all stages have the actions that `reduce`
-  // and `unshard` request, and every W is assumed to read gathered parameters.
-  // (The W of the first stage does read them, because it is the whole backward
-  // pass of this stage.)
+  int gathered = 0; // most stages of a rank gathered at once; 0: all
+  // For each stage: whether it has gradients for REDUCE_GRAD, whether it has
+  // parameters for UNSHARD and RESHARD, and whether its W (gradients of
+  // weights) reads the gathered parameters. If `stages` is empty, all of this
+  // is assumed to be true for every stage. (The W of the first stage does read
+  // the parameters, because W is the whole backward pass of this stage.)
   struct Stage {
     bool reduce = true, unshard = true, weightsRead = true;
   };
   std::vector<Stage> stages;
 };
 
-// Returns the table with these collectives added. If a stage is on two ranks,
-// both ranks take part in its gradient reductions. So the lists of both ranks
-// end with these reductions, in the order of stages.
+// Returns the schedule with the collectives of `options` added. If a stage is
+// on two ranks, both ranks take part in its gradient reductions. So the action
+// lists of both ranks end with these reductions, in the order of stages.
 Result<Table> withShardActions(const Table &table, const ShardActions &options);
 
-// Repeats the table `steps` times without barriers. Microbatches are numbered
-// consecutively over all steps.
+// Repeats the schedule `steps` times without barriers between the steps.
+// Microbatches are numbered consecutively over all steps.
 Table repeated(const Table &table, int steps);
 
 // Returns the number of weight versions that each rank stores, which is 1
-// unless the table is asynchronous.
+// unless the schedule is asynchronous.
 std::vector<int> weightVersions(const Table &table);
 
-// Reads a table file: one row per rank, cells separated by commas; empty cells
-// are skipped. It is an error if a cell has a transfer or an unknown action
-// (the message names the row and the cell), if a stage is on no rank, or if a
-// stage has a microbatch twice or not at all.
+// Reads a schedule from a CSV file: each line has the actions of one rank,
+// separated by commas; empty cells are skipped. It is an error if a cell has a
+// transfer or an unknown action (the message names the row and the cell), if a
+// stage is on no rank, or if a stage has a microbatch twice or not at all.
 Result<Table> readTable(const std::string &path);
 Result<Table> readTableText(std::string_view text, const std::string &name);
 std::string writeTable(const Table &table);

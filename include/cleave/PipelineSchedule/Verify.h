@@ -1,6 +1,6 @@
-// The verifier: proves that a program of transfers, collectives and
-// computations cannot deadlock and computes every pass once, or reports the
-// actions that violate this. docs/pipeline.md lists its rules.
+// The verifier: proves that a pipeline program of transfers, collectives and
+// computations cannot deadlock and runs every forward and backward pass once,
+// or reports the actions that violate this. docs/pipeline.md lists its rules.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -14,16 +14,17 @@
 
 namespace cleave::pipeline {
 
-// One entry of a rank's list: a compute action, a transfer or, if
-// `communicator` is set, a collective of that communicator. For a collective,
-// the phase of `action` is the phase of the collective. If the collective is
-// part of an UNSHARD, RESHARD or REDUCE_GRAD, `action` has this kind.
-// Otherwise, `action` has a compute kind (F, I, W, B), which is ignored.
+// One entry of the ordered list of what a rank does: a compute action, a
+// transfer or, if `communicator` is set, a collective of that communicator. For
+// a collective, the phase of `action` (start, wait, or both) is the phase of
+// the collective. If the collective belongs to an UNSHARD, RESHARD or
+// REDUCE_GRAD of the schedule, `action` has this kind. Otherwise, `action` has
+// a compute kind (F, I, W, B), which is ignored.
 struct Item {
   LoweredAction action;
   int communicator = -1; // index into Program::communicators
-  std::string what;      // "all_gather of wte"; equal on all members
-  std::string label;     // what messages call it; "": like `what`
+  std::string what;      // "all_gather of wte"; equal on all ranks of it
+  std::string label;     // its name in error messages; "": `what`
   // A number that matches the wait of a collective with its start on this rank.
   // It is not needed if waits are in the order of starts.
   int ticket = -1;
@@ -43,38 +44,41 @@ std::string print(const Item &item);
 // reached its wait, the wait of a receive ends when the send is started.
 struct Communicator {
   std::string name;
-  std::vector<int> ranks; // global
+  std::vector<int> ranks; // of the whole mesh
   bool channel = false;
 };
 
-// Properties of a stage that a table does not contain.
+// Properties of a stage that the pipeline schedule does not contain. They are
+// read from the compiled stage.
 struct StageTraits {
   bool reduces = true;     // has gradients for REDUCE_GRAD
   bool weightsRead = true; // its W reads what UNSHARD gathers
 };
 
-// The item lists of all ranks, along the pipeline axis and all other mesh axes.
+// The program that is verified: for each rank of the whole mesh, the ordered
+// list of its compute actions, transfers and collectives (items).
 struct Program {
   struct Rank {
     int pipeline = 0; // index on the pipeline axis
-    int replica = 0;  // which pipeline it is part of
+    int replica = 0;  // number of the pipeline that the rank belongs to
     std::vector<Item> items;
-    int peak = -1; // most activations held (F to W), where it is known
+    int peak = -1; // expected peak of activations held (F to W); -1: unknown
   };
   int stages = 0, microbatches = 0;
   std::vector<Communicator> communicators;
-  std::vector<Rank> ranks;         // by global rank
-  std::vector<StageTraits> traits; // by stage; a missing one has the defaults
+  std::vector<Rank> ranks;         // by rank of the whole mesh
+  std::vector<StageTraits> traits; // by stage; defaults for missing entries
 };
 
-// Return the program of a single pipeline. The second function also sets the
-// peaks of activations, from the replay.
+// Return the program of a single pipeline, whose mesh has no other axis. The
+// second function also sets the expected peaks of activations, which are those
+// of the simulated schedule (replay).
 Program programOf(const LoweredTable &table);
 Program programOf(const LoweredTable &table, const Replay &replay);
 
 struct Place {
-  int rank = 0;     // global
-  size_t index = 0; // in its list
+  int rank = 0;     // of the whole mesh
+  size_t index = 0; // in the rank's list
   std::string text; // the action, as printed
 };
 

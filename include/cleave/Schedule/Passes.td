@@ -8,22 +8,27 @@ include "mlir/Pass/PassBase.td"
 def OverlapPass : Pass<"rt-overlap", "::mlir::ModuleOp"> {
   let summary = "Overlap collectives with compute";
   let description = [{
-    First, the pass moves independent commands to where the function would wait for a
-    collective (list scheduling with program order as priority). These commands come from
-    near the first reader of the collective; the collective does not depend on them, and
-    they do not depend on it. For example, a weight gradient moves after the input
-    gradient, so that it overlaps the all-reduce of the input gradient. Commands are moved
-    back if the function does not become faster, or if it takes more memory than allowed
-    below.
+    First, the pass finds the places where the function would wait for a
+    collective, and moves other commands there, so that they run during the wait
+    (list scheduling with program order as priority). The moved commands are
+    taken from shortly before or shortly after the first command that reads the
+    collective's result. A command is moved only if it does not depend on the
+    collective and the collective does not depend on it. For example, a weight
+    gradient moves after the input gradient, so that it overlaps the all-reduce
+    of the input gradient. Commands are moved back if the function does not
+    become faster, or if it takes more memory than allowed below.
 
-    Then the pass simulates the commands of a function by the times of `cluster` with two resources:
-    one executes computation, in the order of the list, and one executes collectives. A collective
-    starts when its operands are available and its turn has come. Collectives with the nearest
-    reader come first (all-gathers of ZeRO parameters), but they do not start earlier than necessary
-    to complete all pending collectives in time. Collectives whose results no command reads soon
-    (all-reduces of gradients) come last. The wait of a collective is placed before its first
-    reader, or earlier, where the simulation completes the collective, if this frees the memory of
-    its operands. All ranks run the same list, so they start collectives in the same order.
+    Then the pass simulates the commands of a function by the times of `cluster`
+    with two resources: one executes computation, in the order of the list, and
+    one executes collectives. A collective starts when its operands are
+    available and its turn has come. Collectives with the nearest reader come
+    first (all-gathers of ZeRO parameters), but they do not start earlier than
+    necessary to complete all pending collectives in time. Collectives whose
+    results no command reads soon (all-reduces of gradients) come last. The wait
+    of a collective is placed before its first reader, or earlier, where the
+    simulation completes the collective, if this frees the memory of its
+    operands. All ranks run the same list of commands, so they start collectives
+    in the same order.
 
     Because of overlap, the planned memory grows by at most `buffers` times the largest result of a
     collective in the function, and not beyond `limit`. If the memory would grow more, fewer
@@ -105,11 +110,11 @@ def SplitAsyncPass : Pass<"rt-split-async", "::mlir::ModuleOp"> {
 def SchedulePass : Pass<"rt-schedule", "::mlir::ModuleOp"> {
   let summary = "Order commands so that memory is allocated late";
   let description = [{
-    Keeps program order (the operations of the model, then those of its gradient), but
-    moves fills, and views and copies of arguments, down to their first reader. This
-    extends no lifetime, because arguments are live during the whole action. Collectives
-    keep their order. All ranks run the same list, so they issue collectives in the same
-    order.
+    Keeps program order (the operations of the model, then those of its
+    gradient), but moves fills, and views and copies of arguments, down to their
+    first reader. This extends no lifetime, because arguments are live as long
+    as the function runs. Collectives keep their order. All ranks run the same
+    list of commands, so they issue collectives in the same order.
 
     Before:
     ```mlir
@@ -138,10 +143,11 @@ def SchedulePass : Pass<"rt-schedule", "::mlir::ModuleOp"> {
 def VerifyOrderPass : Pass<"rt-verify-order", "::mlir::ModuleOp"> {
   let summary = "Prove that asynchronous collectives are waited for before their data is used";
   let description = [{
-    All ranks run the same list, so they issue collectives in the same order. The pass checks two more
-    conditions, and reports an error if one of them is violated: exactly one `rt.wait` ends each
-    asynchronous collective; and before this wait, no command reads the collective's results, or
-    overwrites its results or operands.
+    All ranks run the same list of commands, so they issue collectives in the
+    same order. The pass checks two more conditions, and reports an error if one
+    of them is violated: exactly one `rt.wait` ends each asynchronous
+    collective; and before this wait, no command reads the collective's results,
+    or overwrites its results or operands.
 
     Before:
     ```mlir

@@ -13,27 +13,33 @@ def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
     parameters alone (views of weights), and constants, belong to no stage; every stage that reads their
     results computes them itself. Operations without readers are removed.
 
-    The operations of the training function (`@loss_train`, else `@loss`; `@forward` in a module for
-    inference) are put in a linear order. The pass tries the program order and the order in which each
-    operation comes as late as possible, and uses the one that gives better stages. A cut point is a
-    position between two operations that has compute time on both sides. The stages are the consecutive
-    pieces that
+    The operations of the training function (`@loss_train`, else `@loss`;
+    `@forward` in a module for inference) are put in a linear order. The pass
+    tries the program order and the order in which each operation comes as late
+    as possible, and uses the one that gives better stages. A cut point is a
+    position between two operations that has compute time on both sides. The
+    stages are consecutive ranges of operations in this order. Their boundaries
+    are chosen by these criteria, the most important one first:
 
-    1. take the least time in the slowest stage, or at most 20 % more. The time of a stage is the time
-       of its forward pass, by the cost interface and the rates of the `cluster`, plus twice this time
-       for the gradients of operands that need one, plus the memory traffic of parameter gradients;
-    2. among these, send the fewest bytes;
-    3. among these, take the least time in the slowest stage;
-    4. among these, spread the bytes of the parameters evenly.
+    1. The slowest stage must take at most 20 % more than the least possible
+       time. The time of a stage is the time of its forward pass, by the cost
+       interface and the rates of the `cluster`, plus twice this time for the
+       gradients of operands that need one, plus the memory traffic of parameter
+       gradients.
+    2. The stages should send each other as few bytes as possible.
+    3. The slowest stage should take as little time as possible.
+    4. The bytes of the parameters should be spread evenly over the stages.
 
-    With `patterns`, one regular expression for each stage, an operation belongs to the
-    stage whose pattern matches its name or the name of a parameter that it reads. A
-    pattern matches a whole name, or a leading part that ends at a `.` or `/` (`h\.[0-3]`
-    matches `h.2.mlp.weight`, and not `h.20`). Operations that no pattern matches are
-    placed in the stage for which the fewest bytes are sent. With `patterns`, the pass
-    also tries a third linear order, by the first stage that the patterns and the operands
-    of an operation allow. A parameter that several stages read belongs to all these
-    stages.
+    With `patterns`, one regular expression for each stage, an operation belongs
+    to the stage whose pattern matches its name or the name of a parameter that
+    it reads. A pattern matches a whole name, or a leading part that ends at a
+    `.` or `/` (`h\.[0-3]` matches `h.2.mlp.weight`, and not `h.20`). Operations
+    that no pattern matches are placed in the stage for which the fewest bytes
+    are sent. With `patterns`, the pass tries a third linear order in addition
+    to the two orders above. The third order sorts the operations by stage,
+    where the stage of an operation is the first one that the patterns allow and
+    that does not precede the stages of its operands. A parameter that several
+    stages read belongs to all these stages.
 
     In functions other than the training function, an operation belongs to the stage of its operands, or
     to the next stage that has the parameters that the operation reads.

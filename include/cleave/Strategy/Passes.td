@@ -8,17 +8,21 @@ include "mlir/Pass/PassBase.td"
 def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
   let summary = "Shard every contraction with a parameter once, at the least communication (tensor parallelism)";
   let description = [{
-    The pass finds Megatron's tensor parallelism (Shoeybi et al., 2019) from the graph, without names.
-    Dimensions that the same factors of sharding rules connect form one class, for example the heads of
-    a layer, the width of an MLP, the vocabulary, or the hidden size of all layers. A class is a
-    candidate if it occurs in a parameter, in no input, at most once in any tensor, and if no operation
-    needs it unsharded. The pass chooses candidates one after another, each time the one that divides
-    the most contraction FLOPs for each byte that the ranks send because of it. It stops when every
-    contraction with a parameter is divided, or when the next candidate would send more than 32 times as
-    many bytes per FLOP as the first. In a transformer the chosen classes are heads, MLP width and
-    vocabulary; the hidden size stays unsharded. A class that padding would enlarge by more than half is
-    not chosen. (With 2 KV heads on 4 ranks, the query heads of each KV head are sharded instead, and a
-    remark says what stays replicated.)
+    The pass finds Megatron's tensor parallelism (Shoeybi et al., 2019) from the
+    graph, without names. The pass divides the dimensions of all values into
+    classes: two dimensions are in the same class if some operation's sharding
+    rule assigns the same factor to both. Classes are, for example, the heads of
+    a layer, the width of an MLP, the vocabulary, or the hidden size of all
+    layers. A class is a candidate if it occurs in a parameter, in no input, at
+    most once in any tensor, and if no operation needs it unsharded. The pass
+    chooses candidates one after another, each time the one that divides the
+    most contraction FLOPs for each byte that the ranks send because of it. It
+    stops when every contraction with a parameter is divided, or when the next
+    candidate would send more than 32 times as many bytes per FLOP as the first.
+    In a transformer the chosen classes are heads, MLP width and vocabulary; the
+    hidden size stays unsharded. A class that padding would enlarge by more than
+    half is not chosen. (With 2 KV heads on 4 ranks, the query heads of each KV
+    head are sharded instead, and a remark says what stays replicated.)
 
     In the following table, *chosen* dimensions are those of the chosen classes, and *hidden* dimensions
     are the other dimensions of the same parameters (the hidden size). The 2d, 2.5d and 3d layouts shard
@@ -39,8 +43,9 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
     added or with which they are multiplied. Gradients stay partial between `@loss_grad` and `@update`
     over axes that shard samples or positions but not the parameter.
 
-    In 1d without sequence, the pass places no constraints: it only shards the arguments that are
-    parameters, with the same shardings in all functions.
+    In the 1d layout without Megatron's sequence parallelism (`sequence` is
+    false), the pass places no constraints: it only shards the arguments that
+    are parameters, with the same shardings in all functions.
 
     Before:
     ```mlir
@@ -75,11 +80,13 @@ def StrategyTensorPass : Pass<"strategy-tensor", "::mlir::ModuleOp"> {
 def StrategyShardPass : Pass<"strategy-shard", "::mlir::ModuleOp"> {
   let summary = "Apply the shardings of parameters that the user gives";
   let description = [{
-    Reads and removes the attribute `nn.shard` of the module, a list of shardings that the user gives.
-    Each entry has `match` (a pattern of whole parameter names), `dims` (the axes of each dimension) and
-    optionally `view` (the dimensions that `dims` refers to, if they are not those of the file). An
-    entry replaces the sharding that other strategies gave to the parameter, its gradient and its state.
-    `strategy-data` runs afterwards and shards these further.
+    Reads and removes the attribute `nn.shard` of the module, a list of
+    shardings that the user gives. Each entry has `match` (a pattern of whole
+    parameter names), `dims` (the axes of each dimension) and optionally `view`
+    (the dimensions that `dims` refers to, if they are not those of the file).
+    An entry replaces the sharding that other strategies gave to the parameter,
+    its gradient and its optimizer state. `strategy-data` runs afterwards and
+    shards these further.
 
     These are errors: a pattern that matches nothing; two entries that disagree; an axis that is unknown
     or used twice; a sub-axis that does not divide its axis; a number of dimensions other than the
@@ -150,25 +157,31 @@ def StrategyZigzagPass : Pass<"strategy-zigzag", "::mlir::ModuleOp"> {
 }
 
 def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
-  let summary = "Shard attention whose positions are sharded: by heads inside (Ulysses), or as a ring";
+  let summary = "Shard attention over sharded positions: by heads (Ulysses) or as ring attention";
   let description = [{
-    `strategy-data` shards the positions of all values over the axes `ring` and then `ulysses`. Only
-    attention combines different positions, and this pass decides how attention is sharded. With
-    `ulysses` (Jacobs et al., 2023), positions are unsharded over the axis `ulysses` inside every
-    `nn.attention` and `nn.attention_grad`, and heads are sharded instead: the pass places constraints
-    before and after the operation, and partitioning inserts the all-to-alls between these. Residuals
-    are saved in the layout inside attention. The KV heads are split a ways and the query heads of each
-    KV head b ways, where a * b is the number of ranks. Of all such splits, the pass takes one with the
-    least padding, and of these the one with the largest a. With fewer KV heads than ranks, keys and
-    values are replicated b times. Heads that `feature-axes` shard already are sharded further.
+    `strategy-data` shards the positions of all values over the axes `ring` and
+    then `ulysses`. Only attention combines different positions, and this pass
+    decides how attention is sharded. With `ulysses` (Jacobs et al., 2023),
+    positions are unsharded over the axis `ulysses` inside every `nn.attention`
+    and `nn.attention_grad`, and heads are sharded instead: the pass places
+    constraints before and after the operation, and partitioning inserts the
+    all-to-alls between these. The tensors that the forward pass of attention
+    saves for its backward pass are saved as attention uses them, sharded by
+    heads. The KV heads are divided among `m` groups of ranks, and the query
+    heads of each KV head among the `n` ranks of a group, where `m * n` is the
+    number of ranks. Of all such pairs of `m` and `n`, the pass takes one with
+    the least padding, and if there are several, the one with the largest `m`.
+    With fewer KV heads than ranks, keys and values are replicated `n` times.
+    Heads that `feature-axes` shard already are sharded further.
 
     With `ring`, attention that compares positions gets them as operands, so that no mask depends on the
     index within a tile. Queries and keys stay sharded by positions over the axis `ring`. Partitioning
     then all-gathers the keys and values, which `dist-decompose` replaces by ring attention (Liu et al.,
     2023).
 
-    The gradient of a table with a row for each position is rewritten to an `nn.scatter_add` over
-    positions, like the gradient of other tables, so that each rank has a partial sum.
+    The gradient of an embedding table with a row for each position is rewritten
+    to an `nn.scatter_add` over positions, like the gradient of other embedding
+    tables, so that each rank has a partial sum.
 
     These are errors: a program without positions to shard; fewer heads than ranks of `ulysses`; and
     attention that is not an `nn.attention`, so that its scores are a tensor of the program.
@@ -185,7 +198,8 @@ def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
     }
     ```
 
-    After, with ulysses = u (of keys and values one is shown):
+    After, with `ulysses=u`. The pass constrains keys and values separately; in
+    this short form, %2 and %3 stand for both:
     ```mlir
     dist.mesh @mesh <["u"=2]>
     func.func @forward(%q: tensor<2x4x2x1x8xf32> {nn.batch_dim = 0 : i64, nn.name = "x", nn.role = #nn.role<input>})
@@ -215,12 +229,12 @@ def StrategySequencePass : Pass<"strategy-sequence", "::mlir::ModuleOp"> {
 def StrategyExpertPass : Pass<"strategy-expert", "::mlir::ModuleOp"> {
   let summary = "Shard experts over a mesh axis";
   let description = [{
-    Shards the experts' matrices (operands of `nn.grouped_dot`), and tables that are read
-    at the same ids (biases of experts, by `nn.gather`). The dimension of experts is
-    sharded over `axis`, also in their gradients and state. In the shardings of the expert
-    dimension, `axis` precedes the axes of other strategies. `axis` also shards samples
-    (`strategy-data` runs later); the gradients of a rank's experts need no sum over
-    `axis`.
+    Shards the experts' matrices (operands of `nn.grouped_dot`), and the
+    experts' biases (tables from which `nn.gather` reads rows by the same ids).
+    The dimension of experts is sharded over `axis`, also in their gradients and
+    optimizer state. In the shardings of the expert dimension, `axis` precedes
+    the axes of other strategies. `axis` also shards samples (`strategy-data`
+    runs later); the gradients of a rank's experts need no sum over `axis`.
 
     The pass puts a constraint on the matrix operand of each product, so that the product
     reads the matrices gathered over `axis`. This program is already correct. Later
@@ -278,21 +292,25 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     reduces each gradient as soon as it is complete, so that the reduction overlaps with the computation
     of other gradients.)
 
-    In `@update` a constraint requests the reduced gradient, in the parameter's sharding or, from `zero`
-    1 on, in the sharding of the optimizer state. From `zero` 1 on the reduction is therefore a
-    reduce-scatter, and the new parameter is gathered (Rajbhandari et al., 2020). Besides the
-    parameter's sharding, the state is sharded along the dimension that needs the least padding (the
-    first of several equal ones); a dimension that another axis shards already is used only if it
-    divides evenly. If a parameter has no such dimension, its state and gradient are not sharded
-    further.
+    In `@update` a constraint requests the reduced gradient, in the parameter's
+    sharding or, from `zero` 1 on, in the sharding of the optimizer state. From
+    `zero` 1 on the reduction is therefore a reduce-scatter, and the new
+    parameter is gathered (Rajbhandari et al., 2020). In addition to the
+    parameter's sharding, the optimizer state is sharded along the dimension
+    that needs the least padding (the first of several equal ones); a dimension
+    that another axis shards already is used only if it divides evenly. If a
+    parameter has no such dimension, its optimizer state and gradient are not
+    sharded further.
 
-    With `zero` 2, gradients are sharded like the state: `@loss_grad` reduce-scatters each gradient as
-    soon as it is complete, and accumulates the tiles over microbatches. This costs one reduce-scatter
-    per microbatch. With `zero2-reduce` = per_step and several microbatches, unsharded gradients are
-    accumulated instead and reduced once, as with `zero` 1. With `zero` 3, parameters are sharded like
-    the state, too, including frozen parameters. Constraints gather these parameters where they are
-    read, and nothing is gathered after the update. `nn-choose-residuals` decides how long gathered
-    parameters live.
+    With `zero` 2, gradients are sharded like the optimizer state: `@loss_grad`
+    reduce-scatters each gradient as soon as it is complete, and accumulates the
+    tiles over microbatches. This costs one reduce-scatter per microbatch. With
+    `zero2-reduce` = per_step and several microbatches, unsharded gradients are
+    accumulated instead and reduced once, as with `zero` 1. With `zero` 3,
+    parameters are sharded like the optimizer state, too, including frozen
+    parameters. Constraints gather these parameters where they are read, and
+    nothing is gathered after the update. `nn-choose-residuals` decides how long
+    gathered parameters live.
 
     ZeRO shards over all axes of samples and positions except those of `replicate`, over which gradients
     stay partial sums until `@update` (hybrid sharding). If one of the axes shards a parameter already,

@@ -1,5 +1,6 @@
-// Names of operations for users: the module of the model that an operation
-// comes from and the line of its source, or the name of its node.
+// Names of operations for users: the module of the user's model (such as a
+// torch.nn.Module) that an operation comes from and the line of its source, or
+// the name of its node in the ONNX graph.
 
 #ifndef CLEAVE_SUPPORT_LOCATIONS_H
 #define CLEAVE_SUPPORT_LOCATIONS_H
@@ -13,12 +14,12 @@
 
 namespace cleave {
 
-/// The source of a node as noted by an exporter. All fields except the node's
-/// name may be missing.
+/// The source of a node of the ONNX graph, as the exporter recorded it. Every
+/// field may be missing.
 struct NodeSource {
-  std::string module; ///< its path: "blocks.0.qkv"
+  std::string module; ///< path of the model's module: "blocks.0.qkv"
   std::string file;   ///< of the model's source, as the exporter wrote it
-  unsigned line = 0;  ///< from 1; 0: not known
+  unsigned line = 0;  ///< counted from 1; 0 if unknown
 };
 
 /// Returns a location like
@@ -27,21 +28,24 @@ struct NodeSource {
 mlir::Location locationOf(mlir::MLIRContext *context, llvm::StringRef node,
                           const NodeSource &source);
 
-/// Returns a text like "blocks.0.qkv (model.py:13)". Without a module, the text
-/// has the node's name instead; for a location in a file it is
-/// "file:line:column", and for other locations "".
+/// Returns a text that names the location in messages. For a node of the ONNX
+/// graph, the text is like "blocks.0.qkv (model.py:13)", or has the node's name
+/// in place of "blocks.0.qkv" if the exporter recorded no module of the model.
+/// For a location in a file, the text is "file:line:column". For other
+/// locations it is "".
 std::string describeLocation(mlir::Location location);
 
-/// Like describeLocation, for the source of a node. The source must have a
-/// module or a line; otherwise the result is "".
+/// Returns the same text for the source of a node. If the source has neither a
+/// module nor a line, the text is "".
 std::string describeSource(const NodeSource &source);
 
-/// Merges the names of equal layers: "blocks.0.fc", "blocks.1.fc" and "head"
-/// become "blocks.*.fc" and "head". A number that is equal in all names of a
-/// group stays. Groups are in the order of their first members.
+/// Merges the names of layers that differ only in numbers into groups:
+/// "blocks.0.fc", "blocks.1.fc" and "head" become "blocks.*.fc" and "head". A
+/// number that is equal in all names of a group is kept. Groups are in the
+/// order of their first members.
 struct FoldedName {
   std::string text;
-  std::vector<size_t> members; ///< indices into what was folded
+  std::vector<size_t> members; ///< indices into `names`
 };
 std::vector<FoldedName> foldLayers(llvm::ArrayRef<std::string> names);
 

@@ -27,7 +27,7 @@ private:
 
   struct Message {
     std::string text;
-    std::vector<std::string> places; ///< different ones
+    std::vector<std::string> places; ///< the locations, without repeats
     int64_t count;
   };
   std::vector<Message> messages;
@@ -66,8 +66,9 @@ public:
   HeldMessages &operator=(const HeldMessages &) = delete;
 
   void drop() { held.clear(); }
-  /// Marks the held errors as caused by the machine (such as a full disk), not
-  /// by the input.
+  /// Marks the errors that this object has collected so far as caused by the
+  /// machine (such as a full disk), not by the input. The caller uses this if
+  /// it knows that the input is correct.
   void markErrors();
 
 private:

@@ -47,7 +47,8 @@ public:
   /// NUMBER-PHASE.mlir.
   void dumpInto(const std::string &folder);
 
-  /// Returns whether flags or a folder were given, but no pass has run.
+  /// Returns whether `parse` got flags or `dumpInto` a folder, but no pass has
+  /// run. The user's settings then had no effect.
   bool areUnused() const;
 
   struct State;

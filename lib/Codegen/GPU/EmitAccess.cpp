@@ -59,7 +59,7 @@ Value GpuEmitter::axisIndices() {
 }
 
 //===----------------------------------------------------------------------===//
-// What is known of indices
+// Divisibility and uniformity of indices
 //===----------------------------------------------------------------------===//
 
 /// Returns a number that divides the index of the first lane of every vector; 0
@@ -89,9 +89,10 @@ int64_t GpuEmitter::divisorOf(const IndexVar *var) const {
   llvm_unreachable("all kinds are covered");
 }
 
-/// Returns whether the variable is equal in all lanes. A quotient base /
-/// divisor of consecutive values `base` is equal in all lanes if the vector
-/// length divides both the divisor and the first lane's `base`.
+/// Returns whether the variable has the same value in all lanes of a vector. If
+/// `base` increases by one from lane to lane, base / divisor is equal in all
+/// lanes if the vector length divides both the divisor and the first lane's
+/// `base`.
 bool GpuEmitter::isUniform(const IndexVar *var) const {
   if (!(var->loops & lane->loops))
     return true;
@@ -157,8 +158,11 @@ Value GpuEmitter::createLaneLoad(const Node *node, int copy, Value base,
                                       bytesOf(node->type)));
   }
   if (isContiguous(index) && !guardInLane) {
-    // If the guard is false, the vector at the tensor's beginning is loaded
-    // instead. This requires that the tensor is at least as long as the vector.
+    // A node may have a guard: a condition without which it must not read its
+    // index, which may be outside of the tensor. Where the guard is false, the
+    // vector at the beginning of the tensor is loaded instead, and its value is
+    // not used. This requires that the tensor is at least as long as the
+    // vector.
     auto loaded = cast<RankedTensorType>(
         node->kind == Node::Kind::Table
             ? cast<DenseElementsAttr>(node->value).getType()
@@ -174,7 +178,7 @@ Value GpuEmitter::createLaneLoad(const Node *node, int copy, Value base,
                                   alignment);
     }
   }
-  // Loads lane by lane. If the guard is false, the tensor's first element is
+  // Loads lane by lane. Where the guard is false, the tensor's first element is
   // loaded instead, because it always exists.
   Value at = emitIndexLanes(index, copy);
   if (guard)

@@ -1,6 +1,6 @@
-// Combines values across threads: shuffles within warps, shared memory between
-// warps. Every thread combines in the same order, so that results are bitwise
-// equal in all threads and all runs.
+// Combines values of several threads, by shuffles within warps and through
+// shared memory between warps. Every thread combines in the same order, so that
+// results are bitwise equal in all threads and all runs.
 
 #include "GpuEmitter.h"
 
@@ -100,8 +100,10 @@ void GpuEmitter::joinRow(ArrayRef<nn::Combiner> combiners,
   within(warps);
 }
 
-/// Emits a sequential reduction. An iteration of its loop computes several
-/// terms, so that their loads overlap.
+/// Emits the loop of a sequential reduction: a reduction for which a thread
+/// iterates over the terms itself. If several threads share the reduction, each
+/// of them iterates over every launch.sequence-th term. An iteration of the
+/// loop computes several terms, so that their loads overlap.
 SmallVector<Value> GpuEmitter::runSequence(const IndexVar *sequence,
                                            ArrayRef<Value> start,
                                            SequenceStep step,
@@ -141,8 +143,9 @@ SmallVector<Value> GpuEmitter::runSequence(const IndexVar *sequence,
   return stepSequence(sequence, rest, constantIndex(count), stride, sums, step);
 }
 
-/// In a sequential reduction that several threads share, combines the threads'
-/// partial results in a tree. All of these threads get the total.
+/// If the terms of a sequential reduction are divided among several threads,
+/// each thread iterates over its own terms, and this function then combines the
+/// results of the threads in a tree. All of these threads get the total.
 void GpuEmitter::joinSequence(ArrayRef<const Reduction *> group, int copies,
                               SmallVector<Value> &totals) {
   if (launch.sequence == 1)
@@ -160,7 +163,7 @@ void GpuEmitter::joinSequence(ArrayRef<const Reduction *> group, int copies,
       Value &buffer = sequenceBuffers[storageOf(element)];
       if (!buffer)
         buffer = workgroupBuffer(element, block);
-      else // other threads may still read it
+      else // other threads may still read the buffer
         gpu::BarrierOp::create(b);
       storeWorkgroup(value, buffer, thread);
       for (int64_t half = launch.sequence / 2; half >= 1; half /= 2) {

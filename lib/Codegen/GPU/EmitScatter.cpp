@@ -1,10 +1,13 @@
-// Adds rows to a table deterministically and without atomics.
+// Emits nn.scatter_add: adds rows (updates) to the rows of a result tensor, the
+// table, deterministically and without atomics. An index gives the target row
+// of each update.
 //
-// A warp owns every `classes`-th row of the table. The warp clears its rows,
-// then reads all target indices, 32 at a time, and adds the updates of its rows
-// one after the other. So sums have a fixed order for any grid size. This has
-// two costs: each warp reads all indices (from the L2 cache), and the updates
-// of one row are sequential, so a table with few rows and many updates is slow.
+// Each warp owns every `classes`-th row of the table, and only this warp writes
+// these rows. The warp clears its rows, then reads the target rows of all
+// updates, 32 at a time, and adds the updates of its own rows one after the
+// other. So sums have a fixed order for any grid size. This has two costs: each
+// warp reads all indices (from the L2 cache), and the updates of one row are
+// sequential, so a table with few rows and many updates is slow.
 
 #include "GpuEmitter.h"
 
@@ -70,8 +73,9 @@ void GpuEmitter::addRow(Value row, Value before) {
   });
 }
 
-/// Opens a scope that only warps with a number below `warps` execute. Whole
-/// warps skip it, so that all lanes of a warp take part in shuffles.
+/// Opens a scope that only warps with a number below `warps` execute. All
+/// threads of a warp execute it or none, because the warp's shuffles need all
+/// its threads.
 void GpuEmitter::enterWarp(Value number, int64_t warps) {
   if (warps % launch.rows != 0) {
     Value valid = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number,
@@ -94,8 +98,9 @@ void GpuEmitter::leaveWarp() {
   b.setInsertionPointToEnd(scopes.back()->block);
 }
 
-/// Each lane reads the target row of one update, starting with update `first`.
-/// A warp owns the rows with row % launch.classes == mine.
+/// Reads the target rows of the next 32 updates, from update `first` on, one in
+/// each lane (thread) of the warp. Also finds the updates of the rows that this
+/// warp owns, which are the rows with row % launch.classes == mine.
 GpuEmitter::Targets GpuEmitter::readTargets(Value first, Value mine) {
   const auto &scatter = plan.scatter;
   int64_t updates = scatter.update->size;
@@ -123,8 +128,9 @@ GpuEmitter::Targets GpuEmitter::readTargets(Value first, Value mine) {
   return {target, votes};
 }
 
-/// Adds the updates for which `targets.votes` has a bit, in the order of lanes.
-/// All lanes of the warp work on each update together.
+/// Adds the updates of the warp's own rows, for which `targets.votes` has a
+/// bit, one after the other. All lanes of the warp work on each update
+/// together.
 void GpuEmitter::addWanted(Value first, Targets targets, Value before) {
   const auto &scatter = plan.scatter;
   Type i32 = b.getI32Type();

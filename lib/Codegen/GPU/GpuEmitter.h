@@ -1,4 +1,4 @@
-// Emits one kernel plan as a function that all threads of a grid run.
+// Emits a kernel plan as a GPU function, which all threads of a grid run.
 //
 // Loop variables of rows and columns are computed from the block and thread
 // numbers (Launch.h). A thread beyond the last row or column repeats the last
@@ -32,15 +32,16 @@ private:
   void emitThreads();
   void emitRows();
   void emitFlat();
-  /// Unrolling emits several vectors (copies) per iteration. Makes copy number
-  /// `copy` compute vector number `vector` of the columns: sets the loop
-  /// variables of the copy and, if `partial`, the condition that this vector
-  /// exists.
+  /// A thread computes a row in vectors of elements, and unrolling emits the
+  /// code for several vectors in each iteration, called copies. Sets the loop
+  /// variables of copy number `copy` such that it computes vector number
+  /// `vector` of the row. If `partial` is true, also sets the condition that
+  /// the row has this vector.
   void place(const kernels::Columns &columns, int copy, Value vector,
              bool partial);
-  /// Emits `body` for all vectors of columns that a thread computes,
-  /// `copyCount` vectors at a time. `carried` are the accumulators of
-  /// reductions, which `body` updates.
+  /// Emits `body` for all vectors of a row that a thread computes, `copyCount`
+  /// vectors at a time. `carried` are the accumulators of reductions, which
+  /// `body` updates.
   void forColumns(const kernels::Columns &columns, Accumulators &carried,
                   llvm::function_ref<void()> body);
   void emitColumnLoop(const kernels::ColumnLoop &loop);
@@ -62,9 +63,9 @@ private:
   Value loadWorkgroup(mlir::Type element, Value buffer, Value index);
 
   // EmitScatter.cpp
-  /// The updates that a warp has read, one per lane: the target row of this
-  /// lane's update, and a ballot (equal in all lanes) with a bit for each lane
-  /// that has an update of the warp's rows.
+  /// 32 updates of a scatter, one per lane of the warp. `target` is the target
+  /// row of the lane's update. `votes` is equal in all lanes and has a bit for
+  /// each lane whose update is for a row that the warp owns.
   struct Targets {
     Value target, votes;
   };
@@ -75,7 +76,9 @@ private:
   void addWanted(Value first, Targets targets, Value before);
   void clearRows(Value first, Value before);
   void addRow(Value row, Value before);
-  /// Returns the address of the current columns in a row of the table.
+  /// Returns the address of an element in the result of a scatter: in row
+  /// `row`, at the first column of the vector that copy `copy` computes.
+  /// `before` is the index in the dimensions before the rows.
   Value tableRow(Value row, Value before, int copy);
   unsigned tableAlignment();
 
@@ -93,7 +96,8 @@ private:
   bool isStep(const IndexVar *var) const;
   int64_t divisorOf(const IndexExpr &index) const;
   int64_t divisorOf(const IndexVar *var) const;
-  /// Returns the alignment of a vector at `index` of an operand or result.
+  /// Returns the alignment in bytes of a vector at `index` of an operand or
+  /// result.
   unsigned alignmentOf(const IndexExpr &index, mlir::Type element,
                        unsigned source);
   bool dividesNarrow() const override { return true; }
@@ -115,16 +119,16 @@ private:
 
   // Values of type i32 for this thread.
   Value block, thread; ///< block and thread number
-  Value inRow;         ///< below `launch.threads`
-  Value rowInBlock;    ///< below `launch.rows`
-  Value share;         ///< below `launch.sequence`
-  Value chunk;         ///< below `launch.chunks`
-  Value rowIsValid;    ///< null if all rows are valid
+  Value inRow;         ///< number of the thread in its row
+  Value rowInBlock;    ///< number of the row in the block
+  Value share;         ///< number among the launch.sequence threads of a sum
+  Value chunk;         ///< number of the block among those that share a row
+  Value rowIsValid;    ///< condition; null if all rows are valid
 
   uint64_t copyLoops = 0; ///< loops whose variables differ between copies
   llvm::DenseMap<std::pair<unsigned, int>, Value> copyValues;
-  /// For each copy (vector that unrolling emits), the condition (i1) that its
-  /// vector exists; null if the vector always exists.
+  /// For each copy (see `place`), the condition (i1) that the row has the
+  /// vector of this copy; null if the row always has it.
   llvm::DenseMap<std::pair<const kernels::Columns *, int>, Value> isValid;
   const kernels::Columns *current = nullptr;
   llvm::DenseMap<mlir::Type, Value> sequenceBuffers;

@@ -1,12 +1,15 @@
-// Distributes the iterations of a plan over blocks and threads.
+// Distributes the iterations of a kernel plan over blocks and threads. A plan
+// has one of three shapes:
 //
-//   Flat      consecutive threads take consecutive vectors of elements
-//   Rows      `threads` threads per row, a power of two; several rows per block
-//             if rows are short, several blocks per row if there is no
-//             reduction along it
-//   Scatter   each warp owns rows of the table
+// - Flat: consecutive threads compute consecutive vectors of elements.
+// - Rows: `threads` threads (a power of two) compute a row. A block computes
+//   several rows if rows are short. Several blocks share a row if the row is
+//   long and there is no reduction along it.
+// - Scatter, which adds updates to rows of the result: each warp owns some rows
+//   of the result, and only this warp writes them.
 //
-// Long sequential reductions with few results are shared by `sequence` threads.
+// If a sequential reduction (a loop in a thread) is long and the kernel has few
+// results, `sequence` threads share the reduction.
 
 #ifndef CLEAVE_LIB_CODEGEN_GPU_LAUNCH_H
 #define CLEAVE_LIB_CODEGEN_GPU_LAUNCH_H
@@ -32,7 +35,8 @@ struct Launch {
   int64_t rows = 1;     ///< per block
   int64_t sequence = 1; ///< threads that share a sequential reduction
   int64_t chunks = 1;   ///< blocks that share a row
-  int64_t classes = 1;  ///< scatter: rows are owned by remainder
+  int64_t classes = 1;  ///< scatter: a warp owns the rows r with equal
+                        ///< r % classes
   int64_t grid = 1;
   llvm::DenseMap<const kernels::Columns *, ColumnLaunch> columns;
 

@@ -1,5 +1,5 @@
-// Fuses epilogues into matrix products: scale, bias, activation or its
-// derivative, sums.
+// Fuses operations that follow a matrix product C = A B into the product
+// (epilogues): scale, bias, activation or its derivative, sums.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -33,15 +33,15 @@ static std::optional<double> splat(Value value) {
   return std::nullopt;
 }
 
-/// Moves the product to the place of the fused operation, where all operands
-/// are defined.
+/// Moves the product to the position of the fused operation, where all operands
+/// of that operation are defined.
 static void absorb(rt::GemmOp gemm, Operation *op) {
   gemm->moveBefore(op);
   op->getResult(0).replaceAllUsesWith(gemm.getC());
   op->erase();
 }
 
-/// C * constant.
+/// Fuses C * constant into the product that computes C.
 static bool fuseScale(rt::GemmOp gemm) {
   auto mul = dyn_cast<arith::MulFOp>(*gemm.getC().user_begin());
   if (!mul || gemm.getBias() || gemm.getAccumulator())
@@ -270,8 +270,8 @@ static bool sumsColumns(nn::ReduceOp sum, Value base, ArrayRef<int64_t> view,
          view == ArrayRef<int64_t>({whole.offset, columns, 1});
 }
 
-/// Fuses the sums of an operand's columns. If the operand is a cotangent and C
-/// is a weight gradient, these sums are the bias gradient.
+/// Fuses the sums of the columns of an operand into the product. If the operand
+/// is a cotangent and C is a weight gradient, these sums are the bias gradient.
 static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
   auto type = cast<RankedTensorType>(sum.getType());
   if (!gemm.getBatch().empty() || gemm.getBias() ||
@@ -292,8 +292,9 @@ static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
     operand = rt::SumsOf::A;
   else
     return false;
-  // The product moves before the first reader of the sums, if its operands
-  // allow it.
+  // The new product returns C and the column sums, so it must come before the
+  // first reader of the column sums. This is possible only if all operands of
+  // the product are computed before that reader.
   Operation *first = gemm;
   for (Operation *user : sum->getUsers())
     if (user->getBlock() != gemm->getBlock())

@@ -12,8 +12,8 @@
 using namespace mlir;
 using namespace cleave;
 
-/// If there are at least this many matrix-vector products, a kernel computes
-/// them.
+/// From this number of matrix-vector products in a batch, a generated kernel
+/// computes them on CUDA devices, instead of a library call.
 static constexpr int64_t kManyProducts = 32;
 
 namespace {
@@ -293,8 +293,10 @@ bool EinsumLowering::suitsLibrary(program::Device device) const {
   // Without contraction, or with one dot product per batch entry, a library
   // call is not faster than a kernel, which can be fused with other operations.
   bool rows = x.m.empty() && x.n.empty();
-  // Many matrix-vector products read every element only once, and a GPU library
-  // would compute each product with one tile.
+  // In a matrix-vector product, every element of the matrix is used only once,
+  // so the tiles of a matrix library save no memory traffic. A GPU library
+  // would also compute each product of a large batch with a single tile. So a
+  // kernel computes many matrix-vector products.
   bool vectors = device == program::Device::Cuda &&
                  (x.m.empty() || x.n.empty()) &&
                  x.extent(x.batch) >= kManyProducts;
@@ -394,8 +396,8 @@ void EinsumLowering::storeResult(std::string order) {
   x.c = {storedLabels, StridedView{Value(), 0, shape, denseStrides(shape)}};
 }
 
-/// Copies operands and reorders the result until every matrix has a dimension
-/// with stride 1.
+/// Copies operands, and changes the order of the result's dimensions, until
+/// each of the three matrices has a dimension with stride 1.
 ProductDims EinsumLowering::arrange() {
   ProductDims dims(x);
   if (!dims.hasUnitStrideA()) {

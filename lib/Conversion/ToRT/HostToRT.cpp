@@ -1,4 +1,5 @@
-// nn-host-to-rt: converts host functions to command lists.
+// nn-host-to-rt: converts host functions, which call kernels, library
+// operations and collectives, to command lists.
 
 #include "CollectivePattern.h"
 #include "Views.h"
@@ -197,7 +198,7 @@ private:
     return replace(op, copy(op->getLoc(), result.getType(), view, {}));
   }
 
-  /// Copies a strided box to a dense tensor.
+  /// Copies the elements of a strided view to a dense tensor.
   Value copy(Location loc, Type type, const StridedView &view,
              ArrayRef<int64_t> axisTerms) {
     SmallVector<int64_t> target = {0};
@@ -212,7 +213,9 @@ private:
     return op->emitOpError("refers to no mesh ") << name;
   }
 
-  /// Returns the axes of a group as triples (axis, pre, size).
+  /// Returns the axes of a collective's group of ranks as triples: the index of
+  /// the mesh axis, and the pre-size and the size of the sub-axis, as in Shardy
+  /// (for a whole axis, 1 and the size of the axis).
   SmallVector<int64_t> groupOf(dist::MeshAttr mesh,
                                ArrayRef<dist::AxisRefAttr> axes) {
     SmallVector<int64_t> group;
@@ -263,7 +266,7 @@ private:
       return failure();
     SmallVector<int64_t> group = groupOf(*mesh, op.getAxes().getAxes());
     int64_t members = dist::axesSize(*mesh, op.getAxes().getAxes());
-    if (members == 1) // nothing to do
+    if (members == 1) // a collective of one rank does nothing
       return replace(op, alike(op));
     if (auto rows = dyn_cast<dist::AllToAllVOp>(*op)) {
       int64_t count = typeOf(rows.getInputs()[0]).getDimSize(1);

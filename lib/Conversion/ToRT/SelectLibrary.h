@@ -27,13 +27,15 @@ void fuseEpilogue(rt::GemmOp op, program::Device device);
 /// devices.
 void fuseOperandSums(mlir::func::FuncOp func);
 
-/// Lower attention and its gradient to commands on strided views.
+/// Replace attention, and the gradient of attention, by library commands that
+/// read and write their tensors through strided views.
 mlir::LogicalResult selectAttention(nn::AttentionOp op);
 mlir::LogicalResult selectAttentionGrad(nn::AttentionGradOp op);
 
-/// Lower to commands on strided views: grouped products, and the operation that
-/// computes the position of each (token, choice) pair among the pairs with the
-/// same expert.
+/// Replace the operations of mixture-of-experts layers by library commands that
+/// read and write their tensors through strided views. The operations are the
+/// grouped matrix products, and nn.position_in_expert, which computes the
+/// position of each token-expert pair among the pairs with the same expert.
 mlir::LogicalResult selectGroupedDot(nn::GroupedDotOp op);
 mlir::LogicalResult selectGroupedOuter(nn::GroupedOuterOp op);
 
@@ -43,8 +45,9 @@ mlir::LogicalResult selectPositionInExpert(nn::PositionInExpertOp op);
 /// and is zero on the others, to elementwise operations.
 void expandKeepFirst(dist::KeepFirstOp op);
 
-/// Lowers each convolution, and each gradient of one, to one command if the
-/// runtime supports it on CUDA devices. All others remain.
+/// Replaces each convolution, and each gradient of a convolution, by one
+/// command if the runtime supports it on CUDA devices. The other convolutions
+/// remain.
 void selectConvolutions(mlir::func::FuncOp func);
 
 /// Expand convolutions and pools to slices, pads, products and elementwise

@@ -1,6 +1,8 @@
-// Expands a halo exchange of a sharded dimension to permutations and index
-// arithmetic. In each round, a rank sends a run of elements to at most one
-// other rank, and the window is assembled by gathers at rank-dependent offsets.
+// Expands dist.window, a halo exchange of a sharded dimension, to permutations
+// and index arithmetic. The window is the range of elements that a rank needs.
+// The exchange takes several rounds. In each round, a rank sends consecutive
+// elements to at most one other rank. The window is assembled by gathers at
+// rank-dependent offsets.
 
 #include "SelectLibrary.h"
 
@@ -12,17 +14,18 @@ using namespace cleave::dist;
 
 namespace {
 
-/// One permutation, with the parts (pieces) of windows that it sends. In a
-/// permutation, each member of the group sends to at most one member and
-/// receives from at most one member.
+/// One round of the exchange, which is one permutation: each rank of the group
+/// sends to at most one rank and receives from at most one rank. `pieces` are
+/// the parts of the ranks' windows that this round sends.
 struct Round {
   SmallVector<WindowPiece> pieces;
   bool isLocal = false;
-  int64_t low = 0, high = 0; // range of the source's tile that is sent
+  int64_t low = 0, high = 0; // range of the sender's tile that is sent
 };
 
-/// Sets `low` and `high` of the round: the range within the sender's tile from
-/// which the pieces of the round are read.
+/// Sets `low` and `high` of a round of the exchange: the smallest range of
+/// elements of the sender's tile that contains everything that any rank sends
+/// in this round.
 void bound(Round &round, int64_t stride) {
   round.low = std::numeric_limits<int64_t>::max();
   round.high = 0;
@@ -76,8 +79,8 @@ public:
   }
 
 private:
-  /// Returns the rank's entry of a table with one entry per member, as a
-  /// broadcast tensor.
+  /// `table` is a list with one number for each rank of the group. Returns the
+  /// number of the executing rank, broadcast along the window.
   Value mine(ArrayRef<int64_t> table) {
     auto tableType = RankedTensorType::get({members}, b.getI64Type());
     Value numbers = arith::ConstantOp::create(

@@ -17,14 +17,16 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// `symbol` is the name that the file gives to dimension `index` of an input.
-/// Gives it the size that the configuration has for `key`, which is "batch" or
-/// "sequence". It is an error if the user has given the symbol another size.
+/// `symbol` is the name that the ONNX file gives to dimension `index` of an
+/// input. Binds it to the size that the configuration has for `key`, which is
+/// "batch" or "sequence". It is an error if the user has given the symbol
+/// another size.
 LogicalResult Importer::bindSymbol(const std::string &symbol, StringRef key,
                                    const std::string &input, int index) {
   int64_t size = options.dims.at(key.str());
-  // If the user gives a size by the file's name of the batch dimension, it may
-  // be the size of one microbatch or of the whole batch.
+  // The user may have set the size of the batch dimension by `symbol`, its name
+  // in the ONNX file. Then this size may be that of one microbatch or that of
+  // the whole batch.
   int64_t whole = key == "batch" ? size * options.microbatches : size;
   auto given = options.dims.find(symbol);
   if (given != options.dims.end() && symbol != key && given->second != size &&
@@ -40,8 +42,9 @@ LogicalResult Importer::bindSymbol(const std::string &symbol, StringRef key,
 LogicalResult Importer::bindBatch(const std::set<std::string> &symbols) {
   if (!options.dims.count("batch") || symbols.count("batch"))
     return success();
-  // The name of the batch must not occur in other dimensions of inputs. A name
-  // that does is something else, such as positions.
+  // The name of an input's first dimension is taken for the name of the batch
+  // dimension only if no input has a later dimension of this name. Otherwise
+  // the name stands for something else, such as the number of positions.
   std::set<std::string> others;
   for (const ::onnx::ValueInfoProto *input : inputs) {
     const auto &shape = input->type().tensor_type().shape();
@@ -65,7 +68,7 @@ LogicalResult Importer::bindBatch(const std::set<std::string> &symbols) {
 
 LogicalResult Importer::bindDims() {
   dims = options.dims;
-  // The symbols that the inputs' shapes read.
+  // The symbols that occur in the shapes of the inputs.
   std::set<std::string> symbols;
   for (const ::onnx::ValueInfoProto *input : inputs)
     for (const auto &dim : input->type().tensor_type().shape().dim()) {

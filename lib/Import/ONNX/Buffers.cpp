@@ -1,6 +1,7 @@
 // Detects tensors that are trained though they look like a module's buffers,
-// and constants that a module may train. Most exporters' files do not
-// distinguish them, so this is a heuristic, and leads only to warnings.
+// and constants that a module may train. Most exporters do not record which
+// tensors are parameters and which are buffers. So this is a heuristic, and
+// leads only to warnings.
 
 #include "Build.h"
 #include "Classify.h"
@@ -19,17 +20,18 @@ namespace {
 /// The size of a dimension; -1 for a symbol.
 using Sizes = llvm::SmallVector<int64_t, 4>;
 
-/// Finds tensors that normalize an input of the graph: the operations from an
-/// input onwards add them to it or multiply it with them. The search ends at
-/// the first other operation that combines the input with a parameter of
-/// several elements, such as a matrix product.
+/// Finds tensors of the file that normalize an input of the graph, such as a
+/// mean and a standard deviation. A search starts at the input. It follows
+/// casts, transposes, and additions, subtractions, multiplications and
+/// divisions with such a tensor. It ends at any other operation that combines
+/// the input with a parameter, such as a matrix product.
 class Normalisation {
 public:
   Normalisation(Model &model, const Constants &constants)
       : model(model), constants(constants) {}
 
-  /// The tensors that shift or scale an input of the graph, found at their
-  /// first use.
+  /// Returns the tensors that shift or scale an input of the graph, in the
+  /// order of their first uses.
   std::vector<std::string> run();
 
 private:

@@ -27,7 +27,7 @@ Operand::Operand(Value value) : value(value) {
   auto tensorType = cast<RankedTensorType>(value.getType());
   type = fromType(tensorType.getElementType());
   shape.assign(tensorType.getShape().begin(), tensorType.getShape().end());
-  if (product(shape) == 0) // nothing of it is unknown
+  if (product(shape) == 0) // it has no unknown elements
     host = HostTensor(type, shape);
 }
 
@@ -63,9 +63,10 @@ static void widenBeside(llvm::MutableArrayRef<Operand> operands,
 }
 
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
-  // A known f32 tensor without elements also causes the conversion to f32: the
-  // result of an operation with it has no elements, and only needs the right
-  // type.
+  // An operand without elements counts as known. If it is f32, the other
+  // operands are still converted to f32, as if it were a value of the IR. The
+  // result of the operation then has no elements either, and only needs the
+  // right type.
   widenBeside(operands, [](const Operand &o) {
     return o.value || o.file ||
            (o.host && o.type == Element::F32 && o.host->size() == 0);
@@ -283,6 +284,12 @@ Expected<Operand> Build::cast(const Operand &operand, Element type) {
                                                  : emit(arith::TruncIOp());
 }
 
+/// If the elements of all operands are known, the function is evaluated during
+/// import, unless the result is large. What counts is the number of dimensions
+/// along which some operand varies (does not only repeat its elements), and the
+/// product of the sizes of these dimensions. A large result is computed by
+/// operations of the IR instead: a mask for all pairs of positions of a long
+/// sequence becomes two index grids and a comparison.
 Expected<Operand> Build::map(const Elementwise &function, Element type,
                              ArrayRef<Operand> inputs) {
   llvm::SmallVector<Operand> operands(inputs);
@@ -298,8 +305,6 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
   bool known =
       llvm::all_of(operands, [](const Operand &o) { return o.isHost(); });
   if (known) {
-    // Whether the result is evaluated depends on the number of dimensions along
-    // which some operand varies, and on their total number of elements.
     Shape live, shape;
     for (const Operand &operand : operands) {
       Expected<Shape> joined = broadcastShapes(shape, operand.shape);
@@ -315,8 +320,7 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
         ++varying;
         count *= shape[dim];
       }
-    // A large grid of integers stays symbolic: a mask of all pairs of a long
-    // sequence is two index grids and a comparison.
+    // The largest tensor of integers that is evaluated.
     constexpr int64_t kMaxGrid = int64_t(1) << 24;
     bool mustBeKnown = llvm::any_of(
         operands, [](const Operand &o) { return isHostOnly(o.type); });

@@ -133,13 +133,17 @@ bool isHostOnly(Element type);
 /// Converts known floats of fewer than 32 bits to f32 if other operands are
 /// values of the IR, which are f32; see computedType.
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands);
-/// Does the same as widenBesideValues, for operands that have one type in the
-/// file (the branches of Where, or sums of empty tensors). Here, a known f32
-/// operand also causes the conversion.
+/// Converts known floats of fewer than 32 bits to f32 if another operand is a
+/// value of the IR or a known f32 tensor. In the ONNX file, the operands must
+/// have one common type (such as the branches of Where, or the terms of a sum
+/// of empty tensors).
 void widenToOneType(llvm::MutableArrayRef<Operand> operands);
 
-/// Returns whether a float tensor may be evaluated during import. Tables of
-/// angles and similar tensors stay symbolic.
+/// Returns whether a tensor of element type `type`, which varies along the same
+/// dimensions as `like`, is computed during import if its elements can be
+/// known. A float tensor that varies along several dimensions, or along a long
+/// one, is instead computed by operations of the IR. An example is the table of
+/// the angles of rotary positions.
 bool mayEvaluate(Element type, const HostTensor &like);
 
 } // namespace cleave::importer

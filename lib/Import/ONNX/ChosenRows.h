@@ -18,11 +18,12 @@ struct ChosenRows {
   Operand mask;
 };
 
-/// Returns whether the node finds selected rows, or reads them.
+/// Returns whether the node computes the indices of the rows that a mask
+/// selects (NonZero), or reads such rows.
 bool meetsChosenRows(const Node &node);
 
-/// Lowers a node that finds or reads selected rows. Returns an error with a
-/// reason if the result would depend on slots that are not selected.
+/// Lowers a node for which meetsChosenRows is true. Returns an error with a
+/// reason if the result would depend on rows that the mask does not select.
 llvm::Error lowerChosenRows(const OnnxOp &op, Node &node);
 
 } // namespace cleave::importer

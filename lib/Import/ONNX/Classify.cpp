@@ -178,7 +178,8 @@ std::optional<ConstantKind> Uses::withoutGradient(const TensorRef &tensor) {
         values.push_back(node->proto->output(0));
         continue;
       }
-      // TopK's values follow; its indices do not.
+      // A gradient passes through the values of TopK, but not through its
+      // indices.
       if (op == "TopK" || op == "ReduceSum" || op == "Where") {
         if (mixed.insert(node->proto->output(0)).second)
           values.push_back(node->proto->output(0));
@@ -285,7 +286,8 @@ static std::optional<ConstantKind> kindByRules(Model &model, Uses &uses,
 }
 
 /// Classifies the tensors of a model by their uses alone. A tensor with one
-/// element is assumed to be a number that the program wrote.
+/// element is assumed to be a literal number of the model's source code, and
+/// not a parameter.
 static Constants constantsByUse(Model &model, StringRef tokens,
                                 const std::set<std::string> &trainable) {
   Uses uses(model, tokens, trainable);

@@ -12,7 +12,7 @@
 
 namespace cleave::importer {
 
-/// Why a float tensor is no parameter.
+/// The reason why a float tensor of the file is a constant and no parameter.
 enum class ConstantKind {
   OneElement,
   /// A tensor with one element that may be a parameter; the file does not say.
@@ -20,47 +20,55 @@ enum class ConstantKind {
   /// The tensor is only combined with tensors derived from shapes and
   /// positions, such as the frequencies of rotary positions.
   Positions,
-  /// The tensor has no gradient, such as a triangle of ones that is compared
-  /// with 0.
+  /// The tensor gets no gradient. An example is a triangle of ones that is only
+  /// compared with 0.
   NoGradient,
   Mask,
-  /// The tensor has sinusoids or straight lines along the positions, and is
-  /// indexed by position.
+  /// The tensor is a table of position encodings that is indexed by position.
+  /// Along the positions, its elements form sinusoids (as in sinusoidal
+  /// encodings) or straight lines (as the angles of rotary positions, or the
+  /// biases of ALiBi).
   PositionTable,
-  /// The file says that it is a buffer in a module's state_dict.
+  /// The file says that the tensor is a buffer in a module's state_dict.
   Buffer,
-  /// The file says that it is a constant of the code, or a buffer that is not
-  /// in the state_dict, so checkpoints do not have it either.
+  /// The file says that the tensor is a constant of the model's source code, or
+  /// a buffer that is not in the state_dict. In both cases, checkpoints do not
+  /// have the tensor.
   Fixed,
 };
 
 using Constants = std::map<std::string, ConstantKind>;
 
 /// Returns the float initializers that are never trained. `tokens` names the
-/// input whose elements are not positions. If the file declares a tensor as a
-/// parameter, the tensor is not in the result, unless it gets no gradient.
-/// Tensors that `options.trainable` names are never in the result. Frozen
-/// tensors of rank 0 are taken as numbers, so they are in the result.
+/// graph input with the token ids. All other integer inputs are taken for
+/// positions, and a tensor that is only combined with positions is a constant.
+/// If the file declares a tensor as a parameter, the tensor is not in the
+/// result, unless it gets no gradient. Tensors that `options.trainable` names
+/// are never in the result. A frozen tensor of rank 0 is taken for a literal
+/// number of the model's source code, so it is in the result.
 Constants findConstants(Model &model, llvm::StringRef tokens,
                         const ImportOptions &options);
 
-/// What a tensor with one element is: a number that a program wrote, a scale,
-/// or a weight. It is `Open` if it is multiplied with, or added to, a value
-/// that is computed from parameters, and the file does not tell whether it is a
-/// number or a parameter.
+/// What a tensor with one element is: a literal number of the model's source
+/// code (such as an epsilon), a learned scale, or a weight. It is `Open` if it
+/// is multiplied with, or added to, a value that is computed from parameters,
+/// and the file does not tell whether it is a literal number or a parameter.
 enum class Reading { Number, Open, Scale, Weight };
 
 /// Returns the tensors with one element that may be parameters. A tensor is a
 /// Weight if it is the weight operand of its operation. If it is added to, or
 /// scales, a value that is computed from parameters, it is a Scale or Open. It
-/// is a Scale if it has dimensions, if the file stores the numbers of the
-/// program in nodes, or if the file says that it belongs to a module. `byUse`
-/// has the tensors with several elements that are constants.
+/// is a Scale if one of these facts shows that it is no literal number of the
+/// model's source code:
+/// - it has dimensions, which literal numbers do not have;
+/// - the file stores literal numbers in Constant nodes, not in initializers;
+/// - the file says that the tensor belongs to a module.
+/// `byUse` has the tensors with several elements that are constants.
 std::map<std::string, Reading> readingsOfOneElement(Model &model,
                                                     const Constants &byUse);
 
-/// Parameters that look like buffers: they shift or scale an input of the
-/// graph, or hold values that are computed from positions.
+/// Returns the parameters that look like buffers: they shift or scale an input
+/// of the graph, or hold values that are computed from positions.
 std::vector<std::string> likelyBuffers(Model &model,
                                        const Constants &constants);
 
@@ -70,10 +78,11 @@ std::vector<std::string> likelyBuffers(Model &model,
 std::set<std::string> likelyFixed(Model &model, llvm::StringRef tokens,
                                   const ImportOptions &options);
 
-/// Constants with several elements that a module may train: the file says
-/// nothing about them, and a heuristic decided. Tensors that are certainly
-/// fixed are excluded, such as causal masks, and tensors with the usual names
-/// of tables.
+/// Returns the tensors with several elements that are taken for constants
+/// although a module may train them: the file does not say whether they are
+/// parameters, so their uses and elements decided. Excluded are tensors that
+/// are certainly not trained, such as causal masks, and tensors whose names are
+/// usual for buffers, such as inv_freq.
 std::vector<std::string> likelyParameters(Model &model,
                                           const Constants &constants);
 
@@ -99,14 +108,14 @@ bool readsPart(const ::onnx::NodeProto &node);
 
 llvm::StringRef spell(ConstantKind kind);
 
-/// Returns whether the name of a tensor with one element is one that modules
-/// give to parameters (h.0.attn.scale), while exporters number the constants
-/// that they fold.
+/// Returns whether the name of a tensor with one element looks like the path of
+/// a parameter in the module tree, such as h.0.attn.scale. Constants that
+/// exporters fold have other names, such as val_3.
 bool isNamedLikeParameter(llvm::StringRef name);
 
-/// Returns whether the name is one that exporters give to numbers: val_3,
-/// scalar_tensor_default, onnx::Mul_7, model/mul/y, c0, 12. Names that tf2onnx
-/// takes from variables do not count.
+/// Returns whether the name is one that exporters give to literal numbers:
+/// val_3, scalar_tensor_default, onnx::Mul_7, model/mul/y, c0, 12. Names that
+/// tf2onnx takes from variables do not count.
 bool isNamedLikeNumber(llvm::StringRef name);
 
 /// Returns whether an exporter computed this tensor from tensors that may
@@ -120,9 +129,9 @@ bool stopsGradient(const ::onnx::NodeProto &node);
 /// Returns whether the operator only moves the elements of its first input.
 bool movesFirstInput(llvm::StringRef op);
 
-/// Returns whether the elements are 0 and one large negative number, or 0 and
-/// 1, both present, in at least two dimensions. Training does not produce such
-/// tensors.
+/// Returns whether the tensor has at least two dimensions and exactly two
+/// different elements: 0 and a large negative number, or 0 and 1. Training does
+/// not produce such tensors.
 bool holdsMask(Model &model, const TensorRef &tensor);
 
 /// Returns whether every column along some dimension is a sinusoid or a linear

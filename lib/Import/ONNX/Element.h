@@ -12,7 +12,7 @@ namespace cleave::importer {
 
 using Shape = llvm::SmallVector<int64_t, 4>;
 
-/// Numbers of TensorProto.DataType.
+/// Element types, with the numbers of TensorProto.DataType.
 enum class Element : int32_t {
   Undefined = 0,
   F32 = 1,
@@ -39,7 +39,7 @@ inline bool isFloat(Element type) {
 bool isInteger(Element type);
 /// The size of an element in a file, in bytes; 0 for unknown types.
 int64_t byteSize(Element type);
-/// As messages and `nn.data` spell it: f32, i64, ...
+/// The name of the type in messages and in `nn.data`: f32, i64, ...
 std::string nameOf(Element type);
 
 /// The type that a program computes with, for a type of the file. bf16 and f16
@@ -49,7 +49,8 @@ inline Element computedType(Element type) {
   return type == Element::BF16 || type == Element::F16 ? Element::F32 : type;
 }
 
-/// The nn IR type of computedType, or null if there is none.
+/// The element type in the IR for the type `computedType(type)`, or null if the
+/// IR has no such type.
 mlir::Type toType(Element type, mlir::MLIRContext *context);
 Element fromType(mlir::Type type);
 

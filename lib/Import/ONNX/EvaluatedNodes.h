@@ -1,5 +1,6 @@
-// Caches results of nodes with known operands. Exporters repeat the mask for
-// each layer, so equal nodes are evaluated, or emitted, only once.
+// Caches results of nodes with known operands. Exporters repeat the computation
+// of the attention mask for each layer. With the cache, equal nodes are
+// evaluated, or emitted, only once.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_EVALUATEDNODES_H
 #define CLEAVE_LIB_IMPORT_ONNX_EVALUATEDNODES_H
@@ -18,7 +19,8 @@ public:
   static std::string keyOf(const FlatNode &node,
                            llvm::ArrayRef<Operand> operands);
 
-  /// Returns the results of an equal node; null if there was none.
+  /// Returns the results of an earlier node with the same key, which computes
+  /// the same; null if there was none.
   const llvm::SmallVector<Operand> *find(const std::string &key) const;
 
   /// Stores results: known tensors, and IR values, which dominate all later

@@ -1,4 +1,5 @@
-// One function per family of operators; each adds its rows to the table.
+// One function per family of ONNX operators. Each function adds its operators
+// to the table of supported operators (OpTable.h).
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_FAMILIES_H
 #define CLEAVE_LIB_IMPORT_ONNX_FAMILIES_H
@@ -9,7 +10,8 @@
 
 namespace cleave::importer {
 
-/// The oldest and newest opset version that the table supports.
+/// The oldest and the newest opset version for which the table of operators
+/// (OpTable.h) has entries.
 inline constexpr int64_t kOldest = 11, kNewest = 25;
 
 /// The most elements of a tensor.
@@ -45,13 +47,14 @@ llvm::Error allKnown(Node &node, size_t needed);
 llvm::Error joinable(llvm::ArrayRef<Operand> operands, int64_t axis,
                      llvm::StringRef what);
 /// Returns known indices into a dimension, with negative ones converted.
-/// Returns a reason if an index is out of range. `table` is the type of the
-/// indexed tensor.
+/// Returns a reason if an index is out of range. `table` is the element type of
+/// the indexed tensor.
 llvm::Expected<HostTensor> normalised(const HostTensor &indices, int64_t size,
                                       Element table);
 void copyElement(HostTensor &to, int64_t toAt, const HostTensor &from,
                  int64_t fromAt);
-/// Each of these functions builds one common elementwise operation by `map`.
+/// Each of these functions evaluates or emits one elementwise operation, by
+/// Build::map. Several families of operators use them.
 llvm::Expected<Operand> add(Node &node, const Operand &a, const Operand &b);
 llvm::Expected<Operand> subtract(Node &node, const Operand &a,
                                  const Operand &b);

@@ -11,8 +11,8 @@ using llvm::Twine;
 namespace cleave::importer {
 
 namespace {
-/// The depth of calls is bounded, which detects recursive functions; these are
-/// invalid.
+/// The maximum depth of nested calls. It is exceeded only by recursive
+/// functions, which are invalid.
 constexpr unsigned kMaxDepth = 64;
 /// The longest name of a node or value. Inlining nested calls prefixes names
 /// again and again, so longer names are cut.
@@ -224,7 +224,8 @@ llvm::Error FunctionInliner::inlineCall(const ::onnx::NodeProto &call,
     copy->add_input(from);
     copy->add_output(to);
     const ::onnx::NodeProto &reference = *copy;
-    // The function itself need not import the default domain.
+    // Identity is an operator of the default domain. The function need not
+    // import an operator set of this domain, so the node gets its own.
     auto opsets = std::make_shared<const Opsets>(Opsets{{"", 13}});
     if (llvm::Error error =
             add(std::move(copy), reference, name, opsets, nodes, depth + 1))

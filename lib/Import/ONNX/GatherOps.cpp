@@ -25,7 +25,7 @@ Expected<Operand> gatherKnown(const HostTensor &table,
   Shape shape(table.shape().take_front(axis));
   shape.append(indices.shape().begin(), indices.shape().end());
   shape.append(table.shape().begin() + axis + 1, table.shape().end());
-  // Dimensions that are repeated stay repeated.
+  // Dimensions along which elements are repeated (stride 0) are not expanded.
   Shape live = shape, zero(shape.size(), 0);
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     int64_t d = dim;
@@ -141,7 +141,8 @@ std::optional<std::pair<int64_t, int64_t>> countsOf(ArrayRef<int64_t> values,
   return std::pair(count / (size * inner), inner);
 }
 
-/// For indices that read [a, b] as [b, a], the size a.
+/// If the indices read a matrix [a, b] in the order of its transpose [b, a],
+/// returns a; otherwise nullopt.
 std::optional<int64_t> transposeOf(ArrayRef<int64_t> values, int64_t size) {
   if (int64_t(values.size()) != size || size < 4 || values[0] != 0)
     return std::nullopt;
@@ -155,8 +156,11 @@ std::optional<int64_t> transposeOf(ArrayRef<int64_t> values, int64_t size) {
   return rows;
 }
 
-/// Gathers rows at known, regular indices by slices and broadcasts instead of a
-/// gather; nullopt if the indices are not regular.
+/// Gathers rows at known indices without a gather, if the indices are regular.
+/// They are regular if they repeat each row equally often (countsOf), which
+/// becomes a broadcast, or read the rows of a matrix in the order of its
+/// transpose (transposeOf), which becomes a transpose. Returns nullopt for all
+/// other indices.
 Expected<std::optional<Operand>> gatherRegular(Node &node, const Operand &table,
                                                ArrayRef<int64_t> values,
                                                int64_t axis) {
@@ -195,8 +199,8 @@ Expected<std::optional<Operand>> gatherRegular(Node &node, const Operand &table,
   return none;
 }
 
-/// Gathers at known indices from an unknown table. Consecutive indices start,
-/// start + 1, ... become a slice.
+/// Gathers at known indices from a tensor whose elements are not known.
+/// Consecutive indices start, start + 1, ... become a slice.
 Expected<Operand> gatherAt(Node &node, const Operand &table,
                            const HostTensor &indices, int64_t axis) {
   Shape liveDims, live;
@@ -236,7 +240,8 @@ Expected<Operand> gatherAt(Node &node, const Operand &table,
     result = Operand(
         nn::GatherOp::create(node.builder, node.loc, data, where, axis));
   }
-  // Back to all dimensions of the indices.
+  // Restores the dimensions of the indices that have size 1 or along which the
+  // indices repeat.
   Shape unit(ArrayRef<int64_t>(table.shape).take_front(axis)), wide = unit;
   unit.append(sizes.begin(), sizes.end());
   wide.append(indices.shape().begin(), indices.shape().end());
@@ -360,9 +365,9 @@ bool repeatsAlong(const Operand &operand, int64_t dim) {
 
 /// Lowers torch.gather to a gather of whole rows. Its index has the same rank
 /// as the data. Along each dimension except the axis, either the elements of
-/// the index or those of the data must be repeated. If those of the index are
-/// repeated, the data is cut to the size of the index; if those of the data
-/// are, one slice of the data is read.
+/// the index or those of the data must be repeated. If the elements of the
+/// index are repeated, the data is cut to the size of the index. If the
+/// elements of the data are repeated, one slice of the data is read.
 Expected<Operand> gatherRows(Node &node, const Operand &data,
                              const Operand &indices, int64_t axis) {
   Shape dataBox = data.shape, indexBox = indices.shape, zero(data.rank(), 0),

@@ -65,12 +65,14 @@ private:
   /// Warns of parameters that look like buffers.
   void warnOfBuffers();
   /// Warns of tensors with one element that could be either parameters or
-  /// numbers that the program wrote.
+  /// literal numbers of the model's source code.
   void warnOfScalars();
-  /// Warns of constants that modules may train, and of parameters that modules
-  /// may not train.
+  /// Warns of tensors that may be misclassified, since the file does not say
+  /// whether they train: tensors that look like constants though a module may
+  /// train them, and parameters that look like a mask or a table of positions,
+  /// which the model may have frozen.
   void warnOfRules();
-  /// Those of `names` that train.
+  /// Returns those tensors of `names` that are trained.
   std::vector<std::string> trained(std::vector<std::string> names);
   void bindInputs();
   void warnOfUnread();
@@ -147,9 +149,11 @@ private:
   std::map<std::string, Operand> values;
   EvaluatedNodes evaluated;
   std::set<std::string> failed;
-  /// Names of three kinds of values: tables of positions; slices of tensors
-  /// that are shorter than requested, because the tensor ends before; and
-  /// values that only move the elements of one of these.
+  /// Names of values that may be shorter than the token sequence; an error
+  /// about their sizes mentions this cause. They are tables of position
+  /// encodings, slices that are shorter than requested because the sliced
+  /// tensor ends earlier, and values that are computed from such a table or
+  /// slice by only moving its elements.
   std::set<std::string> tables;
   std::vector<std::string> scalars;
   Problems problems;

@@ -140,8 +140,9 @@ Error lowerCumSum(Node &node) {
              Node::axisOf(node.input(1).splatInt().value_or(0), input.rank()));
   bool exclusive = node.intAttr("exclusive", 0);
   bool reverse = node.intAttr("reverse", 0);
-  // Sums are computed only once along dimensions other than the axis in which
-  // the input repeats its elements.
+  // The input may repeat its elements along a dimension other than the axis
+  // (stride 0). Then the sums are repeated along this dimension as well, so
+  // they are computed only once.
   Shape zero(input.rank(), 0), sizes(input.shape()), ones(input.rank(), 1);
   for (int64_t dim = 0; dim < input.rank(); ++dim)
     if (dim != axis && input.strides()[dim] == 0)

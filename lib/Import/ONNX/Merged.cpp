@@ -27,8 +27,9 @@ static bool isOneTensor(llvm::ArrayRef<Model::Use> uses) {
   return !common.empty();
 }
 
-/// Returns the name of the value that holds the indices of a lookup before
-/// other operations move them.
+/// Returns the name of the value from which the indices of a lookup come:
+/// operations that only reshape, transpose, cast or repeat the indices are
+/// skipped.
 static std::string
 sourceOfIndices(const std::map<std::string, const ::onnx::NodeProto *> &makers,
                 const ::onnx::NodeProto &lookup) {
@@ -41,9 +42,10 @@ sourceOfIndices(const std::map<std::string, const ::onnx::NodeProto *> &makers,
   return value;
 }
 
-/// Returns whether the lookups in a table have different indices, as those of
-/// an encoder and a decoder that share a table do. Then the table is really
-/// one. Lookups in copies of a table would have the same indices.
+/// Returns whether all lookups in an embedding table have different indices, as
+/// those of an encoder and a decoder that share their embedding. Then the model
+/// has only one table. If the exporter had merged several equal tables, the
+/// lookups in them would have the same indices.
 static bool looksUpOthers(const Model &model,
                           llvm::ArrayRef<Model::Use> lookups) {
   std::map<std::string, const ::onnx::NodeProto *> makers;

@@ -69,11 +69,12 @@ static StringRef textOf(const MappedFile &file) {
   return {reinterpret_cast<const char *>(file.data()), file.size()};
 }
 
-/// Returns whether the text begins like MLIR, which is then in a file whose
-/// name does not say so.
+/// Returns whether the text begins like MLIR. If so, the user has given an MLIR
+/// file whose name does not end in .mlir, where an ONNX file was expected.
 static bool looksLikeIr(StringRef text) {
   text = text.ltrim();
-  // The alias of an attribute, such as #loc; "# Title" is other text.
+  // MLIR may begin with the alias of an attribute, such as #loc. Other text may
+  // begin with a heading, such as "# Title".
   if (text.size() > 1 && text[0] == '#')
     return llvm::isAlpha(text[1]);
   return llvm::any_of(ArrayRef<StringRef>{"module", "func.func", "//",
@@ -152,7 +153,8 @@ LogicalResult Model::checkVersions() {
 }
 
 /// Dimensions of inputs that the file leaves open (without a name, or with size
-/// -1) get the names that the configuration uses: samples come first.
+/// -1) get the names that the configuration uses: dimension 0 is called
+/// "batch", and dimension 1 of token ids "sequence".
 void Model::nameDimensions() {
   for (::onnx::ValueInfoProto &input :
        *proto->mutable_graph()->mutable_input()) {

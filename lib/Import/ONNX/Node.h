@@ -1,5 +1,6 @@
-// One node of the graph while it is lowered: its attributes, operands and
-// results, with the operations of Build.
+// One node of the ONNX graph while it is lowered: its attributes, operands and
+// results. Node inherits from Build, so the function that lowers a node can
+// call node.reshape, node.broadcast, ... to compute the results.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_NODE_H
 #define CLEAVE_LIB_IMPORT_ONNX_NODE_H

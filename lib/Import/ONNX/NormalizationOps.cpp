@@ -65,7 +65,9 @@ Expected<Value> features(Node &node, size_t index, const Rows &rows,
   return node.value(flat);
 }
 
-/// Statistics keep the normalised dimensions with size 1.
+/// Sets a result of the node that is a statistic of a norm (the mean, or the
+/// reciprocal of the standard deviation). In ONNX, a statistic keeps the
+/// normalized dimensions with size 1.
 Error setStatistics(Node &node, size_t output, Value value, const Rows &rows) {
   if (!node.wants(output))
     return Error::success();
@@ -111,8 +113,9 @@ Error lowerRmsNorm(Node &node) {
 } // namespace
 
 void addNormalizationOps(std::vector<OnnxOp> &table) {
-  // Optimizers also write LayerNormalization into files whose operator set does
-  // not define it yet, so it is accepted in all supported versions.
+  // Graph optimizers fuse nodes to LayerNormalization even in files whose
+  // operator set does not define this operator yet. So it is accepted in all
+  // supported versions.
   table.push_back({"LayerNormalization", kOldest, kNewest, 1, "nn.layer_norm",
                    lowerLayerNorm, /*weightsFrom=*/1});
   table.push_back({"RMSNormalization", 23, kNewest, 1, "nn.rms_norm",

@@ -1,9 +1,10 @@
 // Recurrent layers: LSTM, GRU and RNN become one nn.scan for each direction.
 //
-// The products of the inputs do not depend on the state, so they are computed
-// for all steps before the loop, and only the products of the state stand
-// inside. Names as in the operator specification: T steps, B samples, D
-// directions, H features of the state, and G gates (LSTM 4, GRU 3, RNN 1).
+// The products of the inputs with the weights do not depend on the state, so
+// they are computed for all steps before the loop. Only the products of the
+// state are computed inside of the loop. Names as in the operator
+// specification: T steps, B samples, D directions, H features of the state, and
+// G gates (LSTM 4, GRU 3, RNN 1).
 
 #include "Recurrent.h"
 
@@ -20,8 +21,9 @@ namespace cleave::importer {
 
 namespace {
 
-/// Reads the names and parameters of the activation functions, `each` for each
-/// direction.
+/// Reads the names and parameters of the activation functions for all
+/// directions. If the node names no functions, each direction has the functions
+/// `otherwise`.
 Expected<std::vector<Activation>> activationsOf(Node &node, int64_t directions,
                                                 ArrayRef<StringRef> otherwise) {
   std::vector<Activation> found;
@@ -41,7 +43,8 @@ Expected<std::vector<Activation>> activationsOf(Node &node, int64_t directions,
     return list ? ArrayRef(list->floats().data(), list->floats_size())
                 : ArrayRef<float>();
   };
-  // Only functions that have a parameter take an entry of its list.
+  // The attributes activation_alpha and activation_beta have entries only for
+  // those activation functions that have this parameter.
   ArrayRef<float> alphas = numbers("activation_alpha"),
                   betas = numbers("activation_beta");
   for (Activation &function : found) {
@@ -63,7 +66,8 @@ Expected<std::vector<Activation>> activationsOf(Node &node, int64_t directions,
   return found;
 }
 
-/// The operands of a layer, with T first, for all directions.
+/// The attributes and operands of a recurrent layer, for all directions. The
+/// first dimension of the operands is T, the time steps.
 struct Layer {
   int64_t steps, samples, directions, hidden, gates;
   bool isReverse = false; // of the only direction
@@ -204,8 +208,10 @@ Expected<Value> initialState(Node &node, size_t index, int64_t direction,
   return node.value(flat);
 }
 
-/// Returns the products of the inputs for all steps, with biases: [T, B, G, H].
-/// `apart` is the number of last gates whose bias of the state is not added.
+/// Returns the products of the inputs with the weights for all steps, [T, B, G,
+/// H]. In ONNX, each gate has a bias for the input and a bias for the state.
+/// Both are added to the products, except that the bias for the state is left
+/// out for the last `apart` gates.
 Expected<Value> projectInputs(Node &node, int64_t direction, const Layer &layer,
                               int64_t apart) {
   OpBuilder &b = node.builder;
@@ -270,7 +276,8 @@ Direction runLoop(Node &node, const Layer &layer, int64_t direction,
            SmallVector<Value>(scan.getCaptureArguments()));
   Value output = yielded[0];
   if (layer.within) {
-    // After the end of a sequence the states stay, and the outputs are zeros.
+    // After the end of a sequence the states keep their values, and the outputs
+    // are zeros.
     Value within = cell.broadcast(
         scan.getSliceArguments()[1],
         cast<RankedTensorType>(output.getType()).clone(b.getI1Type()), {0});
@@ -369,7 +376,9 @@ Error lowerGru(Node &node) {
   bool linear = node.intAttr("linear_before_reset", 0) != 0;
   std::vector<Direction> done;
   for (int64_t direction = 0; direction < layer.directions; ++direction) {
-    // The bias of the candidate's state product is reset with the product.
+    // With linear_before_reset, the reset gate scales the candidate's product
+    // with the state and also the bias for the state. So this bias is added in
+    // the loop.
     CLEAVE_TRY(projected, projectInputs(node, direction, layer, linear));
     CLEAVE_TRY(h, initialState(node, 5, direction, layer));
     SmallVector<Value> captured;

@@ -1,6 +1,7 @@
 // Detects parameters with one element, such as the bias of a head with one
-// output, or a learned temperature. Files store numbers that a program wrote in
-// the same way.
+// output, or a learned temperature. Files store literal numbers of the model's
+// source code, such as epsilons, in the same way. In this file, a "number" is
+// such a literal number.
 
 #include "Classify.h"
 #include "Model.h"
@@ -39,13 +40,14 @@ namespace {
 
 using Consumers = std::map<std::string, std::vector<const FlatNode *>>;
 
-/// Operands that take weights, whatever their shape.
+/// Returns whether the operand of the node is a weight, whatever its shape.
 bool takesWeights(const FlatNode &node, int operand) {
   const OnnxOp *entry = findOnnxOp(node.proto->op_type(), node.opset());
   return entry && entry->weightsFrom >= 0 && operand >= entry->weightsFrom;
 }
 
-/// A number of the program, as a node.
+/// Returns whether the node is a Constant that holds one float. It is then a
+/// literal number of the model's source code, and no parameter.
 bool isNumberNode(const ::onnx::NodeProto &node) {
   if (node.op_type() != "Constant")
     return false;
@@ -61,9 +63,10 @@ bool isNumberNode(const ::onnx::NodeProto &node) {
   return false;
 }
 
-/// Operators that a program would rather apply to a number before the export.
-/// So if such a node reads a tensor with one element, the tensor is probably a
-/// parameter.
+/// Returns whether the operator is a function such as Exp. The model's source
+/// code would rather contain the result than apply such a function to a literal
+/// number. So if a node with such an operator reads a tensor with one element,
+/// the tensor is probably a parameter.
 bool reshapesNumbers(StringRef op) {
   return llvm::StringSwitch<bool>(op)
       .Cases({"Exp", "Log", "Softplus", "Sigmoid", "Tanh"}, true)
@@ -91,14 +94,15 @@ private:
   Model &model;
   Consumers consumers;
   std::set<std::string> computed; // values that depend on a parameter
-  /// True if the file stores numbers that the program wrote in Constant nodes.
-  /// Initializers without dimensions are then parameters.
+  /// True if the file stores the literal numbers of the model's source code as
+  /// Constant nodes. Initializers without dimensions are then parameters.
   bool hasNumberNodes = false;
 };
 
 Finder::Finder(Model &model, const Constants &byUse)
     : model(model), consumers(model.consumers()) {
-  // Whether some nodes hold numbers that the program wrote. Nodes that hold
+  // Finds out whether Constant nodes hold the literal numbers of the model's
+  // source code that arithmetic operations read. Constant nodes that hold
   // shapes, bounds and the like occur in any file and do not count.
   hasNumberNodes =
       llvm::any_of(model.graph().node(),
@@ -134,7 +138,8 @@ bool Finder::meetsArithmetic(const std::string &number) const {
          });
 }
 
-/// Exponents and the epsilons of norms.
+/// Returns whether the tensor is an exponent or the epsilon of a norm. These
+/// are taken for literal numbers in any case.
 bool Finder::isSurelyNumber(const TensorRef &tensor) const {
   auto found = consumers.find(tensor.name);
   return isFloat(tensor.type) && tensor.shape.empty() &&
@@ -176,9 +181,10 @@ Reading Finder::readBy(const FlatNode &node, const std::string &value,
     return Reading::Number;
   if ((op == "Add" || op == "Sum") && guardsDivision(proto.output(0)))
     return Reading::Number;
-  // A number that a program wrote has no dimensions. Some exporters store it in
-  // a node, others as an initializer. If the tensor's name begins with the path
-  // of the module that reads it, it is not such a number.
+  // A literal number of the model's source code has no dimensions. Some
+  // exporters store it in a Constant node, others as an initializer. If the
+  // name of the tensor begins with the path of the module that reads it, the
+  // tensor belongs to the module and is no literal number.
   std::string module = moduleOf(proto);
   bool isOfModule =
       !module.empty() && StringRef(tensor.name).rsplit('.').first == module;
@@ -192,16 +198,16 @@ Reading Finder::read(const TensorRef &tensor) const {
   const Metadata &notes = model.metadata();
   if (HeldAs held = notes.heldAs(tensor.name); held != HeldAs::Unknown)
     return held == HeldAs::Parameter ? Reading::Weight : Reading::Number;
-  // If the file declares the parameters of modules, a tensor is a number unless
-  // it is declared as a parameter, or an exporter computed it from tensors that
-  // may belong to a module.
+  // If the file declares the parameters of modules, a tensor that it does not
+  // declare is a literal number of the source code. The exception is a tensor
+  // that an exporter computed from tensors that may belong to a module.
   if (notes.namesParameters() && !isFoldedFromTensor(notes, tensor.name))
     return Reading::Number;
   Reading reading = Reading::Number;
-  // The tensor, and the values that data movements and functions of one number
-  // (see reshapesNumbers) compute from it. The flag is true if the value
-  // certainly is no number that a program wrote, because it has dimensions or
-  // is the result of such a function.
+  // The tensor, and the values that are computed from it by moving its element,
+  // or by a function such as Exp (see reshapesNumbers). The flag is true if the
+  // value certainly is no literal number of the source code, for example
+  // because it has dimensions or is the result of such a function.
   std::vector<std::pair<std::string, bool>> values = {
       {tensor.name, !tensor.shape.empty() ||
                         (hasNumberNodes && !isNamedLikeNumber(tensor.name))}};
@@ -213,8 +219,9 @@ Reading Finder::read(const TensorRef &tensor) const {
     for (const FlatNode *node : found->second) {
       StringRef op = node->proto->op_type();
       reading = std::max(reading, readBy(*node, value, isArray, tensor));
-      // An expanded number, such as the ones that replace the gain of a norm,
-      // is still a number.
+      // Values that Expand or Tile compute are not followed. They have
+      // dimensions, but may still come from a literal number, as the ones that
+      // replace the gain of a norm do.
       if (op == "Expand" || op == "Tile")
         continue;
       if (movesFirstInput(op) && node->proto->input(0) == value)

@@ -42,8 +42,10 @@ Expected<int64_t> positionIn(const Node &node, size_t index, int64_t size) {
   return at;
 }
 
-/// The sizes of the parts along `axis`: ones without the input `split`, equal
-/// chunks if it is a number, or the listed sizes.
+/// Returns the sizes of the parts into which a dimension of size `size` is
+/// split. Without the input `split`, each part has size 1. If `split` is a
+/// number, it is the size of each part, except that the last part may be
+/// smaller. Otherwise `split` lists the sizes.
 Expected<Shape> partSizes(const Node &node, int64_t size) {
   if (!node.has(1))
     return Shape(size, 1);

@@ -10,8 +10,8 @@
 
 namespace cleave::importer {
 
-/// A matrix whose elements equal those of several tables, so that it could be
-/// tied to any of them.
+/// A matrix whose elements equal those of several embedding tables, so that it
+/// could be tied to any of these tables.
 struct OpenTie {
   std::string copy;
   std::vector<std::string> tables;
@@ -26,8 +26,9 @@ struct FoundTies {
 /// and a matrix with the same elements, possibly transposed. The matrix must be
 /// the weight of a product that depends on these lookups and computes one score
 /// per row of the table. Other tensors with equal elements are separate
-/// parameters. Tensors with missing bytes are skipped, and so are tensors whose
-/// origin the file states.
+/// parameters. Tensors with missing bytes are skipped. A matrix is also skipped
+/// if the file's metadata say that a module holds it as a tensor of its own, or
+/// that the exporter computed it from tensors other than the table.
 FoundTies tiesByContent(Model &model, const Constants &constants);
 
 /// Loads a model file and splits the uses of tensors that the options name

@@ -1,5 +1,6 @@
-// Finds the places where the elements of a file's tensor are read, and gives
-// such places tensors of their own.
+// Finds the nodes that read the elements of an initializer. Splits initializers
+// that the user names (train.untie): each node that reads the initializer then
+// reads its own copy.
 
 #include "Model.h"
 #include "Ties.h"
@@ -46,7 +47,8 @@ struct Path {
   int operand;
 };
 
-/// Nodes by what they read, as indices.
+/// Maps the name of a value to the nodes that read it: the index of the node,
+/// and the number of the operand.
 using Readers = std::map<std::string, std::vector<std::pair<size_t, int>>>;
 
 Readers readersOf(const std::vector<FlatNode> &nodes) {
@@ -148,8 +150,9 @@ void Model::splitUses(llvm::function_ref<bool(StringRef)> matches) {
     const TensorRef tensor = tensors[index];
     std::vector<Path> paths;
     addPaths(flat, readers, tensor.name, {}, paths);
-    // Nodes that read only a part of the tensor get no tensor of their own;
-    // they keep reading the original tensor, as its first use does.
+    // Each node that reads the whole tensor gets its own copy, except one,
+    // which keeps the original. Nodes that read only a part of the tensor, or
+    // its shape, get no copy and also keep reading the original.
     llvm::erase_if(paths, [&](const Path &path) {
       return readsPart(*flat[path.node].proto);
     });

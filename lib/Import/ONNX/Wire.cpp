@@ -100,8 +100,9 @@ enum : uint32_t {
   EntryValue = 2,
 };
 
-/// Tensors that do not hold floats stay inline if they have at most this many
-/// bytes.
+/// A tensor that does not hold floats stays in the parsed protobuf message if
+/// it has at most this many bytes. The data of larger tensors and of all float
+/// tensors is replaced by a reference to its bytes in the file.
 constexpr size_t kInlineBytes = 4096;
 
 class Stripper {

@@ -35,7 +35,8 @@ template <typename Op, int count> int64_t perElement(Op op) {
   return count * elements(op->getResult(0));
 }
 
-/// A gather reads only the chosen rows of its table.
+/// A gather reads only those rows of the indexed tensor that the indices
+/// select.
 struct GatherModel : CostInterface::ExternalModel<GatherModel, nn::GatherOp> {
   int64_t getFlops(Operation *) const { return 0; }
   int64_t getBytesMoved(Operation *op) const {
@@ -107,9 +108,10 @@ int64_t attentionGrad(nn::AttentionGradOp op) {
   return attentionFlops(op, 3 * d + 2 * e);
 }
 
-/// The costs of grouped products. FLOPs are counted for the mean number of rows
-/// that choose one of the operation's matrices. Each chosen matrix is read
-/// once.
+/// The costs of grouped products, which multiply each row with the matrix of an
+/// expert. An operation may have only a tile of the expert matrices. FLOPs are
+/// counted for the number of rows whose expert is in the tile, if all experts
+/// are chosen equally often. Each matrix that a row uses is read once.
 template <typename Op>
 struct GroupedModel : CostInterface::ExternalModel<GroupedModel<Op>, Op> {
   static int64_t rows(Op op) {
@@ -213,7 +215,7 @@ void cleave::registerCostModels(DialectRegistry &registry) {
     nn::GroupedDotOp::attachInterface<GroupedModel<nn::GroupedDotOp>>(*c);
     nn::GroupedOuterOp::attachInterface<GroupedModel<nn::GroupedOuterOp>>(*c);
   });
-  // Sums between stages cost nothing within a stage.
+  // pipe.sum_stages, a sum over pipeline stages, needs no FLOPs within a stage.
   registry.addExtension(+[](MLIRContext *c, pipe::PipeDialect *) {
     attachAll<0, pipe::SumStagesOp>(c);
   });

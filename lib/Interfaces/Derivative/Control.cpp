@@ -1,11 +1,15 @@
-// The derivative of nn.scan: a scan in the other direction. What the backward
-// trips read of the forward trips becomes stacked results of the forward scan.
+// The derivative of nn.scan is a scan in the other direction, with one backward
+// iteration for each iteration of the forward scan. Values of a forward
+// iteration that the backward iteration reads become stacked results of the
+// forward scan: tensors whose dimension 0 has one index for each iteration.
 //
-// The cotangent of a captured operand is a sum over all trips. A term that is a
-// product or a sum over dimensions is not computed in the loop. Its operands
-// are stacked, and one product or sum after the loop also sums over the trips.
-// So no sum over ranks, as the sum over samples becomes, stands inside of the
-// loop.
+// A captured operand is a value that all iterations read, such as a weight. Its
+// cotangent is a sum over all iterations. A term of this cotangent that is a
+// product or a sum over dimensions is not computed in the loop. Instead its
+// operands are stacked, and one product or sum after the loop also sums over
+// the iterations. The reason is that such a term usually sums over samples. If
+// the samples are sharded, this becomes a sum over ranks, and each iteration of
+// the loop would contain a collective.
 
 #include "Model.h"
 
@@ -35,8 +39,8 @@ struct ScanParts {
     return b;
   }
 
-  /// Adds an operand of a kind (`inits`, `slices`, `captures`), and an argument
-  /// of the region; returns the argument.
+  /// Each of these functions adds an operand of the scan (to `inits`, `slices`
+  /// or `captures`) and an argument of the region, and returns the argument.
   BlockArgument carry(Value init) {
     inits.push_back(init);
     return carried.emplace_back(
@@ -96,15 +100,17 @@ struct ScanParts {
   SmallVector<BlockArgument> carried, sliced, captured;
 };
 
-/// Builds the backward trip, and collects what it reads of the forward trip.
+/// Builds the region of the backward scan (one backward iteration), and
+/// collects the values of the forward iteration that it reads.
 class TripVJP : public BlockVJP {
 public:
   TripVJP(nn::ScanOp scan, VJPContext &outer, ScanParts &parts)
       : BlockVJP(parts.builder(scan.getContext())), scan(scan), outer(outer),
         parts(parts) {}
 
-  /// The values of the forward trip that become stacked results, and for each
-  /// one the argument of the backward trip that reads it.
+  /// The values of the forward iteration that become stacked results of the
+  /// forward scan. Each is mapped to the argument of the backward iteration by
+  /// which it is read.
   llvm::MapVector<Value, BlockArgument> saved;
 
 protected:
@@ -123,8 +129,8 @@ protected:
   Value save(OpResult value) override { return stack(value); }
 
 private:
-  /// The stacked tensor is not there yet: the argument is added to `slices`
-  /// when the forward scan has been rebuilt.
+  /// The stacked tensor does not exist yet. saveResiduals replaces the argument
+  /// by a slice of it, after it has rebuilt the forward scan.
   Value stack(Value value) {
     BlockArgument argument =
         parts.block.addArgument(value.getType(), value.getLoc());
@@ -160,8 +166,9 @@ public:
 private:
   unsigned numInits() { return scan.getInits().size(); }
 
-  /// Activates the arguments of the region. A carried value is active if its
-  /// initial value is or if a trip makes it so.
+  /// Marks the arguments of the region that need cotangents as active. A
+  /// carried value is active if its initial value is active, or if an iteration
+  /// computes its next value from an active value.
   void activate() {
     Block &body = *scan.getBody();
     for (BlockArgument argument : body.getArguments())
@@ -179,9 +186,9 @@ private:
     }
   }
 
-  /// Returns the carried values whose cotangents are not always zero: those
-  /// with a cotangent after the loop, and those from which a trip computes a
-  /// value with a cotangent.
+  /// Returns the carried values whose cotangents are not always zero. These are
+  /// the carried values with a cotangent after the loop, and those from which
+  /// an iteration computes a value with a cotangent.
   llvm::SmallBitVector carriesWithCotangent() {
     llvm::SmallBitVector has(numInits());
     for (unsigned index = 0; index < numInits(); ++index)
@@ -209,9 +216,10 @@ private:
     return has;
   }
 
-  /// Sets the cotangents with which a backward trip begins: those of the
-  /// carried values, which the backward scan carries, and the slices of those
-  /// of the stacked results.
+  /// Sets the cotangents with which a backward iteration begins. The backward
+  /// scan carries the cotangents of the carried values. The cotangents of the
+  /// stacked results are operands of the backward scan, of which each backward
+  /// iteration reads one slice.
   void addCotangents() {
     llvm::SmallBitVector has = carriesWithCotangent();
     Operation *yield = scan.getBody()->getTerminator();
@@ -227,8 +235,8 @@ private:
         trip.add(yield->getOperand(index), parts.slice(cotangent));
   }
 
-  /// Replaces the scan by one that also stacks what the backward trips read and
-  /// the scan does not stack yet.
+  /// Replaces the forward scan by one that also stacks those values which the
+  /// backward iterations read and which it did not stack before.
   void saveResiduals() {
     if (trip.saved.empty())
       return;
@@ -260,9 +268,10 @@ private:
     }
   }
 
-  /// Collects what a backward trip yields: the cotangents of carried values,
-  /// those of slices, and those of captured operands or what they are computed
-  /// from after the loop.
+  /// Collects the values that a backward iteration yields: the cotangents of
+  /// carried values and of slices. The terms of the cotangent of a captured
+  /// operand are added to a carried sum, or are computed after the loop from
+  /// values that the iterations yield.
   void yieldCotangents() {
     for (unsigned index : carriedIndices) {
       Value argument = scan.getCarriedArguments()[index];
@@ -294,8 +303,9 @@ private:
     return at - stacked.begin();
   }
 
-  /// Sums the cotangent of the captured operand `index` over the trips: term by
-  /// term after the loop where that is possible, else in a carried value.
+  /// Sums the cotangent of the captured operand `index` over the iterations.
+  /// Each term of the cotangent is summed after the loop if that is possible,
+  /// and otherwise in a value that the backward scan carries.
   void sumOverTrips(unsigned index, Value cotangent) {
     SmallVector<Value> terms = {cotangent}, inside;
     while (!terms.empty()) {
@@ -317,11 +327,14 @@ private:
     next.push_back(sum);
   }
 
-  /// Computes a term after the loop, from the results of the backward scan.
+  /// A function that emits, after the backward scan, one term of the cotangent
+  /// of a captured operand. The term is computed from the results of the scan,
+  /// and summed over all iterations.
   using AfterLoop = std::function<Value(nn::ScanOp backward)>;
 
-  /// A value of the backward trip, after the loop: for all trips, with a
-  /// dimension 0 of trips, or the same in all trips.
+  /// A value of the backward iterations as it can be read after the loop. If it
+  /// varies, this is a tensor whose dimension 0 has one index for each
+  /// iteration. Otherwise it is one value, which is the same in all iterations.
   struct OverTrips {
     Value operand;                  // a sliced or captured operand, or
     std::optional<unsigned> result; // a stacked result
@@ -343,8 +356,8 @@ private:
     return {{}, stack(value), true};
   }
 
-  /// Returns how the sum of `term` over the trips is computed after the loop;
-  /// null if it must be computed in the loop.
+  /// Returns a function that computes the sum of `term` over the iterations
+  /// after the loop; null if the sum must be computed in the loop.
   AfterLoop sumAfterLoop(Value term) {
     Operation *op = term.getDefiningOp();
     if (isa_and_nonnull<nn::ReshapeOp, nn::TransposeOp>(op)) {
@@ -390,7 +403,7 @@ private:
   AfterLoop sumEinsumAfterLoop(nn::EinsumOp einsum) {
     nn::EinsumOp::Labels labels = einsum.getLabels();
     std::string all = labels.lhs + labels.rhs;
-    char over = 0; // a letter for the trips
+    char over = 0; // a letter for the iterations
     for (char letter : StringRef("tTzyxwvuZYXWVUabcdefghijklmnopqrs"))
       if (!over && all.find(letter) == std::string::npos)
         over = letter;
@@ -400,7 +413,8 @@ private:
               rhs = overTrips(einsum.getRhs());
     if (!lhs.varies && !rhs.varies)
       return {};
-    // If one operand is the same in all trips, the other one is summed first.
+    // If one operand is the same in all iterations, the other operand is summed
+    // over the iterations first.
     bool both = lhs.varies && rhs.varies;
     std::string prefix = both ? std::string(1, over) : "";
     std::string equation =
@@ -419,7 +433,8 @@ private:
     };
   }
 
-  /// Passes the cotangents that the backward scan returns to the operands.
+  /// Sets the cotangents of the forward scan's operands, which are results of
+  /// the backward scan or are computed from them.
   void distribute(nn::ScanOp backward) {
     for (auto [index, value] : llvm::zip(carriedIndices, backward.getFinals()))
       c.set(index, value);
@@ -436,9 +451,10 @@ private:
   SmallVector<Operation *> forward;
   /// What the backward scan yields: carried and stacked values.
   SmallVector<Value> next, stacked;
-  /// The operands of the forward scan whose cotangents the carried values are,
-  /// those with a stacked result as cotangent, and those with a sum after the
-  /// loop.
+  /// The operands of the forward scan, by index, according to where their
+  /// cotangents are found after the backward scan: in the final carried values,
+  /// in the stacked results (with the index of the result), or in sums that are
+  /// computed after the loop.
   SmallVector<unsigned> carriedIndices;
   SmallVector<std::pair<unsigned, unsigned>> stackedIndices;
   SmallVector<std::pair<unsigned, AfterLoop>> sums;

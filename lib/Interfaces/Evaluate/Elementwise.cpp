@@ -66,7 +66,8 @@ void asked(Op, Operands in, Results out) {
     out[0].ints[i] = Function(in[0]->floats[i]);
 }
 
-// Sums and products wrap, while signed overflow is undefined in C++.
+// Sums and products wrap. They are computed on unsigned integers, because
+// signed overflow is undefined in C++.
 int64_t addInt(int64_t a, int64_t b) { return uint64_t(a) + uint64_t(b); }
 int64_t subInt(int64_t a, int64_t b) { return uint64_t(a) - uint64_t(b); }
 int64_t mulInt(int64_t a, int64_t b) { return uint64_t(a) * uint64_t(b); }
@@ -257,8 +258,8 @@ template <typename Op> void toInt(Op op, Operands in, Results out) {
   Type type = getElementTypeOrSelf(op.getType());
   for (int64_t i = 0; i < out[0].size(); ++i) {
     double value = std::trunc(in[0]->floats[i]);
-    // Conversions out of range are undefined in MLIR and in C++; they saturate
-    // here, so that C++ is defined.
+    // MLIR does not define conversions of values that are out of range. In C++
+    // they are undefined behavior, which is avoided here by clamping.
     double limit = 9.2e18;
     value = std::isnan(value) ? 0 : std::clamp(value, -limit, limit);
     out[0].ints[i] = wrapInteger(type, static_cast<int64_t>(value));
@@ -392,7 +393,7 @@ static void attachIntegerArithmetic(MLIRContext *c) {
   attach<math::IPowIOp, binaryInt<math::IPowIOp, powInt>>(c);
 }
 
-/// Comparisons, and the choice by one.
+/// Comparisons, and the selection of values by a condition.
 static void attachPredicates(MLIRContext *c) {
   attach<math::IsFiniteOp, asked<math::IsFiniteOp, std::isfinite>>(c);
   attach<math::IsInfOp, asked<math::IsInfOp, std::isinf>>(c);

@@ -1,4 +1,5 @@
-// Reference semantics of sums over stages in a program with one stage.
+// Reference semantics of pipe.sum_stages, a sum over pipeline stages. Only
+// programs with a single stage can be evaluated, where the sum is the identity.
 
 #include "Model.h"
 

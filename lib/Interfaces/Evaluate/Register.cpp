@@ -1,4 +1,5 @@
-// Attaches the evaluation models of all families of operations.
+// Attaches implementations of EvaluableInterface, by which the interpreter
+// evaluates operations on host tensors, to the operations of all families.
 
 #include "Model.h"
 

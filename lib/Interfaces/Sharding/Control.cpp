@@ -1,10 +1,12 @@
 // The sharding rule of nn.scan, derived from the rules of the operations in its
 // region.
 //
-// A dimension may be split if every operation of a trip passes it through. Then
-// each rank runs the loop on its tiles, and no collective stands inside of the
-// loop. Other dimensions, such as those that a trip contracts, are not split:
-// what the loop reads of them is gathered once, before the loop.
+// A dimension may be split if all operations of an iteration compute a tile of
+// their results from the same tile of their operands (FactorKind::PassThrough).
+// Then each rank runs the loop on its tiles, and the loop contains no
+// collective. Other dimensions, such as those over which an operation of the
+// loop contracts, are not split: the operands that have such a dimension are
+// gathered once, before the loop.
 
 #include "Model.h"
 
@@ -77,7 +79,8 @@ public:
     return rule;
   }
 
-  /// Returns the sets that the dimensions of a value of the region belong to.
+  /// Returns, for each dimension of a value of the region, the set of
+  /// dimensions that are split together with it.
   SmallVector<unsigned> setsOf(Value value) {
     SmallVector<unsigned> found;
     for (unsigned set : sets.lookup(value))
@@ -85,8 +88,9 @@ public:
     return found;
   }
 
-  /// Returns the set of each factor of an operation of the region, or nullopt
-  /// for factors that make up no dimension alone.
+  /// Returns, for each factor of an operation of the region, the set of those
+  /// dimensions that consist of this factor. They are split together. Returns
+  /// nullopt for a factor that occurs only in dimensions with several factors.
   SmallVector<std::optional<unsigned>> setsOfFactors(Operation *op,
                                                      const ShardingRule &rule) {
     SmallVector<std::optional<unsigned>> found(rule.factors.size());
@@ -98,7 +102,9 @@ public:
   }
 
 private:
-  /// A set of dimensions, of the forest whose roots represent the sets.
+  /// A node of a union-find forest. There is one node for each dimension of
+  /// each value. The dimensions of one tree form a set, which its root
+  /// represents.
   struct Set {
     unsigned parent;
     bool fixed = false;   // it may not be split
@@ -125,8 +131,9 @@ private:
     }
   }
 
-  /// Returns the factor of a dimension; nullopt if it has several of more than
-  /// one element, or none.
+  /// Returns the factor of which a dimension consists, beside factors of size
+  /// 1. Returns nullopt if the dimension has several factors of a size above 1,
+  /// or no factor.
   static std::optional<int64_t> onlyFactor(const DimFactors &made,
                                            const ShardingRule &rule) {
     std::optional<int64_t> only;
@@ -164,7 +171,8 @@ private:
   void addOperation(Operation *op) {
     ShardingRule rule = ShardingRule::of(op);
     SmallVector<std::optional<unsigned>> first(rule.factors.size());
-    SmallVector<bool> shared(rule.factors.size()); // of a dimension of several
+    // Whether a factor is in a dimension together with other factors.
+    SmallVector<bool> shared(rule.factors.size());
     forEachDim(op, rule, [&](const DimFactors &made, unsigned set) {
       std::optional<int64_t> factor = onlyFactor(made, rule);
       if (!factor) {
@@ -194,7 +202,8 @@ private:
 
 ShardingRule scan(nn::ScanOp op) { return ScanFactors(op).rule(); }
 
-/// The local form: the same loop, with the local form of each operation.
+/// Builds the code that each rank runs: the same loop, in which each operation
+/// is replaced by the code that each rank runs for it.
 LogicalResult planScan(nn::ScanOp op, LocalPlan &plan) {
   ScanFactors factors(op);
   llvm::DenseMap<unsigned, SmallVector<dist::Axis>> axesOf; // by set

@@ -1,8 +1,7 @@
-// Sharding rules of convolution, pooling and top-k. Samples and features are
-// independent, and channels are summed over. Groups are independent in samples
-// and features alike. A split spatial dimension needs a halo exchange: each
-// rank's window of the input is longer than its tile. A halo may be longer than
-// a tile.
+// Sharding rules of convolution, pooling and top-k. Samples, features and
+// groups are independent, and channels are summed over. If a spatial dimension
+// is split, a rank reads more of the input than its tile, so halos are
+// exchanged. A halo may be longer than a tile.
 
 #include "Joint.h"
 
@@ -43,7 +42,7 @@ struct ConvFactors {
     input = {{n}, {}};
     filter = {{}, {c}};
     result = {{n}, {}};
-    // On a rank with one of several groups, the rule keeps the group factor.
+    // A convolution marked as grouped has a group factor even if groups = 1.
     if (groups > 1 || op->hasAttr(kGroupedAttrName)) {
       group = rule.addFactor(groups);
       input[1].push_back(*group);
@@ -127,10 +126,10 @@ ShardingRule poolGrad(nn::PoolGradOp op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Local forms
+// Per-rank code
 //===----------------------------------------------------------------------===//
 
-/// The attributes of the local operation, whose input includes the padding.
+/// Attributes of the per-rank operation, whose input includes the padding.
 struct WindowAttrs {
   SmallVector<int64_t> strides, dilations, low, high;
 
@@ -150,7 +149,7 @@ int64_t localGroups(LocalPlan &plan, const TensorFactors &input,
   return groups > 1 ? plan.tile(input[1][0]) : groups;
 }
 
-/// Marks the local convolution if the global one has several groups.
+/// Marks the per-rank convolution if the unsplit one has several groups.
 template <typename Op> Value grouped(Op local, int64_t groups) {
   if (groups > 1)
     local->setAttr(kGroupedAttrName, UnitAttr::get(local.getContext()));
@@ -185,8 +184,8 @@ Value maskOutside(LocalPlan &plan, Value window, int64_t dim, int64_t factor,
 }
 
 /// Exchanges the input's halos along each split spatial dimension, so that a
-/// rank has all elements that its outputs read. `outputs` is the local result's
-/// shape, `whole` the global result's.
+/// rank has all elements that its outputs read. `outputs` is the shape of the
+/// rank's result tile, `whole` that of the unsplit result.
 Value inputWindows(LocalPlan &plan, Value input, ArrayRef<int64_t> global,
                    ArrayRef<int64_t> outputs, ArrayRef<int64_t> whole,
                    ArrayRef<int64_t> kernel, WindowAttrs &attrs,
@@ -252,15 +251,16 @@ LogicalResult planConvFilterGrad(nn::ConvFilterGradOp op, LocalPlan &plan) {
 /// inputs in the windows that overlap the tile, then cuts the tile out.
 struct CoveredTile {
   Value cotangent;
-  /// For each dimension, the local operation computes a range of `length` input
-  /// elements, which begins at the global index base + rank * step. The rank's
-  /// tile begins at element `begin` of this range.
+  /// For each dimension, the per-rank operation computes a range of `length`
+  /// input elements, which begins at the global index base + rank * step. The
+  /// rank's tile begins at element `begin` of this range.
   SmallVector<int64_t> base, step, length, begin;
-  /// The reason if every rank gathers all outputs along a dimension; else "".
+  /// By dimension: why each rank needs the whole cotangent; "" if it does not.
   SmallVector<std::string> whole;
   bool any = false;
 
-  /// `input` is the input's local type, `covered` the input's global shape.
+  /// `value`: the tile of the cotangent; `global`: its unsplit shape. `input`:
+  /// the type of the tile of the input gradient; `covered`: its unsplit shape.
   CoveredTile(LocalPlan &plan, Value value, ArrayRef<int64_t> global,
               RankedTensorType input, ArrayRef<int64_t> covered,
               ArrayRef<int64_t> kernel, WindowAttrs &attrs,
@@ -327,7 +327,7 @@ struct CoveredTile {
                                       shape, ones);
         continue;
       }
-      // Elements of the tile beyond the range are in no window and get zeros.
+      // Outside of the covered range, nn.gather reads zeros: no gradient.
       Value index = nn::IotaOp::create(b, plan.loc(), i64, 0);
       index = arith::AddIOp::create(b, plan.loc(), index,
                                     plan.constant(i64, begin[dim]));
@@ -411,7 +411,7 @@ LogicalResult planPoolGrad(nn::PoolGradOp op, LocalPlan &plan) {
 // Top-k
 //===----------------------------------------------------------------------===//
 
-/// Unit attribute: marks the local top-k of a tile, which computes candidates.
+/// Unit attribute: marks the top-k of a rank's tile, which finds candidates.
 constexpr StringLiteral kCandidatesAttrName = "nn.candidates";
 
 ShardingRule topK(nn::TopKOp op) {

@@ -52,9 +52,12 @@ bool addsRounded(Value value, FloatType narrow, unsigned depth = 0) {
              });
 }
 
-/// Rounding is not linear in general. But a sum of values that were rounded for
-/// storage before may be rounded as partial sums; other sums are rounded when
-/// they are complete.
+/// The sharding rule of a rounding to a narrower float type. Rounding is not
+/// linear: in general, a sum must be complete before it is rounded. But if a
+/// value is rounded only for storage (kStorageAttr), and all terms of its sum
+/// were already rounded to the narrower type, then each partial sum may be
+/// rounded on its own: this loses no more than rounding the terms did. Only in
+/// this case the rule is linear, so that partial sums pass through.
 ShardingRule rounding(arith::TruncFOp op) {
   auto narrow = dyn_cast<FloatType>(getElementTypeOrSelf(op.getType()));
   bool isForStorage = op->hasAttr(nn::kStorageAttr);
@@ -78,8 +81,9 @@ ShardingRule constant(arith::ConstantOp op) {
   return rule;
 }
 
-/// The local form of a constant: a splat gets the shape of the tile; of other
-/// constants, each rank slices its tile.
+/// Emits the per-rank code of a constant. A splat becomes a splat of the tile's
+/// shape. For any other constant, each rank has the whole constant and slices
+/// its tile.
 LogicalResult planConstant(arith::ConstantOp op, LocalPlan &plan) {
   auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!dense)

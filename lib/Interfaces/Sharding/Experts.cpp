@@ -1,9 +1,10 @@
 // Sharding rules of grouped products (each row is multiplied with the matrix
-// that it chooses), and of the positions of slots in their experts. The rows
-// are independent. If the matrices are split along their first dimension
-// (experts), the rule is that of a gather from a split table: each rank
-// multiplies the rows whose matrix is in its tile, and returns zeros for the
-// others, so results are partial sums.
+// that it chooses), and of nn.position_in_expert, which numbers the
+// token-expert pairs of each expert. The rows are independent. If the matrices
+// are split along their first dimension (experts), the rule is like that of a
+// lookup in a split embedding table: each rank multiplies the rows whose matrix
+// is in its tile, and returns zeros for all other rows, so results are partial
+// sums.
 
 #include "Lookup.h"
 #include "cleave/Interfaces/RowShare.h"
@@ -21,7 +22,7 @@ ShardingRule groupedDot(nn::GroupedDotOp op) {
   bool transposed = op.getTransposed();
   DimFactors e = {
       rule.addFactor(sizes[0], FactorKind::Reduction, FactorCombiner::Sum)};
-  rule.factors.back().indexed = true; // like a gather's table
+  rule.factors.back().indexed = true; // like the table of nn.gather
   DimFactors k = {rule.addFactor(sizes[transposed ? 2 : 1],
                                  FactorKind::Reduction, FactorCombiner::Sum)};
   DimFactors n = {rule.addFactor(sizes[transposed ? 1 : 2])};
@@ -50,9 +51,10 @@ ShardingRule groupedOuter(nn::GroupedOuterOp op) {
   return rule;
 }
 
-/// The result numbers the slots of each expert, so it depends on all slots of a
-/// sample. Therefore the ids (a few bytes per slot) and the loads of earlier
-/// samples are gathered on every rank.
+/// The result numbers the token-expert pairs of each expert, so it depends on
+/// all pairs of a sample. Therefore every rank gathers the expert ids of whole
+/// samples (a few bytes per pair) and `loads`, the number of pairs of each
+/// expert in each of the earlier samples.
 ShardingRule positionInExpert(nn::PositionInExpertOp op) {
   ShardingRule rule;
   TensorFactors ids =

@@ -1,6 +1,6 @@
-// Joint reductions: the local form of an operation that reduces along a split
-// dimension. Each rank reduces its tile with padding masked, and the results
-// are combined across the ranks of the split; the dimension is never gathered.
+// The per-rank code of operations, such as softmax, that reduce along a split
+// dimension. Each rank reduces its tile with padding masked, and an all-reduce
+// combines the results of the ranks. The dimension is never gathered.
 
 #ifndef CLEAVE_LIB_INTERFACES_SHARDING_JOINT_H
 #define CLEAVE_LIB_INTERFACES_SHARDING_JOINT_H
@@ -10,8 +10,10 @@
 
 namespace cleave::sharding {
 
-/// Builds the local form of a formula along dimensions. One of these is split
-/// over ranks as `factor`, so reductions along it also run over ranks.
+/// Builds the per-rank code of a formula, such as the one of softmax. All its
+/// reductions run along one dimension, which is split over ranks as `factor`.
+/// Each rank reduces its tile, and an all-reduce combines the results of these
+/// ranks.
 class JointExpr : public TensorExpr {
 public:
   JointExpr(LocalPlan &plan, int64_t factor, dist::Purpose purpose)

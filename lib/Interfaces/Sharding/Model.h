@@ -20,7 +20,8 @@ struct RuleModel
   }
 };
 
-/// The same with a custom local form.
+/// Implements ShardingRuleInterface for `Op` by two functions: `Rule` returns
+/// the sharding rule, and `Plan` emits the per-rank code.
 template <typename Op, ShardingRule (*Rule)(Op),
           mlir::LogicalResult (*Plan)(Op, LocalPlan &)>
 struct PlanModel
@@ -54,11 +55,12 @@ TensorFactors addFactors(ShardingRule &rule, llvm::ArrayRef<int64_t> shape,
                          FactorKind kind = FactorKind::PassThrough,
                          FactorCombiner combiner = FactorCombiner::None);
 
-/// The rule for elementwise operations on tensors of one shape. Operands of
-/// rank 0 among others have no factors.
+/// Returns the rule of an elementwise operation, whose operands and results all
+/// have one shape. An operand may instead be a scalar (a tensor of rank 0),
+/// which has no factors.
 ShardingRule elementwise(mlir::Operation *op);
 
-/// One function per family.
+/// Each function attaches the sharding rules of one family of operations.
 void attachElementwise(mlir::MLIRContext *context);
 void attachShape(mlir::MLIRContext *context);
 void attachControl(mlir::MLIRContext *context);

@@ -24,7 +24,7 @@ void cleave::registerShardingModels(DialectRegistry &registry) {
     attachAttention(context);
     attachExperts(context);
     attachTraining(context);
-    // Local forms use operations of the dist dialect.
+    // The per-rank code that the rules emit has operations of the dist dialect.
     context->loadDialect<dist::DistDialect>();
   });
   registry.addExtension(+[](MLIRContext *context, pipe::PipeDialect *) {

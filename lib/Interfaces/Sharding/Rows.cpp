@@ -1,5 +1,7 @@
-// Sharding rules of softmax, norms and cross-entropy, whose rows are the last
-// dimension. Rows may be split: local forms use joint reductions.
+// Sharding rules of softmax, norms and cross-entropy, which all reduce along
+// the last dimension (the rows). If this dimension is split, each rank reduces
+// its tile of a row, and an all-reduce combines the results of the ranks
+// (Joint.h).
 
 #include "Joint.h"
 
@@ -67,14 +69,14 @@ ShardingRule crossEntropyGrad(nn::CrossEntropyGradOp op) {
   return rule;
 }
 
-/// The factor of the row dimension.
+/// Returns the factor of the last dimension of an operand, the row dimension.
 int64_t rowFactor(LocalPlan &plan, unsigned operand) {
   return plan.rule().operands[operand].back()[0];
 }
 
-/// Builds the local form of an operation on rows from its formula, with joint
-/// reductions if rows are split. `Operand` is the index of an operand that has
-/// the row dimension.
+/// Emits the per-rank code of an operation that `Formula` defines and that
+/// reduces along its row dimension, the last dimension of operand number
+/// `Operand`. If this dimension is split, reductions also run over the ranks.
 template <typename Op, Decomposed (*Formula)(Op, TensorExpr &),
           unsigned Operand, dist::Purpose Purpose>
 LogicalResult planRows(Op, LocalPlan &plan) {
@@ -98,9 +100,10 @@ void cleave::sharding::attachRows(MLIRContext *context) {
   attach<nn::RmsNormGradOp, normGrad<nn::RmsNormGradOp>,
          planRows<nn::RmsNormGradOp, formula::rmsNormGrad, 0, activation>>(
       context);
-  // With split classes, cross-entropy needs three reductions over ranks, each
-  // of a tensor [b, s]: the maximum, the sum of exponentials, and the label's
-  // logit. In the gradient, each rank computes the columns of its own classes.
+  // If the classes (the last dimension of the logits) are split, cross-entropy
+  // needs three reductions over ranks, each of a tensor [b, s]: the maximum,
+  // the sum of exponentials, and the label's logit. In the gradient, each rank
+  // computes the columns of its own classes.
   attach<nn::CrossEntropyOp, crossEntropy,
          planRows<nn::CrossEntropyOp, formula::crossEntropy, 0, loss>>(context);
   attach<nn::CrossEntropyGradOp, crossEntropyGrad,

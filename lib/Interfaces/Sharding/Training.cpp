@@ -16,16 +16,17 @@ ShardingRule dropout(nn::DropoutOp op) {
   rule.operands[3] = {dims[0]};
   rule.results = {dims};
   rule.linear = {{0}};
-  // Along the other dimensions, the mask depends on the index. Along dimension
-  // 0, sample ids take the place of the index if the operation has them.
+  // The dropout mask of an element is a function of its sample id and of its
+  // global indices along all dimensions but the first. So if one of these
+  // dimensions is split, each rank needs its tile's offset (`indexed`).
   for (const DimFactors &dim : ArrayRef<DimFactors>(dims).drop_front())
     rule.factors[dim[0]].indexed = true;
   return rule;
 }
 
-/// The local form of dropout. Its mask is a function of global indices, so the
-/// tile's offset is added in every dimension but the first, for which sample
-/// ids are used.
+/// Emits the per-rank code of dropout. The mask is a function of global
+/// indices, so the operation gets the tile's offset in every dimension but the
+/// first, for which it reads sample ids.
 LogicalResult planDropout(nn::DropoutOp op, LocalPlan &plan) {
   const TensorFactors &dims = plan.rule().results[0];
   bool anySplit = false;

@@ -25,8 +25,9 @@ using namespace cleave::dist;
 
 namespace {
 
-/// The properties that collectives must share to be merged: all attributes
-/// except the dimensions, and the element type.
+/// Returns a text of all properties that collectives must share to be merged:
+/// the operation, its attributes except for dimensions and padding, and the
+/// element type.
 std::string keyOf(Operation *op) {
   std::string key;
   llvm::raw_string_ostream out(key);
@@ -56,9 +57,11 @@ public:
       order[&op] = index;
   }
 
-  /// Merges greedily in program order: a collective joins the first open bucket
-  /// of its kind. It cannot join a bucket that depends on it or on which it
-  /// depends, or of which a result is read before its operands are computed.
+  /// Merges greedily in program order. A bucket is a list of collectives of one
+  /// kind that will be merged; a collective joins the first bucket that still
+  /// has room. It cannot join a bucket if one of them depends on a result of
+  /// the other, or if some operation reads a result of the bucket before the
+  /// operands of the collective are computed.
   void run() {
     struct OfKind {
       std::deque<Bucket> all;

@@ -112,9 +112,11 @@ public:
       : mesh(mesh), cluster(cluster), links(links) {}
 
   void run(Block &block) {
-    // Sums up the seconds of products that can overlap with a collective (see
-    // rt-overlap). These are weight gradients, and other products on whose
-    // results no other product and no collective on activations depends.
+    // Sums up the seconds of products that can run while a collective
+    // communicates (see rt-overlap). These are weight gradients, and any other
+    // product whose result is not needed, directly or indirectly, by another
+    // product or by a collective on activations. `leads` has all operations
+    // whose results are needed in this way.
     llvm::SmallPtrSet<Operation *, 32> leads;
     for (Operation &op : llvm::reverse(block))
       if (llvm::any_of(op.getUsers(), [&](Operation *user) {
@@ -124,7 +126,7 @@ public:
                     collective.getPurpose() == Purpose::Activation);
           }))
         leads.insert(&op);
-    llvm::DenseMap<Attribute, double> spareOf; // by pipeline action
+    llvm::DenseMap<Attribute, double> spareOf; // by schedule action
     SmallVector<CollectiveOpInterface> waited;
     for (Operation &op : block) {
       double &spare = spareOf[op.getAttr(kActionAttr)];

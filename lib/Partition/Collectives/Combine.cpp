@@ -1,8 +1,9 @@
 //===- Combine.cpp - dist-combine -----------------------------------------===//
 //
-// Fewer and smaller collectives, on per-rank programs: replaces an all-reduce
-// of which each rank reads only its tile, removes pairs that cancel, and merges
-// equal collectives.
+// Reduces the number and the size of collectives in per-rank programs: replaces
+// an all-reduce by a reduce-scatter if each rank reads only its tile of the
+// result, removes pairs of operations that cancel, and merges equal
+// collectives.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,8 +62,9 @@ void scatterReductions(Block &block, MeshAttr mesh) {
   }
 }
 
-/// Removes two pairs that cancel: a gather followed by a slice of the rank's
-/// own tile, and a slice followed by the gather of the same tiles.
+/// Removes two kinds of pairs of operations that cancel: a gather followed by a
+/// slice of the rank's own tile, and a slice followed by the gather of the same
+/// tiles.
 void cancelInverses(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto slice = dyn_cast<dist::SliceOp>(op)) {
@@ -80,9 +82,9 @@ void cancelInverses(Block &block) {
       if (gather.getNumOperands() != 1)
         continue;
       auto slice = gather.getInputs()[0].getDefiningOp<dist::SliceOp>();
-      // The second pair cancels only if the sliced value is the same on all
-      // ranks of the group. This is certain after a gather or an all-reduce
-      // over the same axes.
+      // A slice and the gather of its tiles cancel only if the sliced value is
+      // the same on all ranks of the group. This is certain if a gather or an
+      // all-reduce over the same axes has computed the value.
       Operation *source = slice ? slice.getInput().getDefiningOp() : nullptr;
       bool alike = false;
       if (auto reduce = dyn_cast_or_null<AllReduceOp>(source))

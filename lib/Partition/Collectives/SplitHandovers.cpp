@@ -54,8 +54,9 @@ struct DistSplitHandoversPass
         split(func, machine->links, machine->cluster);
   }
 
-  /// Returns the link class of the link over which a port's value passes
-  /// between stages; "" if the value does not leave the stage.
+  /// Returns the class of the link over which the value of an argument or
+  /// result (`port`) passes between stages; "" if the value does not leave the
+  /// stage.
   StringRef linkOf(const Port &port) const {
     if (port.role() == nn::Role::Activation)
       return port.isResult ? next : previous;
@@ -149,8 +150,10 @@ struct DistSplitHandoversPass
     return best;
   }
 
-  /// Computes a value that is sent in tiles from the start as tiles, if it has
-  /// no other reader. The same then applies to the additions that compute it.
+  /// `value` is sent to another stage in tiles. If nothing else reads the
+  /// value, sets its layout to `tile`, so that a rank computes only the tile
+  /// that it sends. If an addition computes the value, its terms get the layout
+  /// `tile` under the same condition.
   void makeInTiles(Value value, ShardingAttr tile) {
     Operation *def = value.getDefiningOp();
     if (!def || !value.hasOneUse() || isa<ConstrainOp>(def) ||
@@ -211,7 +214,7 @@ struct DistSplitHandoversPass
   }
 
   MeshAxes mesh;
-  /// State for the current function. `tiles`: the layout of each argument or
+  /// Data of the current function. `tiles`: the layout of each argument or
   /// result that is sent in tiles; the flag in the key is true for results.
   /// `inside`: the layout that an argument has within the stage. `inTiles`:
   /// operands of additions that are read as tiles. `told`: remarks that were

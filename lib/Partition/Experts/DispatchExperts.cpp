@@ -2,7 +2,10 @@
 //
 // On verified per-rank programs: replaces gathers of expert matrices by an
 // exchange of tokens. Tokens are dispatched to the ranks of their experts, and
-// the results are combined.
+// the results are sent back and combined. Tokens are exchanged in several
+// rounds, since buffers are bounded (ExpertRows.h). An exchange that crosses
+// nodes may have two hops: first between nodes, then within a node
+// (ExpertLinks.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -129,16 +132,18 @@ private:
     replace(*choice, *tile, sums);
   }
 
-  /// Moves an addition of combined tokens to the expert ranks, so that only the
-  /// sum is sent back. One operand may be looked up per expert, like a bias.
+  /// Moves an addition of values that were sent back from the expert ranks to
+  /// the expert ranks, so that only the sum is sent back. One of the operands
+  /// may instead be a value that is looked up per expert, like a bias.
   void visit(arith::AddFOp op) {
     const ExpertRows::Combined *a = rows.combinedOf(op.getLhs()),
                                *b = rows.combinedOf(op.getRhs());
     if (a && b ? a->choice != b->choice : !a && !b)
       return;
     Choice &choice = *(a ? a : b)->choice;
-    // If something else reads the combined tokens, they are sent back anyway,
-    // and moving the addition saves nothing.
+    // If only one operand is sent back from the expert ranks, moving the
+    // addition saves something only if no other operation reads this operand:
+    // otherwise it is sent back anyway.
     if ((!a || !b) && (!(a ? op.getLhs() : op.getRhs()).hasOneUse() ||
                        !rows.ofExperts(choice, a ? op.getRhs() : op.getLhs())))
       return;
@@ -191,10 +196,12 @@ private:
     return scatter->getResult(use.getOperandNumber());
   }
 
-  /// Replaces `tile`, the result of a reduce-scatter, by the sum of `terms`,
-  /// one partial sum for each round. If the tile is reduce-scattered again over
-  /// the axes of the second hop, each partial sum is reduce-scattered before
-  /// the addition, since the second hop sends only the tokens of some rounds.
+  /// Replaces `tile`, the result of a reduce-scatter, by the sum of `terms`:
+  /// for each exchange round, the sum over the tokens of this round. In a
+  /// hierarchical exchange, the tile may be reduce-scattered again over the
+  /// axes of the second hop. Then each term is reduce-scattered before the
+  /// terms are added, since the second hop exchanges the tokens of each round
+  /// of the first hop separately, and only if the round has tokens.
   void replace(Choice &choice, OpResult tile, ArrayRef<Value> terms) {
     SmallVector<Value> sums(terms);
     std::optional<OpResult> last = next ? scattered(tile, next) : std::nullopt;
@@ -227,8 +234,9 @@ private:
   }
 
   void eraseUnread() {
-    // A reduce-scatter over the axes of the second hop reads one over those of
-    // the first, so it is erased first.
+    // A reduce-scatter over the axes of the second hop reads the result of a
+    // reduce-scatter over the axes of the first hop. The reader is erased
+    // first.
     llvm::stable_sort(scatters, [&](Operation *a, Operation *b) {
       return isOver(a, next) && !isOver(b, next);
     });

@@ -2,11 +2,11 @@
 //
 // A mesh axis that crosses nodes has two classes of links: between nodes and
 // within a node. If experts are sharded over such an axis, these functions
-// split each collective over it in two. An all-gather runs first within nodes,
-// then between nodes; a reduce-scatter runs in the reverse order. If an
-// exchange of tokens later replaces these gathers, it has two hops. The first
-// hop goes between nodes, to the rank that has the sender's index in the target
-// node. The second hop goes within that node.
+// replace each collective over the axis by two collectives. An all-gather runs
+// first within nodes, then between nodes; a reduce-scatter runs in the reverse
+// order. If an exchange of tokens later replaces these gathers, it has two
+// hops. The first hop goes between nodes, to the rank that has the sender's
+// index in the target node. The second hop goes within that node.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,18 +25,21 @@ namespace cleave::partition {
 struct Levels {
   dist::AxisListAttr between, within;
 
-  /// Returns the two sub-axes, or nullopt if all links of the axis are of one
-  /// class.
+  /// Returns the sub-axes `between` and `within` of a mesh axis. Returns
+  /// nullopt if the axis has links of one class only: all between nodes, or all
+  /// within a node.
   static std::optional<Levels> of(dist::MeshOp mesh, llvm::StringRef axis);
 };
 
-/// Returns whether two hierarchical exchanges are faster than one exchange over
-/// `axes`.
+/// Returns whether an exchange of tokens in two hops, between nodes and within
+/// a node, is faster than one exchange over `axes`.
 bool pays(mlir::func::FuncOp func, const Levels &levels,
           dist::AxisListAttr axes, const Cluster &cluster);
 
-/// Splits, into two each, the gathers over `axes` of expert matrices and the
-/// reduce-scatters of their gradients. Returns whether there were any.
+/// Replaces each all-gather of expert matrices over `axes` by one within nodes
+/// and one between nodes, and each reduce-scatter of their gradients by one
+/// between nodes and one within nodes. Returns whether there were such
+/// collectives.
 bool splitByLevels(mlir::func::FuncOp func, const Levels &levels,
                    dist::AxisListAttr axes);
 

@@ -17,8 +17,9 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// The largest number of rounds. Rounds are unrolled in the program, so if the
-/// buffers would be too small for this number, they are enlarged instead.
+/// The largest number of exchange rounds in which all tokens of a rank can be
+/// sent through bounded buffers. Rounds are unrolled in the program. If more
+/// rounds than this would be needed, the buffers are enlarged instead.
 static constexpr int64_t kMostRounds = 8;
 
 ExpertRows::ExpertRows(func::FuncOp func, const MeshAxes &mesh,
@@ -96,8 +97,12 @@ Choice &ExpertRows::choiceOf(Value ids, const Tile &tile) {
   return choice;
 }
 
-/// Counts the tokens that are not padding: the product of the numbers of real
-/// elements of each padded dimension on each rank.
+/// Sets the expected numbers of tokens. A rank's number of tokens without
+/// padding is the product, over all dimensions of the expert ids, of the number
+/// of elements in its tile that are not padding. There is one such product for
+/// each position along the axes that split padded dimensions. In the second hop
+/// of a hierarchical exchange, the tokens are those that the first hop
+/// delivered.
 void ExpertRows::reckon(Choice &choice) {
   ExpectedRows &expectedRows = choice.expectedRows;
   if (auto known = arrivedBefore.find(choice.ids);
@@ -171,7 +176,8 @@ PurposeAttr ExpertRows::purposeOf(const Choice &choice, unsigned round) {
                               : Purpose::Expert);
 }
 
-/// Plans which tokens are sent where in which round, and tells the other ranks.
+/// Plans to which rank and in which exchange round each token is sent, and
+/// tells the other ranks how many tokens they receive.
 void ExpertRows::plan(Choice &choice, Value ids) {
   auto i64 = builder.getI64Type();
   int64_t rows = choice.rows = typeOf(ids).getNumElements();
@@ -204,8 +210,9 @@ void ExpertRows::plan(Choice &choice, Value ids) {
                                  counts, ids, choice.tile);
   mark(plan);
 
-  // A rank has to know how many tokens it receives. With several rounds, it
-  // also has to know for each round whether any rank needs it.
+  // A rank has to know how many tokens it receives. With several exchange
+  // rounds, it also has to know for each round whether any rank has tokens in
+  // it.
   Value received, needed;
   PurposeAttr purpose = purposeOf(choice, 0);
   auto first = builder.getDenseI64ArrayAttr({0}),
@@ -261,9 +268,11 @@ void ExpertRows::plan(Choice &choice, Value ids) {
       round.needed = make<arith::CmpIOp>(arith::CmpIPredicate::sgt, count,
                                          number(count, 0));
       round.number = conditions++;
-      // If the first hop skips a round at run time, the tokens of this round do
-      // not exist and were not counted. So this round also depends on the flag
-      // that says whether the round of the first hop runs. That flag is always
+      // In the second hop of a hierarchical exchange, the tokens are those of
+      // one round of the first hop, and `outer` is the condition of that round.
+      // If the first hop skips the round at run time, no tokens arrived, and
+      // the counts are undefined. So a round of the second hop runs only if
+      // this round of the first hop runs too. The flag of the latter is always
       // computed.
       auto condition = ConditionOp::create(builder, anchor->getLoc(),
                                            round.needed, round.number);
@@ -342,8 +351,8 @@ Value ExpertRows::send(Choice &choice, unsigned round, Value rows) {
 Value ExpertRows::exchange(const Choice &choice, unsigned round, Value blocks,
                            bool home) {
   const Round &in = choice.rounds[round];
-  // The expected counts of a round: with balanced routing, all tokens are sent
-  // in the first round and none in others.
+  // The expected number of tokens of an exchange round: with balanced routing,
+  // all tokens are sent in the first round and none in later rounds.
   ExpectedRows expectedRows = choice.expectedRows;
   if (round > 0)
     expectedRows = {0, {0}, AxisListAttr(), /*overflow=*/true};
@@ -365,8 +374,8 @@ Value ExpertRows::combine(Choice &choice, ArrayRef<Value> there,
   SmallVector<Value> home = inRounds(choice, [&](unsigned round) {
     return exchange(choice, round, there[round], /*home=*/true);
   });
-  // Each token is sent in exactly one round. A gather from the result of
-  // another round yields zeros for this token. So the sum over all rounds is
+  // Each token is sent in exactly one exchange round. A gather from the result
+  // of another round yields zeros for this token. So the sum over all rounds is
   // the token's value.
   Value result;
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
@@ -384,7 +393,8 @@ Value ExpertRows::combine(Choice &choice, ArrayRef<Value> there,
 Value ExpertRows::sum(Choice &choice, ArrayRef<Value> terms) {
   Value result = terms[0];
   for (auto [round, term] : llvm::drop_begin(llvm::zip(choice.rounds, terms))) {
-    // A skipped round adds nothing.
+    // An exchange round that is skipped at run time leaves its term undefined.
+    // Zeros are added in its place.
     RankedTensorType type = typeOf(term);
     Value one = flat(round.needed, {});
     Value needed = make<nn::BroadcastOp>(type.clone(builder.getI1Type()), one,
@@ -422,15 +432,16 @@ Value ExpertRows::number(Value like, int64_t value) {
       type, builder.getIntegerAttr(type.getElementType(), value)));
 }
 
-/// Sets the discardable attributes of the replaced operation on an operation
-/// that replaces it.
+/// Copies the discardable attributes of the replaced operation to `op`, which
+/// replaces it, and makes `op` conditional if it belongs to an exchange round
+/// that may be skipped.
 void ExpertRows::mark(Operation *op) {
   for (NamedAttribute attribute : anchor->getDiscardableAttrs())
     if (!op->hasAttr(attribute.getName()) &&
         attribute.getName() != kRowShareAttrName)
       op->setAttr(attribute.getName(), attribute.getValue());
-  // Constants and views are not made conditional on the round, since every
-  // round may share them.
+  // The operations of later exchange rounds run only if their round has tokens.
+  // Constants and views always run, since several rounds may read them.
   auto lowering = dyn_cast<LoweringInterface>(op);
   if (current && !op->hasTrait<OpTrait::ConstantLike>() &&
       !(lowering && lowering.getKernelClass() == KernelClass::View))

@@ -1,10 +1,20 @@
 //===- ExpertRows.h - tokens at the ranks of their experts ------*- C++ -*-===//
 //
-// Tracks, for one function, which tokens are at the ranks of their experts (the
-// expert ranks) and in which round they were sent there, and dispatches and
-// combines them. A token is one row of a grouped product. A value at the expert
-// ranks has shape [ranks, slots, ...]: block p begins with the tokens that rank
-// p sent. The other slots of the block are undefined, and their ids are -1.
+// Dispatches tokens to the ranks of their experts (the expert ranks), combines
+// the results, and tracks, for one function, which tokens are at the expert
+// ranks already and in which round they were sent there. A token is one row of
+// a grouped product.
+//
+// A receive buffer has room for a bounded number of tokens. So an exchange may
+// have several rounds, each of which fills the buffer anew. If routing is
+// balanced, all tokens are sent in the first round; each further round (an
+// overflow round) runs only if some rank still has tokens. A value at the
+// expert ranks has shape [ranks, rows, ...] in each round: block p begins with
+// the tokens that rank p sent. The other rows of the block are undefined, and
+// their expert ids are -1.
+//
+// In a hierarchical exchange (ExpertLinks.h), tokens make two hops: first
+// between nodes, then within the target node.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,15 +33,15 @@
 
 namespace cleave::partition {
 
-/// One round of an exchange. It sends at most as many tokens as there are
-/// slots.
+/// One round of an exchange. In one round, a rank sends to each rank at most as
+/// many tokens as one block of the receive buffer has rows.
 struct Round {
   mlir::Value sources, places, sent, received;
   /// An i1 value that says whether any rank of the group has tokens in this
   /// round; null for the first round, which is always needed.
   mlir::Value needed;
-  /// The number of the condition (dist.condition) under which the round runs;
-  /// negative if it always runs.
+  /// The number of the dist.condition that decides at run time whether this
+  /// exchange round runs; negative if the round always runs.
   int64_t number = -1;
   mlir::Value ids; // at the expert ranks
   /// `atExperts`: for each value whose rows are tokens at their source ranks,
@@ -41,16 +51,19 @@ struct Round {
   llvm::MapVector<mlir::Value, mlir::Value> atExperts, recomputed;
 };
 
-/// The number of tokens under balanced routing.
+/// How many tokens a rank has and sends if routing is balanced. Buffer sizes
+/// and the cost model depend on these numbers.
 struct ExpectedRows {
-  /// The tokens of a rank without padding.
+  /// The number of tokens of a rank, padding not counted.
   int64_t rows = 0;
-  /// The expected numbers of tokens, as in the attributes `expected` and `by`
-  /// of dist.all_to_all_v.
+  /// The number of tokens that a rank is expected to send to all ranks
+  /// together. If ranks differ, there is one number for each position on the
+  /// axes `by`. These are also the attributes of dist.all_to_all_v.
   llvm::SmallVector<int64_t> expected;
   dist::AxisListAttr by;
-  /// True for the tokens of an overflow round. Under balanced routing such a
-  /// round is empty.
+  /// True for the tokens of an overflow round, that is, of any round of an
+  /// exchange but the first. If routing is balanced, no token is left for such
+  /// a round.
   bool overflow = false;
 };
 
@@ -73,8 +86,8 @@ mlir::Value kept(mlir::Value value);
 /// and not on the index i itself. (A dropout mask does depend on the index.)
 bool isElementwise(mlir::Operation *op);
 
-/// A tile of the first dimension along the mesh axis (`value`), and the size of
-/// the whole dimension (`count`).
+/// This rank's tile (`value`) of a tensor whose first dimension, the experts,
+/// is split over the mesh axis, and the number of all experts (`count`).
 struct Tile {
   mlir::Value value;
   int64_t count = 0;
@@ -82,8 +95,8 @@ struct Tile {
 
 class ExpertRows {
 public:
-  /// `maxLoad`: the capacity factor. A buffer has slots for `maxLoad` times the
-  /// tokens that it gets under balanced routing.
+  /// `maxLoad`: the capacity factor. A receive buffer has room for `maxLoad`
+  /// times the tokens that it gets if routing is balanced.
   ExpertRows(mlir::func::FuncOp func, const dist::MeshAxes &mesh,
              dist::AxisListAttr axes, double maxLoad);
 
@@ -92,15 +105,20 @@ public:
   void continueFrom(const ExpertRows &before) {
     arrivedBefore = before.delivered;
   }
-  /// Declares that a second hop will send the tokens on over `axes`. Then the
-  /// ranks along these axes must agree on which rounds run.
+  /// Makes this the first hop of a hierarchical exchange, after which a second
+  /// hop sends the tokens to other ranks along `axes`. All ranks along these
+  /// axes take part in the second hop of an exchange round, so they must agree
+  /// on which rounds run. If `axes` is null, there is no second hop.
   void sendOnOver(dist::AxisListAttr axes) { onwardAxes = axes; }
 
   /// Inserts new operations before `op`, with its attributes.
   void insertBefore(mlir::Operation *op);
 
+  /// Returns the assignment of tokens to experts that is given by these expert
+  /// ids. Plans it at the first call: emits the code that sends the ids.
   Choice &choiceOf(mlir::Value ids, const Tile &tile);
-  /// Returns the planned choice for these expert ids; null if there is none.
+  /// Returns the assignment of tokens to experts that choiceOf has already
+  /// planned for these expert ids; null if it has not.
   Choice *knownChoice(mlir::Value ids, const Tile &tile);
 
   /// Returns the tile from which an all-gather over the mesh axis made `value`,
@@ -108,20 +126,26 @@ public:
   /// such gather.
   std::optional<Tile> gathered(mlir::Value value) const;
 
-  /// Calls `make` for each round, with the round's number, and returns the
-  /// values that it makes. Operations that it inserts are marked as part of the
-  /// round.
+  /// Calls `make` with the index of each exchange round, and returns the values
+  /// that `make` returns. The operations that `make` inserts for an overflow
+  /// round are skipped at run time if this round has no tokens.
   llvm::SmallVector<mlir::Value>
   inRounds(Choice &choice, llvm::function_ref<mlir::Value(unsigned)> make);
 
-  /// Returns the values `rows` of a round's tokens at the expert ranks.
-  /// Dispatches them if they are not there.
+  /// `rows` has one row for each token, at the source rank of the token.
+  /// Returns the rows of those tokens that are sent in exchange round `round`,
+  /// at the expert ranks. Dispatches them unless they are already there.
   mlir::Value dispatched(Choice &choice, unsigned round, mlir::Value rows);
-  /// Returns the values `rows` of a round's tokens at the expert ranks, if they
-  /// were dispatched or can be computed there elementwise; otherwise null.
+  /// Returns the rows of `rows` for the tokens of exchange round `round`, at
+  /// the expert ranks, if they were dispatched or can be computed there
+  /// elementwise; otherwise null. In an overflow round of the backward pass,
+  /// dispatches rows again that the forward pass dispatched, since they were
+  /// not saved.
   mlir::Value atExperts(Choice &choice, unsigned round, mlir::Value rows);
-  /// Like atExperts, for a value of the forward pass that the backward pass
-  /// reads: computes the value again at the expert ranks.
+  /// Returns the rows of a value of the forward pass at the expert ranks in an
+  /// overflow round, for the backward pass. They are not saved: the operand
+  /// tokens are dispatched again, and the value is computed from them. Returns
+  /// null if that is not possible.
   mlir::Value recomputed(Choice &choice, unsigned round, mlir::Value rows);
   /// Returns the value before masks replaced the rows of padding tokens, which
   /// are not sent.
@@ -130,17 +154,19 @@ public:
   /// per expert, such as a bias.
   bool ofExperts(const Choice &choice, mlir::Value rows);
 
-  /// Combines the tokens of all rounds at their source ranks, as a value of
-  /// `type`. `recompute` recomputes the tokens of one round in the backward
-  /// pass.
+  /// Sends the rows `atExperts`, one value for each exchange round, back to the
+  /// source ranks of their tokens. Returns a value of `type` with each row in
+  /// the place of its token. For the backward pass, `recompute` computes the
+  /// value of one round at the expert ranks again.
   mlir::Value combine(Choice &choice, llvm::ArrayRef<mlir::Value> atExperts,
                       mlir::RankedTensorType type,
                       std::function<mlir::Value(unsigned)> recompute);
-  /// The sum over rounds of their tiles.
+  /// Returns the sum of `terms`, which has one tensor for each exchange round.
   mlir::Value sum(Choice &choice, llvm::ArrayRef<mlir::Value> terms);
 
-  /// Describes a value that was sent back from the expert ranks to the source
-  /// ranks of its tokens: for each round, the value at the expert ranks.
+  /// Describes a value that `combine` sent back from the expert ranks to the
+  /// source ranks of the tokens. `atExperts` has the value at the expert ranks
+  /// in each exchange round.
   struct Combined {
     Choice *choice = nullptr;
     llvm::SmallVector<mlir::Value> atExperts;
@@ -148,8 +174,8 @@ public:
   };
   const Combined *combinedOf(mlir::Value rows) const;
 
-  /// Returns n if, with balanced routing, one in n slots of the round holds a
-  /// token.
+  /// Returns n if, with balanced routing, one in n rows of the receive buffer
+  /// holds a token in exchange round `round`.
   int64_t shareOf(const Choice &choice, unsigned round) const;
 
   template <typename Op, typename... Args> mlir::Value make(Args &&...args) {
@@ -187,12 +213,13 @@ private:
   int64_t conditions = 0;
   std::deque<Choice> choices;
   llvm::DenseMap<mlir::Value, Combined> combinedValues;
-  /// Numbers of tokens under balanced routing. The keys are the values that
-  /// hold the expert ids at the expert ranks. `arrivedBefore`: tokens that the
-  /// first hop delivered. `delivered`: tokens that this exchange delivers.
+  /// `delivered`: the numbers of tokens that ranks receive in this exchange if
+  /// routing is balanced. The key is the value with the expert ids of the
+  /// tokens at the ranks that receive them. `arrivedBefore`: if this is the
+  /// second hop of a hierarchical exchange, `delivered` of the first hop.
   llvm::DenseMap<mlir::Value, ExpectedRows> arrivedBefore, delivered;
-  /// The values of conditions that the function already computes, by the number
-  /// of the condition.
+  /// The i1 flags of the dist.condition operations that the function already
+  /// has, by the number of the condition.
   llvm::DenseMap<int64_t, mlir::Value> flags;
 };
 

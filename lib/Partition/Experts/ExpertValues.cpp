@@ -135,9 +135,9 @@ Value ExpertRows::atExperts(Choice &choice, unsigned round, Value rows) {
   for (auto [local, arrived] : choice.rounds[0].atExperts)
     if (isSame(local, rows) &&
         (round == 0 || choice.sentRows.contains(local))) {
-      // The backward pass needs the tokens again. Those of the first round are
-      // saved, those of further rounds, which are usually empty, are dispatched
-      // again.
+      // The backward pass needs the dispatched tokens again. The tokens of the
+      // first exchange round are saved at the expert ranks. Further exchange
+      // rounds are usually empty; their tokens are dispatched again.
       there = round == 0 ? keep(arrived) : send(choice, round, rows);
       break;
     }
@@ -185,8 +185,9 @@ bool ExpertRows::ofExperts(const Choice &choice, Value rows) {
   return table && knownChoice(gather.getIndices(), *table) == &choice;
 }
 
-/// Computes `op` elementwise on its operands at the expert ranks; null if it is
-/// not elementwise or if an operand is not there.
+/// Emits `op` for the tokens of one exchange round at the expert ranks.
+/// `thereOf` returns an operand at the expert ranks, or null. Returns null if
+/// `op` is not elementwise, or if `thereOf` returns null.
 Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
                           llvm::function_ref<Value(Value)> thereOf) {
   if (!op)

@@ -120,8 +120,9 @@ struct DistOverlapExpertsPass
       return signalPassFailure();
     for (auto func : getOperation().getOps<func::FuncOp>())
       func.walk([&](AllToAllVOp op) {
-        // The exchange of counts is too small to overlap with computation, and
-        // exchanges of further rounds are conditional; both are skipped.
+        // Skips exchanges of integers (expert ids), which are too small to
+        // overlap with computation. Also skips exchange rounds after the first,
+        // which run only if tokens did not fit into the first round.
         auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
         if (!isa<FloatType>(type.getElementType()) ||
             op->hasAttr(kWhenAttrName))

@@ -48,8 +48,9 @@ struct Choice {
   /// `places` has the sorted position of each row, [r...]; `sorted` has the
   /// sorted expert ids, [rows].
   Value order, places, sorted;
-  /// For values in which each token has n consecutive rows (its top-k slots):
-  /// the index of the token at each sorted position. The key of the map is n.
+  /// For values in which each token has n consecutive rows (one for each of its
+  /// top-k experts): the index of the token at each sorted position. The key of
+  /// the map is n.
   llvm::SmallDenseMap<int64_t, Value> tokens;
   /// Sorted values [rows, ...], by the unsorted value [r..., ...].
   llvm::DenseMap<Value, Value> known;
@@ -215,8 +216,9 @@ private:
     return gathered(choice, value, type, choice.order);
   }
 
-  /// If a value is the same for all top-k slots of a token, gathers the values
-  /// of tokens in sorted order; returns null for other values.
+  /// If a value is the same for all rows of a token (one for each of its top-k
+  /// experts), gathers the values of tokens in sorted order; returns null for
+  /// other values.
   Value ofTokens(Choice &choice, nn::BroadcastOp op, RankedTensorType type) {
     int64_t rowDims = choice.rowSizes().size();
     ArrayRef<int64_t> dims = op.getDims();
@@ -240,8 +242,11 @@ private:
     return spread(rows, type, rest, rowDims, /*hasRows=*/true);
   }
 
-  /// Repeats a broadcast on sorted rows. `rest` lists the dimensions of the
-  /// unsorted result that `rows` has besides its row dimension.
+  /// Emits the counterpart of a broadcast for sorted rows: broadcasts `rows` to
+  /// `type`. If `hasRows`, dimension 0 of `rows` is the sorted rows. For each
+  /// other dimension of `rows`, `rest` has the dimension of the unsorted result
+  /// to which it goes. The first `rowDims` dimensions of the unsorted result
+  /// are the rows.
   Value spread(Value rows, RankedTensorType type, ArrayRef<int64_t> rest,
                int64_t rowDims, bool hasRows) {
     if (rows.getType() == type)
@@ -311,9 +316,10 @@ private:
     return op->getResult(0);
   }
 
-  /// Sets the discardable attributes of the replaced operation on an operation
-  /// that replaces it. Values that several conditions could share get no
-  /// condition.
+  /// Copies the discardable attributes of the replaced operation to `op`, which
+  /// replaces it. Constants and views do not get the condition (kWhenAttrName)
+  /// under which the replaced operation runs, since operations under other
+  /// conditions may read them too.
   void mark(Operation *op) {
     auto lowering = dyn_cast<LoweringInterface>(op);
     bool shared = op->hasTrait<OpTrait::ConstantLike>() ||

@@ -36,7 +36,7 @@ bool isView(Operation *op) {
   return lowering && lowering.getKernelClass() == KernelClass::View;
 }
 
-/// The residencies of one function.
+/// Decides, for one function, how long gathered values stay in memory.
 class Residencies {
 public:
   Residencies(func::FuncOp func, ArrayRef<std::string> keepParameters,
@@ -102,7 +102,7 @@ private:
 
   /// Collects the readers of `value`, looking through all-gathers and views.
   /// Only readers after an all-gather count. `chain` receives the all-gathers
-  /// and views on the way.
+  /// and views between `value` and its readers.
   void collect(Value value, bool gathered, SmallVectorImpl<Reader> &readers,
                llvm::SetVector<Operation *> &chain) {
     for (OpOperand &use : value.getUses()) {
@@ -136,7 +136,7 @@ private:
     };
     // The gathers are placed next to their readers. If the parameter is
     // gathered twice, readers before the longest gap between two readers use
-    // the first gather, the others the second.
+    // the first gather, and readers after the gap use the second gather.
     size_t second = readers.size();
     if (again && llvm::any_of(readers, isForward) &&
         !llvm::all_of(readers, isForward)) {
@@ -210,8 +210,10 @@ private:
     return gathered;
   }
 
-  /// Returns a value that the second gather can wait for: one that is computed
-  /// as late as possible before `op`.
+  /// If a parameter is gathered again for the backward pass, the second gather
+  /// must not run early, which would keep the gathered value in memory. So it
+  /// waits for a value. Returns one that is computed as late as possible before
+  /// `op`, the first reader of the second gather.
   Value lastBefore(Operation *op,
                    const llvm::SetVector<Operation *> &chain) const {
     auto fits = [&](Value value) {
@@ -270,8 +272,9 @@ private:
   ArrayRef<std::string> keepParameters, keepActivations;
   llvm::DenseMap<Operation *, unsigned> position;
   llvm::DenseSet<Operation *> forward;
-  /// Maps values of the original gather to those of the first gather of the
-  /// current parameter.
+  /// Maps each result of the original all-gathers and views of the current
+  /// parameter to the result of the clone. If the parameter is gathered twice,
+  /// these are the clones for the earlier readers.
   IRMapping made;
   /// Whether the current parameter is gathered again in the backward pass.
   bool again = false;

@@ -8,9 +8,10 @@
 
 namespace cleave::partition {
 
-/// Seconds of communication inside an operation whose factors are split by
-/// `factors`: joint reductions and halo exchanges. Infinite if the operation
-/// has no local form.
+/// Returns the seconds of communication inside an operation whose factors are
+/// split by the axes `factors`: all-reduces of a reduction along a split
+/// dimension (as in softmax), and halo exchanges. Infinite if no per-rank code
+/// can be emitted for the operation.
 double secondsWithin(mlir::Operation *op, const ShardingRule &rule,
                      llvm::ArrayRef<dist::Axes> factors,
                      const dist::MeshAxes &mesh, const cost::LinkModel &links);

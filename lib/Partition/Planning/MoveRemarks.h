@@ -19,14 +19,15 @@ class MoveRemarks {
 public:
   explicit MoveRemarks(const dist::MeshAxes &mesh) : mesh(mesh) {}
 
-  /// Notes the moves that reshard an activation to the layout that `reader`
-  /// needs, although no constraint or function boundary asks for this layout.
-  /// `planner` has planned the moves.
+  /// Records, for a remark, the moves that reshard an activation to the layout
+  /// that `reader` needs, although no constraint or function boundary asks for
+  /// this layout. `planner` has planned the moves.
   void add(mlir::Value value, const dist::Layout &from, const dist::Layout &to,
            llvm::ArrayRef<Move> moves, mlir::Operation *reader,
            ReshardPlanner &planner);
 
-  /// Adds an all-gather over `axes` in the local form of an operation.
+  /// Records, for a remark, that the per-rank code of `op` gathers an operand
+  /// over `axes`. `gather` says which operand, and why.
   void add(mlir::Operation *op, const LocalPlan::Gather &gather,
            llvm::ArrayRef<dist::Axis> axes);
 

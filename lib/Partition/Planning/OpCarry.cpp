@@ -136,9 +136,12 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
         fits = false;
     if (!fits)
       continue;
-    // If a partial sum is added to a scalar, the scalar becomes a partial sum
-    // without communication, so `carry` has all axes. Otherwise, it has the
-    // axes over which all operands of the group are partial.
+    // `carry` has the axes over which partial operands are not reduced, so that
+    // the result is partial too. If all operands of the linear group are
+    // scalars (such as the two terms of an addition), these are all axes over
+    // which any operand is partial, since a complete scalar becomes a partial
+    // sum without communication. Otherwise, these are the axes over which all
+    // operands of the group are partial.
     AxisSet carry = scalar && kind == ReduceKind::Sum ? all : common & all;
     for (const Axes &list : choice.factors)
       carry &= ~setOf(list);

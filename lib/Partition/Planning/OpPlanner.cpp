@@ -97,10 +97,12 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule,
     elements += type.getNumElements();
     Layout made = produced(rule, choice, index);
     int64_t bytes = elementBytes(type);
-    // The result is a partial sum that is reduced after a later addition. If
-    // this operation extends its operand to a wider type, the operand's bytes
-    // are counted: with or without this operation, that reduction sends the
-    // same number of bytes.
+    // The result stays a partial sum, and a later operation adds it to another
+    // partial sum; only their sum is reduced. If this operation extends its
+    // operand to a wider type, the bytes of the operand's type are counted.
+    // Otherwise it would seem cheaper to reduce the operand before it is
+    // extended, although the later sum, which has the wider type, must be
+    // reduced in any case.
     if (choice.carry &&
         isReducedLater(op->getResult(index), made, asked[index]) &&
         isSummedLater(op, choice.carry))

@@ -114,10 +114,11 @@ private:
     return std::nullopt;
   }
 
-  /// The purpose of a reshard, for traffic reports. It is the role of the port
-  /// that the value comes from, looking through operations that only move
-  /// elements. Other values are activations or, for scalars of the optimizer
-  /// update, part of the gradient norm.
+  /// Returns the purpose of a reshard of `value`, for traffic reports. It
+  /// follows from the role of the function argument that the value comes from,
+  /// looking through operations that only move elements. Other values are
+  /// activations or, for scalars of the optimizer update, part of the gradient
+  /// norm.
   Purpose purposeOf(Value value) const {
     Value at = value;
     while (Operation *op = at.getDefiningOp()) {
@@ -132,8 +133,8 @@ private:
         argument && argument.getOwner()->getParentOp() == func)
       if (auto purpose = purposeOfRole(nn::roleOf(argument)))
         return *purpose;
-    // If the value is a partial sum that is reduced to a gradient, the purpose
-    // is `gradient`, whatever the value comes from.
+    // If the value becomes a gradient that the function returns, perhaps after
+    // additions, the purpose of its reshards is `gradient`.
     for (at = value; at.hasOneUse();) {
       OpOperand &use = *at.getUses().begin();
       Operation *user = use.getOwner();
@@ -186,7 +187,7 @@ private:
     return isResult;
   }
 
-  /// Returns the local form of the unsharded value `global` in `layout`. If it
+  /// Returns the rank's tile of the unsharded value `global` in `layout`. If it
   /// does not exist yet, reshards the value before `reader`.
   FailureOr<Value> in(Value global, const Layout &layout, Operation *reader,
                       std::optional<Purpose> purpose = std::nullopt) {
@@ -292,8 +293,8 @@ private:
       factors.push_back(mesh.decompose(cast<AxisListAttr>(axes).getAxes()));
     AxisSet carry = setOf(mesh.decompose(plan.getCarry().getAxes()));
 
-    // Partial operands in the group (such as the terms of an addition) are read
-    // without being reduced.
+    // The operation is linear in the operands of `group`, such as the terms of
+    // an addition. Partial sums among them are read without being reduced.
     ArrayRef<unsigned> group =
         carry ? carrying(op, rule, carry) : ArrayRef<unsigned>();
     SmallVector<Value> operands;
@@ -356,8 +357,8 @@ private:
     return success();
   }
 
-  /// Partitions a loop or branch. A value that it carries has the same layout,
-  /// that of the result, everywhere.
+  /// Partitions a loop or branch. A value that it carries or yields has the
+  /// layout of the corresponding result, also inside of the region.
   LogicalResult partitionRegions(Operation *op) {
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
     SmallVector<Carried> carried = carriedBy(op);
@@ -466,8 +467,8 @@ private:
   MoveRemarks &remarks;
   OpBuilder builder;
   bool takesGradients = false;
-  /// For each unsharded value, its local forms by layout; the planned layout
-  /// comes first.
+  /// For each unsharded value, the rank's tile in each layout in which it
+  /// exists; the planned layout comes first.
   llvm::DenseMap<Value, SmallVector<Local>> locals;
   IRMapping scalars;
 };

@@ -60,8 +60,9 @@ struct DistPlanOpsPass : cleave::impl::DistPlanOpsPassBase<DistPlanOpsPass> {
     return planBlock(func.getBody().front(), mesh, planner);
   }
 
-  /// Plans a loop or branch: a value that it carries has the layout that is
-  /// requested for the result everywhere.
+  /// Plans a loop or branch. `asked` has the layout that is requested for each
+  /// result. The value that the loop carries, or that the branches yield, for
+  /// this result has the same layout inside of the regions.
   LogicalResult planRegions(Operation *op, ArrayRef<Layout> asked,
                             const MeshAxes &mesh, OpPlanner &planner) {
     SmallVector<Attribute> shardings;

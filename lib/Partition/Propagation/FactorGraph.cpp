@@ -23,8 +23,9 @@ ShardingRule cleave::partition::ruleOf(Operation *op) {
     return rule;
   }
   if (isLoopOrBranch(op)) {
-    // A loop's operands are the initial values of carried values, which have
-    // the sharding of the loop's results, and the bounds, which are no tensors.
+    // The first operands of a loop are its bounds and its step. They are no
+    // tensors and have no factors. The remaining operands are the initial
+    // values of carried values. They have the factors of the loop's results.
     ShardingRule rule;
     rule.operands.resize(op->getNumOperands());
     size_t first = op->getNumOperands() - op->getNumResults();
@@ -253,9 +254,9 @@ FailureOr<FactorGraph> FactorGraph::of(ModuleOp module) {
     if (!func.isExternal() && failed(graph.addFunction(func)))
       return failure();
 
-  // All ports with one role and name are the same tensor, and a gradient is
-  // sharded like its parameter. So a sharding that is requested for one port
-  // applies to all of them.
+  // All function arguments and results (ports) with one role and name are the
+  // same tensor, and a gradient is sharded like its parameter. So a sharding
+  // that is requested for one port applies to all of them.
   llvm::MapVector<std::pair<std::optional<nn::Role>, StringRef>, NodeId> first;
   llvm::DenseMap<NodeId, ShardingAttr>
       requested; // by the first port of the name

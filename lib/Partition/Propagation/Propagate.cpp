@@ -1,7 +1,7 @@
 //===- Propagate.cpp - dist-propagate -------------------------------------===//
 //
-// Propagates shardings over factors to a fixpoint. Works on a side table and
-// writes attributes at the end, because rewrites in between would drop them.
+// Propagates shardings over factors to a fixpoint. Works on a graph beside the
+// IR and writes attributes at the end; rewrites in between would drop them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,10 +27,10 @@ using namespace cleave::partition;
 
 namespace {
 
-/// The order in which edges (operations, and ties between equal tensors) take
-/// part: first operations that keep dimensions unchanged, then operations that
-/// move elements, then contractions. Operations that move tiles between ranks
-/// come last (kLastPriority).
+/// The order in which edges of the factor graph (operations, and ties between
+/// tensors of equal sharding) begin to propagate: first operations that keep
+/// dimensions unchanged, then those that move elements, then contractions, and
+/// last those that move tiles between ranks (kLastPriority).
 int priorityOf(const Edge &edge) {
   if (!edge.op)
     return 0;
@@ -124,8 +124,8 @@ private:
     }
   }
 
-  /// All edges read one snapshot of the layouts. Their proposals are then
-  /// applied in an order that does not depend on the order of operations.
+  /// Operations and ties propose axes, all given the same layouts. Proposals
+  /// are then applied in an order that is independent of program order.
   void spread() {
     std::vector<unsigned> active;
     for (unsigned edge = 0; edge < graph.edges.size(); ++edge)
@@ -159,16 +159,15 @@ private:
         fn(node, dims);
   }
 
-  /// A claim: the axes by which a tensor of an edge wants to split one factor.
+  /// The axes by which a tensor of an operation wants to split one factor.
   struct Claim {
     Axes axes;
-    /// For each axis of the claim, the node (tensor) that first requested it.
+    /// For each of these axes, the node (tensor) that first requested it.
     SmallVector<NodeId, 2> origins;
-    /// The number of bytes of the largest tensor that makes this claim.
+    /// The bytes of the largest tensor that wants to split the factor so.
     int64_t weight = 0;
   };
-  /// A list of axes proposed for a dimension, beginning with those it already
-  /// has.
+  /// Axes proposed for a dimension, beginning with those it already has.
   struct Proposal {
     NodeId node;
     size_t dim;
@@ -191,8 +190,8 @@ private:
             priority == kLastPriority);
   }
 
-  /// Returns the bytes that a rank sends to split `factor` by `axes`, summed
-  /// over those tensors of the edge that are now split in another way.
+  /// Returns the bytes that a rank sends if `factor` is split by `axes`, summed
+  /// over the tensors of the operation that are now split in another way.
   int64_t bytesMoved(const Edge &edge, int64_t factor,
                      ArrayRef<Axis> axes) const {
     int64_t bytes = 0;
@@ -238,8 +237,8 @@ private:
 
   void visit(const Edge &edge, std::vector<Proposal> &proposals) const {
     const ShardingRule &rule = edge.rule;
-    // For each factor, the claims of the tensors. Claims whose axes are a
-    // prefix of another claim's axes are left out.
+    // For each factor, the lists of axes (claims) by which tensors of the
+    // operation split it. A list that is a prefix of another one is left out.
     SmallVector<SmallVector<Claim, 1>> candidates(rule.factors.size());
     bool any = false;
     forEachTensor(edge, [&](NodeId node, const TensorFactors &dims) {
@@ -291,8 +290,8 @@ private:
   }
 
   /// Several tensors may request different axes for one factor. Chooses the
-  /// request that moves the fewest bytes; among equal ones that of the larger
-  /// tensor, then that of the slower axes.
+  /// request that moves the fewest bytes; among equal requests that of the
+  /// larger tensor, then the one with the slower axes.
   Claim cheapest(const Edge &edge, int64_t factor, ArrayRef<Claim> list) const {
     if (list.size() == 1)
       return list[0];
@@ -309,8 +308,9 @@ private:
     return *best;
   }
 
-  /// Each axis can split only one factor. If the claims for two factors contain
-  /// one axis, the claim for which this moves fewer bytes is cut off before it.
+  /// Each axis can split only one factor. If two factors want the same axis,
+  /// one of them loses this axis and all axes after it: the one for which that
+  /// moves fewer bytes.
   void separate(const Edge &edge, MutableArrayRef<Claim> claims) const {
     for (size_t f = 0; f < claims.size(); ++f)
       for (size_t g = f + 1; g < claims.size(); ++g) {
@@ -336,8 +336,8 @@ private:
       }
   }
 
-  /// For each open dimension of a tensor, proposes to add the axes that its
-  /// factors have got from other tensors of the edge.
+  /// For each dimension that may be split further (is open), proposes the axes
+  /// by which other tensors of the operation split the dimension's factors.
   void propose(NodeId node, const TensorFactors &dims, const ShardingRule &rule,
                ArrayRef<Claim> claims, std::vector<Proposal> &proposals) const {
     const State &state = states[node];

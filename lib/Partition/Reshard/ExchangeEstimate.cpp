@@ -1,18 +1,24 @@
 //===- ExchangeEstimate.cpp - the volume of an exchange -------------------===//
 //
 // Estimates how many elements an exchange moves. It counts elements, and does
-// not compute which boxes of elements move. A rank receives its target tile,
-// except for the elements that it already holds. The ranks that hold the same
-// source tile divide the sending among them: together they send the tile once
-// to each group of ranks that together hold one full copy of the target tensor,
-// except for the elements that they keep themselves.
+// not compute which rectangular ranges of elements move. A rank receives its
+// target tile, except for the elements that it already holds. The ranks that
+// hold the same source tile divide the sending among them: together they send
+// the tile once to each group of ranks that together hold one full copy of the
+// target tensor, except for the elements that they keep themselves.
+//
+// A layout may be partial: the tensor is then the sum of several tensors
+// (partial sums), and each rank holds a tile of one of them. An exchange has
+// one or two rounds. In the first of two rounds, a rank receives and adds up
+// only its share of the elements that several ranks need. In the second round,
+// it sends copies of its share to these ranks.
 //
 // If an exchange has one round and makes no partial sums, all numbers are
 // exact, with one exception: if hundreds of ranks share tiles, the number of
 // senders is estimated from means. For other exchanges, only the total that all
 // ranks receive is exact. The numbers for the busiest rank (elements received
 // and sent, number of senders) then assume that dimensions divide evenly and
-// that boxes have equal size.
+// that ranges have equal size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,14 +67,15 @@ private:
   SmallVector<int64_t, 8> strides;
 };
 
-/// The largest number of boxes of source tiles that are visited one by one to
-/// count senders.
+/// The largest number of ranges of elements (overlaps of a target tile and a
+/// source tile) that are visited one by one to count senders.
 constexpr int64_t kMostBoxes = 1 << 14;
 
 /// Counts senders if several ranks hold the same tile of the same partial sum.
-/// The parts of the tile that other ranks need are concatenated, and each
-/// holder sends an equal share. So the number of senders to a rank depends on
-/// the positions of its boxes, and all boxes are visited.
+/// The rectangular ranges of the tile that other ranks need are concatenated,
+/// and each holder sends an equal share of them. If a range crosses the border
+/// of two shares, its receiver has two senders for it. So all ranges are
+/// visited one by one.
 class Sharing {
 public:
   Sharing(const MeshAxes &mesh, const Ranks &ranks, ArrayRef<int64_t> shape,
@@ -121,8 +128,9 @@ public:
   }
 
 private:
-  /// Calls body(rank, source tile, number of elements) for each box that a rank
-  /// takes from a source tile. During the call, `sizes` has the box's sizes.
+  /// Calls body(rank, source tile, number of elements) for each rectangular
+  /// range of elements in which a rank's target tile overlaps a source tile.
+  /// During the call, `sizes` has the sizes of this range.
   template <typename Body> void forBoxes(Body body) const {
     for (int64_t rank = 0; rank < count; ++rank)
       forBoxesOf(rank, 0, 0, 1, body);
@@ -152,8 +160,9 @@ private:
   mutable SmallVector<int64_t, 4> sizes = SmallVector<int64_t, 4>(shape.size());
 };
 
-/// Consider `boxes` boxes of equal size in a row, and the row cut into `ways`
-/// equal parts. Returns the largest number of boxes that one part overlaps.
+/// Consider a row of `boxes` intervals of equal length, which is cut into
+/// `ways` equal parts. Returns the largest number of intervals that one part
+/// overlaps.
 int64_t boxesInPart(int64_t boxes, int64_t ways) {
   return boxes / ways + std::min<int64_t>(boxes % ways, 2);
 }
@@ -258,8 +267,9 @@ private:
     }
   }
 
-  /// Some lists have one entry for each pair of a target tile and a partial sum
-  /// of the target. Returns the index of the rank's entry.
+  /// Returns the index of the rank's target tile and of the partial sum that it
+  /// holds after the exchange, in lists that have one entry for each such pair
+  /// (`coveredBy`, `havingBy`, `owned`).
   int64_t tileOf(int64_t rank) const {
     return target[rank] * terms + (made ? targetTerm[rank] : 0);
   }
@@ -270,8 +280,9 @@ private:
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
   }
 
-  /// Three numbers of elements in the first round: those that a rank keeps,
-  /// those that it receives on average, and the most that it may receive.
+  /// Numbers of elements of one rank in the first round of an exchange, or in
+  /// its only one: those that the rank keeps, those that it receives on
+  /// average, and the most that it may receive.
   struct Amounts {
     double keeps, received, most;
   };
@@ -281,8 +292,8 @@ private:
       double takes = keeps + missing(rank) * perTaker;
       if (made)
         owned[tileOf(rank)] += takes;
-      // With two rounds, the maximum is set later, when the second round is
-      // counted.
+      // The most elements that a rank may receive are not known yet:
+      // addSecondRound counts them for both rounds together.
       return {keeps, p * takes - keeps, 0};
     }
     if (!made) {
@@ -292,10 +303,10 @@ private:
     // The reciprocal of the number of ranks that hold the same source and
     // target tile and the same partial sum of the source.
     double perHolder = double(mesh.size(reduced & ~splits)) / alike;
-    // `held` counts the elements that ranks with this target tile and this
-    // partial sum of the target hold. `rest` counts the elements that no rank
-    // with this target tile holds; each partial sum of the target gets an equal
-    // share of them.
+    // `held`: the number of elements of this rank's target tile that are held
+    // by ranks with the same target tile and the same partial sum of the
+    // target. `rest`: the number of elements that no rank with this target tile
+    // holds. Each partial sum of the target gets an equal share of them.
     double held = coveredBy[tileOf(rank)] * perHolder;
     double rest =
         std::round(p * wanted[rank] - covered[target[rank]] * perHolder);
@@ -304,9 +315,9 @@ private:
     return {keeps, received, std::ceil(received - 1e-9)};
   }
 
-  /// The number of ranks that send to this rank. Each source tile that overlaps
-  /// the rank's target tile sends one box for each partial sum of the source.
-  /// Boxes that the rank itself holds are not sent.
+  /// The number of ranks that send to this rank. For each source tile that
+  /// overlaps the rank's target tile, one range of elements is sent for each
+  /// partial sum of the source. Ranges that the rank itself holds are not sent.
   int64_t sendersTo(int64_t rank) const {
     int64_t boxes = p * peers[rank], mine = own[rank] > 0;
     if (rounds > 1)
@@ -347,15 +358,16 @@ private:
       Sharing(mesh, ranks, shape, from, to)
           .run(source, sourceTerm, p, holders, result);
     else if (result.received >
-             0) // a sender for each box, one more for each boundary of shares
+             0) // a sender for each range, one more for each border of shares
       result.peers = std::min<int64_t>(
           n - 1,
           result.peers + std::ceil(result.mostReceived / result.received));
   }
 
   void addSecondRound() {
-    // For each target tile and partial sum of it, the number of ranks that
-    // assemble a part of it in the first round.
+    // For each pair of a target tile and a partial sum of the target: the
+    // number of ranks on which some elements of the pair are complete after the
+    // first round. They send copies in the second round.
     SmallVector<int64_t, 64> owners(targets * terms, 0);
     for (int64_t rank = 0; rank < n; ++rank)
       owners[tileOf(rank)] += own[rank] > 0 || missing(rank) > 0;
@@ -363,7 +375,8 @@ private:
       double keeps = own[rank] * perAlike, takes = missing(rank) * perTaker;
       double whole = made ? owned[tileOf(rank)] : wanted[rank];
       result.received += (whole - keeps - takes) / n;
-      // A rank needs no copy of an element that it assembled itself.
+      // In the second round, a rank receives no copy of an element that is
+      // complete on it after the first round.
       double most = (p - 2) * (p > 1 ? std::ceil(keeps) : keeps) +
                     (p - 1) * std::ceil(takes) + whole;
       result.mostReceived =
@@ -396,25 +409,31 @@ private:
   SmallVector<int64_t, 64> source, target; ///< tiles
   SmallVector<int64_t, 64> sourceTerm, targetTerm;
   int64_t sources = 1, targets = 1;
-  /// Counts that are the same for all ranks. `alike`: ranks with the same
-  /// source and target tile. `terms`: partial sums of the target. `choices`:
-  /// partial sums of the target among ranks that have the same source and
-  /// target tile and the same partial sum of the source. `takers`: ranks with
-  /// the same target tile. `copies`: ranks with the same target tile and the
-  /// same partial sum of the target.
+  /// Numbers that are the same for all ranks.
+  /// `alike`: how many ranks have the same source tile and target tile.
+  /// `terms`: how many partial sums the target has; 1 if it is not partial.
+  /// `choices`: how many partial sums of the target are found among the ranks
+  /// that have the same source tile, target tile and partial sum of the source.
+  /// `takers`: how many ranks have the same target tile.
+  /// `copies`: how many ranks have the same target tile and partial sum of the
+  /// target.
   int64_t alike, terms, choices, takers, copies;
   double perAlike, perTaker, perTerm, perChoice; ///< their reciprocals
-  /// `covered`: for each target tile, the elements of it that ranks with this
-  /// target tile hold, added up over these ranks. `having`: the number of these
-  /// ranks that hold any. `coveredBy` and `havingBy` are the same for each pair
-  /// of a target tile and a partial sum of the target.
+  /// `covered`: for each target tile, the number of its elements that a rank
+  /// with this target tile holds before the exchange, added up over these
+  /// ranks.
+  /// `having`: for each target tile, the number of these ranks that hold at
+  /// least one of its elements.
+  /// `coveredBy`, `havingBy`: the same for the ranks of each pair of a target
+  /// tile and a partial sum of the target (see tileOf).
   SmallVector<int64_t, 64> covered, coveredBy, having, havingBy;
-  /// For each pair of a source tile and a partial sum of the source: the number
-  /// of elements that the ranks with this pair keep (`kept`), and the number of
-  /// elements of the tile (`size`).
+  /// For each pair of a source tile and a partial sum of the source. `kept`:
+  /// the number of elements that a rank which holds the pair keeps for its
+  /// target tile, added up over these ranks. `size`: the number of elements of
+  /// the source tile.
   SmallVector<double, 64> kept, size;
-  /// For each target tile and partial sum of it: the number of elements that
-  /// the first round assembles.
+  /// For each pair of a target tile and a partial sum of the target: the number
+  /// of elements that are complete on some rank after the first of two rounds.
   SmallVector<double, 64> owned;
   ExchangeEstimate result;
 };

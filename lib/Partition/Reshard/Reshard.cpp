@@ -3,7 +3,8 @@
 // Emits the moves of a reshard. A dimension of N elements split n ways has
 // tiles of ceil(N / n) elements, so the last tiles may end in padding. The
 // operands of collectives are padded to equal tiles, and their results are cut.
-// An exchange moves boxes of elements and needs neither.
+// An exchange moves rectangular ranges of elements and needs neither padding
+// nor cutting.
 //
 //===----------------------------------------------------------------------===//
 
@@ -147,8 +148,8 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc,
   MLIRContext *context = builder.getContext();
   auto purposeAttr = PurposeAttr::get(context, purpose);
   Layout at = from;
-  // Notes on a new collective which padding its payload has, if the payload is
-  // a tile in `layout`.
+  // Sets an attribute on a new collective: how many bytes of its payload are
+  // padding. The payload is a tile in `layout`.
   auto note = [&](const Layout &layout, Value payload, Operation *collective) {
     notePadding(collective, mesh, layout, type,
                 cast<RankedTensorType>(payload.getType()));

@@ -8,10 +8,11 @@
 namespace cleave::partition {
 
 /// The numbers of elements that an exchange over `axes` moves, summed over its
-/// rounds. `mostReceived` and `mostSent` are maxima over ranks.
+/// one or two rounds. `mostReceived` and `mostSent` are maxima over ranks.
 /// ExchangeEstimate.cpp says which numbers are exact. If several ranks hold the
-/// same tile, an exact count of the senders takes half of the time. It is made
-/// only if the callback `counts`, which gets the estimate so far, returns true.
+/// same tile, an exact count of the senders takes half of the time of the
+/// estimate. The senders are counted only if the callback `counts`, which gets
+/// the estimate so far, returns true.
 struct ExchangeEstimate {
   double mostReceived = 0, mostSent = 0;
   double received = 0;              // mean over all ranks
@@ -23,12 +24,14 @@ ExchangeEstimate estimateExchange(
     int64_t rounds = 1,
     llvm::function_ref<bool(const ExchangeEstimate &)> counts = {});
 
-/// A value for `counts` of callers that only need the received elements:
-/// senders are not counted.
+/// A callback for the parameter `counts` of estimateExchange that never lets
+/// the senders be counted. It is for callers that need only the numbers of
+/// received elements.
 inline bool uncounted(const ExchangeEstimate &) { return false; }
 
-/// In the cost of a plan, the weight of the mean number of received elements.
-/// It is small, so it decides mainly between plans that take equally long.
+/// The cost of a plan is its modelled time, plus this weight times the time for
+/// the elements that a rank receives on average, over the fastest links. The
+/// weight is small, so it decides mainly between plans that take equally long.
 constexpr double kMeanWeight = 0.1;
 
 /// The seconds that a move takes, and the number of elements that a rank

@@ -47,8 +47,8 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
   bool mayReplicate = options.largerTiles || !from.split() || !to.split();
   ReshardProblem problem = {mesh, model, shape,   elementBytes,
                             from, to,    largest, mayReplicate};
-  // If the tensor has few possible layouts, all plans may be tried later, so
-  // the search may be short.
+  // If the tensor has few possible layouts, all plans are tried later in case
+  // the A* search finds only a poor one. So the search may visit fewer layouts.
   ArrayRef<Layout> few = fewLayouts(problem);
   unsigned maxVisits = few.empty() ? kMaxVisits : kMaxVisits / 8;
   AxisSet common = from.kind == to.kind ? from.partial & to.partial : 0;
@@ -56,8 +56,10 @@ ArrayRef<Move> ReshardPlanner::plan(ArrayRef<int64_t> shape,
          leastReceived = INFINITY;
   SmallVector<Move> best;
   auto search = [&](double mostReceived) {
-    // Over axes over which both source and target are partial, it may still be
-    // cheaper to reduce in between and create partial sums again at the end.
+    // Source and target are both partial over the axes `common`. The first
+    // search keeps the value partial over them. The second search reduces the
+    // value over these axes and creates partial sums again at the end, which
+    // may be cheaper.
     for (bool summing : {false, true}) {
       if (summing && !common)
         break;

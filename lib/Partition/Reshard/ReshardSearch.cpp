@@ -115,10 +115,11 @@ private:
     }
   }
 
-  /// Lower bounds of the elements that must still be received, by the busiest
-  /// rank (`most`) and by a rank on average
-  /// (`mean`). They are those of an exchange in two rounds, which receives no
-  /// more partial sums than necessary.
+  /// Lower bounds of the number of elements that must still be received: by the
+  /// busiest rank (`most`), and by a rank on average (`mean`). If partial sums
+  /// must still be reduced, these are the numbers of an exchange in two rounds.
+  /// It receives the fewest partial sums: the first round reduces each element
+  /// on one rank only, and the second round copies the results.
   struct Remaining {
     double most = 0, mean = 0;
   };

@@ -17,11 +17,12 @@ constexpr double kGain = 0.002;
 std::string keyOf(const dist::Layout &layout);
 
 struct SearchLimits {
-  /// Axes over which source and target are partial and remain so.
+  /// Axes over which the source, the target and all layouts between them are
+  /// partial.
   dist::AxisSet kept = 0;
-  /// Both source and target may be partial over axes that are not in `kept`. If
-  /// `summing` is true, the partial sums over these axes are reduced on the way
-  /// and created again at the end.
+  /// Whether the value is reduced over axes that are not in `kept`, although
+  /// both source and target are partial over them. The plan then creates the
+  /// partial sums of the target again at the end.
   bool summing = false;
   unsigned maxVisits = 0;
   /// The limit of elements that a rank receives on average.

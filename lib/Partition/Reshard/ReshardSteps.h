@@ -15,30 +15,36 @@ public:
   using Step = llvm::function_ref<void(Move)>;
 
   /// `kept` has the axes over which source and target are partial and over
-  /// which the value stays partial all the time. If `summing` is true, partial
-  /// sums over all other axes are reduced on the way, even those over which the
-  /// target is partial.
+  /// which the value stays partial all the time. If `summing` is true, the
+  /// moves reduce the value over all other axes over which it is partial, even
+  /// if the target is partial over them too.
   ReshardSteps(const ReshardProblem &problem, dist::AxisSet kept, bool summing);
 
-  /// Returns the axes over which the layout is partial while the target is not,
-  /// or is by another kind of reduction.
+  /// Returns the axes over which a value in the layout `at` must still be
+  /// reduced: the layout is partial over them, but the target is not, or it is
+  /// partial by another kind of reduction (a maximum instead of a sum, for
+  /// example). If `summing` is true, also the axes over which both the layout
+  /// and the source are partial.
   dist::AxisSet unreduced(const dist::Layout &at) const;
-  /// Whether the move is valid. Partial maxima or minima can become partial
-  /// sums only after they are reduced, in a two-round exchange.
+  /// Whether the move is valid from the layout `at`. An exchange cannot turn
+  /// partial maxima or minima into partial sums, unless it has two rounds, of
+  /// which the first reduces them.
   static bool isLegal(const dist::Layout &at, const Move &move);
   /// Whether an exchange can turn the value into the partial sums of the
   /// target.
   bool makesPartialSums() const;
 
-  /// Returns the move that is an exchange to the layout `target`. With two
-  /// rounds, all ranks that may hold the same elements take part.
+  /// Returns an exchange from the layout `at` to the layout `target`. With two
+  /// rounds, the first reduces each element on one rank, and the second copies
+  /// it to all ranks that need it. Then the exchange runs over all axes along
+  /// which ranks may hold the same elements.
   Move exchange(const dist::Layout &at, const dist::Layout &target,
                 int64_t rounds = 1) const;
-  /// Appends the moves, all without communication, that lead from one of the
-  /// `goals` to the target.
+  /// Appends the moves that lead from `goal`, which is one of the layouts in
+  /// `goals`, to the target. They need no communication.
   void finish(const dist::Layout &goal, llvm::SmallVector<Move> &moves) const;
-  /// Calls `step` with each move from a layout that is worth trying, in a fixed
-  /// order.
+  /// Calls `step` with each move that is worth trying from the layout `at`. The
+  /// order of the moves is fixed.
   void expand(const dist::Layout &at, Step step) const;
 
   /// The partial axes that the value keeps throughout (`kept`), and those that
@@ -46,7 +52,7 @@ public:
   const dist::AxisSet kept, added;
   /// Layouts from which moves without communication lead to the target. These
   /// moves create the target's partial sums: either all ranks but the first set
-  /// their copies to zero, or each rank places its tile among zeros.
+  /// their copies to zero, or each rank places its tile in a tensor of zeros.
   llvm::SmallVector<dist::Layout> goals;
 
 private:
@@ -72,18 +78,22 @@ private:
   /// Tries the moves that gather the minor axes of a dimension, or move them to
   /// another dimension.
   void gather(const dist::Layout &at, Step step) const;
-  /// Tries the moves by which tiles of a dimension become partial sums of the
-  /// whole dimension. The dimension is then split no more, since
-  /// dist-verify-variance could not prove further splits.
+  /// For each dimension that is split: tries the move by which each rank places
+  /// its tile in a tensor of zeros of the whole dimension, which is then a
+  /// partial sum. The move removes all axes from the dimension, since
+  /// dist-verify-variance could not prove a dimension that stays split by some
+  /// of them.
   void embed(const dist::Layout &at, Step step) const;
-  /// Tries exchanges into layouts from which a single gather leads to a goal.
+  /// Tries exchanges to the layouts in `goals`, and to layouts from which a
+  /// single all-gather leads to one of them.
   void exchanges(const dist::Layout &at, Step step) const;
-  /// Tries exchanges to the tiles of the target in which an axis that split the
-  /// value before becomes an axis over which it is partial. Most elements then
-  /// stay on their rank; the partial sums are reduced later.
+  /// Tries exchanges to layouts that have the tiles of the target, but are
+  /// partial over some axes by which the layout `at` is split. Most elements
+  /// then stay on their rank, in its partial sum. Later moves reduce the
+  /// partial sums.
   void spread(const dist::Layout &at, Step step) const;
-  /// Tries an exchange in one round, and one in two rounds, of which the first
-  /// reduces and the second copies.
+  /// Tries an exchange in one round and, if the value must be reduced, one in
+  /// two rounds, of which the first reduces and the second copies.
   void exchangeAll(const dist::Layout &at, const dist::Layout &target,
                    Step step) const;
 

@@ -1,8 +1,9 @@
 //===- Decompose.cpp - dist-decompose -------------------------------------===//
 //
-// On verified per-rank programs: replaces the all-gather in front of a
-// streaming operation by a ring. The operation gets one tile after the other as
-// the tiles pass around the ranks.
+// On verified per-rank programs. A streaming operation (StreamingInterface) can
+// process a dimension of its operands tile by tile, as attention can along its
+// keys. This pass replaces the all-gather of these operands by a ring: the
+// tiles pass around the ranks, and the operation gets one tile after the other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,7 +45,7 @@ bool findScatter(Stream &ring, unsigned result) {
   return true;
 }
 
-/// Emits the rounds of a ring in place of the all-gather and of the operation
+/// Emits the steps of a ring in place of the all-gather and of the operation
 /// that reads it.
 class RingEmitter : TileEmitter {
 public:
@@ -89,7 +90,7 @@ public:
         next = passed(tiles, rounds[step + 1] - distance,
                       purposeOf(ring.gathered));
       // The partial sum accumulated so far is sent on to the next rank while
-      // this round is computed.
+      // this step of the ring is computed.
       if (step > 1)
         travelling = passed(travelling, distance - rounds[step - 1],
                             purposeOf(ring.scattered));
@@ -122,10 +123,11 @@ private:
                : cast<CollectiveOpInterface>(tiles[0].collective).getPurpose();
   }
 
-  /// Returns the rounds that are needed, each given by a distance d: in this
-  /// round, each rank processes the tile of the rank that is d ranks before it.
-  /// A round is left out if no rank needs its tile. This is possible only if
-  /// positions are indices and the attention window excludes whole tiles.
+  /// Returns the steps of the ring that are needed, each given by a distance d:
+  /// in this step, each rank processes the tile of the rank that is d ranks
+  /// before it. A step is left out if no rank needs its tile. This is possible
+  /// only if the positions of elements are their indices and the attention
+  /// window excludes whole tiles.
   SmallVector<int64_t> roundsToGo() {
     SmallVector<int64_t> rounds =
         llvm::to_vector(llvm::seq<int64_t>(ring.ranks));
@@ -191,8 +193,9 @@ private:
     return emitPart(tiles, origin);
   }
 
-  /// Combines those results of one round that do not have the streamed
-  /// dimension (it is reduced in them) with the same results of earlier rounds.
+  /// Combines those results of one step of the ring that do not have the
+  /// streamed dimension (it is reduced in them) with the same results of
+  /// earlier steps.
   void combine(Operation *part, bool isFirst) {
     SmallVector<Value> values;
     for (auto [index, dims] : llvm::enumerate(ring.rule.results))

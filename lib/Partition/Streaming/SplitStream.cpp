@@ -1,9 +1,10 @@
 //===- SplitStream.cpp - dist-split-stream --------------------------------===//
 //
-// Rewrites verified per-rank programs. If every rank computes a streaming
-// operation from the gathered tiles of all ranks, each rank instead computes
-// the operation on its own tile, and the partial results are combined over the
-// ranks.
+// Rewrites verified per-rank programs. A streaming operation
+// (StreamingInterface) can process a dimension of its operands tile by tile, as
+// attention can along its keys. If every rank computes such an operation from
+// the gathered tiles of all ranks, each rank instead computes it on its own
+// tile, and the partial results are combined over the ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +26,9 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Checks that a result with the streamed factor has one reader, which slices
-/// this rank's tile, and notes this slice.
+/// For a result that has the dimension which the operation can process tile by
+/// tile: checks that the result has one reader, which slices this rank's tile,
+/// and adds this slice to `stream.scattered`.
 bool findSlice(Stream &stream, unsigned result) {
   int64_t dim = dimOf(stream.rule.results[result], stream.factor);
   Value value = stream.op->getResult(result);
@@ -137,9 +139,11 @@ private:
     if (auto model =
             dyn_cast<CostInterface>(static_cast<Operation *>(stream.op)))
       flops = model.getFlops();
-    // If the operation has several such results, the ranks communicate twice:
-    // first they reduce the weights of the partial results, then the weighted
-    // partial results.
+    // Results that do not have the streamed dimension are reduced over the
+    // ranks. If there are several (the output and the log-sum-exp of
+    // attention), there are two all-reduces: the first of the smallest result,
+    // from which each rank computes the weight of its partial results, and the
+    // second of all weighted results.
     SmallVector<double> results;
     for (auto [index, dims] : llvm::enumerate(stream.rule.results))
       if (dimOf(dims, stream.factor) < 0)

@@ -1,7 +1,11 @@
 //===- StreamTiles.h - operations that read a gathered dimension by tiles -===//
 //
-// On verified per-rank programs: finds operations with a StreamingInterface
-// whose streamed factor is gathered, and the tiles that are gathered.
+// Some operations (StreamingInterface) can process a dimension of their
+// operands tile by tile, as attention can along its keys. The factor of this
+// dimension in the sharding rule is called the streamed factor. The functions
+// here work on verified per-rank programs: they find such operations whose
+// operands are all-gathered along this dimension, find the tiles that are
+// gathered, and emit the operation on one tile.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,9 +56,10 @@ struct Stream {
 std::optional<Stream> findStream(StreamingInterface op,
                                  const dist::MeshAxes &mesh);
 
-/// The bytes of the gathered operands; and the bytes of all other operands and
-/// of the results without the streamed factor.
+/// Returns the bytes of this rank's tiles of the operands that are gathered.
 double bytesOfTiles(const Stream &stream);
+/// Returns the bytes of all other operands, and of those results that do not
+/// have the streamed dimension.
 double bytesOfTheRest(const Stream &stream);
 
 /// Emits the operation on one tile, in place of the original operation.
@@ -62,11 +67,12 @@ class TileEmitter {
 public:
   TileEmitter(Stream &stream, const dist::MeshAxes &mesh);
 
-  /// Makes the global indices of a tile explicit operands. This must be called
-  /// first.
+  /// If the operation computes the indices along the streamed dimension itself,
+  /// makes them operands of it, so that it can run on a tile with the indices
+  /// of this tile in the whole dimension. This must be called first.
   void nameIndices();
-  /// Returns the index of this rank among the ranks of the stream, as
-  /// tensor<i64>.
+  /// Returns the index of this rank among the ranks along `stream.axes`, whose
+  /// tiles the operation reads, as tensor<i64>.
   mlir::Value ownIndex();
   /// Returns this rank's tile with its padding replaced by zeros. Undefined
   /// padding must not be read, even if results do not depend on it.

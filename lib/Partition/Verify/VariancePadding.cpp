@@ -87,9 +87,9 @@ bool Padding::isSplit(Value value, int64_t dim) const {
          });
 }
 
-/// Returns the extent of a dimension. If the dimension has no padding, the
-/// extent also gets a size: the local size times the number of ranks that split
-/// the dimension.
+/// Returns the extent of a dimension. If the dimension has no padding and the
+/// axes that split it are known, also computes the unsharded size: the local
+/// size times the number of ranks that split the dimension.
 Extent Padding::sized(Value value, int64_t dim) const {
   Extent extent = at(value, dim);
   auto it = states.find(value);
@@ -380,8 +380,9 @@ LogicalResult Padding::visitMask(arith::SelectOp op, const Mask &mask) {
       }
     break;
   }
-  // Where the padding of this dimension overlaps with the padding of another
-  // one, this mask overwrites the content.
+  // Some elements are padding both along this dimension and along another one.
+  // The mask has replaced them, too, so the content of the other dimension's
+  // padding is known only if it equals the mask's filler.
   for (Extent &other : result)
     if (other.filler != mask.filler)
       other.filler = {};

@@ -61,8 +61,10 @@ Extent Padding::gatheredBy(Extent extent, int64_t to,
   return extent.ways * to == extent.size ? Extent() : extent;
 }
 
-/// Determines the extent of a dist.window. Where the windows begin is not
-/// checked: only execution can check that the reader needs these elements.
+/// Determines the extent of the result of a dist.window, which gives each rank
+/// a window (a range of elements, such as its tile and a halo) of a sharded
+/// dimension. Does not check where the windows begin: whether they have the
+/// elements that their reader needs can only be tested by running the program.
 LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
                                    ArrayRef<Axis> axes) const {
   int64_t dim = op.getDim(), size = op.getSize(), ways = mesh.size(axes);
@@ -92,8 +94,9 @@ LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
   extent.placed = step != 0;
   if (step != length * stride || tileSize(whole, ways) != length)
     return success();
-  // Adjacent windows form tiles; their elements outside of the dimension are
-  // zero.
+  // If each window begins where the window of the previous rank ends, the
+  // windows are the tiles of a dimension of `whole` elements. Elements of a
+  // window that are outside of the operand's dimension are zero.
   extent = tileOf(extent, length);
   int64_t first = base + whole * stride,
           last = base + (length * ways - 1) * stride;
@@ -106,9 +109,11 @@ LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
   return success();
 }
 
-/// Updates an extent after a permutation of tiles among ranks. The tiles are
-/// then numbered by other axes: on each rank, the coordinates on the new axes
-/// must give the number of the tile that the rank received.
+/// Updates an extent after tiles were permuted among ranks. Before the
+/// permutation, a rank's coordinates on `extent.axes` give the number of its
+/// tile. Replaces these axes by axes on which the coordinates of each rank give
+/// the number of the tile that the rank received. If there are no such axes,
+/// `placed` becomes false.
 void Padding::permute(Extent &extent, ArrayRef<int64_t> pairs,
                       ArrayRef<Axis> axes) const {
   auto moves = [&](Axis axis) { return llvm::is_contained(axes, axis); };
@@ -130,9 +135,9 @@ void Padding::permute(Extent &extent, ArrayRef<int64_t> pairs,
     }
     return index % mesh.size(axis);
   };
-  // Only the axes of the permutation's group may change places. So each run of
-  // such axes in `extent.axes` is replaced by a run of equal size, and other
-  // axes stay where they are.
+  // Only axes of the permutation's group can be replaced. So each run of such
+  // axes in `extent.axes` is replaced by a run with as many ranks, and all
+  // other axes keep their positions in the list.
   Axes placed;
   bool found = !llvm::is_contained(source, -1);
   for (size_t begin = 0; found && begin < extent.axes.size();) {
@@ -247,9 +252,11 @@ void Padding::visitPlace(Operation *op, ArrayRef<Axis> group) {
   set(result, std::move(extents));
 }
 
-/// Determines the extents after a reshape. A result dimension corresponds to
-/// the operand dimension with the same size and the same number of elements
-/// before it. One-element tiles may correspond to several.
+/// Determines the extents after a reshape. A result dimension gets the extent
+/// of the operand dimension that has the same size and the same number of
+/// elements before it (the product of the sizes of the preceding dimensions).
+/// If the tile of an operand dimension has one element, several result
+/// dimensions may correspond to the dimension, and their extents are unknown.
 LogicalResult Padding::visitReshape(Operation *op) {
   Value input = op->getOperand(0), result = op->getResult(0);
   auto known = extents.find(input);
@@ -332,13 +339,15 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
   Value table = op->getOperand(lookup.table),
         indices = op->getOperand(lookup.indices);
   int64_t dim = lookup.dim, tile = extentOf(table, dim);
-  // True for a gather with a list of indices. It can move elements to other
-  // positions, so its result can be the rank's tile, taken from windows.
+  // True for a gather whose indices are a list (a tensor of rank 1). It can
+  // move elements to other positions along the dimension. So it can select the
+  // rank's tile from a window, or place the tile among zeros.
   bool places = isa<nn::GatherOp>(op) &&
                 cast<RankedTensorType>(indices.getType()).getRank() == 1;
   const Extent &extent = at(table, dim);
-  // A gather can select this rank's tile from windows, in which the tile begins
-  // at a different position on each rank.
+  // If the dimension is a window that dist.window gave the rank, the gather can
+  // select the rank's tile from this window. The tile may begin at a different
+  // position in the window of each rank.
   if (extent.kind == Extent::Windows && places) {
     Extent windows = extent;
     windows.placed = true;
@@ -364,9 +373,10 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
         Twine(extent.size));
   Axes axes = counted(mesh.decompose(local.offset.getAxes().getAxes()));
   ArrayRef<Axis> have = extent.axes;
-  // The offset must be that of the rank's tile, computed from the same axes
-  // that split the dimension. For a gather that places the tile among zeros,
-  // the minor axes among these suffice.
+  // The offset must be the offset of the rank's tile, computed from the same
+  // axes that split the dimension. Without a select, the gather places the tile
+  // at this offset among zeros, as a step of an all-gather. Then the offset may
+  // be computed from only the minor ones of these axes.
   bool over = choice ? have == ArrayRef<Axis>(axes)
                      : have.size() >= axes.size() &&
                            have.take_back(axes.size()) == ArrayRef(axes);
@@ -374,8 +384,9 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
     return wrong("the offset of a tile of " + Twine(tile) +
                  " elements over the axes that split it");
   if (counts) {
-    // The result has the tile at its place among zeros, so its size is the size
-    // that the dimension has after a gather over `axes`.
+    // The gather's result has the rank's tile at the tile's offset, and zeros
+    // elsewhere. So its unsharded size is the size that an all-gather over
+    // `axes` would give.
     int64_t size = extentOf(indices, 0);
     Extent whole = gatheredBy(extent, size, axes);
     whole.filler = {};

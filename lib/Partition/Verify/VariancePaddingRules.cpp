@@ -107,9 +107,10 @@ LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
           (slides && isElementwise(op, dim)))
         continue;
       if (combines) {
-        // Zero times any integer is zero, so the padding of an integer operand
-        // outside the linear group is harmless. Other types may have NaNs
-        // there.
+        // The padding of the operands in which the operation is linear
+        // (`rule.linear`) must be zero. Zero times any integer is zero, so the
+        // padding of any other operand may have any content if its elements are
+        // integers. Other types may have NaNs in their padding.
         bool linear = llvm::any_of(rule.linear, [&](auto &group) {
           return llvm::is_contained(group, unsigned(index));
         });
@@ -214,8 +215,9 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
         if (extent.kind == Extent::Real)
           extent = Extent();
         // The content of padding is no longer known if the operation computes
-        // new elements, or if nn.pad inserts other values where they overlap
-        // with padding of another dimension.
+        // new elements. The same holds if nn.pad inserts elements with another
+        // value than this content, because some of them may be padding along
+        // this dimension.
         if (!rule.movement || (pad && !fills(pad, extent.filler)))
           extent.filler = {};
       }
@@ -228,11 +230,13 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
   return success();
 }
 
-/// Returns the extent of the tile that an operation computes from overlapping
-/// windows. If the operation computes more or fewer than `length` elements of
-/// the tile, a later slice or gather takes the tile.
+/// Returns the extent of a dimension of `length` elements that an operation
+/// computes from `windows`, overlapping ranges of elements that the ranks
+/// received. If a tile has `length` elements, this is the extent of the tile.
+/// Otherwise the dimension still counts as windows, and a later slice or gather
+/// selects the tile.
 Extent Padding::tileOf(const Extent &windows, int64_t length) {
-  // Unless `placed`, all ranks read the same windows.
+  // If `placed` is false, all ranks have the same window.
   if (!windows.placed || tileSize(windows.size, windows.ways) != length)
     return windows;
   if (length * windows.ways == windows.size)

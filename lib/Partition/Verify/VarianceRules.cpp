@@ -1,7 +1,7 @@
 //===- VarianceRules.cpp - states through sharding rules ------------------===//
 //
-// Computes the states of an operation's results from those of its operands, by
-// the sharding rule on local shapes.
+// Computes the variance states (AxisState.h) of an operation's results from
+// those of its operands, by the operation's sharding rule on local shapes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,8 +18,8 @@ using namespace cleave::partition;
 namespace {
 
 /// Whether an operation needs the dimension of this factor unsplit. In per-rank
-/// programs, joint reductions and moves between tiles are explicit, so the
-/// operations that remain of them need the whole dimension.
+/// programs, collectives combine the tiles of several ranks and move elements
+/// between tiles. An operation that does this itself needs the whole dimension.
 bool mustBeWhole(const ShardingRule &rule, const Factor &factor) {
   return factor.kind == FactorKind::NeedReplication || isJoint(factor) ||
          (factor.kind == FactorKind::Permutation && rule.movement);
@@ -38,9 +38,9 @@ void keepSplittable(const ShardingRule &rule,
 }
 
 /// Returns the dimensions of a reshape's result (shape `to`) that may be split
-/// if `dims` of its operand (shape `from`) may be: those with the same number
-/// of elements before them. For a tile is a contiguous run if the dimensions
-/// before the split one have one element or are unsplit.
+/// if `dims` of its operand (shape `from`) may be: those for which the product
+/// of the preceding sizes is the same. Dimensions before a split one have one
+/// element or are unsplit, so a tile is the same contiguous run in both shapes.
 uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
                          uint64_t dims) {
   uint64_t result = 0;
@@ -59,8 +59,8 @@ uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
   return result;
 }
 
-/// The axis may split any of the factors `candidates`. If those that the result
-/// lacks all have the same combiner, notes that the result may be partial.
+/// The axis splits one of the factors `candidates`. If all of those that the
+/// result lacks have the same combiner, notes that the result may be partial.
 void noteCombined(const ShardingRule &rule,
                   const llvm::SmallBitVector &candidates, unsigned index,
                   AxisState &state) {
@@ -82,7 +82,7 @@ void noteCombined(const ShardingRule &rule,
   state.reduce = reduceKindOf(*combiner);
 }
 
-/// Returns a result's state if operands vary. They may be tiles that were
+/// Returns the state of a result of Varying operands. These may be tiles
 /// computed from the rank's offset; a reduction of tiles gives partial results.
 AxisState varyingResult(const ShardingRule &rule, unsigned index) {
   AxisState state = AxisState::of(AxisState::Varying);
@@ -110,9 +110,9 @@ AxisState stateOfResult(const ShardingRule &rule,
       state.dims |= AxisState::split(before - 1).dims;
   }
   const Factor &factor = rule.factors[candidates.find_first()];
-  // If some candidate dimensions remain in the result and others are reduced,
-  // the result may be tiles or partial. If none remains, all must be reduced by
-  // the same combiner.
+  // The axis splits one of the candidate factors. If the result has some of
+  // them and others are reduced, the ranks hold either tiles or partial
+  // results. If it has none, all must be reduced by the same combiner.
   bool alike = llvm::all_of(candidates.set_bits(), [&](unsigned other) {
     const Factor &info = rule.factors[other];
     return info.kind == factor.kind && info.combiner == factor.combiner;
@@ -138,9 +138,9 @@ AxisState stateOfResult(const ShardingRule &rule,
 
 } // namespace
 
-/// Computes the states of an operation's results over one axis. If the
-/// operands' states contradict each other, operands whose state is only
-/// possible count as varying.
+/// Computes the states of an operation's results over one axis. If the states
+/// of the operands contradict each other, every operand whose state is only one
+/// of several possibilities (AxisState::maybe) is treated as Varying.
 LogicalResult Variance::transfer(Operation *op, const ShardingRule &rule,
                                  unsigned axis) {
   SmallVector<std::pair<Value, AxisState>> unsure;
@@ -201,7 +201,7 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
   if (isa<nn::ReshapeOp>(op))
     return transferReshape(op, axis);
   bool anyVarying = false;
-  // The factors that the axis may split, as far as the operands' states tell.
+  // The factors that the axis may split, given the states of the operands.
   std::optional<llvm::SmallBitVector> candidates;
   SmallVector<unsigned> partial;
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
@@ -267,7 +267,7 @@ LogicalResult Variance::transferSure(Operation *op, const ShardingRule &rule,
 }
 
 /// If some operands are tiles along a factor, checks that no other operand is
-/// whole along it, unless that operand repeats its elements along the factor.
+/// whole along it, unless that operand's elements are equal along the factor.
 LogicalResult Variance::checkWhole(Operation *op, const ShardingRule &rule,
                                    unsigned axis, int64_t factor) const {
   if (rule.factors[factor].size <= 1)
@@ -306,7 +306,7 @@ LogicalResult Variance::transferReshape(Operation *op, unsigned axis) {
   return success();
 }
 
-/// Whether every operand repeats along the factor.
+/// Whether the elements of every operand are equal along the factor.
 bool Variance::repeats(Operation *op, const ShardingRule &rule, unsigned axis,
                        int64_t factor) const {
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
@@ -334,11 +334,11 @@ bool Variance::isZero(Operation *op, const ShardingRule &rule,
   });
 }
 
-/// Returns the state of a result of operands that are equal on all ranks. The
-/// result repeats (its elements are equal) along the dimensions along which the
-/// operands repeat, and along broadcast dimensions. If an operand repeats along
-/// a reduced dimension, it may be read as a tile or as a whole tensor; the
-/// result is then partial or complete.
+/// Returns the state of a result if all ranks have the same operands. `dims`
+/// has the dimensions along which all elements of the result are equal: those
+/// along which the elements of all operands are equal, and broadcast ones.
+/// Operands with equal elements along a reduced dimension may be tiles or whole
+/// tensors; so the result may be partial (`orPartial`) or complete.
 AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
                                     unsigned axis, unsigned index) const {
   AxisState state = AxisState::of(AxisState::Invariant);
@@ -354,7 +354,7 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
       state.reduce = reduceKindOf(info.combiner);
     }
   // Along a dimension that no operand has, the elements of the result may
-  // depend on the index (as in an iota), so it does not repeat there.
+  // differ, because they may depend on the index (as in an iota).
   auto isNew = [&](int64_t factor) {
     return !rule.movement && op->getNumOperands() != 0 &&
            llvm::none_of(rule.operands, [&](const TensorFactors &dims) {
@@ -370,8 +370,8 @@ AxisState Variance::invariantResult(Operation *op, const ShardingRule &rule,
       if (passes && !info.indexed && !isNew(factor) &&
           repeats(op, rule, axis, factor))
         state.dims |= AxisState::split(dim).dims;
-      // A minor factor can be split only if all factors major to it have one
-      // element.
+      // Splitting a dimension splits its major factor. A minor factor is split
+      // only if all factors major to it have one element.
       if (info.size != 1)
         break;
     }
@@ -406,8 +406,8 @@ void Variance::keepPartialSums(Operation *op, const ShardingRule &rule,
   }
 }
 
-/// Partial operands may only pass through a group in which the operation is
-/// linear, and the whole group must be partial.
+/// All partial operands must be in one group of operands in which the operation
+/// is linear (ShardingRule::linear), and the whole group must be partial.
 LogicalResult Variance::carry(Operation *op, const ShardingRule &rule,
                               unsigned axis, ArrayRef<unsigned> partial) {
   ReduceKind kind = states[op->getOperand(partial[0])][axis].reduce;
@@ -434,8 +434,8 @@ LogicalResult Variance::carry(Operation *op, const ShardingRule &rule,
     }
     if (kind != ReduceKind::Sum && !rule.movement && !rule.chooses)
       break;
-    // Operands in the group are read as partial sums. Operands outside of the
-    // group must be neither split nor varying.
+    // The operands of this linear group are read as partial sums. All other
+    // operands must be equal on all ranks, that is, not Split or Varying.
     if (llvm::any_of(llvm::enumerate(op->getOperands()), [&](auto operand) {
           AxisState::Kind have = states[operand.value()][axis].kind;
           return (have == AxisState::Split || have == AxisState::Varying) &&

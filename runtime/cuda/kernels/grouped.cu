@@ -1,6 +1,7 @@
-// Grouped matrix products (each row chooses a matrix). Ids stay on the device:
-// one block sorts the rows. The product is launched with the largest possible
-// number of blocks, which find their tiles in the tables.
+// Grouped matrix products: each row is multiplied with the matrix that its id
+// selects. The ids stay on the device: one block sorts the rows by matrix and
+// writes GroupTables. The product is launched with the largest possible number
+// of blocks, and each block finds its tile in these tables.
 
 #include "group_tiles.h"
 #include "product.h"
@@ -11,7 +12,7 @@ using namespace cleave::cuda::device;
 
 extern "C" __global__ void __launch_bounds__(1024)
     cleave_group_rows(GroupRowsArguments x) {
-  // Offset of a row by the strides.
+  // Returns the offset of a row in an array with these strides.
   auto placeOf = [&](int64_t row, const int64_t *strides) {
     auto rest = uint32_t(row);
     int64_t at = 0;
@@ -40,8 +41,9 @@ extern "C" __global__ void __launch_bounds__(1024)
         uint32_t((end - tables.totals[m] + x.tileRows - 1) / x.tileRows);
   }
   __syncthreads();
-  // `totals` is not needed any more. From here on it holds, for each matrix,
-  // the number of tiles of all earlier matrices.
+  // Until here, totals[m] is the position of the first row of matrix m. These
+  // positions are not needed any more, so the array is reused: from here on
+  // totals[m] is the number of tiles of all matrices before m.
   for (int64_t m = threadIdx.x; m <= x.e; m += blockDim.x)
     tables.totals[m] = tables.counts[m];
   __syncthreads();

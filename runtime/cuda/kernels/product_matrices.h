@@ -9,10 +9,11 @@ namespace cleave::cuda::device {
 
 constexpr int matrixDepth = 32;
 
-/// An operand of a product. `inner` is its index along the dimension that is
-/// summed, `outer` the other one. place(outer, inner) is the offset of an
-/// element. Along `inner` (along `outer` if transposed), elements are
-/// contiguous in units of 16 bytes, and the size is a multiple of 8.
+/// An operand of a product. `inner` is its size along the dimension that is
+/// summed over, `outer` the size along the other dimension. place(o, i) is the
+/// offset of the element with index o along the outer and i along the inner
+/// dimension. Along the inner dimension (the outer one if transposed), elements
+/// are contiguous in units of 16 bytes, and the size is a multiple of 8.
 template <bool isTransposed, class Place> struct MatrixSide {
   const uint16_t *from;
   int64_t outer, inner; // sizes
@@ -56,7 +57,8 @@ matrixSide(const void *from, int64_t outer, int64_t inner, Place place) {
   return {static_cast<const uint16_t *>(from), outer, inner, place};
 }
 
-/// [two times 16 rows][8 times 8 columns][of a lane]
+/// The sums of a lane: [2 blocks of 16 rows][8 blocks of 8 columns][elements of
+/// the lane in a block].
 using MatrixSums = float[2][8][4];
 
 template <bool leftTransposed, bool rightTransposed, class L, class R>
@@ -114,7 +116,9 @@ CLEAVE_DEVICE void multiplyMatrices(const MatrixSide<leftTransposed, L> &left,
   }
 }
 
-/// Calls put(row, column, sum, next) for pairs of adjacent elements in a row.
+/// Calls put(row, column, sum, next) for pairs of adjacent elements in a row of
+/// the result: `sum` is the element at `column`, `next` the one at `column` +
+/// 1.
 template <class Put>
 CLEAVE_DEVICE void forPairs(const MatrixSums &sums, int64_t row0,
                             int64_t column0, int64_t rows, int64_t columns,

@@ -1,6 +1,7 @@
-// Ranks rows within their groups: counts, for each row, the earlier rows of the
-// same group. One block does it. Each warp has a section of the rows with its
-// own counters, so the order in which warps run does not matter.
+// Counts, for each row, the earlier rows of the same group, such as the rows
+// that are sent to the same rank. One thread block processes all rows. Each
+// warp has a section of the rows and its own counters, so the order in which
+// warps run does not matter.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_RANKING_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_RANKING_H
 
@@ -8,7 +9,8 @@
 
 namespace cleave::cuda::device {
 
-// The shared memory of the ranking, for `warps` warps.
+// Counters in shared memory for rankRows(): the number of rows of each group,
+// for each of the block's `warps` warps and in total.
 struct RankingTables {
   uint32_t *counts; // [warps, groups]
   uint32_t *totals; // [groups]
@@ -21,7 +23,7 @@ CLEAVE_DEVICE RankingTables rankingTables(unsigned char *at, int64_t groups) {
 
 /// Calls visit(row, group, same, isRow) for each row of the warp's section, one
 /// row per lane at a time. `same` is the mask of lanes whose row is in the same
-/// group.
+/// group. `isRow` is false for lanes beyond the end of the section.
 template <class GroupOf, class Visit>
 CLEAVE_DEVICE void forSection(int64_t rows, GroupOf groupOf, Visit visit) {
   int64_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
@@ -38,7 +40,8 @@ CLEAVE_DEVICE void forSection(int64_t rows, GroupOf groupOf, Visit visit) {
   }
 }
 
-/// An exclusive prefix sum over the groups, in place, by the whole block.
+/// Replaces each of the `count` values by the sum of all values before it (an
+/// exclusive prefix sum). All threads of the block must call this function.
 CLEAVE_DEVICE void sumBefore(uint32_t *values, int64_t count) {
   __shared__ uint32_t warpSums[32];
   __shared__ uint32_t carry;

@@ -1,6 +1,8 @@
-// Sorting rows, planning their dispatch, and counting positions in experts.
-// Kernels with one block take time linear in rows. Kernels with many blocks
-// compare all pairs, for cases in which the counters do not fit into shared
+// Kernels for the dispatch of tokens to experts. They sort rows by group, plan
+// which rows are sent to which rank, and count for each token how many earlier
+// tokens chose the same expert. Kernels that run as one block take time linear
+// in the number of rows. Kernels that run as many blocks compare all pairs of
+// rows, for cases in which one counter per group does not fit into shared
 // memory.
 
 #include "ranking.h"
@@ -22,7 +24,8 @@ extern "C" __global__ void __launch_bounds__(1024)
            });
 }
 
-/// One thread per row, for more groups than fit into shared memory.
+/// Sorts by comparing all pairs of rows, with one thread per row. Used if there
+/// are so many groups that their counters do not fit into shared memory.
 extern "C" __global__ void __launch_bounds__(256)
     cleave_sort_rows_pairs(SortRowsArguments x) {
   __shared__ int64_t others[256];
@@ -84,8 +87,8 @@ CLEAVE_DEVICE int64_t loadBefore(const PositionArguments &x, int64_t sample,
   return sum;
 }
 
-/// One block processes all slots of a sample, in order. A slot is a pair of a
-/// token and an expert that it chose.
+/// One block processes all token-expert pairs of a sample, in order: a pair (a
+/// slot) consists of a token and an expert that it chose.
 CLEAVE_DEVICE void countUp(const PositionArguments &x, int64_t sample) {
   const int64_t *ids = x.ids + sample * x.s * x.k;
   int64_t *result = x.result + sample * x.s * x.k;
@@ -122,7 +125,8 @@ extern "C" __global__ void __launch_bounds__(1024)
       countUp(x, sample);
     return;
   }
-  // One thread per slot compares its slot with all other slots of the sample.
+  // One thread per token-expert pair (slot) compares it with all other pairs of
+  // the sample.
   const int64_t *ids = x.ids + sample * x.s * x.k;
   int64_t slots = x.s * x.k, slot = chunk * blockDim.x + threadIdx.x;
   int64_t id = slot < slots ? ids[slot] : -1, number = 0;

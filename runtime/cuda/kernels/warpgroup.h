@@ -20,10 +20,10 @@
 namespace cleave::cuda::device {
 
 constexpr int lineBytes = 128, lineNumbers = 64, pieceBytes = 1024;
-/// Of one product: [64, 16] times [16, 256].
+/// The sizes of one product: [64, 16] times [16, 256].
 constexpr int warpgroupRows = 64, warpgroupColumns = 256, warpgroupDepth = 16;
-/// Lane 4 g + t of warp w has elements (16 w + g + 8 h, 8 j + 2 t + i) at
-/// 4 j + 2 h + i.
+/// The sums of one lane. Lane 4 g + t of warp w has element (16 w + g + 8 h, 8
+/// j + 2 t + i) of the product at index 4 j + 2 h + i.
 using WarpgroupSums = float[128];
 
 /// Returns the address in shared memory, in bytes.
@@ -68,10 +68,12 @@ template <int most> CLEAVE_DEVICE void waitForCopies() {
 #endif
 }
 
-/// Returns the matrix descriptor of a part of a tile. The part begins at shared
-/// address `at`. `stride` is the distance in bytes between groups of 8 lines.
-/// If lines run across the summed dimension, `leading` is the distance in bytes
-/// between blocks of 64 rows or columns; otherwise it has no meaning.
+/// Returns the PTX matrix descriptor of the part of a tile that begins at
+/// shared address `at`. `stride` is the distance in bytes between groups of 8
+/// lines of 128 bytes. `leading` matters only in the layout "across"
+/// (MN-major), in which the 64 numbers of a line are adjacent rows or columns
+/// of the result: it is the distance in bytes between blocks of 64 rows or
+/// columns.
 CLEAVE_DEVICE uint64_t operandOf(uint32_t at, uint32_t leading,
                                  uint32_t stride) {
   constexpr uint64_t swizzle128 = uint64_t(1) << 62;
@@ -81,7 +83,7 @@ CLEAVE_DEVICE uint64_t operandOf(uint32_t at, uint32_t leading,
 
 #ifndef __CUDACC__
 namespace emulated {
-/// Element (outer, k) of an operand.
+/// Returns element (outer, k) of an operand.
 inline uint16_t elementOf(uint64_t operand, bool isAcross, int outer, int k) {
   constexpr uint64_t fields = 0x00003fff3fff3fff;
   if ((operand & ~fields) != uint64_t(1) << 62)

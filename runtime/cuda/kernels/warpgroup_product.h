@@ -1,6 +1,7 @@
 // One tile of a bf16 product on Hopper's tensor cores, summed in f32. Each of
-// two warpgroups has 64 rows and 256 columns. Operands pass through four stages
-// of shared memory: two are being loaded, one or two are being read.
+// two warpgroups has 64 rows and 256 columns. Operands pass through four
+// stages, that is, buffers in shared memory: two are being loaded while one or
+// two are being read.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_PRODUCT_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_PRODUCT_H
 
@@ -9,10 +10,13 @@
 namespace cleave::cuda::device {
 
 /// An operand of a product, with `tileSize` rows or columns in a tile. `inner`
-/// is its index along the dimension that is summed, `outer` the other one.
-/// place(outer, inner) is the offset of an element. Along `inner` (along
-/// `outer` if lines run across), elements are contiguous in units of 16 bytes,
-/// and the size is a multiple of 8.
+/// is its size along the dimension that is summed over, `outer` the size along
+/// the other dimension. place(o, i) is the offset of the element with index o
+/// along the outer and i along the inner dimension. Memory is contiguous along
+/// the inner dimension (K-major), or if `linesAcross` along the outer one
+/// (MN-major): elements along it are contiguous in units of 16 bytes, and its
+/// size is a multiple of 8. The lines of 128 bytes in shared memory
+/// (warpgroup.h) have the same direction.
 template <bool linesAcross, int tileSize, class Place> struct StagedSide {
   const uint16_t *from;
   int64_t outer, inner; // sizes
@@ -21,8 +25,9 @@ template <bool linesAcross, int tileSize, class Place> struct StagedSide {
   static constexpr bool isAcross = linesAcross;
   static constexpr int bytes = 2 * tileSize * stageDepth;
   static constexpr int perThread = bytes / 16 / productThreads;
-  /// If lines run across the summed dimension, a tile consists of blocks of 64
-  /// rows or columns. This is the distance between two such blocks, in bytes.
+  /// If `linesAcross`, a tile in shared memory consists of blocks of 64 rows or
+  /// columns of the result. This is the distance between two such blocks, in
+  /// bytes.
   static constexpr int partBytes = lineBytes * stageDepth;
   static_assert(stageDepth == lineNumbers && tileSize % lineNumbers == 0);
 
@@ -63,8 +68,10 @@ stagedSide(const void *from, int64_t outer, int64_t inner, Place place) {
   return {static_cast<const uint16_t *>(from), outer, inner, place};
 }
 
-/// The dynamic shared memory of the block: first the stages of operands,
-/// aligned to pieces of 1024 bytes, then other data of the kernel.
+/// Returns the dynamic shared memory of the block, rounded up to a multiple of
+/// 1024 bytes, at which swizzled tiles must begin. First come the stages, the
+/// buffers into which operands are loaded ahead of their use, then other data
+/// of the kernel.
 CLEAVE_DEVICE unsigned char *stagedMemory() {
   unsigned char *begin = sharedMemory();
   return begin + (0 - sharedAddress(begin)) % pieceBytes;

@@ -40,19 +40,20 @@
 namespace cleave::program {
 
 enum class OperandKind : uint8_t {
-  Data,      // what the command is about
-  Guide,     // beside it: masks, positions, numbers of dropout, counts of rows
-  Scratch,   // what it held before is not read, what it holds then is not kept
-  Sent,      // of a collective: the members' parts before,
-  Received,  // and after it
+  Data,      // the tensors that the command computes with
+  Guide,     // auxiliary: masks, positions, numbers of dropout, counts of rows
+  Scratch,   // old contents are not read, and new contents are not kept
+  Sent,      // the source buffer of a collective
+  Received,  // the destination buffer of a collective
   Condition, // the flag that says whether the command runs
 };
 
 // An address of a command, and how the command accesses it. The command touches
-// only a box that begins at the address: `dims` elements of `elementSize` bytes
-// each. Strides are in elements, one for each of `dims`; without strides the
-// box is dense, the last dimension fastest. A dimension along which the operand
-// is broadcast may be left out of dims and strides, or have stride 0.
+// only a rectangular range of elements that begins at the address: `dims`
+// elements of `elementSize` bytes each. Strides are in elements, one for each
+// of `dims`; without strides the range is dense, the last dimension fastest. A
+// dimension along which the operand is broadcast may be left out of dims and
+// strides, or have stride 0.
 //
 // Sizes are taken from the program unchecked. Those of a damaged program may
 // have any value, so code that reads such programs must check products for
@@ -156,9 +157,10 @@ constexpr void operands(const Kernels &kernels, T &x, Visit &&visit) {
   }
 }
 
-// The operand that consists of all matrices of a batch. `like` gives the
-// strides. Along a batch dimension with stride 0 (a broadcast) all matrices are
-// one, so it is visited only once.
+// Returns the operand that consists of all matrices of a batch, stored in
+// `buffer` with the strides of `like`. Along a batch dimension with stride 0 (a
+// broadcast) every index refers to the same matrix, so this dimension is left
+// out.
 template <class Ref>
 constexpr Operand<Ref> matrices(Ref &buffer, const MatrixRef &like,
                                 const std::vector<int64_t> &batch, int64_t rows,
@@ -402,7 +404,7 @@ constexpr void accesses(const Kernels &kernels, T &command, Visit &&visit) {
 }
 
 //===----------------------------------------------------------------------===//
-// That nothing is left out
+// Checks that operands() visits all addresses
 //===----------------------------------------------------------------------===//
 
 // Collects the addresses among the fields of a command, as fields() lists them.

@@ -1,18 +1,20 @@
-// Computes who sends what to whom in an exchange: the target tile of every
-// member is assembled from boxes of the source tiles that members hold. The
-// compiler counts bytes with the same boxes that the runtime moves. A dimension
-// of N elements is cut into tiles of T elements: tile i holds the elements from
-// i * T on, cut off at N. Members that hold the same tile of the same partial
-// sum share the work of sending it. The elements that other members need from
-// this tile are laid end to end, in the order of the receivers, and this
-// sequence is cut into equal parts, one for each holder. If the target
-// consists of partial sums, each element of each partial sum of the source is
-// added to exactly one of them, and counts as zero in the others. All members
-// choose the same one, preferably one whose members already hold the element.
-// An exchange of two rounds assembles every element at one member first,
+// Computes who sends which elements to whom in an exchange, the collective that
+// changes how a tensor is tiled over a group of ranks (the members). The target
+// tile of every member is assembled from rectangular ranges of elements (boxes)
+// of the members' source tiles. The compiler counts bytes with the same boxes
+// that the runtime moves. Members that hold the same tile of the same partial
+// sum (its holders) share the work of sending it: the elements that other
+// members need from it are laid end to end, in the order of the receivers, and
+// each holder sends an equal part of this sequence.
+//
+// If the target consists of partial sums, each element of each partial sum of
+// the source is added to exactly one of them, and counts as zero in the others.
+// All members choose the same one, preferably one whose members hold it.
+//
+// An exchange of two rounds first assembles every element at one member,
 // preferably at one that already holds it or a partial sum of it. In the second
-// round this member sends the element to the other members that need it. If
-// several members (or partial sums) could do the work, each gets an equal part.
+// round this member sends it to the others that need it. If several members (or
+// partial sums) could do the work, each gets an equal part.
 #ifndef CLEAVE_EXCHANGE_H
 #define CLEAVE_EXCHANGE_H
 
@@ -27,11 +29,11 @@
 
 namespace cleave::program {
 
-// A box of the receiver's target tile, assembled in one round. Its value is the
-// reduction over the boxes of `senders`, in this order: one sender for each
-// partial sum. Without senders it is zero. `srcAt` is the box's first element
-// in a sender's source tile (in the second round: in its target tile), `dstAt`
-// that in the receiver's target tile.
+// A rectangular range (box) of the receiver's target tile, assembled in one
+// round. Its value is the reduction over the same box at each of `senders`, in
+// this order: one sender for each partial sum. Without senders it is zero.
+// `srcAt` is the box's position in a sender's source tile (in the second round:
+// target tile), `dstAt` that in the receiver's target tile.
 struct ExchangePiece {
   int32_t receiver = 0, round = 0;
   std::vector<int32_t> senders;
@@ -62,12 +64,11 @@ public:
       demand(need);
   }
 
-  // Returns false if some element that is needed is held by no member.
+  // Returns false if a member needs an element that no member holds.
   bool complete() const { return isComplete; }
 
-  // Returns the pieces that member `self` sends or receives, or all pieces if
-  // `self` is -1. The sender and the receiver of several pieces list them in
-  // the same order.
+  // Returns the pieces that member `self` sends or receives, or all if `self`
+  // is -1. The sender and the receiver of several pieces get the same order.
   std::vector<ExchangePiece> pieces(int32_t self = -1) const {
     std::vector<ExchangePiece> all;
     for (const Need &need : needs)
@@ -76,8 +77,8 @@ public:
     return all;
   }
 
-  // Calls body(sender, receiver, round, elements) for all transfers, without
-  // computing boxes. A pair of members may be visited several times.
+  // Calls body(sender, receiver, round, elements) with the number of elements
+  // of every transfer. May call it several times with the same two members.
   template <class Body> void forTransfers(Body body) const {
     for (const Need &need : needs) {
       if (need.kind == Copy)
@@ -93,15 +94,15 @@ public:
 private:
   using Index = std::vector<int64_t>;
   enum Kind { Take, Zero, Copy };
-  // The members that hold the same tile of the same partial sum. The list has
-  // one entry for each tile and partial sum; the entries of one tile are
-  // adjacent.
+  // The members that hold the same tile of the same partial sum of the source,
+  // and how many elements other members need from it. The list has one entry
+  // for each tile and partial sum; the entries of one tile are adjacent.
   struct Holders {
     Index key;
     std::vector<int32_t> members;
     int64_t needed = 0;
   };
-  // Where a target and a source tile meet.
+  // The range of elements in which a target and a source tile overlap.
   struct Box {
     Index source, low, sizes; // `low` in the whole tensor
     int64_t volume = 1;
@@ -114,12 +115,12 @@ private:
     Index first, last;
     size_t box = 0, boxes = 0;
   };
-  // The elements [begin, end) of one box, in row-major order, that one receiver
-  // needs. There may be as many needs as there are pairs of members.
+  // A need: the elements [begin, end) of a box, in row-major order, that one
+  // receiver takes from holders, sets to zero, or copies in the second round.
   struct Need {
-    int32_t receiver = 0, owner = -1; // Copy: who has it after the first round
-    int32_t box = 0, count = 0; // Take: so many partial sums of the source,
-    size_t first = 0;           // in `terms` from here on
+    int32_t receiver = 0, owner = -1; // Copy: the member to copy from
+    int32_t box = 0, count = 0; // Take: number of partial sums of the source;
+    size_t first = 0;           // index of the first one in `terms`
     int64_t begin = 0, end = 0;
     Kind kind = Take;
   };
@@ -149,8 +150,7 @@ private:
       collect(tile, target);
   }
 
-  // Adds to `target` one box for each source tile that the target tile
-  // overlaps.
+  // Adds to `target` one box for each source tile that it overlaps.
   void collect(const Index &tile, Target &target) {
     size_t rank = tiles.shape.size();
     Index low(rank), high(rank);
@@ -198,8 +198,8 @@ private:
     }
   }
 
-  // If the target is no partial sum: every member of a target tile needs all
-  // partial sums of the tile's boxes.
+  // If the target is not a partial sum: every member of a target tile needs the
+  // sum of all partial sums of the source, for each box of the tile.
   void takeAll() {
     for (size_t member = 0; member < tiles.members.size(); ++member) {
       const Target &target = targets.at(tiles.members[member].to);
@@ -213,8 +213,8 @@ private:
     }
   }
 
-  // Adds a need for the partial sums `taken` of the source, or for all of them
-  // if `taken` is empty.
+  // Adds `need` to the list. If it takes elements from holders, these are of
+  // the partial sums `taken` of the source, or of all if `taken` is empty.
   void add(Need need, const std::vector<int64_t> &taken) {
     if (need.kind == Take) {
       need.first = terms.size();
@@ -227,11 +227,10 @@ private:
     needs.push_back(need);
   }
 
-  // The members that hold a tile of a partial sum lay all needed elements of it
-  // end to end, one need after the other, and share the work of sending them.
-  // This function appends `need` to these sequences. For each partial sum that
-  // `need` takes, it adds to `starts` the position at which the elements of
-  // `need` begin, or -1 if the receiver itself holds the tile.
+  // The holders of a tile send all elements that other members need from it as
+  // one sequence. For each partial sum that `need` takes, this function appends
+  // the elements of `need` to the sequence of its holders, and adds to `starts`
+  // the position at which they begin, or -1 if the receiver is itself a holder.
   void demand(const Need &need) {
     for (int32_t i = 0; i < need.count; ++i) {
       Holders &source = holders[holdersOf(need, i)];
@@ -248,19 +247,20 @@ private:
     return boxes[need.box].holders + terms[need.first + i];
   }
 
-  // The elements [begin, end) of a box, in row-major order. `of` is the taker
-  // that assembles them (see shareOut()).
+  // The elements [begin, end) of a box, in row-major order, and the member that
+  // sends them or (in shareOut()) the taker that assembles them.
   struct Part {
     int64_t begin, end, of;
   };
 
-  // Distributes the boxes of a target tile over "takers", each of which
-  // assembles some boxes. A taker is a member if the exchange has two rounds,
-  // else a partial sum of the target; takerOf(member) returns its number. A box
-  // goes to the takers that hold it, or to all takers if none holds it. If
-  // `ways` is not 1, it is the number of the source's partial sums, and the
-  // boxes of each partial sum are distributed separately. Returns the parts of
-  // each box, ordered by box, then by partial sum.
+  // Divides a target tile among "takers", which assemble its elements: the
+  // members of the tile (two rounds) or the partial sums of the target (one
+  // round). takerOf(member) returns the number of a member's taker. Each box,
+  // the overlap with a source tile, is divided among the takers that already
+  // hold it, or among all takers if none does. If `ways` is not 1, it is the
+  // number of partial sums of the source, and the boxes of each partial sum are
+  // divided separately. Returns the parts of each box, by box and then by
+  // partial sum.
   template <class Taker>
   std::vector<std::vector<Part>> shareOut(const Target &target, int64_t ways,
                                           Taker takerOf) const {
@@ -280,8 +280,8 @@ private:
         held[at * ways + (ways > 1 ? self.term : 0)].insert(takerOf(member));
     }
     std::vector<std::vector<Part>> parts(held.size());
-    // Boxes that no taker holds are laid end to end and cut into one equal part
-    // for each taker.
+    // The boxes that no taker holds are laid end to end as one sequence of
+    // elements, and each taker gets an equal part of it.
     std::vector<int64_t> everyone(all.begin(), all.end());
     std::map<int64_t, int64_t> loads;
     int64_t total = 0, start = 0;
@@ -299,9 +299,9 @@ private:
         shareOne(i, everyone, start, total);
         start += boxes[target.box + i / ways].volume;
       }
-    // A box that some takers hold is divided among these alone. The last parts
-    // get the remainder of the division. So takers are sorted by their number
-    // of elements so far, and those with the fewest come last.
+    // A box that some takers hold is divided among these alone. If the parts
+    // cannot be equal, the last parts are larger by one element. So the takers
+    // with the fewest elements so far come last.
     for (size_t i = 0; i < held.size(); ++i) {
       std::vector<int64_t> takers(held[i].begin(), held[i].end());
       std::sort(takers.begin(), takers.end(), [&](int64_t a, int64_t b) {
@@ -313,10 +313,10 @@ private:
     return parts;
   }
 
-  // For two rounds: divides each box into a part for each member, which this
-  // member assembles in the first round. Other members copy the part in the
-  // second round or, if they hold another partial sum of the target, set it to
-  // zero.
+  // For an exchange of two rounds: decides which member of a target tile
+  // assembles which elements in the first round. In the second round the other
+  // members copy these elements from it, or set them to zero if they hold
+  // another partial sum of the target than this member.
   void chooseMembers() {
     for (auto &[tile, target] : targets) {
       std::vector<std::vector<Part>> parts =
@@ -341,8 +341,8 @@ private:
     }
   }
 
-  // For one round into a partial sum: decides which partial sums of the source
-  // are added to each partial sum of the target.
+  // For an exchange of one round whose target consists of partial sums: decides
+  // for each element to which of these each partial sum of the source is added.
   void chooseTerms() {
     for (auto &[tile, target] : targets) {
       std::vector<std::vector<Part>> all =
@@ -360,7 +360,7 @@ private:
         cuts.push_back(boxes[target.box + i].volume);
         std::vector<size_t> at(tiles.terms, 0);
         for (size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
-          std::map<int64_t, std::vector<int64_t>> taken; // by who takes them
+          std::map<int64_t, std::vector<int64_t>> taken; // by target sum
           for (int64_t term = 0; term < tiles.terms; ++term) {
             while (parts[term][at[term]].end <= cuts[cut])
               ++at[term];
@@ -405,7 +405,7 @@ private:
   // The receiver of `need` needs the elements [begin, end) of its i-th partial
   // sum. The members that hold this partial sum share the work of sending them:
   // calls body(low, high, sender) for the elements [low, high) that each of
-  // them sends. The receiver must not hold them itself.
+  // them sends. The receiver must not be one of them.
   template <class Body>
   void forParts(const Need &need, int32_t i, Body body) const {
     const Holders &source = holders[holdersOf(need, i)];
@@ -462,8 +462,8 @@ private:
     }
   }
 
-  // Sets the position of a piece in the tiles of sender and receiver, and its
-  // sizes. The piece begins at element `low` of the box of `need`.
+  // Returns `piece` with its sizes and its positions in the sender's and the
+  // receiver's tile. It begins at index `low` of the box that `need` is about.
   ExchangePiece placed(const Need &need, ExchangePiece piece, const Index &low,
                        const Index &sizes) const {
     const Box &box = boxes[need.box];
@@ -481,13 +481,14 @@ private:
 
   const ExchangeTiles tiles;
   std::vector<Holders> holders;
-  std::vector<size_t> holding; // of each member, the holders it is one of
+  std::vector<size_t> holding; // by member: its index in `holders`
   std::map<Index, Target> targets;
   std::vector<Box> boxes;
   std::vector<Need> needs;
-  // For each partial sum of each need: the number of the partial sum (`terms`),
-  // and where the need begins in the sequence that its holders send, or -1 if
-  // the receiver is a holder (`starts`).
+  // For each need, one entry for each partial sum of the source that it takes:
+  // in `terms` the number of the partial sum; in `starts` the position of the
+  // need's elements in the sequence that its holders send, or -1 if the
+  // receiver is one.
   std::vector<int32_t> terms;
   std::vector<int64_t> starts;
   bool isComplete = true;

@@ -13,7 +13,8 @@
 namespace cleave::program {
 
 // The layout of the tensor on the members of a group, before and after the
-// exchange.
+// exchange. A dimension of N elements is cut into tiles of T elements: tile i
+// holds the elements from i * T on, cut off at N.
 struct ExchangeTiles {
   struct Member {
     std::vector<int64_t> from, to; // which tile, per dimension
@@ -25,12 +26,14 @@ struct ExchangeTiles {
   std::vector<Member> members;
 };
 
-// Divides a sequence of `total` elements in equal parts for `ways` holders.
-// From position `start` on, the sequence contains the elements [begin, end) of
-// a box, in row-major order. Calls body(low, high, way), in order, for each
-// holder whose part contains some of these: the elements [low, high) of the
-// box. The end of a part is moved to the nearest end of a row if the parts stay
-// almost equal.
+// Shares the sending of `total` elements of a tile among the `ways` members
+// that hold the tile. All elements to send form a sequence, of which each of
+// these members sends one of `ways` equal parts. At position `start` the
+// sequence has the elements [begin, end), in row-major order, of a rectangular
+// range with the given sizes. Calls body(low, high, way), in order, for each
+// member that sends some of these elements: member `way` sends the elements
+// [low, high) of the range. The boundary between two parts is moved to the
+// nearest end of a row of the range if the parts stay almost equal.
 template <class Sizes, class Body>
 void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
               int64_t total, int64_t ways, Body body) {
@@ -42,7 +45,7 @@ void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
   int64_t grain = 1, slab = 1, most = std::max<int64_t>(1, each / 16);
   for (size_t dim = sizes.size(); dim-- > 0 && slab * sizes[dim] <= most;)
     grain = slab *= sizes[dim];
-  // The part that holds the first position.
+  // The number of the part that contains position `start`.
   int64_t way = start < each * small
                     ? start / each
                     : small + (start - each * small) / (each + 1);
@@ -64,8 +67,8 @@ void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
     body(at, end, taker);
 }
 
-// forBoxes() for the dimensions from `dim` on. The coordinates in `low` and
-// `sizes` before `dim` are already set.
+// Implements forBoxes() for the dimensions from `dim` on. The coordinates in
+// `low` and `sizes` before `dim` are already set.
 template <class Body>
 void forBoxesFrom(size_t dim, const std::vector<int64_t> &box, int64_t begin,
                   int64_t end, std::vector<int64_t> &low,
@@ -98,9 +101,10 @@ void forBoxesFrom(size_t dim, const std::vector<int64_t> &box, int64_t begin,
     down(begin / slab, 1, 0, end - begin);
 }
 
-// Cuts the positions [begin, end) of a box with the sizes `box`, counted in
-// row-major order, into boxes. Calls body(low, sizes) for each of them in
-// order: its first element in `box`, and its sizes.
+// Divides the elements [begin, end), counted in row-major order, of a
+// rectangular range with the sizes `box` into smaller rectangular ranges. Calls
+// body(low, sizes) for each of these in order, with its first element in `box`
+// and its sizes.
 template <class Body>
 void forBoxes(const std::vector<int64_t> &box, int64_t begin, int64_t end,
               Body body) {

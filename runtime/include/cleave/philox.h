@@ -45,9 +45,10 @@ CLEAVE_PHILOX_FUNCTION Block blockOf(uint64_t key, Block counter) {
   return counter;
 }
 
-// Philox yields blocks of four random words, and each word serves one key.
-// These functions return the index of the block for key `key`, and the index of
-// the key's word in this block.
+// Philox yields blocks of four random words, and each word decides about one
+// attention key (one column of the scores). For the attention key with index
+// `key`, these functions return the index of its block, and the index of its
+// word in this block.
 CLEAVE_PHILOX_FUNCTION uint32_t blockIndex(int64_t key) {
   return uint32_t(uint64_t(key) >> 2);
 }
@@ -59,7 +60,8 @@ CLEAVE_PHILOX_FUNCTION uint32_t wordOf(const Block &block, int64_t key) {
   return key & 2 ? high : low;
 }
 
-// The random words for one query and one block of four keys.
+// The random words for one query and one block of four attention keys. Here
+// `key` is the key of the random number generator.
 CLEAVE_PHILOX_FUNCTION Block weightsOf(uint64_t key, int64_t query,
                                        uint32_t keys) {
   return blockOf(key, Block{{keys, uint32_t(uint64_t(query)), 0, 0}});

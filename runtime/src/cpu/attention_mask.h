@@ -153,9 +153,8 @@ inline void capRow(T softcap, int64_t begin, int64_t end, T *row, T *slope) {
 }
 
 // Turns a row of products q k^T into scores: scaled, soft-capped and biased,
-// and -inf for hidden keys. Returns a number of columns, rounded up to whole
-// vectors. Keys beyond these columns are hidden, and their scores are not
-// written.
+// and -inf for hidden keys. Returns the number of columns that were written, a
+// multiple of the vector length. All keys beyond these columns are hidden.
 template <class S, class T = Compute<S>>
 int64_t finishRow(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
                   int64_t query, int64_t k0, int64_t keys, int checks, T *row,

@@ -1,6 +1,6 @@
-// Grouped matrix products by oneDNN. Some hundred rows of a matrix are gathered
-// at a time, unless they are evenly spaced already, and multiplied as one
-// matrix.
+// Grouped matrix products by oneDNN. The rows that are multiplied with the same
+// matrix are gathered in chunks, unless they are evenly spaced already, and
+// each chunk is multiplied as one matrix.
 
 #include "cpu/grouped_rows.h"
 #include "error.h"
@@ -45,7 +45,7 @@ void multiply(Operand a, Operand b, int64_t m, int64_t n, int64_t k, float beta,
 }
 
 struct Rows {
-  const int64_t *at; // of each row, in elements
+  const int64_t *at; // the offset of each row, in elements
   int64_t count, size;
 
   // Returns the distance between rows; 0 if the rows are not evenly spaced.
@@ -58,7 +58,8 @@ struct Rows {
   }
 };
 
-// Calls visit(row) for the rows, several rows of one matrix at a time.
+// Calls visit(row) for every row, in parallel: each thread visits a contiguous
+// range of rows.
 template <class Visit>
 void forRows(const Rows &rows, int threads, Visit visit) {
   auto piece = [&](int64_t begin, int64_t end, int) {

@@ -46,9 +46,9 @@ template <class S> struct GemmProblem {
   T alpha;
   bool accumulate;
   int activation;
-  // Offsets in elements of each row of A, column of A, row of B and row of C. A
-  // table is used in place of the stride of its dimension, or is null if the
-  // stride applies.
+  // Offsets in elements of each row of A, column of A, row of B and row of C.
+  // Each array is used in place of the stride of its dimension, or is null if
+  // the stride applies.
   const int64_t *aRowAt, *aColAt, *bRowAt, *cRowAt;
 };
 
@@ -56,8 +56,8 @@ template <class S> struct GemmProblem {
 inline constexpr int64_t gemmTileRows = 96, gemmTileColumns = 256;
 
 // The lowest and highest position and segment in a block of queries or of keys.
-// Keys that the key mask hides are left out; `count` is the number of the
-// others.
+// Keys that the key mask hides are left out; `count` is the number of queries,
+// or of keys that are not hidden.
 struct AttentionBlock {
   int64_t lowPosition, highPosition, lowSegment, highSegment, count;
 };
@@ -103,8 +103,8 @@ template <class S> struct AttentionProblem {
   uint64_t leastKept;
   T keptScale;
   // The position and segment ranges of each block of queries and of keys, for
-  // each sample; only once if blockSamples is
-  // 1. Null if every query sees every key.
+  // each sample; only once if blockSamples is 1. Null if every query sees every
+  // key.
   AttentionBlock *queryBlocks, *keyBlocks;
   int64_t blockSamples;
   T *delta; // backward: [b, n, g, qLen], rowsum(dO * o)

@@ -1,5 +1,5 @@
-// Counts, for each slot (a pair of a token and an expert that it chose), the
-// earlier slots of the same expert. Slots are processed in the order of their
+// Counts, for each pair of a token and an expert that it chose, the earlier
+// pairs with the same expert. Pairs are processed in the order of the tokens'
 // positions.
 #include "position_in_expert.h"
 
@@ -11,9 +11,9 @@ using program::PositionInExpert;
 
 namespace {
 
-/// The number of slots of each expert in the samples before a given one.
-/// Samples mostly come in increasing order, so each row of `loads` (one
-/// sample's numbers) is read only once.
+/// The number of token-expert pairs of each expert in the samples before a
+/// given one. Samples mostly come in increasing order, so each row of `loads`
+/// (one sample's numbers) is read only once.
 class LoadsBefore {
 public:
   LoadsBefore(const PositionInExpert &x, const int64_t *loads, int64_t *sums)
@@ -38,7 +38,7 @@ private:
   int64_t *sums, next = 0; // rows before `next` are in `sums`
 };
 
-/// Indices of `positions` in their order.
+/// Writes the indices of `positions`, sorted by position, to `order`.
 void sortPositions(const int64_t *positions, int64_t count, int64_t *order) {
   std::iota(order, order + count, int64_t(0));
   if (!std::is_sorted(positions, positions + count))
@@ -47,8 +47,8 @@ void sortPositions(const int64_t *positions, int64_t count, int64_t *order) {
     });
 }
 
-/// Counts the slots of one sample. `taken` holds the number of slots of each
-/// expert so far, and is increased.
+/// Counts the token-expert pairs of one sample. `taken` has the number of pairs
+/// of each expert so far, and is increased.
 void countSlots(const PositionInExpert &x, const int64_t *ids,
                 const int64_t *positions, const int64_t *order, int64_t *taken,
                 int64_t *result) {
@@ -57,8 +57,9 @@ void countSlots(const PositionInExpert &x, const int64_t *ids,
     end = begin + 1;
     while (end < x.s && positions[order[end]] == positions[order[begin]])
       ++end;
-    // Slots with the same position and the same index in k do not count one
-    // another. So all their counts are read before any of them is increased.
+    // Tokens with the same position are not ordered, so their choices with the
+    // same index among the k choices of a token do not count one another. All
+    // these counts are read before any of them is increased.
     for (int64_t slot = 0; slot < x.k; ++slot) {
       for (int64_t i = begin; i < end; ++i) {
         int64_t at = order[i] * x.k + slot;

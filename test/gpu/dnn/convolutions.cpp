@@ -1,4 +1,6 @@
-// Checks cuDNN plans of convolutions and of their derivatives.
+// For convolutions and their derivatives, checks that cuDNN has a plan that
+// fits into the planned workspace and uses only permitted arithmetic, and that
+// cuDNN refuses sizes that do not fit together. No plan is executed.
 
 #include "convolutions.h"
 

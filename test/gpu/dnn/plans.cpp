@@ -171,7 +171,9 @@ public:
     }
   }
 
-  // Returns whether cuDNN refuses attention that diagonalOf() would reject.
+  // Checks that cuDNN itself refuses the attention `x`. The runtime does not
+  // even ask cuDNN in this case, because diagonalOf() rejects `x`; this
+  // function does not call diagonalOf(). Returns true if cuDNN refuses.
   bool refuses(const std::string &name, const Attention &x) {
     try {
       DnnGraph graph(target.api);

@@ -56,8 +56,9 @@ void keepToDnn(Case &one, Attention &x) {
   bool hasWindow = x.causal && one.one(2);
   if (hasWindow && x.qLen > x.kLen)
     std::swap(x.qLen, x.kLen);
-  // A kernel easily misses a window that hides a single key, so such a window
-  // is frequent.
+  // A window of qLen - 1 positions hides only one key from one query. A faulty
+  // kernel easily ignores such a window, so a third of the random windows have
+  // this size.
   x.window = hasWindow    ? one.one(3) ? x.qLen - 1 : one.between(1, x.qLen)
              : one.one(3) ? 100000
                           : 0;
@@ -115,7 +116,7 @@ void addIndices(Case &one, AttentionArrays &in) {
   if (one.one(3)) {
     bool isShared = one.one(2);
     one.say("positions", isShared);
-    int64_t step = one.one(2) ? 1 : 7; // as they come, or mixed
+    int64_t step = one.one(2) ? 1 : 7; // in order, or mixed
     make(x.queryPositions, in.queryPositions, DType::I64, x.qLen, isShared,
          [&](int64_t, int64_t i) { return i * step % x.qLen + x.qLen / 2; });
     make(x.keyPositions, in.keyPositions, DType::I64, x.kLen, isShared,
@@ -252,8 +253,10 @@ void checkAttention(Case &one, const Attention &sizes, Layout layout,
   at.workspace = workspace.data() + 64;
   if (layout == Layout::Dnn) {
     std::string why;
-    // `enough` bytes of workspace may suffice for all samples and heads at
-    // once. If they do not, cuDNN computes attention in parts.
+    // The test varies the limit of the workspace, `enough`, between all and a
+    // quarter of the `bytes` that the runtime plans. If the limit is too small
+    // for all samples and heads at once, attention is divided into parts that
+    // cuDNN computes one after the other.
     int64_t enough = bytes / one.between(1, 4);
     if (auto cut = cuda::cutOf(in.x, why, enough))
       one.say("parts", in.x.b * in.x.n / (cut->batch * cut->heads));

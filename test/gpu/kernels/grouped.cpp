@@ -63,9 +63,11 @@ std::vector<Expected> matricesOf(const GroupedGemm &x, const Operands &in) {
   return out;
 }
 
-// The layout and sizes of the operands: arbitrary, such that the kernels on
-// matrix units support them, or such that the kernels with warpgroup
-// instructions support them (on devices with these instructions).
+// Which kernels the random layout and sizes of the operands are made for.
+// Anyhow: they are arbitrary. MatrixUnits: operands are dense and widths are
+// multiples of 8, so that the kernels on matrix units can be used. Warpgroups:
+// the sizes are also large enough for the kernels with warpgroup instructions,
+// on devices with these instructions.
 enum class Fit { Anyhow, MatrixUnits, Warpgroups };
 
 // A grouped product of random sizes and operands.
@@ -92,9 +94,9 @@ private:
   Case &one;
   const bool onMatrixUnits;
   GroupedGemm x;
-  bool isTurned = false;    // columns of matrices together
-  int64_t dropped = 0;      // one row of so many chooses nothing
-  bool isOneChosen = false; // by all rows
+  bool isTurned = false;    // the matrices are column-major
+  int64_t dropped = 0;      // one in so many rows chooses no matrix; 0: none
+  bool isOneChosen = false; // all rows choose the same matrix
   Operands in;
 };
 

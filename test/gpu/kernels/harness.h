@@ -44,8 +44,8 @@ inline constexpr Limit limitBf16{1e-5, 0, 0x1p-7};
 inline constexpr Limit limitBf16Weights{1e-5, 3 * 0x1p-8, 0x1p-7};
 inline constexpr Limit limitBf16Heads{1e-5, 4 * 0x1p-8, 0x1p-7};
 
-// The limit of results of `type` that were computed in that type, or, for bf16,
-// in f32.
+// Returns the error limit for results of `type`. It assumes that they were
+// computed in that type, or in f32 if the type is bf16.
 inline const Limit &limitOf(DType type) {
   return type == DType::F64    ? limitF64
          : type == DType::BF16 ? limitBf16
@@ -56,7 +56,7 @@ inline const Limit &limitOf(DType type) {
 // computed.
 struct Expected {
   double value = 0, terms = 0, squares = 0, magnitude = 0;
-  bool isWritten = false; // else its bits stay
+  bool isWritten = false; // else the kernel must not write it
   bool isNan = false;
 
   void add(double x, double itsMagnitude) {
@@ -123,7 +123,7 @@ public:
   int64_t between(int64_t low, int64_t high) {
     return low + below(high - low + 1);
   }
-  bool one(int64_t of) { return below(of) == 0; } // in `of`
+  bool one(int64_t of) { return below(of) == 0; } // chance 1 / of
   // Returns a random size up to `most`, often a small one or one at the edge of
   // a tile.
   int64_t length(int64_t most);
@@ -160,9 +160,9 @@ public:
   const CUstream stream;
   const bool isSmall;
   std::mt19937_64 engine;
-  std::string text, fault; // what the case is, and what is wrong
-  std::string refusal;     // why a library leaves it to our kernels
-  double worst = 0;        // error, as a share of its limit
+  std::string text, fault; // description of the case; what is wrong
+  std::string refusal;     // why a library does not support the case
+  double worst = 0;        // largest error, as a share of its limit
 
 private:
   void note(double share, const std::string &what);

@@ -262,8 +262,9 @@ cudnnStatus_t answer(T value, int64_t most, int64_t *count, void *out) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Copies the descriptor `made` to the caller's descriptor `to`. The caller
-// reads it as an attribute.
+// Returns an attribute whose value is itself a descriptor. As in cuDNN, the
+// caller passes an existing descriptor `to`, which is overwritten with the
+// attribute's value `made`.
 cudnnStatus_t hand(const std::shared_ptr<Descriptor> &made, void *to) {
   std::shared_ptr<Descriptor> place = find(to);
   if (!place)

@@ -260,8 +260,9 @@ struct Copy {
   bool toHost = false, fromHost = false, crossesDevices = false;
 };
 
-// Like the driver, which stages such copies, this function reads or writes host
-// memory that is not pinned before it returns.
+// Enqueues a copy. If the host memory is not pinned, this function returns only
+// after the memory has been read or written, except during a capture. The real
+// driver behaves in the same way, because it stages such copies.
 CUresult enqueue(CUstream handle, const Copy &copy) {
   Recorder &all = Recorder::get();
   auto lock = all.lock();

@@ -74,7 +74,7 @@ private:
     size_t come = 0;
   };
   struct Hall {
-    std::vector<int> files; // by member, or:
+    std::vector<int> files; // sockets by member; or notJoined, gone
     std::vector<int64_t> processes;
     std::map<Notice::Key, Meeting> meetings;
   };
@@ -85,7 +85,7 @@ private:
     socklen_t size = sizeof(address);
     auto *at = reinterpret_cast<sockaddr *>(&address);
     if (listener < 0 || bind(listener, at, size) || listen(listener, 256))
-      return; // members find nobody
+      return; // members cannot connect
     getsockname(listener, at, &size);
     port = ntohs(address.sin_port);
     std::thread([this] {
@@ -138,8 +138,10 @@ private:
     close(file);
   }
 
-  // Receives a member's part of a call. If it is the last part, the hub sends
-  // the results to all members.
+  // Receives the message that one member sends for a collective, or for its
+  // side of a send and receive: its operands and parameters. When the messages
+  // of all members that take part are here, the hub computes the results and
+  // sends them to these members.
   void take(Hall &hall, int rank, Message message) {
     Notice::Side side = message.notice.side;
     Notice::Key key = message.notice.key();
@@ -227,8 +229,9 @@ public:
         return false;
     return true;
   }
-  // The clocks of members in other processes are not joined, because the
-  // operations of these processes access other memory.
+  // Vector clocks find data races between operations. The clocks of members in
+  // other processes are not joined with this process's clock, because the
+  // operations of other processes access other memory.
   void leave(Clock &) override {
     for (Part &part : parts) {
       --part.call.communicator->pending;
@@ -279,7 +282,7 @@ Line::~Line() { ::close(file); }
 void Line::close() {
   std::lock_guard lock(mutex);
   isClosed = true;
-  shutdown(file, SHUT_RD); // what is to be sent still goes
+  shutdown(file, SHUT_RD); // messages in the outbox are still sent
   changed.notify_all();
 }
 
@@ -316,8 +319,9 @@ void Line::write() {
   }
 }
 
-// If the hub's process ends, the line reports no error and pending calls never
-// finish, as with lost peers in NCCL.
+// Receives messages from the hub, the server that matches the calls of members
+// in several processes. If the process of the hub ends, this function reports
+// no error and pending calls never finish, as with lost peers in NCCL.
 void Line::read() {
   ::Message message;
   while (message.receive(file)) {

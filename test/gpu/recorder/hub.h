@@ -1,6 +1,7 @@
-// Communicators whose members are in several processes. The process that made
-// the unique id runs a hub. Every member has a connection to the hub, a line,
-// which carries its operands to the hub and its results back.
+// Simulates NCCL communicators whose members are in several processes. The
+// process that made the unique id runs a server, the hub. Every member has a
+// TCP connection to the hub, a line, on which it sends its operands to the hub
+// and receives its results.
 #ifndef CLEAVE_TEST_GPU_RECORDER_HUB_H
 #define CLEAVE_TEST_GPU_RECORDER_HUB_H
 
@@ -14,17 +15,17 @@
 
 namespace recorder {
 
-// The header of a message on a line. `textBytes` bytes of text and `bytes`
-// bytes of data follow it.
+// The header of a message between a member of a communicator and the hub. It is
+// followed by `textBytes` bytes of text and `bytes` bytes of data.
 struct Notice {
   enum Kind : int32_t { Join, Joined, Came, Offer, Done };
   Kind kind = Join;
   // The call is a collective, or one side of a message.
   enum Side : int32_t { All, Sender, Receiver };
   Side side = All;
-  int32_t from = 0, to = 0; // members; of Join the rank and the size
-  int64_t number = 0;       // of Join that of the id
-  int64_t process = 0;      // Joined: 0 where all are of one process
+  int32_t from = 0, to = 0; // members; Join: own rank, size of the group
+  int64_t number = 0;       // of the call; Join: of the unique id
+  int64_t process = 0;      // Joined: 0 if all members are in one process
   Call::Kind call = Call::AllReduce;
   ncclDataType_t type = ncclFloat32;
   ncclRedOp_t op = ncclSum;
@@ -36,19 +37,21 @@ struct Notice {
   Key key() const { return {side, from, to, number}; }
 };
 
-// A member's connection to the hub. All functions except the constructor are
-// called with the recorder's lock held.
+// The TCP connection from a member of a communicator to the hub, the server
+// that computes the calls of members in several processes. All functions except
+// the constructor are called with the recorder's lock held.
 class Line : public std::enable_shared_from_this<Line> {
 public:
   struct Reply {
     bool isDone = false;
-    std::string error; // members differ
+    std::string error; // if the members' calls differ
     std::vector<char> result;
   };
 
   explicit Line(int file) : file(file) {}
   ~Line();
-  // Connects a member to the hub. Returns NULL if the hub no longer exists.
+  // Connects member `rank` of a communicator to the hub of the process that
+  // made `id`. Returns NULL if that process no longer exists.
   static std::shared_ptr<Line> reach(const ncclUniqueId &id, int rank, int size,
                                      std::shared_ptr<Group> group);
 
@@ -77,10 +80,14 @@ private:
   bool isClosed = false;
 };
 
-// Starts the hub of this process and stores the hub's port in the unique id.
+// Makes a unique id, with which members of a communicator find each other.
+// Starts the hub of this process (the server for members in several processes)
+// if it does not run yet, and stores its port in the id.
 void nameId(ncclUniqueId &out);
 
-// Starts calls of a communicator that has a line to a hub.
+// Numbers NCCL calls of communicators whose members are in several processes.
+// Returns the meeting in which all members execute these calls; the meeting
+// sends this member's operands to the hub and receives its results.
 std::shared_ptr<Meeting> meetElsewhere(const std::vector<Call> &calls,
                                        const std::shared_ptr<const Who> &who);
 

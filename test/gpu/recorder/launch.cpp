@@ -230,10 +230,11 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
   else
     ++all.report.totals.unnoted;
 
-  // The driver copies the arguments at the launch; it knows their sizes from
-  // the image. If the image is of an unknown kind, a kernel that the compiler
-  // generated is assumed to have these arguments: the address of each access in
-  // the note, and the address of the axis indices.
+  // Like the driver, copies the arguments at the launch. The image states their
+  // sizes. If the image has an unknown format, a kernel that the compiler
+  // generated is assumed to have only addresses as arguments: one for each
+  // memory access of the command (the runtime announces these accesses before
+  // the launch, in a note), and then the address of the axis indices.
   std::vector<int> sizes = function->image.parameters;
   if (!function->knowsParameters && function->generated && note)
     sizes.assign(note->accesses.size() + 1, 8);

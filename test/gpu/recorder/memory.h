@@ -1,5 +1,6 @@
-// The memory of the simulated devices, which is host memory, and which
-// operations have accessed it.
+// The memory of the simulated devices. It is host memory. Each allocation
+// records the operations that have accessed it, so that accesses without an
+// order (data races) are found.
 #ifndef CLEAVE_TEST_GPU_RECORDER_MEMORY_H
 #define CLEAVE_TEST_GPU_RECORDER_MEMORY_H
 

@@ -141,8 +141,8 @@ bool Communicator::isComplete() const {
 }
 
 namespace {
-// Closes the line of a communicator whose members are all in one process,
-// because they need none.
+// Closes the connection to the hub, the server for communicators with members
+// in several processes, if all members turn out to be in one process.
 void leaveLine(Communicator &communicator) {
   Line *line = communicator.line.get();
   if (!line || !line->isJoined || line->isSpread)

@@ -38,7 +38,7 @@ public:
   virtual ~Meeting() = default;
   virtual void arrive(const Clock &clock) = 0; // once
   virtual bool isDone() const = 0;
-  virtual void leave(Clock &clock) = 0; // joins the clocks of those it heard
+  virtual void leave(Clock &clock) = 0; // joins the clocks of the ranks it met
   virtual std::string missing() const = 0;
 };
 
@@ -48,7 +48,8 @@ struct Operation {
   bool crossesDevices = false; // may touch other devices' memory
   std::function<void()> run;
   // Called when the operation is enqueued, in the order of the stream. Returns
-  // the meeting in which the operation takes part.
+  // the meeting in which this rank and the other ranks of the collective or
+  // message execute it together.
   std::function<std::shared_ptr<Meeting>()> meet;
   std::shared_ptr<Signal> waits, records;
 
@@ -117,8 +118,9 @@ public:
   Stream *stream(CUstream handle);
   Event *event(CUevent handle);
 
-  // Adds an operation to the stream, and stores the clock of the host in the
-  // operation.
+  // Adds an operation to the stream. Stores the host's vector clock in the
+  // operation, because the operation runs after everything that the host has
+  // waited for.
   void enqueue(Stream &stream, Operation operation);
   std::shared_ptr<Who> name(Stream &stream, const std::string &what);
   // Runs all operations that can run.
@@ -128,7 +130,8 @@ public:
   bool wait(std::unique_lock<std::mutex> &lock, const std::string &what,
             const std::function<bool()> &done);
   void hostJoins(const Clock &clock);
-  // Describes the operation for which a queue waits, for messages.
+  // Returns a text for error messages that says which operation is at the front
+  // of the stream's queue and has not finished.
   std::string stuck(const Stream &stream) const;
 
   // Checks the memory that the operation accesses. Returns false if the

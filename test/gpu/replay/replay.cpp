@@ -67,7 +67,7 @@ std::string readFile(const fs::path &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Runs one program of a row.
+// Runs one of the programs of a recorded check, which is a folder called a row.
 class Player {
 public:
   Player(const fs::path &folder, const std::string &data, const char *transport)
@@ -243,7 +243,8 @@ struct Verdict {
   bool pass() const { return exact <= 1 && cpu <= 1 && rounding <= 1; }
 };
 
-// Returns the elements of a result that a recording contains.
+// Returns `some` elements of a result at equal distances: those that `cleave
+// check --record` stores of the same result.
 std::vector<double> samplesOf(const Gathered &result, int64_t some) {
   std::vector<double> samples;
   int64_t count = std::ssize(result.values);
@@ -252,9 +253,10 @@ std::vector<double> samplesOf(const Gathered &result, int64_t some) {
   return samples;
 }
 
-// An extra tolerance for a device, relative to the largest element. A recording
-// has only few elements of a tensor, and by chance the CPU may round these
-// better than the device.
+// An extra tolerance for results of a device, relative to the largest element
+// of the tensor. The limit is derived from the error of the CPU, but `cleave
+// check --record` stores only a few elements of each tensor. By chance, the CPU
+// may round these elements better than the device does.
 double deviceSlack(double epsilon) { return 16 * epsilon; }
 
 Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
@@ -304,9 +306,11 @@ Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
     const Gathered *b = find(all.at("rounding-reference"), exact.name);
     double floor = floors[exact.role];
     double slack = 1e-6 + (exact.values.size() == 1 ? 16 * epsilon : 0);
-    // In this precision, the noise of a gradient may be larger than the
-    // gradient. Then the limit is the noise, because the error of the unsharded
-    // program is only one sample of it.
+    // Normally the error limit is a multiple of the error of the unsharded
+    // program. But in this precision, the noise of a gradient (how much
+    // rounding changes it) may be larger than the gradient. Then the error of
+    // the unsharded program is only one random sample of the noise and may be
+    // small by chance, so the limit is at least the noise.
     double noise = noiseFactor * exact.noise * epsilon /
                    std::numeric_limits<double>::epsilon();
     if (noise > 0 && noise >= largest(exact.values))
@@ -334,7 +338,9 @@ Verdict compare(const std::map<std::string, Results> &all, double epsilon) {
   return verdict;
 }
 
-// 0, 1 or 3; -1: left out.
+// Repeats the recorded check in the folder `row`. Returns 0, 1 or 3 with the
+// meaning of the exit codes above, or -1 if the check needs more than `most`
+// ranks and is skipped.
 int runRow(const fs::path &row, const char *transport, int most) {
   auto begin = std::chrono::steady_clock::now();
   std::string name = row.filename().string();
@@ -377,8 +383,8 @@ int runRow(const fs::path &row, const char *transport, int most) {
   }
 }
 
-// Repeats these rows in a new process of this program, and returns its exit
-// code.
+// Repeats the recorded checks in the folders `rows` in a new process of this
+// program, and returns the exit code of that process.
 int runElsewhere(const char *transport, int most, const fs::path &folder,
                  const std::vector<fs::path> &rows) {
   std::vector<std::string> words{"replay", "--untitled"};

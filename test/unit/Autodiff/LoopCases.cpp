@@ -4,8 +4,8 @@
 
 std::vector<cleave::Case> cleave::loopCases() {
   return {
-      // A recurrent layer: a [trips, samples, features], b the initial state,
-      // c the recurrent matrix, d a bias.
+      // A recurrent layer: a [iterations, samples, features] is the input, b
+      // the initial hidden state, c the recurrent matrix, d a bias.
       {"scan_recurrent", {"4x2x3", "2x3", "3x3", "3"}, "4x2x3", R"(
         %last, %y = nn.scan trips = 4 carries(%h = %b : tensor<2x3xf64>) slices(%x = %a : tensor<4x2x3xf64>)
             captures(%u = %c : tensor<3x3xf64>, %bias = %d : tensor<3xf64>) -> tensor<2x3xf64>, tensor<4x2x3xf64> {
@@ -16,7 +16,8 @@ std::vector<cleave::Case> cleave::loopCases() {
           %4 = math.tanh %3 : tensor<2x3xf64>
           nn.yield %4, %4 : tensor<2x3xf64>, tensor<2x3xf64>
         })"},
-      // The same in the other direction; only the last state is read.
+      // A recurrent layer without a bias that reads the input slices in reverse
+      // order. The result is only the last hidden state.
       {"scan_reverse", {"4x2x3", "2x3", "3x3"}, "2x3", R"(
         %y = nn.scan trips = 4 reverse carries(%h = %b : tensor<2x3xf64>) slices(%x = %a : tensor<4x2x3xf64>)
             captures(%u = %c : tensor<3x3xf64>) -> tensor<2x3xf64> {
@@ -42,8 +43,8 @@ std::vector<cleave::Case> cleave::loopCases() {
           %7 = arith.addf %0, %6 : tensor<4xf64>
           nn.yield %7, %7 : tensor<4xf64>, tensor<4xf64>
         })"},
-      // Several carried values, of which one depends on a parameter only from
-      // the second trip on, and one is a number of trips.
+      // Three carried values. One depends on a parameter only from the second
+      // iteration on, and one is an integer that counts the iterations.
       {"scan_carries", {"3x2", "2"}, "2", R"(
         %zero = arith.constant dense<0.0> : tensor<2xf64>
         %number = arith.constant dense<1> : tensor<i64>
@@ -60,7 +61,7 @@ std::vector<cleave::Case> cleave::loopCases() {
           %3 = arith.mulf %2, %all : tensor<2xf64>
           nn.yield %1, %3, %next : tensor<2xf64>, tensor<2xf64>, tensor<i64>
         })"},
-      // A loop in a loop.
+      // A loop inside of a loop.
       {"scan_nested", {"2x3x2", "2", "2"}, "2x2", R"(
         %last, %y = nn.scan trips = 2 carries(%h = %b : tensor<2xf64>) slices(%rows = %a : tensor<2x3x2xf64>)
             captures(%u = %c : tensor<2xf64>) -> tensor<2xf64>, tensor<2x2xf64> {

@@ -1,5 +1,7 @@
-// The error metric of `check`, and the limits of its exact part and of its
-// rounding part.
+// Tests how `cleave check` compares the tensors of a sharded and an unsharded
+// program: the error metric, and the error limits of its two parts. The exact
+// part compares results in f64, the rounding part compares results in the
+// training precision.
 
 #include "cleave/Check/Compare.h"
 
@@ -72,7 +74,8 @@ TEST_F(CompareTest, ErrorIsRelativeToTheLargestElement) {
 }
 
 TEST_F(CompareTest, FloorIsAShareOfTheLargestOfTheKind) {
-  // The key bias's gradient is zero in theory and noise in practice.
+  // In exact arithmetic the gradient of the attention's key bias is zero; in
+  // floating point it consists of rounding errors.
   NamedTensors reference = {named("big", TensorKind::Gradient, {1}, {2}),
                             named("noise", TensorKind::Gradient, {1}, {1e-17}),
                             named("alone", TensorKind::Norm, {1}, {1e-17})};
@@ -84,8 +87,9 @@ TEST_F(CompareTest, FloorIsAShareOfTheLargestOfTheKind) {
   EXPECT_TRUE(reports[1].belowFloor);
   EXPECT_TRUE(reports[1].pass());
   EXPECT_FALSE(reports[0].belowFloor);
-  // A tensor of another kind is compared relative to the magnitude of its own
-  // kind.
+  // The large gradient does not affect the error of the norm: the floor of a
+  // tensor is a fraction of the largest magnitude among the tensors of its own
+  // kind (gradients, norms, ...).
   EXPECT_DOUBLE_EQ(reports[2].relError, 2);
 }
 
@@ -109,9 +113,10 @@ TEST_F(CompareTest, NoiseIsAllowedSixtyFourTimes) {
 }
 
 TEST_F(CompareTest, NoiseAboveTheCapIsNotAllowed) {
-  // The largest gradient is 2, so the noise cap is 2e-8. A difference of 64
-  // times the noise is allowed: 64 * 2.9e-10 is below the cap, 64 * 3.3e-10 is
-  // above it.
+  // The noise of a gradient is the size of its rounding errors. A difference of
+  // 64 times the noise is allowed, up to a cap of 1e-8 of the largest gradient.
+  // The largest gradient here is 2, so the cap is 2e-8: 64 * 2.9e-10 is below
+  // the cap, 64 * 3.3e-10 is above it.
   auto reportOf = [&](double noise, double off) {
     NamedTensors reference = {named("big", TensorKind::Gradient, {1}, {2}),
                               named("b", TensorKind::Gradient, {1}, {0})};
@@ -124,8 +129,9 @@ TEST_F(CompareTest, NoiseAboveTheCapIsNotAllowed) {
   EXPECT_FALSE(reportOf(2.9e-10, 1.8e-8).aboveNoiseCap);
   EXPECT_FALSE(reportOf(3.3e-10, 1.8e-8).pass());
   EXPECT_TRUE(reportOf(3.3e-10, 1.8e-8).aboveNoiseCap);
-  // A gradient whose noise is above the cap gets the usual limit, a billionth
-  // of the floor.
+  // If 64 times the noise of a gradient is above the cap, the noise is not
+  // allowed for. The error limit is then the same as without noise: 1e-9 times
+  // the floor, which is 1e-6 of the largest gradient.
   EXPECT_TRUE(reportOf(3.3e-10, 1.9e-15).pass());
   EXPECT_FALSE(reportOf(3.3e-10, 2.1e-15).pass());
 }
@@ -145,8 +151,9 @@ TEST_F(CompareTest, NoiseAboveTheCapIsNoExcuseForRounding) {
 }
 
 TEST_F(CompareTest, WhatIsSmallerThanItsNoiseHasNoYardstick) {
-  // In f32 the noise is 2^29 times as large as in f64, and the error of the
-  // unsharded program is only one sample of that noise.
+  // In f32 the noise (the size of rounding errors) is 2^29 times as large as in
+  // f64. The error of the unsharded program is only one random sample of that
+  // noise, so it cannot be the yardstick.
   NamedTensors reference = {named("w", TensorKind::Gradient, {1}, {1}),
                             named("b", TensorKind::Gradient, {1}, {1e-12})};
   reference[0].noise = 1e-16;

@@ -88,8 +88,10 @@ Work workOf(const std::string &text) {
 
 } // namespace
 
-// All optimizer kernels read the same factor. Each of them is compared with
-// only a few others, so the work is linear in the size of the model.
+// All optimizer kernels read one scalar, the factor that is computed from the
+// norm of all gradients. Although this value has many readers, the fusion
+// compares each reader with only a few others, so its work is linear in the
+// size of the model.
 TEST(Grouping, WorkIsProportionalToLayers) {
   Work small = workOf(updateOf(8)), large = workOf(updateOf(32));
   EXPECT_LE(large.plans, 4.2 * small.plans);

@@ -38,8 +38,10 @@ struct RunOptions {
   bool onlyF32 = false;
 };
 
-/// Options for kernels that are interpreted as GPU kernels only, with error
-/// bounds for long sums. Some indices are out of bounds.
+/// Returns options with which a kernel is only interpreted as a GPU kernel, and
+/// not compiled for the CPU. The error bounds allow for long sums. The bound of
+/// random indices is deliberately so large that some indices are outside of the
+/// tables.
 RunOptions gpuOptions();
 
 /// Checks a kernel. `text` is a function `@k` on f32; it runs with f32 and with

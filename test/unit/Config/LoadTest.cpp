@@ -245,7 +245,8 @@ TEST(ConfigLoad, NotServedYet) {
   for (const char *set :
        {"parallel.recompute=full", "parallel.offload.optimizer=host"})
     EXPECT_CONTAINS(errorOf("", {set}), "not yet supported") << set;
-  // The same keys are accepted at their defaults.
+  // Supported values are accepted, also of a key (parallel.recompute) that has
+  // other values that are not supported yet.
   for (const char *set :
        {"train.precision=fp32", "train.grad_dtype=fp32", "train.grad_dtype=",
         "parallel.data.zero=0", "parallel.tensor.layout=1d",

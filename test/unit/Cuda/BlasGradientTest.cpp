@@ -224,8 +224,9 @@ TEST_F(BlasGradientTest, SumsOfOperands) {
       EXPECT_EQ(counts.launches, isFused ? 0 : 1);
       if (!isFused)
         continue;
-      // Cases in which our kernel computes the sums, because cuBLASLt does not
-      // define them or refuses them.
+      // In the following cases (alpha is not 1, unaligned buffers, TF32),
+      // cuBLASLt does not define the sums of the operand or refuses to compute
+      // them. So a kernel of the runtime computes these sums.
       gemm.alpha = 0.5;
       EXPECT_EQ(run(gemm).launches, 1);
       gemm.alpha = 1;

@@ -1,6 +1,6 @@
-// Compares products by cuBLASLt with those of the CPU, on the simulated CUDA
-// library, which refuses what cuBLASLt's documentation says that cuBLASLt
-// refuses.
+// Compares matrix products by cuBLASLt with those of the CPU kernels. cuBLASLt
+// is simulated here: the simulated CUDA library refuses the calls that cuBLASLt
+// refuses according to its documentation.
 
 #include "Products.h"
 #include "cpu/gemm.h"

@@ -1,5 +1,7 @@
-// The exported models compute PyTorch's logits in the reference interpreter,
-// both directly after import and after the import phase.
+// In the reference interpreter, the exported models compute the same logits as
+// in PyTorch. This is tested for the module that the ONNX importer makes from
+// the nodes of the file, and for the module after all passes of the import
+// phase.
 
 #include "cleave/Compiler/Compiler.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -35,7 +37,7 @@ protected:
     return std::string(CLEAVE_TEST_MODELS) + "/" + GetParam() + ".onnx";
   }
 
-  /// Returns the module directly after import.
+  /// Returns the module that the ONNX importer makes, before any pass has run.
   OwningOpRef<ModuleOp> import() {
     ImportOptions options;
     options.dims = {{"batch", batch}, {"sequence", sequence}};
@@ -46,7 +48,7 @@ protected:
     return importOnnx(path(), options, context);
   }
 
-  /// Returns the module after the import phase.
+  /// Returns the module after the passes of the import phase.
   OwningOpRef<ModuleOp> load() {
     Config config;
     config.dims = {{"batch", batch}, {"sequence", sequence}};

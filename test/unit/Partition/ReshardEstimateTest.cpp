@@ -1,6 +1,7 @@
-// Compares the planner's estimate of an exchange with the boxes that the real
-// exchange sends, for all pairs of layouts on small meshes and all exchanges
-// that the planner considers between them.
+// Compares the planner's estimate of an exchange with the rectangular ranges of
+// elements (boxes) that the real exchange sends, for all pairs of layouts on
+// small meshes and all exchanges that the planner considers between two
+// layouts.
 
 #include "Context.h"
 
@@ -71,7 +72,7 @@ MeshAxes makeMesh(MLIRContext &context, ArrayRef<int64_t> sizes) {
 }
 
 /// Returns the exchanges that the planner considers from one layout to another,
-/// as pairs of axes and rounds.
+/// as pairs of the mesh axes and the number of message rounds.
 std::set<std::pair<AxisSet, int64_t>> exchangesOf(const MeshAxes &mesh,
                                                   ArrayRef<int64_t> shape,
                                                   const Layout &from,
@@ -98,8 +99,9 @@ TEST(ReshardEstimate, IsWhatThePlanDoes) {
   TestContext test;
   const std::vector<std::vector<int64_t>> meshes = {
       {2}, {3}, {4}, {6}, {2, 2}, {2, 3}, {2, 4}, {3, 2}, {2, 2, 2}};
-  // The four kinds: one round without and with partial sums in the result, and
-  // two rounds without and with them.
+  // kinds[0] and kinds[1] are for exchanges with one round of messages,
+  // kinds[2] and kinds[3] for exchanges with two rounds. In the exchanges of
+  // kinds[1] and kinds[3], the result consists of partial sums.
   Differences kinds[4];
   for (const std::vector<int64_t> &sizes : meshes) {
     MeshAxes mesh = makeMesh(test.context, sizes);
@@ -153,8 +155,8 @@ TEST(ReshardEstimate, IsWhatThePlanDoes) {
                 "received by %g, sent by %g elements\n",
                 long(kind.cases), long(kind.peers), long(kind.worstPeers),
                 kind.worstReceived, kind.worstSent);
-    // The estimates are not exact, because elements cannot be divided and boxes
-    // are cut between rows.
+    // The estimates are not exact, because elements cannot be divided and the
+    // ranges of elements that are sent are cut between rows.
     EXPECT_LE(kind.worstReceived, 2);
     EXPECT_LE(kind.worstSent, 3);
     EXPECT_LE(kind.worstPeers, 3);
@@ -176,7 +178,7 @@ TEST(ReshardEstimate, SendersThatHoldTheSame) {
 }
 
 /// In large groups, the number of senders is estimated from mean values. The
-/// boxes are not visited one by one.
+/// ranges of elements that are sent are not visited one by one.
 TEST(ReshardEstimate, SendersInLargeGroups) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {32, 32});
@@ -190,9 +192,9 @@ TEST(ReshardEstimate, SendersInLargeGroups) {
   EXPECT_GE(2 * estimate.peers, real.peers);
 }
 
-/// In a group of 3,072 members, the boxes that a member receives make up its
-/// tile, and the total that all members send, computed without boxes, equals
-/// the sum of the boxes.
+/// Tests an exchange in a group of 3,072 members. The ranges of elements that a
+/// member receives make up its tile. The numbers of elements that
+/// forTransfers() computes without these ranges equal the sums over the ranges.
 TEST(ExchangePlan, LargeGroups) {
   TestContext test;
   MeshAxes mesh = makeMesh(test.context, {384, 8});

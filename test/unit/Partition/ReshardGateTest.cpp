@@ -66,8 +66,9 @@ private:
   Layout from, to;
 };
 
-/// Finds the size at which the planner switches from one plan to the other, and
-/// checks the two plans. The number of columns is a multiple of `step`.
+/// Finds the number of columns at which the planner switches from the fastest
+/// plan to the plan that limits the received data, and checks both plans. Only
+/// multiples of `step` are tried.
 void expectGate(const Growing &reshard, int64_t step) {
   auto limited = [&](int64_t steps) {
     return reshard.received(step * steps, reshard.plan(step * steps)) <= 1.2501;
@@ -88,7 +89,8 @@ void expectGate(const Growing &reshard, int64_t step) {
   EXPECT_GT(over, 0.05);
   EXPECT_LE(under, 0.05);
   EXPECT_NEAR(over, under, 1e-4);
-  // The plan that receives less is still slower than the other plan.
+  // The plan that limits the received data (`lean`) is still slower than the
+  // fastest plan (`fast`).
   EXPECT_LT(reshard.cost(step * high, fast).seconds,
             reshard.cost(step * high, lean).seconds);
   EXPECT_GT(reshard.received(step * high, fast), 1.25);

@@ -175,8 +175,8 @@ struct ReshardSimulator::ExchangeGroup {
   std::vector<int64_t> members;
   program::ExchangeTiles cut;
   /// The number of elements that each member sends. `load` counts the first
-  /// round; `copied` counts the second round, in which assembled elements are
-  /// copied to other ranks.
+  /// round of messages; `copied` counts the second round, in which assembled
+  /// elements are copied to other ranks.
   std::vector<double> load = std::vector<double>(members.size(), 0),
                       copied = load;
 
@@ -251,8 +251,8 @@ void ReshardSimulator::ExchangeGroup::noteImbalance() const {
 }
 
 void ReshardSimulator::exchange(const Move &move) {
-  // The mesh of the simulated program has one axis for each atomic axis of the
-  // planner.
+  // The planner splits mesh axes into atoms, which no sharding splits further.
+  // Each atom is an axis of the mesh of the simulated program.
   std::vector<program::MeshAxis> axes;
   for (unsigned axis = 0; axis < mesh.count(); ++axis)
     axes.push_back({"", mesh.size(Axis(axis)), ""});

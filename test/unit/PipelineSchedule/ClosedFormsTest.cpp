@@ -1,8 +1,10 @@
-// Compares generated schedule tables with test/schedules.csv: if the condition
-// of a row holds, the replayed time of the table must equal the row's formula.
-// In all cases the replay equals a second replay that is implemented here, the
-// verifier accepts the lowered table, and transfers that take no time do not
-// delay the schedule.
+// Tests the generated pipeline schedules and their simulation, replay(). Each
+// row of test/schedules.csv has a formula, for example for the bubble time of a
+// schedule, and the condition under which it holds. If the condition holds, the
+// simulated quantity must equal the formula. In all cases, a second simulation
+// in this file must give the same times, the verifier must accept the schedule
+// after lower() has added the transfers between stages, and transfers that take
+// no time must not delay the schedule.
 
 #include "Expression.h"
 
@@ -42,8 +44,10 @@ std::map<std::string, std::vector<Row>> readRows() {
   return rows;
 }
 
-// A second replay, by recursion over the dependencies of an action. If `pairs`
-// is true, an F directly before its B is one action with it.
+// A second simulation of a schedule, by recursion over the actions on which an
+// action depends. If `pairs` is true, a forward pass (F) directly before its
+// backward pass (B) is executed together with it as one action, which gives
+// both results at its end.
 class Oracle {
 public:
   Oracle(const Table &table, const Times &times, bool pairs = false)
@@ -142,9 +146,10 @@ private:
   std::vector<std::vector<bool>> paired;
 };
 
-// Runs a lowered table with transfers that complete as late as possible. A
-// transfer begins when both sides have started it, and the sender also waits
-// until the receiver has reached its Wait.
+// Simulates a schedule with transfers, each of which completes as late as
+// possible: it begins when the sender and the receiver have started it, and the
+// sender's Wait ends only when the receiver has reached its own Wait. Returns
+// the total time, or -1 if the ranks deadlock.
 double loweredMakespan(const LoweredTable &table, const Times &times) {
   std::map<std::pair<Action, bool>, double> reached; // transfer, at its wait
   std::vector<size_t> next(table.ranks, 0);
@@ -205,8 +210,8 @@ protected:
     SCOPED_TRACE(spec.name + " p=" + std::to_string(spec.ranks) +
                  " chunks=" + std::to_string(spec.chunks) +
                  " m=" + std::to_string(spec.microbatches));
-    // The generated table satisfies the rules for tables that are read from
-    // files.
+    // The generated schedule satisfies the rules for schedules that are read
+    // from files.
     Result<Table> read = readTableText(writeTable(table), "t.csv");
     ASSERT_TRUE(bool(read)) << read.error();
     ASSERT_EQ(read->stagesOfRank, table.stagesOfRank);
@@ -218,7 +223,8 @@ protected:
         const auto &[f, i, w] = stageTimes[k];
         checkTimes(spec, table, Times::uniform(table.stages, f, i, w), rows);
       }
-    // The stage times used for checking transfers vary from table to table.
+    // The stage times used for checking transfers vary from schedule to
+    // schedule.
     const auto &[f, i, w] =
         stageTimes[(spec.ranks + spec.microbatches) % std::size(stageTimes)];
     checkLowered(table, Times::uniform(table.stages, f, i, w));
@@ -311,9 +317,10 @@ protected:
     if (table.stages * table.microbatches > 1200)
       return; // to save time
     Replay r = *replay(table, times);
-    // A receive starts one compute action before the action that reads its
-    // message. So a transfer that is shorter than an action is hidden wherever
-    // the replay hides it.
+    // lower() starts a receive one compute action before the action that reads
+    // its message. replay() simulates no receives: it assumes that a transfer
+    // overlaps with any computation. If a transfer is shorter than an action,
+    // both simulations give the same time.
     Times slow = times;
     slow.transfer = 0.5;
     LowerOptions options;
@@ -326,7 +333,9 @@ protected:
     ASSERT_NEAR(loweredMakespan(lowered, times), r.makespan, 1e-9);
     std::vector<Finding> findings = verify(lowered);
     ASSERT_TRUE(findings.empty()) << findings[0].message;
-    // The number of activation slots equals the replay's peak.
+    // Activations of microbatches in flight are stored in slots. A rank needs
+    // at least as many slots as replay() counts activations held at once, and
+    // exactly as many if it has one stage.
     std::vector<ValueClass> classes;
     for (int stage = 0; stage < table.stages; ++stage)
       classes.push_back({stage, {{ActionKind::F}}, {{ActionKind::W}}});

@@ -21,8 +21,8 @@ namespace {
 
 constexpr size_t nowhere = ~size_t(0);
 
-// The part of one rank in a transfer or collective: the indices of its Start
-// and Wait, and the parts of the other ranks.
+// One rank's side of a transfer or collective: the indices of its Start and
+// Wait in the rank's list, and the links of the other ranks that take part.
 struct Link {
   size_t start = nowhere, wait = nowhere;  // on this rank
   std::vector<std::pair<int, int>> others; // rank, index into its links
@@ -159,8 +159,10 @@ struct Lists {
             "receives " + print(a));
   }
 
-  //--- The actions of one rank, in its own order --------------------------//
+  //--- Checks of a single rank --------------------------------------------//
 
+  // Walks the actions of one rank in the order of its list, and reports the
+  // first action that cannot run there, for example because it has no input.
   void run(int rank) {
     std::set<Action> done;      // passes; B as I and W
     std::set<Action> arrived;   // receives that are complete
@@ -271,8 +273,9 @@ struct Lists {
 
   using State = std::vector<size_t>;
 
-  // Returns whether a rank has started an operation. A rank whose position is a
-  // blocking operation has started it.
+  // Returns whether a rank has started an operation. `at` has the index of the
+  // next operation of each rank. If this next operation is the given one and
+  // blocks, it counts as started.
   bool hasStarted(const State &at, int rank, const Link &link) const {
     return at[rank] > link.start ||
            (at[rank] == link.start && link.wait == link.start);

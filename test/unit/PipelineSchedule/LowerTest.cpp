@@ -1,5 +1,6 @@
-// Tests the lowering of tables, which adds transfers, and the assignment of
-// slots.
+// Tests lower(), which adds transfers between stages to a pipeline schedule,
+// and assignSlots(), which assigns a memory slot to each value of a microbatch
+// in flight.
 
 #include "cleave/PipelineSchedule/Lower.h"
 
@@ -50,8 +51,8 @@ TEST(Slots, CountsAreThePeaks) {
   }
 }
 
-// For every schedule and every kind of value, walks the lists and checks that a
-// value stays in its slot until its last reader.
+// For every schedule and every kind of value, walks the action lists of all
+// ranks and checks that a value stays in its memory slot until its last reader.
 TEST(Slots, NoValueIsOverwritten) {
   for (const std::string &name : scheduleNames()) {
     if (name == "custom")

@@ -1,4 +1,5 @@
-// Makes a program with sleeping stages from a schedule table.
+// Makes a program from a pipeline schedule. Its stages do not compute: each
+// forward or backward pass sleeps for a given time.
 
 #include "SleepingProgram.h"
 
@@ -20,7 +21,8 @@ constexpr int64_t idBytes = 64;
 
 int column(ActionKind kind) { return static_cast<int>(kind); } // F, I, W, B
 
-// A value that one action passes to another one through a slot of the rank.
+// The memory slots, one for each microbatch in flight, through which one action
+// of a rank passes a value to another action.
 struct Slots {
   BufferRef slot0;
   const SlotPlan *plan = nullptr;
@@ -124,8 +126,10 @@ private:
     return ref;
   }
 
-  // Returns the index of the called action that performs this pass with these
-  // operands. Creates the action if necessary.
+  // Returns the index of the program::Action that performs the forward or
+  // backward pass `action` of a stage, with the input `in` and the output
+  // `out`. The list of the rank calls it for each microbatch. Creates it if
+  // necessary.
   uint32_t actionFor(const Action &action, BufferRef in, BufferRef out) {
     std::string name = "." + std::string(spelling(action.kind)) +
                        std::to_string(action.stage) + "." +
@@ -144,8 +148,9 @@ private:
     launch.kernel = passes ? 0 : 1;
     launch.extent = 1;
     BufferRef id{2, 0, {}};
-    // The first pass of a direction has no previous stage, so it computes its
-    // value from the number of the microbatch.
+    // The first stage of the forward pass and the last stage of the backward
+    // pass receive no value from another stage. They compute their value from
+    // the number of the microbatch.
     if (passes)
       launch.args = {time, id, in.present() ? in : id,
                      out.present() ? out : BufferRef{scratchOf(own), 0, {}},
@@ -263,16 +268,17 @@ private:
   BufferRef times, errors, norm, delay;
   std::vector<ValueClass> classes;
   std::vector<SlotPlan> plans;
-  std::map<std::pair<int, int>, Slots> slots; // by rank and class
+  std::map<std::pair<int, int>, Slots> slots; // by rank and value class
   std::map<std::pair<int, std::string>, uint32_t> made;
   std::map<int, int32_t> scratch;
   int own = 0;
 };
 
-// Every pass adds one unit to its input. The first pass of a direction begins
-// with the number of the microbatch. A value therefore encodes its microbatch
-// and how many stages it has passed; the value of a wrong microbatch differs by
-// a whole number.
+// The forward or backward pass of a stage adds one unit to its input. The first
+// stage of the forward pass and the last stage of the backward pass begin with
+// the number of the microbatch. A value therefore encodes its microbatch and
+// how many stages it has passed; the value of a wrong microbatch differs by a
+// whole number.
 constexpr double passUnit = 1.0 / 1024;
 
 void pass(const cleave_ctx *, void *const *args, int64_t, int64_t) {
@@ -315,8 +321,8 @@ void test::sleepFor(double seconds) {
   // power, so the timer slack is set to the minimum.
   thread_local bool isPunctual = prctl(PR_SET_TIMERSLACK, 1UL) == 0;
   (void)isPunctual;
-  // The usual delay with which this thread is woken up. The thread requests to
-  // be woken up earlier by that time.
+  // A running mean of how late this thread is woken up, in seconds. The thread
+  // requests to be woken up earlier by this amount.
   thread_local double late = 0;
   auto begin = Clock::now();
   double asked = seconds - std::min(late, seconds / 4);

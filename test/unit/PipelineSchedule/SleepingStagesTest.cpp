@@ -1,12 +1,14 @@
-// Runs every schedule with sleeping stages and checks that it takes the time
-// that its replay predicts: 20 steps in one list, either without a barrier
-// between steps or with a norm over all ranks.
+// Runs every pipeline schedule with stages that sleep instead of computing, and
+// checks that a step takes the time that the simulation of the schedule,
+// replay(), predicts. A run has 20 training steps in one list of actions,
+// either without a barrier between steps, or with an all-reduce over all ranks
+// after each step, as for the norm of all gradients.
 //
-// Each schedule runs once, and the median over its steps counts. A busy
-// machine wakes stages up late: the trace records how long they slept in this
-// run, and the replay uses those times. If stages were woken up late and a step
-// still takes longer than the replay, the test is skipped, because the result
-// says nothing about the schedule. Otherwise the test fails.
+// Each schedule runs once, and the median over its steps counts. A busy machine
+// wakes stages up late: the trace records how long they slept in this run, and
+// the predicted time is scaled accordingly. If stages were woken up late and a
+// step still takes longer than predicted, the test is skipped, because the
+// result says nothing about the schedule. Otherwise the test fails.
 
 #include "SleepingProgram.h"
 
@@ -48,7 +50,7 @@ double stepTime(const std::vector<double> &ends) {
 }
 
 struct Outcome {
-  double asked = 0;   // the replay with the requested pass times
+  double asked = 0;   // simulated, with the requested sleeps
   double stretch = 1; // ratio of actual to requested sleep
   double measured = 0;
 
@@ -231,8 +233,10 @@ const Outcome &outcomeOf(const std::string &name, bool norm = false) {
   return outcome;
 }
 
-// No run is faster than its replay, except for small deviations of single
-// passes.
+// Checks the measured time of a step against the simulation of its schedule. A
+// step is not faster than simulated with the requested sleeps, except for small
+// deviations of single passes. It is slower than simulated with the actual
+// sleeps by at most `tolerance`.
 void expectReplayed(const Outcome &outcome) {
   ASSERT_GT(outcome.measured, 0);
   bool isLonger = outcome.measured > outcome.replay() * (1 + tolerance);
@@ -248,8 +252,8 @@ TEST_P(SleepingStages, TakesTheTimeOfItsReplay) {
   expectReplayed(outcomeOf(GetParam()));
 }
 
-// Whatever times the passes take, every value arrives at the right action and
-// no rank hangs, whether receives start late or early.
+// Whatever times the forward and backward passes take, every value arrives at
+// the right action and no rank hangs, whether receives start late or early.
 TEST_P(SleepingStages, RandomTimesNeverHang) {
   for (int ranks : {2, 4})
     for (int lookahead : {0, 1, 4}) {
@@ -295,13 +299,14 @@ INSTANTIATE_TEST_SUITE_P(Schedules, SleepingStages,
                          });
 
 // Checks that the first schedule is faster than the second one, by as much as
-// the replays predict.
+// the simulations of both schedules predict.
 void expectFaster(const Outcome &fast, const Outcome &slow) {
   ASSERT_GT(fast.measured, 0);
   ASSERT_GT(slow.measured, 0);
   ASSERT_LT(fast.asked, slow.asked);
-  // Passes sleep longer than requested, by the factor `stretch`. Both times are
-  // divided by this factor.
+  // In each of the two runs, the forward and backward passes sleep longer than
+  // requested, by the factor `stretch` of the run. Dividing the measured time
+  // by this factor makes the two runs comparable.
   double quick = fast.measured / fast.stretch,
          late = slow.measured / slow.stretch;
   double gain = late / quick, said = slow.asked / fast.asked;
@@ -320,8 +325,9 @@ TEST_P(ZeroBubble, BeatsOneForwardOneBackward) {
   expectFaster(outcomeOf(GetParam()), outcomeOf("1f1b"));
 }
 
-// With a norm over all ranks after each step, the steps of a zero-bubble
-// schedule do not overlap.
+// If all ranks wait for each other after each step, because they all-reduce the
+// norm of all gradients, then the steps of a zero-bubble schedule do not
+// overlap and each step takes longer. (Under zb-h1, steps never overlap.)
 TEST_P(ZeroBubble, PaysItsSkewForANorm) {
   const Outcome &joined = outcomeOf(GetParam(), /*norm=*/true);
   expectReplayed(joined);

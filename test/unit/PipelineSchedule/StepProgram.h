@@ -1,6 +1,6 @@
-// A small program of two stages, as a compiler would emit it from a schedule
-// table: the stages pass values through slots, and the actions only copy
-// values.
+// A small program of two pipeline stages, as a compiler would emit it from a
+// pipeline schedule. The stages pass values through memory slots, one for each
+// microbatch in flight, and the forward and backward passes only copy values.
 
 #ifndef CLEAVE_TEST_UNIT_PIPELINE_STEPPROGRAM_H
 #define CLEAVE_TEST_UNIT_PIPELINE_STEPPROGRAM_H
@@ -23,7 +23,9 @@ public:
   std::vector<program::Command> &list(int rank);
   // Returns the index of the `nth` command with this label in the rank's list.
   size_t find(int rank, const std::string &label, int nth = 0);
-  // Returns the findings of both verifiers, one per line.
+  // Runs verify(), which checks the transfers and collectives of all ranks, and
+  // verifyStep(), which checks their commands against the pipeline schedule.
+  // Returns the errors that they find, one per line.
   std::string verdict() const;
 
 private:

@@ -1,5 +1,5 @@
-// Schedule tables from generators and from files, and invalid tables, which are
-// rejected.
+// Tests pipeline schedules that are generated or read from files, and that
+// invalid schedule files are rejected.
 
 #include "cleave/PipelineSchedule/Replay.h"
 #include "cleave/PipelineSchedule/Verify.h"
@@ -234,8 +234,10 @@ TEST(Table, ShardActionsOfSomeStages) {
             std::string::npos);
 }
 
-// Shard actions do not delay any schedule, even if gathered parameters are kept
-// only briefly.
+// withShardActions() adds the collectives of data parallelism to a schedule: it
+// gathers and frees parameters and reduces gradients. In the simulation this
+// delays no schedule, even if a rank frees gathered parameters early to keep
+// those of only one or two stages at once.
 TEST(Table, ShardActionsStandNowhereInTheWay) {
   for (const std::string &name : scheduleNames())
     for (int gathered : {0, 1, 2}) {

@@ -1,5 +1,7 @@
-// Verifies command lists against their schedule table, their slots, and
-// transfers in flight.
+// Tests that the verifiers find errors in the command lists of ranks: commands
+// that deviate from the pipeline schedule, commands that access the memory slot
+// of another microbatch, and accesses to a buffer while a transfer is in
+// flight.
 
 #include "StepProgram.h"
 
@@ -70,7 +72,7 @@ TEST(VerifyStep, CallsThatAreMissingOrRepeated) {
   EXPECT_NE(unnamed.verdict().find("update is no action of a table"),
             std::string::npos)
       << unnamed.verdict();
-  // The whole list.
+  // The whole command list of rank 1 is missing.
   StepProgram none;
   none.p.actions.pop_back();
   EXPECT_NE(none.verdict().find("the list of rank 1 lacks "), std::string::npos)
@@ -169,7 +171,7 @@ TEST(VerifyStep, TransfersUnderWay) {
       "transfer: @loss_grad: rank 0, action " + std::to_string(start + 1) +
           ": stray writes out.0 at byte 0, which 0SEND_F0 (action " +
           std::to_string(start) + ") still reads: its wait must come first\n");
-  // A called action reads a buffer that is being received.
+  // A forward pass reads a buffer that is being received.
   StepProgram received;
   start = received.find(1, "1RECV_F1");
   callOf(received, 1, "1F0").rebase.clear();

@@ -328,8 +328,9 @@ TEST(Verify, PeakOfActivations) {
   EXPECT_EQ(verdict(program),
             "peak: rank 1 holds 1 activations at its peak, but its "
             "table's replay 2\n");
-  // The program is a GPipe schedule but has the replay of a 1F1B schedule, so
-  // it has more microbatches in flight than the replay.
+  // The program has the actions of a GPipe schedule, but it states the peak
+  // numbers of activations that replay() simulates for a 1F1B schedule. It
+  // holds more activations at once than it states.
   Table table = *generate({"1f1b", 2, 0, 4});
   EXPECT_EQ(verdict(programOf(*lower(table), *replay(table))), "");
   EXPECT_EQ(
@@ -401,8 +402,8 @@ TEST(Verify, CollectivesInFlight) {
 }
 
 // Pipeline x data x tensor = 2 x 2 x 2: all-reduces over tensor ranks inside of
-// passes, reductions over data ranks after the last W, and a norm over all
-// ranks.
+// forward and backward passes, reductions over data ranks after the last W, and
+// the all-reduce of the gradient norm over all ranks.
 TEST(Verify, AllAxes) {
   for (const char *name : {"1f1b", "zb-v", "interleaved", "chimera"}) {
     Table table = *generate({name, 2, 0, 4});
@@ -449,7 +450,8 @@ TEST(Verify, AllAxes) {
           program.ranks.push_back(rank);
         }
     EXPECT_EQ(verdict(program), "") << name;
-    // On one rank only, the norm comes before the last reduction.
+    // On one rank only, the all-reduce of the norm comes before the last
+    // reduction.
     std::vector<Item> &items = program.ranks[5].items;
     if (std::string(name) == "1f1b") {
       auto reduction =

@@ -52,8 +52,9 @@ TEST(Attention, ComputesTheBlocksThatAreSeen) {
   // more than the block before.
   c.causal = true;
   EXPECT_EQ(blocksComputed(c), 0.5 * 48 * 49 / 2);
-  // With a causal window, each block of queries visits only the blocks from 96
-  // keys before its first query on.
+  // With a causal mask and a window of 97 keys, a query sees itself and the 96
+  // keys before it. So for a block of 48 queries, no scores are computed with
+  // keys that are more than 96 positions before its first query.
   c.window = 97;
   EXPECT_EQ(blocksComputed(c), 46 * 1.5 + 0.5 + 1);
   // Without the causal mask, the window also has up to 96 keys after the last

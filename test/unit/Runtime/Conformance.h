@@ -26,7 +26,7 @@ public:
   // `body` throws.
   virtual void run(int ranks, double timeout, const Body &body,
                    const std::function<void(Transport &)> &onFailure) = 0;
-  // Returns what each rank reported in the last run.
+  // Returns for each rank the text that it passed to tell() in the last run.
   virtual std::vector<std::string> heard() { return told; }
 
   void tell(int rank, const std::string &text) {

@@ -1,5 +1,7 @@
-// Called actions: the slots that they access (equal parts of an arena, see
-// program::Call), and collectives in them.
+// Tests program::Call, a command that runs another action of the program. A
+// called action accesses slots: an arena is divided into equal slots, for
+// example one for each microbatch in flight, and each call selects one of them.
+// A called action may also contain collectives.
 
 #include "PipelineProgram.h"
 
@@ -10,7 +12,8 @@ using namespace cleave::test;
 
 namespace {
 // A program with one rank. Action "go" calls action ".add" (t = x + x; y = t)
-// on slots 0 and 1 of y.
+// twice: y is in slot 0 of arena "slots" in the first call, and in slot 1 in
+// the second call.
 struct SlotProgram {
   SlotProgram() {
     x = addBuffer(p, "x", {16});
@@ -93,8 +96,8 @@ TEST(Pipeline, PoisonModeFindsStaleSlotsAndScratch) {
                      {Copy{{2, 0, {}}, stale.out, 4, {16}, {1}, {1}}, 0, 0});
   EXPECT_EQ(stale.run(false, error), 6);
   EXPECT_TRUE(std::isnan(stale.run(true, error))) << error;
-  // The values of a called action die at the end of the call. They are then
-  // poisoned in the slot that the call accesses.
+  // The value y is now dead at the end of ".add". In poison mode its memory is
+  // then filled with NaN, in the slot that the call has selected.
   SlotProgram dead;
   dead.p.actions[0].lifetimes.push_back({dead.p.intern("y"), 2, 0, 64, 1, 1});
   dead.copyOut({2, 64, {}});
@@ -115,8 +118,9 @@ TEST(Pipeline, CallsThatLeaveTheirSlotsAreRefused) {
   }
 }
 
-// If a rank fails in a collective of a called action, the other ranks wait for
-// that rank.
+// Actions that contain an all-reduce are called. If a rank fails before it
+// reaches the all-reduce, the error message says that the other ranks wait for
+// that rank there.
 TEST(Pipeline, CollectivesInCalls) {
   Program p;
   p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
@@ -140,8 +144,8 @@ TEST(Pipeline, CollectivesInCalls) {
     Action go;
     go.name = "go";
     go.rankClass = own;
-    // The second rank class uses the slots in the opposite order, and calls the
-    // action once more.
+    // The ranks of the second pipeline stage use the two slots in the opposite
+    // order, and then repeat their first call of ".sum".
     go.commands = {{Call{2 * own, {{2, own ? 64 : 0}}, p.intern("0F0")}, 0, 0},
                    {Call{2 * own, {{2, own ? 0 : 64}}, p.intern("0F1")}, 0, 0}};
     if (own)

@@ -48,7 +48,9 @@ private:
     return int32_t(p.arenas.size()) - 1;
   }
 
-  // Adds an arena of slots. Actions are compiled for slot 0.
+  // Adds an arena with equal slots, for values of several microbatches in
+  // flight. Returns the buffer in slot 0: commands of an action use the
+  // addresses of slot 0, and a call of the action adds the offset of its slot.
   Ref addSlots(const std::string &name, int slots) {
     return {addArena(name, program::Lifespan::Slots, slots * bytes), 0, {}};
   }
@@ -165,8 +167,9 @@ private:
       s.loss = addNamed("loss", "loss", {});
       p.boundary.back().partial = {{1, 1, shape.data}};
     }
-    // 1F1B holds `held` activations at once, and each of them has a slot.
-    // Values of any other kind have two slots.
+    // 1F1B holds the input activations (x) of `held` microbatches at once, and
+    // each of them has a slot. The other values (y, dy, dx) have two slots
+    // each.
     s.held = std::min(shape.stages - own, shape.microbatches);
     s.x = addSlots("x", s.held), s.y = addSlots("y", 2);
     s.dy = addSlots("dy", 2), s.dx = addSlots("dx", 2);
@@ -199,7 +202,7 @@ private:
     if (s.isFirst)
       add(program::Copy{s.kept, s.x, 4, {count}, {1}, {1}}, "input");
     // The product is first computed in scratch memory, which holds no value
-    // between calls, and then copied to its slot.
+    // between calls, and then copied to the slot of the microbatch.
     multiply(s.x, false, s.weight, false, scratch, false);
     if (s.isTied)
       multiply(s.x, false, s.tied, false, scratch, true);
@@ -257,7 +260,7 @@ private:
 
     void doForward(int k) {
       int64_t slot = k % s.held * bytes, two = k % 2 * bytes;
-      settle('F', k - 2); // whose slot the output takes
+      settle('F', k - 2); // its slot of y is used again
       if (!s.isFirst)
         receive('F', of.own - 1, at(s.x, k % s.held), k);
       std::vector<program::Rebase> moved = {{s.x.arena, slot},
@@ -315,7 +318,7 @@ private:
   }
 
   const PipelineShape shape;
-  int own = 0;        // the class being built
+  int own = 0;        // the stage being built
   int32_t memory = 0; // its arena of named buffers
   program::Action action;
 };

@@ -1,5 +1,6 @@
-// Programs with several rank classes: a hand-written pipeline, how the host
-// accesses it, and programs that are refused.
+// Programs with several rank classes (all ranks of a class run identical
+// commands): a hand-written pipeline with one class for each stage, how the
+// host accesses its buffers, and programs that are refused.
 
 #include "PipelineProgram.h"
 
@@ -61,7 +62,8 @@ TEST(Pipeline, CountsTraffic) {
   }
 }
 
-// Replicas in different rank classes are compared.
+// The replicas of a tensor are compared also if their ranks are in different
+// classes, as the tied weight of the first and the last stage.
 TEST(Pipeline, TiedGradientsThatWereNotSummedDiffer) {
   PipelineShape shape{3, 2, 2, /*reducesTied=*/false};
   PipelineReference reference(shape);
@@ -89,7 +91,7 @@ TEST(Pipeline, TiedGradientsThatWereNotSummedDiffer) {
   EXPECT_EQ(report.rank_b, 4);
   EXPECT_GT(report.max_difference, 0);
   EXPECT_EQ(values,
-            reference.gradients[0]); // the first class is what is read
+            reference.gradients[0]); // of the first rank class
 }
 
 TEST(Pipeline, ActionsOfSomeClasses) {
@@ -103,8 +105,9 @@ TEST(Pipeline, ActionsOfSomeClasses) {
   EXPECT_EQ(cleave_session_run(session.get, "load.3"), CLEAVE_BAD_ARGUMENT);
 }
 
-// A program of two classes with two ranks each. One buffer is in both classes
-// with different shardings; other buffers are in one class only.
+// A program with two rank classes of two ranks each. The buffer "tied" is in
+// both classes with different shardings; other buffers are on all ranks, or in
+// one class only.
 Program programOfTwoClasses() {
   Program p;
   p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
@@ -123,7 +126,8 @@ Program programOfTwoClasses() {
   return p;
 }
 
-// A buffer is listed once by name, whichever classes hold it.
+// The ranks of a class run identical commands. A buffer that ranks of several
+// classes hold, such as "tied", is listed only once by its name.
 TEST(Pipeline, BuffersOfSomeClasses) {
   ProgramHandle program(programOfTwoClasses());
   ASSERT_EQ(program.status, CLEAVE_OK) << program.error;

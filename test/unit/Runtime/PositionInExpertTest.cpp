@@ -1,6 +1,9 @@
-// A slot is a pair of a token and an expert that it chose. Compares the
-// position of each slot in its expert with the definition, by a loop over all
-// pairs of slots.
+// Tests positionInExpert(). A slot is a token-expert pair: one of the k experts
+// that a token has chosen. The position of a slot in its expert is the number
+// of slots of the same sample that chose the same expert and come before it, in
+// the order of the token's position and then of the index in k; loads of
+// earlier data may be added. The test counts these slots with a simple loop
+// over all pairs of slots.
 
 #include "Helpers.h"
 

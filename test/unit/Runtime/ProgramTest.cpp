@@ -126,8 +126,9 @@ TEST(Program, EveryTruncationIsFound) {
   }
 }
 
-// If any byte of the file changes, the reader reports an error, or returns a
-// program that the loader and the session check. It never crashes.
+// Changes each byte of a program file. Reading the changed file either fails
+// with an error or gives a program. In the second case, the loader and the
+// creation of a session check the program. Nothing may crash.
 TEST(Program, DamagedBytesNeverCrash) {
   for (const Program &program : {sample(), pipeline()}) {
     std::string bytes = serialize(program);

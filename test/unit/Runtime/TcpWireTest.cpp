@@ -15,7 +15,9 @@ using namespace cleave;
 namespace {
 class TcpWires : public testing::Test {
 protected:
-  // Opens the wires. Rank 0 has a connection to each other rank.
+  // Makes the TCP wire of each rank, through which it exchanges messages with
+  // all other ranks. Only rank 0 has a direct connection to each other rank; it
+  // forwards the messages between the other ranks.
   void open(int size) {
     std::vector<Socket> lines(size);
     std::vector<std::vector<Socket>> others(size);

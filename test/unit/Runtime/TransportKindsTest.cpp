@@ -274,9 +274,10 @@ TEST_P(Conformance, SeveralUnderWay) {
         operation->start();
       for (auto &operation : operations)
         operation->finish();
-      // The calls run again in each round, some of them in place. An in-place
-      // call then reads values that are already reduced; their maximum is the
-      // same value.
+      // Each round runs the same calls on the same buffers. An in-place
+      // all-reduce then reads the results of the round before. All reductions
+      // here are maxima, and the maximum of equal results is the same value, so
+      // the expected values do not change.
       for (auto &sample : samples)
         sample->check();
     }

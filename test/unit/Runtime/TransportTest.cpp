@@ -68,7 +68,7 @@ TEST_P(Conformance, AllReduceMaxMinAndTypes) {
 TEST_P(Conformance, AllGatherOfAnyDimension) {
   constexpr int ranks = 3;
   run(ranks, [&](int rank, Endpoint &endpoint, Counters &) {
-    // [2, 4] tiles of [2, 3 * 4]
+    // The tile of each rank is [2, 4], the gathered array is [2, 3 * 4].
     std::vector<float> tile(8), whole(24, NAN);
     for (int i = 0; i < 8; ++i)
       tile[i] = float(100 * rank + i);
@@ -124,8 +124,11 @@ TEST_P(Conformance, AllToAllMovesAShardedDimension) {
     for (int row = 0; row < 4; ++row)
       for (int c = 0; c < 3; ++c)
         columns[row * 3 + c] = element(row, rank * 3 + c);
-    // src is [2 blocks of rows, 2, 3], with outer = 1 and inner = 6; dst is [2,
-    // 2 blocks, 3].
+    // The source tile has 4 rows and 3 columns. The block for each of the two
+    // ranks consists of 2 whole rows, so the tile is [outer = 1, 2 blocks,
+    // inner = 6]. The target tile has 2 rows and 6 columns. The block from each
+    // rank has 3 elements of every row, so the tile is [dstOuter = 2, 2 blocks,
+    // dstInner = 3].
     CollectiveCall call = makeCall(CollectiveKind::AllToAll, ranks, rank);
     Part part = makePart(columns.data(), rows.data(), 6);
     part.outer = 1, part.inner = 6, part.dstOuter = 2, part.dstInner = 3;
@@ -224,32 +227,45 @@ struct UnevenExchange {
 std::vector<UnevenExchange> unevenExchanges() {
   SubAxis a = {0, 1, 2}, b = {1, 1, 2};
   return {
-      // From rows over both axes (tiles of 3, 3, 3 and 1 rows) to columns over
-      // b.
+      // Before, rows are sharded over a and b (tiles of 3, 3, 3 and 1 rows).
+      // After, columns are sharded over b.
       {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}, {}},
        {40 - 12, 30 - 9, 40 - 12, 30 - 3}},
-      // The axes swap places.
+      // Before, rows are sharded over a (major) and b (minor). After, rows are
+      // sharded over b (major) and a (minor).
       {{{10, 7}, {{a, b}, {}}, {{b, a}, {}}, {}, {}}, {0, 21, 21, 0}},
-      // From rows over a, replicated over b, to rows over both axes in the
-      // other order.
+      // Before, rows are sharded over a and replicated over b. After, rows are
+      // sharded over b (major) and a (minor).
       {{{10, 7}, {{a}, {}}, {{b, a}, {}}, {}, {}}, {0, 21, 14, 0}},
-      // From partial sums over a to columns over both axes.
+      // Before, rows are sharded over b and are partial sums over a. After,
+      // columns are sharded over a and b, and the sums are complete.
       {{{10, 7}, {{b}, {}}, {{}, {a, b}}, {a}, {}}, {30, 30, 30, 15}},
-      // To columns over b that are partial sums over a. Elements that no rank
-      // holds in its target tile are divided among the partial sums.
+      // Before, rows are sharded over a and b. After, columns are sharded over
+      // b and are partial sums over a. An element of a target tile goes into
+      // the partial sum of the rank that already holds it. Elements that
+      // neither rank of the tile holds are divided equally between the two
+      // partial sums.
       {{{10, 7}, {{a, b}, {}}, {{}, {b}}, {}, {a}}, {8, 9, 8, 9}},
-      // From partial sums over a to replicated tiles: each rank adds an equal
-      // part once, and sends it to the others.
+      // Before, rows are sharded over b and are partial sums over a. After, the
+      // tensor is complete and replicated. In the first round of messages, each
+      // rank adds the partial sums of a quarter of the elements. In the second
+      // round, it sends these sums to the other ranks.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {}, 2}, {70, 70, 70, 70}},
-      // From partial sums over a to partial sums over b. The ranks along a
-      // share the work, in two rounds.
+      // Before, rows are sharded over b and are partial sums over a. After,
+      // each rank has a whole tensor that is a partial sum over b. In the first
+      // round of messages, each of the two ranks along a adds the partial sums
+      // of half of the elements that both hold. In the second round, the two
+      // ranks copy these sums to each other.
       {{{10, 7}, {{b}, {}}, {{}, {}}, {a}, {b}, 2}, {35, 35, 35, 35}},
-      // From rows that are partial sums over a to columns that are partial sums
-      // over a. No partial sums are added.
+      // Before, rows are sharded over b; after, columns are sharded over b.
+      // Both tiles are partial sums over a, so the exchange only moves elements
+      // and adds nothing.
       {{{10, 7}, {{b}, {}}, {{}, {b}}, {a}, {a}}, {20, 15, 20, 15}},
-      // From rows over b that are partial sums over a to rows over a that are
-      // partial sums over b. One of the two
-      // partial sums stays on its rank, the other one is divided.
+      // Before, rows are sharded over b and are partial sums over a. After,
+      // rows are sharded over a and are partial sums over b. Each element has
+      // two partial sums. One of them is already on a rank that needs it and
+      // stays there; the elements of the other one are divided equally between
+      // the two ranks that need the tile.
       {{{10, 7}, {{b}, {}}, {{a}, {}}, {a}, {b}}, {17, 18, 17, 18}},
   };
 }

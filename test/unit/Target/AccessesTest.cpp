@@ -232,8 +232,8 @@ protected:
     return ArrayAttr::get(&context, buffers);
   }
 
-  /// The uses by the definition of the operation: it reads operands and writes
-  /// results.
+  /// Returns how an operation uses memory according to its definition: it reads
+  /// its operands and writes its results.
   Uses usesOf(Operation &op) {
     Uses uses;
     // A wait's accesses are those of the command that it waits for. A loop's

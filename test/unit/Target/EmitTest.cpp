@@ -1,6 +1,7 @@
-// The kernel records of CUDA programs. The kernels run in the interpreter on
-// memory of exactly the recorded sizes, which shows that they access no more
-// than the records say.
+// Tests the kernel records of CUDA programs: for each argument of a kernel, how
+// many bytes the kernel accesses and whether it writes them. The kernels run in
+// the interpreter on memory of exactly the recorded sizes, which shows that
+// they access no more than the records say.
 
 #include "GpuInterpreter.h"
 #include "cleave/Codegen/GPU/GPU.h"
@@ -239,7 +240,9 @@ TEST_F(EmitTest, KernelsReadWithinWhatTheySay) {
   int count = 0;
   EXPECT_EQ(runWithinBytes(*module, *program, count), "");
   EXPECT_EQ(count, 1);
-  // A kernel that accesses more than its record says is detected.
+  // The record of a kernel states for each argument how many bytes the kernel
+  // accesses and whether it writes them. The check detects a kernel that
+  // accesses more than its record states.
   program::Kernel &kernel = program->kernels[0];
   kernel.args[2].written = false;
   EXPECT_NE(

@@ -73,7 +73,8 @@ private:
                            check::CheckReport &report) const;
 };
 
-/// CLI11's own would print the largest double.
+/// Checks that a number is at least 1. The validator of CLI11 is not used,
+/// because its error message would contain the largest double.
 const CLI::Validator aboveZero(
     [](const std::string &text) {
       int64_t value = 0;
@@ -114,7 +115,7 @@ void CheckCommand::verifyFlags() const {
                                 "out");
 }
 
-// Known before anything runs.
+// Refuses operations that cannot be interpreted, before anything runs.
 void CheckCommand::verifyInterpretable(ModuleOp module) const {
   Diagnostics diagnostics(*module.getContext());
   module.walk([&](mlir::Operation *op) {
@@ -126,7 +127,8 @@ void CheckCommand::verifyInterpretable(ModuleOp module) const {
   });
 }
 
-// Before the work.
+// --record: refuses flags and settings that it does not support, before
+// anything runs.
 void CheckCommand::verifyRecord(const Config &config) const {
   if (record.empty())
     return;
@@ -153,8 +155,8 @@ void CheckCommand::verifyRecord(const Config &config) const {
 }
 
 /// If `config` asks for a pipeline, returns a copy of the model, from which the
-/// stages are cut. Returns null without a pipeline, or if the model has
-/// shardings of its own.
+/// stages of the pipeline are cut. Returns null without a pipeline, or if the
+/// model has shardings of its own.
 OwningOpRef<ModuleOp> CheckCommand::cutForStages(ModuleOp module,
                                                  const Config &config,
                                                  const Mesh &mesh) const {
@@ -175,10 +177,10 @@ check::CheckOptions CheckCommand::optionsFor(const Config &config) const {
   check::CheckOptions options;
   options.microbatches = config.train.microbatches;
   options.steps = steps;
-  // A scalar may differ by sixteen times `epsilon`. For f32 this is sixteen
-  // times the epsilon of f32. For bf16 and TF32 it should be only once the
-  // epsilon of that type, because a scalar is a sum of many rounded values. So
-  // that epsilon is divided by sixteen here.
+  // A scalar may differ by 16 * options.epsilon. By default, this is 16 machine
+  // epsilons of f32. In bf16 and TF32, one machine epsilon of the type is
+  // enough, because a scalar is a sum of many rounded values. So
+  // options.epsilon is set to a sixteenth of that machine epsilon.
   if (config.train.precision == "bf16")
     options.epsilon = 0x1p-7 / 16;
   else if (config.train.precision == "tf32")
@@ -186,7 +188,8 @@ check::CheckOptions CheckCommand::optionsFor(const Config &config) const {
   return options;
 }
 
-/// The exact part and the rounding part.
+/// Runs both parts of the check. The exact part compares the sharded and the
+/// unsharded program in f64, the rounding part in the training precision.
 check::CheckReport
 CheckCommand::compare(check::Programs &engines, ModuleOp global, ModuleOp local,
                       check::Engine &sharded, check::Values &values,
@@ -225,8 +228,8 @@ CheckCommand::compare(check::Programs &engines, ModuleOp global, ModuleOp local,
   return report;
 }
 
-/// --bisect: names the first value that differs between both programs. Runs
-/// programs that keep all their values for this.
+/// --bisect: names the first value that differs between the sharded and the
+/// unsharded program. For this, it runs programs that keep all their values.
 void CheckCommand::findFirstDifference(check::Programs &engines,
                                        ModuleOp global, check::Values &values,
                                        const check::CheckOptions &options,
@@ -287,7 +290,10 @@ OwningOpRef<ModuleOp> CheckCommand::load(const Config &config,
   options.compiles = !interpret;
   OwningOpRef<ModuleOp> global =
       diagnostics.need(compiler::loadModel(model, config, context, options));
-  // Random indices may be beyond their table; both programs read zeros there.
+  // Without --inputs, the inputs are random, so an index may be out of range
+  // for the table that it indexes. nn.check_index would then stop the run, so
+  // it is removed. The sharded and the unsharded program both read zeros for
+  // such an index.
   if (inputs.empty())
     global->walk([](nn::CheckIndexOp op) {
       op.replaceAllUsesWith(op.getInput());
@@ -323,7 +329,7 @@ check::ValueOptions CheckCommand::valuesFor(ModuleOp global,
   return options;
 }
 
-/// --gradients: those of the first step.
+/// --gradients: writes the gradients of the first step to a file.
 void CheckCommand::writeGradients(ModuleOp global, check::Engine &sharded,
                                   check::Values &values, int64_t microbatches,
                                   Diagnostics &diagnostics) const {
@@ -355,7 +361,7 @@ int CheckCommand::run() const {
 
   mlir::MLIRContext context;
   compiler::loadDialects(context);
-  // Before the work.
+  // May fail, so this comes before the work.
   std::string transport = chooseTransport(config.target.transport, mesh.ranks(),
                                           config.target.kind);
   Diagnostics diagnostics(context);

@@ -33,9 +33,11 @@ public:
   void checkData(const LoadedConfig &loaded, const std::string &model,
                  const std::string &data);
 
-  // Refuses other differences from the recorded run that --set did not ask for,
-  // and a learning-rate schedule that has ended. Records in `config` which
-  // parameters began to train later than others.
+  // Compares `config` with the configuration of the run that is resumed.
+  // Refuses a difference that changes the results, unless --set, --bind or
+  // --accept names its key, and refuses to resume after the end of the
+  // learning-rate schedule. Stores in `config` which parameters began to train
+  // later than others.
   void settle(Config &config);
 
   const std::string &checkpoint() const { return path; } // or empty

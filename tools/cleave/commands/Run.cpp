@@ -112,7 +112,9 @@ std::string compileCached(const Options &options, const Config &config,
       diagnostics.need(compiler.compileCached(options.model, options.cache, [] {
         std::cerr << "another process compiles this model; waiting for it\n";
       }));
-  // The program was in the cache, but the user wants to see its passes.
+  // If the program was in the cache, no pass has run. If the user gave flags
+  // that print or store what passes do, the passes run now, only for this
+  // output.
   if (passFlags().areUnused() && failed(compiler.lower(options.model)))
     diagnostics.fail();
   return folder;

@@ -45,7 +45,7 @@ struct BoundInput {
   std::string text; ///< as given: a number, or the name of a file
   bool isNumber = false;
   double number = 0;
-  std::optional<int64_t> integer; ///< if the number is one
+  std::optional<int64_t> integer; ///< `number`, if it is an integer
   std::string dtype;              ///< of the array: "f32", as in Array
   std::vector<int64_t> shape;
   std::string bytes; ///< little-endian, row-major
@@ -151,8 +151,8 @@ mlir::FailureOr<FileSummary> summarizeOnnx(llvm::StringRef path,
                                            mlir::MLIRContext &context,
                                            const ImportOptions &options);
 
-/// Returns whether a dimension of a summary is a plain name, and not a number,
-/// an expression of names, or "?".
+/// Returns whether `text`, a size in TensorSummary::shape, is a plain name of a
+/// dimension, and not a number, an expression of names, or "?".
 bool isDimensionName(llvm::StringRef text);
 
 /// Returns the shapes of the initializers by name, including copies due to
@@ -183,7 +183,9 @@ declaredTies(llvm::StringRef path,
              const std::vector<std::vector<std::string>> &declared,
              mlir::MLIRContext &context, const ImportOptions &options);
 
-/// Adds the passes that follow the import, up to compact nn IR.
+/// Adds the passes that follow the import. They remove reshapes that only serve
+/// the exporter, replace spelled-out attention, norms and experts by single nn
+/// operations, simplify the result, and mark the batch dimensions.
 void buildImportPipeline(mlir::OpPassManager &manager);
 void registerImportPipeline();
 

@@ -35,7 +35,8 @@ struct Move {
   dist::ReduceKind reduce = dist::ReduceKind::Sum;
   /// The layout after the move.
   dist::Layout after;
-  /// Rounds of an exchange.
+  /// The rounds of an exchange: with 2, the first round adds up partial sums,
+  /// and the second copies the sums to all ranks that need them.
   int64_t rounds = 1;
 };
 
@@ -56,10 +57,13 @@ struct ReshardProblem;
 /// layouts, by the modelled time so far plus a lower bound of the rest.
 ///
 /// Moves are all-gather, slice, all-to-all, permute, reduce-scatter,
-/// all-reduce, keep-first, embed and exchange. Of plans with equal time, the
-/// one with the fewest bytes received in total is taken, then the one with the
-/// fewest moves. No intermediate layout has a larger tile than both source and
-/// target, nor is the value replicated on all ranks unless source or target is.
+/// all-reduce, exchange (dist.exchange), keep-first and embed. The last two
+/// need no communication: a keep-first turns a replicated value into a partial
+/// sum, in which all copies but the first are zero; an embed turns tiles into a
+/// partial sum (see Move). Of plans with equal time, the one with the fewest
+/// bytes received in total is taken, then the one with the fewest moves. No
+/// intermediate layout has a larger tile than both source and target, nor is
+/// the value replicated on all ranks unless source or target is.
 ///
 /// Plans are cached.
 class ReshardPlanner {
@@ -67,7 +71,8 @@ public:
   ReshardPlanner(const dist::MeshAxes &mesh, cost::LinkModel model,
                  ReshardOptions options = {});
 
-  /// Returns the moves. The array is valid during the lifetime of the planner.
+  /// Returns the moves that convert a tensor from layout `from` to layout `to`.
+  /// The array is valid during the lifetime of the planner.
   llvm::ArrayRef<Move> plan(llvm::ArrayRef<int64_t> shape, int64_t elementBytes,
                             const dist::Layout &from, const dist::Layout &to);
 

@@ -34,14 +34,15 @@ struct Port {
 /// For messages: "parameter 'w'", "input 'ids'", "result 1".
 std::string describe(const Port &port);
 
-/// All ports of all functions with a body, in program order.
+/// Returns the arguments and results of all functions with a body, in program
+/// order.
 llvm::SmallVector<Port> portsOf(mlir::ModuleOp module);
 
-/// Ports grouped by name and role, groups and members in program order. Ports
-/// without a name are left out.
+/// Returns the arguments and results grouped by name and role, groups and
+/// members in program order. Arguments and results without a name are left out.
 llvm::SmallVector<llvm::SmallVector<Port>> boundaryTable(mlir::ModuleOp module);
 
-/// Whether the port is a result of @loss or @forward, which the user reads.
+/// Whether `port` is a result of @loss or @forward, which the user reads.
 /// Partial sums are reduced in these results. Values that one function passes
 /// to another function of the program may stay partial sums.
 bool isForPeople(const Port &port);
@@ -50,12 +51,13 @@ bool isForPeople(const Port &port);
 /// that updates parameters; null if the module has none.
 mlir::func::FuncOp updateFunction(mlir::ModuleOp module);
 
-/// Checks that no two sub-axes of one mesh axis cross (see dist::crosses). The
-/// error names the tensors that these sub-axes shard.
+/// Checks that no two sub-axes of one mesh axis cross, which means that no
+/// factorization of the axis has both as parts (see dist::crosses). The error
+/// names the tensors that these sub-axes shard.
 mlir::LogicalResult verifySubAxes(mlir::ModuleOp module);
 
-/// Checks that all ports of the same name and role have one type and one
-/// sharding.
+/// Checks that all arguments and results of the same name and role have one
+/// type and one sharding.
 mlir::LogicalResult verifyBoundary(mlir::ModuleOp module);
 
 } // namespace cleave::partition

@@ -25,7 +25,8 @@ inline bool isLoopOrBranch(mlir::Operation *op) {
   return llvm::isa<mlir::scf::ForOp, mlir::scf::IfOp>(op);
 }
 
-/// Returns, for an scf.for or scf.if, one entry for each result.
+/// Returns, for each result of an scf.for or scf.if, the values that stand for
+/// the same tensor as the result.
 llvm::SmallVector<Carried> carriedBy(mlir::Operation *op);
 
 /// Whether the bounds and the step of the loop are constants.

@@ -1,17 +1,27 @@
 //===- VariancePadding.h - the padding of values ----------------*- C++ -*-===//
 //
-// The part of dist-verify-variance that proves that padding is masked. For each
-// value it tracks the dimensions whose last tiles end in padding, with the
-// unsharded size of the dimension, the axes that number the tiles, and the
-// content of the padding. Sizes come from `dist.global_type`, exchanges,
-// windows and masks; if a dimension has no padding, its size follows from the
-// tile and the axes that split it.
+// The pass dist-verify-variance uses this class to prove that padding is
+// masked. If a dimension is not divisible by the number of its tiles, its last
+// tiles end in padding. For each such dimension of a value, the class tracks
+// the unsharded size, the mesh axes over which the dimension is sharded (the
+// coordinates on these axes give the number of a rank's tile), and the content
+// of the padding.
 //
-// Padding is not checked in a dimension whose unsharded size the program does
-// not determine. This concerns arguments without a global type, and results of
-// three kinds: of scatters, of reshapes of one-element tiles, and of slices of
-// tiles that do not nest. If such a dimension is merged with others, the merged
-// dimension is not checked either.
+// The unsharded size is read from `dist.global_type`, dist.exchange,
+// dist.window and masks. Without padding, it is the size of a tile times the
+// number of tiles.
+//
+// Some programs do not determine the unsharded size of a dimension. The padding
+// of such a dimension is not checked. These are dimensions of:
+//
+// - arguments without `dist.global_type`,
+// - results of scatters,
+// - results of reshapes of tiles with one element,
+// - results of a dist.slice that splits tiles into tiles, if the size of the
+//   larger tiles is not divisible by the number of smaller tiles.
+//
+// If a reshape merges such a dimension with others, the merged dimension is not
+// checked either.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,26 +37,28 @@
 
 namespace cleave::partition {
 
-/// The extent of one dimension of a local value. If it is padded, element i of
-/// tile t is element t * (local size) + i of `size`; elements beyond `size` are
-/// padding.
+/// The size and the padding of one dimension of a rank's value. If the
+/// dimension is padded, element i of tile t is element t * (size of a tile) + i
+/// of the unsharded dimension; elements from `size` on are padding.
 struct Extent {
   enum Kind : uint8_t {
-    Free,    // a constant or an iota: a tile as well as the whole
+    Free,    // a constant or an iota, which may be a tile or unsharded
     Real,    // no padding
-    Unknown, // padding or not
-    Windows, // the windows from which the tiles of a dimension of `size` are
-             // computed
+    Unknown, // it is not known whether there is padding
+    Windows, // the windows that dist.window gave the ranks (tiles with halos);
+             // the tiles of a dimension of `size` are computed from them
     Padded,
   };
   Kind kind = Real;
-  /// For `Real`, 0 if unknown.
+  /// The unsharded size (for `Real`, 0 if it is unknown) and the number of
+  /// tiles.
   int64_t size = 0, ways = 1;
-  /// The axes that number the tiles, major first. They are known only if
+  /// The mesh axes over which the dimension is sharded, major first: a rank's
+  /// coordinates on them give the number of its tile. They are known only if
   /// `placed` is true.
   dist::Axes axes;
   bool placed = true;
-  /// The content of all padding; null: anything.
+  /// The value of all elements in the padding; null if it is unknown.
   mlir::Attribute filler;
 
   static Extent of(Kind kind) {
@@ -90,7 +102,7 @@ public:
           const llvm::DenseMap<mlir::Value, State> &states)
       : mesh(mesh), states(states) {}
 
-  // Boundaries.
+  // These functions handle the arguments and the results of a function.
   mlir::LogicalResult enter(mlir::func::FuncOp func);
   mlir::LogicalResult leave(mlir::func::FuncOp func) const;
 
@@ -117,7 +129,10 @@ public:
   bool learn(mlir::Value argument, mlir::Value result);
 
 private:
-  /// A mask as described by its condition.
+  /// An arith.select that masks padding: it replaces the elements of dimension
+  /// `dim` from position `size` on by `filler`. The other fields are the size
+  /// of a tile and the mesh axes of the dimension, which the condition of the
+  /// select contains.
   struct Mask {
     int64_t dim, size, tile;
     dist::Axes axes;
@@ -134,8 +149,8 @@ private:
   dist::Axes counted(llvm::ArrayRef<dist::Axis> axes) const;
   std::string describe(const Extent &extent) const;
   /// Merges `other` into `into`. Returns false if the two contradict each
-  /// other: the unsharded sizes differ, or the tiles are numbered by different
-  /// axes.
+  /// other: the unsharded sizes differ, or the dimensions are sharded over
+  /// different axes.
   static bool join(Extent &into, const Extent &other);
   mlir::LogicalResult mustBe(mlir::Operation *op, unsigned operand, int64_t dim,
                              FactorCombiner combiner) const;

@@ -1,4 +1,4 @@
-//===- Exchange.cpp - the boxes of an exchange ----------------------------===//
+//===- Exchange.cpp - which elements a dist.exchange sends ----------------===//
 
 #include "cleave/Dialect/Dist/IR/Exchange.h"
 
@@ -30,9 +30,10 @@ cleave::dist::describeExchange(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
     exchange.from.push_back(subAxes(mesh, dim.getAxes()));
   for (DimShardingAttr dim : to.getDims())
     exchange.to.push_back(subAxes(mesh, dim.getAxes()));
-  // All ranks of a group have the same coordinates on axes that are not axes of
-  // the exchange. So if a layout is partial over such an axis, the axis is left
-  // out.
+  // The description of the exchange lists the mesh axes over which the value is
+  // a partial sum, because an element is the sum over the ranks along these
+  // axes. Only the axes of the exchange are listed. Along all other axes, the
+  // ranks of a group have the same coordinate, so no sum is computed over them.
   SmallVector<AxisRefAttr> refs(axes);
   llvm::append_range(refs, from.getPartial());
   llvm::append_range(refs, to.getPartial());
@@ -114,7 +115,8 @@ static LogicalResult verifyTiles(ExchangeOp op, unsigned i, MeshAttr mesh) {
   return success();
 }
 
-/// Checks (EX3): the partial axes of `from` and `to` fit together.
+/// Checks (EX3): the axes over which the value is a partial sum in `from` and
+/// in `to` fit together.
 static LogicalResult verifyPartial(ExchangeOp op, unsigned i,
                                    const MeshAxes &axes, const Layout &source,
                                    const Layout &target, AxisSet over) {

@@ -34,10 +34,10 @@ MeshAxes::MeshAxes(FlatSymbolRefAttr name, MeshAttr mesh,
                    ArrayRef<AxisRefAttr> refs)
     : symbol(name), meshAttr(mesh) {
   for (MeshAxisAttr axis : mesh.getAxes()) {
-    // The cuts that divide the axis into atoms. A cut c says that the axis is
-    // the product of a major part of size c and a minor part. Each cut must
-    // divide the next one; otherwise the parts are no factorization of the
-    // axis.
+    // The cuts that divide the mesh axis into atoms, the parts that are never
+    // split further. A cut c says that the axis is the product of a major part
+    // of size c and a minor part. Each cut must divide the next one; otherwise
+    // the atoms would not be a factorization of the axis.
     std::set<int64_t> cuts = {1, axis.getSize()};
     for (AxisRefAttr ref : refs)
       if (ref.getName() == axis.getName() && !ref.isWhole()) {
@@ -80,8 +80,9 @@ FailureOr<MeshAxes> MeshAxes::of(Operation *module) {
            failure();
   auto name = FlatSymbolRefAttr::get(found.getSymNameAttr());
   MeshAxes axes(name, found.getMesh(), refs.getArrayRef());
-  // A sub-axis is a run of atoms unless two sub-axes split the axis in ways
-  // that do not nest, such as 2 x 3 and 3 x 2.
+  // Each sub-axis must be a product of consecutive atoms (the parts into which
+  // the constructor has divided the mesh axis). This fails if two sub-axes
+  // split an axis in ways that do not nest, such as 2 x 3 and 3 x 2.
   for (AxisRefAttr ref : refs)
     if (axes.size(axes.decompose(ref)) != axisSize(found.getMesh(), ref))
       return found->emitError("sub-axis ")

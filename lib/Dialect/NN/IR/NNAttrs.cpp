@@ -185,9 +185,9 @@ static bool isPartList(Attribute value) {
   return isListOf<PartAttr>(value) && !cast<ArrayAttr>(value).empty();
 }
 
-// The attributes that arguments and results may have. The table includes
-// attributes that passes of other folders define. The description of the nn
-// dialect documents all of them.
+// The attributes that arguments and results of functions may have, including
+// those that passes of other folders add. The description of the nn dialect
+// documents all of them.
 static constexpr KnownAttr kPortAttrs[] = {
     {kNameAttr, isAttr<StringAttr>, "a string"},
     {kRoleAttr, isAttr<RoleAttr>, "#nn.role<...>"},
@@ -215,8 +215,10 @@ static constexpr KnownAttr kPortAttrs[] = {
     {kCountAttr, isAttr<StringAttr>, "a string, the name of an argument"},
 };
 
-/// Checks that the value of an attribute fits a port's type `whole`. If ranks
-/// hold tiles of the tensor, `whole` is the type of the unsharded tensor.
+/// Checks that an attribute of a function's argument or result fits the
+/// tensor's type `whole`; for example, a batch dimension must be a dimension of
+/// the tensor. If ranks hold tiles of the tensor, `whole` is the type of the
+/// unsharded tensor.
 static LogicalResult verifyFits(Location loc, NamedAttribute attr, Type whole) {
   auto type = dyn_cast<RankedTensorType>(whole);
   if (!type)

@@ -124,7 +124,8 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *,
 }
 
 OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
-  // A box of the input's shape with steps of 1 is the whole input.
+  // A slice that has the shape of the input and strides of 1 is the input
+  // itself.
   if (getInput().getType() == getType() &&
       llvm::all_of(getStrides(), [](int64_t stride) { return stride == 1; }))
     return getInput();

@@ -1,4 +1,5 @@
-// The parts of attention scores: product, scale, cap, biases and masks.
+// Recognizes how attention scores are computed: from the product of queries and
+// keys, a scale, a cap, biases and masks.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_ATTENTIONSCORES_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_ATTENTIONSCORES_H
@@ -7,7 +8,8 @@
 
 namespace cleave::nn {
 
-/// A boolean over the scores, perhaps negated.
+/// A boolean for each score, which says whether the query may read the key. It
+/// may be negated.
 struct Mask {
   Narrow condition;
   bool negated = false;
@@ -18,8 +20,9 @@ struct Bias {
   double factor = 1;
 };
 
-/// scores = cap(einsum * scale) + biases, and hidden where a mask is false.
-/// cap(x) is softcap * tanh(x), or x where softcap is 0.
+/// Attention scores of the form cap(product * scale) + biases. The scores are
+/// hidden where a mask is false. cap(x) is softcap * tanh(x), or x if softcap
+/// is 0.
 struct Scores {
   EinsumOp product;
   double scale = 1, softcap = 0;
@@ -27,8 +30,8 @@ struct Scores {
   llvm::SmallVector<Mask> masks;
 };
 
-/// Splits `scores` into these parts; nullopt if they are computed in another
-/// way.
+/// Returns the product, scale, softcap, biases and masks from which `scores` is
+/// computed. Returns nullopt if `scores` is not of this form.
 std::optional<Scores> analyzeScores(mlir::Value scores);
 
 } // namespace cleave::nn

@@ -44,7 +44,8 @@ static std::optional<FamilyStep::Kind> kindOf(Operation *op) {
   return std::nullopt;
 }
 
-/// Copies into `step` the attributes of its operation that refer to dimensions.
+/// Fills in the fields of `step` that refer to dimensions, such as `dims` and
+/// `labels`, from the attributes of its operation `step.op`.
 static void readDims(FamilyStep &step) {
   if (auto broadcast = dyn_cast<BroadcastOp>(step.op))
     step.dims = Dims(broadcast.getDims());
@@ -96,9 +97,10 @@ static bool lookAlike(Value a, Value b, unsigned depth) {
                       [&](unsigned i) { return alike(i, i); });
 }
 
-/// Returns the operands of each member of a family. The operands of commutative
-/// operations are sorted, so that equal operands of two members have the same
-/// index.
+/// A family has one value per expert. For each expert, returns the operands of
+/// the operation that computes its value. The two operands of a commutative
+/// operation are swapped if necessary, so that corresponding operands of all
+/// experts have the same index.
 static SmallVector<SmallVector<Value>> operandsOf(const Family &family) {
   SmallVector<SmallVector<Value>> operands;
   Operation *first = family.first().getDefiningOp();
@@ -151,9 +153,10 @@ static std::optional<FamilyStep> stepOfMembers(const Family &family) {
   return step;
 }
 
-/// Returns how a family is computed if it is one value with a dimension of
-/// experts. The dimension numbers in the returned step are those of a single
-/// expert's value, which lacks that dimension.
+/// Returns how a family (the values of all experts) is computed if it is stored
+/// as one value, with the experts along dimension `family.dim`. The dimension
+/// numbers in the result are those of the value of a single expert, which does
+/// not have this dimension.
 static std::optional<FamilyStep> stepAlong(const Family &family) {
   FamilyStep step;
   int64_t dim = family.dim;
@@ -246,23 +249,25 @@ std::optional<FamilyStep> stepOf(const Family &family) {
 
 namespace {
 
-/// The index of an element along one dimension of a value: either a fixed
-/// number, or the index of the enclosing sum over experts along one of its
-/// dimensions (see ExpertProduct.h).
+/// The index of an element along one dimension of a value. The value is part of
+/// a term in a sum over experts. If `isFixed`, the index is the number `value`.
+/// Otherwise it is the same as the index along a dimension of the sum, and
+/// `value` says which dimension (numbered as in Factor, ExpertProduct.h).
 struct At {
   bool isFixed = false;
   int64_t value = 0;
 };
 using Place = SmallVector<At, 6>;
 
-/// In a sum over experts, dimensions are identified by numbers. This number
-/// stands for the dimension of experts; it is larger than that of any other
-/// dimension.
+/// The number that identifies the dimension of experts, that is, the dimension
+/// over which the sum runs. It is larger than the number of any other dimension
+/// of the sum.
 constexpr int64_t kExpert = std::numeric_limits<int64_t>::max();
 
-/// `place` is the position of an element in the result of a data movement.
-/// Changes it to the position of this element in the source, and returns the
-/// source; nullopt for other operations.
+/// If `value` is the result of a data movement, and `place` the position of an
+/// element in it, returns the operand of the data movement and changes `place`
+/// to the position of the element in the operand. Returns nullopt for other
+/// operations.
 std::optional<Value> stepBack(Value value, Place &place) {
   Operation *op = value.getDefiningOp();
   if (auto broadcast = dyn_cast_if_present<BroadcastOp>(op)) {
@@ -293,7 +298,7 @@ std::optional<Value> stepBack(Value value, Place &place) {
     return slice.getInput();
   }
   if (auto reshape = dyn_cast_if_present<ReshapeOp>(op)) {
-    // Only reshapes that add or drop dimensions of size 1 are looked through.
+    // Only reshapes that add or remove dimensions of size 1 are supported.
     Place inner;
     ArrayRef<int64_t> to = shapeOf(value), from = shapeOf(reshape.getInput());
     size_t next = 0;
@@ -319,8 +324,9 @@ std::optional<Value> stepBack(Value value, Place &place) {
   return std::nullopt;
 }
 
-/// Returns the integer that `value` has at `place`, if it is known. If it
-/// equals the number of the expert, returns kExpert.
+/// Returns the integer that `value` has at position `place`, if it is known at
+/// compile time. If the integer is the index along the dimension of experts,
+/// that is, the number of the expert, returns kExpert.
 std::optional<int64_t> numberAt(Value value, Place place) {
   for (;;) {
     if (!isa<IntegerType>(typeOf(value).getElementType()))

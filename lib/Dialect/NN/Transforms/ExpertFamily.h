@@ -1,7 +1,8 @@
-// Families of expert values. A model computes the experts of a layer either as
-// E values, one after the other, or as one value with a dimension of size E. A
-// family represents both. Its members, one per expert, have the same shape, and
-// are computed in the same way from the members of other families.
+// Families of expert values. A model computes the E experts of a layer either
+// as E separate values, or as one value with a dimension of size E. A family
+// represents both: it has one member per expert. The members have the same
+// shape, and the operation that computes the member of expert n reads the
+// members of expert n in other families.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTFAMILY_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTFAMILY_H
@@ -27,8 +28,11 @@ struct Family {
   int64_t rank() const { return shape().size(); }
 };
 
-/// How the members of a family are computed: one operation, applied to the
-/// members of other families. Dimension numbers refer to a single member.
+/// How a family (one value per expert) is computed: by one operation, whose
+/// operands are again families. The value of each expert is computed from the
+/// operands' values of the same expert. All dimension numbers are those of the
+/// value of a single expert. The kind Leaf means that the values are function
+/// arguments, not results of an operation.
 struct FamilyStep {
   enum Kind { Leaf, Elementwise, Broadcast, Transpose, Reduce, Slice, Einsum };
   Kind kind = Leaf;
@@ -41,32 +45,34 @@ struct FamilyStep {
   EinsumOp::Labels labels;
 };
 
-/// Returns the operation that computes a value, for a value that all experts
-/// share. Its operands are then shared as well.
+/// Returns the operation that computes a value that all experts share. All
+/// experts share its operands, too.
 std::optional<FamilyStep> stepOf(mlir::Value value);
-/// Returns the operation that computes each member of a family, with the
-/// families of its operands. Returns a Leaf if the members are arguments;
-/// nullopt if the operands do not form families.
+/// Returns the operation that computes a family (one value per expert), with
+/// its operands as families. Returns a step of kind Leaf if the values are
+/// function arguments. Returns nullopt if the values of the experts are
+/// computed in different ways.
 std::optional<FamilyStep> stepOf(const Family &family);
 
-/// A test whether a token chose an expert: compares the token's expert ids with
-/// the number of the expert. A family of tests has one test for each expert.
+/// A test whether a token chose an expert: the comparison of the ids of the
+/// chosen experts with the number of the expert, [ids = n].
 struct ExpertTest {
   mlir::Value ids;
-  /// For each dimension of the ids, the number that identifies the
-  /// corresponding dimension of the sum over experts; -1 for dimensions of
-  /// size 1.
+  /// For each dimension of `ids`, the corresponding dimension of the sum over
+  /// experts (numbered as in Factor, ExpertProduct.h). For example, the
+  /// dimension of `ids` that enumerates tokens corresponds to the dimension of
+  /// the sum that enumerates tokens. -1 for dimensions of size 1.
   Dims frame;
   bool operator==(const ExpertTest &) const = default;
 };
 
-/// If member n of the family (or element n along `dim`) tests for expert n,
-/// returns this test. Its result may be a boolean, or 0 and 1. `frame` has the
-/// number that identifies each dimension of a member.
+/// If the value of each expert n in the family is the test [ids = n], returns
+/// this test. The values may be booleans, or the numbers 0 and 1. For each
+/// dimension of the value of one expert, `frame` has the corresponding
+/// dimension of the sum over experts.
 std::optional<ExpertTest> testOf(const Family &family, Dims frame);
 
-/// If a single value is such a test, returns the test and the number of the
-/// expert.
+/// If `value` is a test [ids = n], returns the test and the expert's number n.
 std::optional<std::pair<ExpertTest, int64_t>> testOf(mlir::Value value,
                                                      Dims frame);
 

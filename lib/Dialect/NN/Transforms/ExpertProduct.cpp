@@ -1,5 +1,6 @@
-// Recognizes sums over experts in which each term is a product of a test (did
-// the token choose this expert?) and factors.
+// Recognizes sums over experts in which each term is a product of factors, one
+// of which is a test whether the token chose the expert: [ids = n] for expert
+// n.
 
 #include "ExpertProduct.h"
 
@@ -19,10 +20,13 @@ std::optional<int64_t> choicesOf(Value ids) {
 
 namespace {
 
-/// Returns the operands of `step` in which the test for an expert may be found.
-/// Each comes with the numbers that identify its dimensions. The list is empty
-/// if the step cannot be part of a product. If the step sums over a dimension,
-/// `sums` is set, and this dimension gets the number `slot`.
+/// If the result of the operation `step` is the product of its operands
+/// (possibly broadcast, transposed or summed over one dimension), returns these
+/// operands. One of them may contain the test [ids = n]. Each operand comes
+/// with its frame, the numbers of its dimensions (see Factor); `frame` is the
+/// frame of the result. If the operation sums over a dimension, sets `sums`,
+/// and this dimension gets the number `slot`. Returns an empty list for other
+/// operations.
 SmallVector<std::pair<Family, Dims>>
 partsOf(const FamilyStep &step, const Dims &frame, int64_t slot, bool &sums) {
   sums = false;
@@ -74,15 +78,17 @@ partsOf(const FamilyStep &step, const Dims &frame, int64_t slot, bool &sums) {
   }
 }
 
-/// Splits families into a test and factors.
+/// Splits the terms of a sum over experts (a family, one value per expert) into
+/// the test [ids = n] and the other factors.
 class Peeler {
 public:
   explicit Peeler(int64_t slot) : slot(slot) {}
 
   ExpertProduct product;
 
-  /// Finds the test and the factors of which the family is a product. Returns
-  /// false if there are two different tests.
+  /// Adds the factors of `family` (one value per expert) to `product`: the test
+  /// [ids = n] as the test, all others as factors. Returns false if two
+  /// different tests are found.
   bool peel(const Family &family, const Dims &frame) {
     if (std::optional<ExpertTest> test = testOf(family, frame)) {
       if (product.test && !(*product.test == *test))
@@ -97,8 +103,10 @@ public:
   }
 
 private:
-  /// Splits the operands of a step. This is useful only if one of them contains
-  /// a test; otherwise the family remains one factor.
+  /// If the operation `step` is a product of operands (see partsOf) and one of
+  /// them contains the test [ids = n], splits all these operands into factors.
+  /// Otherwise returns false and changes nothing; the result of the operation
+  /// is then a single factor.
   bool peelParts(const FamilyStep &step, const Dims &frame) {
     bool sums;
     auto parts = partsOf(step, frame, slot, sums);
@@ -144,9 +152,9 @@ std::optional<std::pair<ExpertTest, int64_t>> expertOf(Value term) {
   return expertIn(term, allDims(rank), rank, true);
 }
 
-/// Returns null unless a test was found. If the product sums over slots (the
-/// experts that a token chose), the ids of the test must have the dimension of
-/// slots.
+/// Returns nullopt if the terms of the sum contain no test [ids = n], since
+/// they are then not those of a mixture of experts. If the terms sum over the
+/// choices of a token, the ids must also have the dimension of choices.
 static std::optional<ExpertProduct> checked(ExpertProduct product,
                                             int64_t experts) {
   product.experts = experts;

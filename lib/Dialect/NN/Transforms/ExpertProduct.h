@@ -1,5 +1,6 @@
-// Recognizes sums over experts in which each term is a product of a test (did
-// the token choose this expert?) and factors.
+// Recognizes sums over experts in which each term is a product of factors, one
+// of which is a test whether the token chose the expert: [ids = n] for expert
+// n.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTPRODUCT_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTPRODUCT_H
@@ -8,19 +9,21 @@
 
 namespace cleave::nn {
 
-/// A factor: a family of values, one per expert, and the numbers that identify
-/// the dimensions of a member (its frame). The dimensions of the sum over
-/// experts have the numbers 0, 1, ...; dimensions that are summed inside of it
-/// have the numbers after these.
+/// A factor of the terms in a sum over experts: a family, which has one value
+/// per expert, and a frame. The frame says, for each dimension of the value of
+/// one expert, which dimension of the sum it corresponds to. Dimension i of the
+/// sum's result has the number i. If the terms themselves sum over a further
+/// dimension, that dimension has the next number.
 struct Factor {
   Family family;
   Dims frame;
 };
 
-/// The term of one expert in a sum over experts: test * factors, summed over
-/// slots. The slots of a token are the experts that it chose. `slot` is the
-/// number that identifies the dimension of slots; it is -1 if each token has
-/// one slot.
+/// The terms of a sum over experts. The term of expert n is the product of the
+/// test [ids = n] and of the factors for expert n. If a token chooses several
+/// experts, the term is the sum of this product over the choices of the token;
+/// `slot` is then the number of the dimension of choices (see Factor). `slot`
+/// is -1 if the terms have no such sum.
 struct ExpertProduct {
   int64_t experts = 0;
   std::optional<ExpertTest> test;
@@ -28,20 +31,21 @@ struct ExpertProduct {
   int64_t slot = -1;
 };
 
-/// If each term of a sum over experts is a product of a test for the expert and
-/// factors, returns this product; otherwise returns nullopt.
+/// `terms` are the terms of a sum over experts, one per expert. If the term of
+/// each expert n is a product of the test [ids = n] and other factors, returns
+/// the test and the factors. Otherwise returns nullopt.
 std::optional<ExpertProduct> productOf(const Family &terms);
 
-/// Like productOf, for an einsum that sums over experts by contraction. Exactly
-/// one of its letters stands for the experts.
+/// Returns the same for an einsum that sums over experts by contraction. The
+/// einsum must contract exactly one letter, the dimension of experts.
 std::optional<ExpertProduct> productOfContracted(EinsumOp op);
 
-/// Returns the test that one term of a sum over experts contains, and the
-/// expert for which it tests.
+/// If a single term of a sum over experts contains a test [ids = n] as a
+/// factor, returns the test and the expert's number n.
 std::optional<std::pair<ExpertTest, int64_t>> expertOf(mlir::Value term);
 
-/// The number of experts that the ids choose from, if the ids come from
-/// nn.top_k or nn.argmax; else nullopt.
+/// Returns the number of experts from which the ids were chosen, if they are
+/// results of nn.top_k or nn.argmax; otherwise nullopt.
 std::optional<int64_t> choicesOf(mlir::Value ids);
 
 } // namespace cleave::nn

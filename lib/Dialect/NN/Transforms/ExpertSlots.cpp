@@ -1,13 +1,14 @@
-// Rewrites a sum over experts n to a sum over the slots k of a token t:
+// Rewrites a sum over all experts n to a sum over the slots k of each token t,
+// where slot k is the k-th expert that the token chose:
 //
 //   sum over experts n of sum over k of [ids[t, k] = n] * w[t, k] * f_n(x[t])
 //     = sum over k of w[t, k] * f_ids[t, k](x[t])
 //
-// Here f_n is what expert n computes, and w are weights. A frame is a list of
-// names (numbers) for the dimensions of a value on the left side. Dimensions
-// that the ids also have are those of tokens and of slots; all others are
-// features. A value on the right side has the dimensions [tokens..., slots,
-// features...].
+// Here f_n is the function that expert n computes, and w are the weights of the
+// token's choices. A frame is a list of numbers that identify the dimensions of
+// a value on the left side (see Factor). Dimensions that the ids also have
+// enumerate tokens or slots; all other dimensions are called features. A value
+// on the right side has the dimensions [tokens..., slots, features...].
 
 #include "ExpertSlots.h"
 
@@ -29,8 +30,8 @@ private:
   bool isFeature(int64_t dim) const {
     return dim != product.slot && !llvm::is_contained(tokens, dim);
   }
-  /// Returns the indices in `frame` of the dimensions that are features, not
-  /// tokens or slots.
+  /// Returns the indices in `frame` of the features, that is, of the dimensions
+  /// that enumerate neither tokens nor slots.
   Dims featuresOf(const Dims &frame) const {
     Dims features;
     for (auto [index, dim] : llvm::enumerate(frame))
@@ -52,16 +53,16 @@ private:
   Value transposeOf(const FamilyStep &step, const Dims &frame);
   Value spread(Value value, Dims frame);
   Value einsumOf(const FamilyStep &step, const Dims &frame);
-  /// Stacks the members of a family along a new first dimension, in the shape
-  /// [experts, dimensions of a member...].
+  /// Returns the values of all experts in `family` as one tensor of shape
+  /// [experts, dimensions of one expert's value...].
   Value stackOf(const Family &family);
 
   OpBuilder &b;
   Location loc;
   const ExpertProduct &product;
   Value ids;
-  Dims tokens;        // the frame's names, in the ids' order
-  int64_t fresh = -1; // the last name given to what is contracted
+  Dims tokens;        // numbers of the token dimensions, in the ids' order
+  int64_t fresh = -1; // the last number given to a contracted dimension
   SmallVector<std::tuple<Family, Dims, Value>> known;
 };
 
@@ -72,7 +73,7 @@ bool SlotBuilder::arrangeIds() {
   int64_t slot = -1;
   for (auto [dim, name] : llvm::enumerate(product.test->frame)) {
     if (name < 0)
-      continue; // of size 1
+      continue; // a dimension of size 1
     if (name == product.slot) {
       if (slot >= 0)
         return false;
@@ -95,8 +96,8 @@ bool SlotBuilder::arrangeIds() {
   return true;
 }
 
-/// Broadcasts a value that all experts share to the dimensions of tokens and
-/// slots.
+/// Broadcasts a value that all experts share to the dimensions [tokens...,
+/// slots, features...].
 Value SlotBuilder::spread(Value value, Dims frame) {
   Dims shape = slotShape(Family::shared(value), frame), features;
   if (Value number = reshapedSplat(b, loc, value, shape))
@@ -167,7 +168,8 @@ Value SlotBuilder::einsumOf(const FamilyStep &step, const Dims &frame) {
                                  [&](int64_t dim) { return isFeature(dim); });
     if (!isMatrix || featuresOf(sides[1 - matrix]).size() != 1)
       continue;
-    // One letter is contracted, the other stays.
+    // One letter of the matrix must be contracted with the input, and the other
+    // one must be in the result.
     size_t contracted = other.contains(own[0]) ? 0 : 1;
     if (!other.contains(own[contracted]) ||
         StringRef(labels.result).contains(own[contracted]) ||
@@ -237,8 +239,9 @@ Value SlotBuilder::build(const Family &family, const Dims &frame) {
   auto operand = [&](Dims inner) { return slotsOf(step->operands[0], inner); };
   switch (step->kind) {
   case FamilyStep::Leaf:
-    // For a factor without dimensions of tokens, such as a bias, gathers the
-    // values of each slot's expert.
+    // The values are function arguments, one per expert. If they have no
+    // dimension of tokens, as biases of the experts, each slot gets the value
+    // of its expert: stack the values and gather them by the expert ids.
     if (featuresOf(frame).size() != frame.size())
       return nullptr;
     return GatherOp::create(b, loc, stackOf(family), ids, 0);
@@ -257,7 +260,7 @@ Value SlotBuilder::build(const Family &family, const Dims &frame) {
     return transposeOf(*step, frame);
   case FamilyStep::Reduce: {
     Dims inner = frame, reduced;
-    for (int64_t dim : step->dims) // increasing: each is where it was
+    for (int64_t dim : step->dims) // ascending, so indices stay valid
       inner.insert(inner.begin() + dim, --fresh);
     Value input = operand(inner);
     for (auto [place, index] : llvm::enumerate(featuresOf(inner)))
@@ -304,7 +307,7 @@ Value SlotBuilder::run(ArrayRef<int64_t> shape) {
   if (!arrangeIds())
     return nullptr;
   Value weights, result;
-  Dims features; // the frame's names
+  Dims features; // numbers of the feature dimensions
   for (bool ofWeights : {false, true})
     for (const Factor &factor : product.factors) {
       Dims own;
@@ -312,9 +315,10 @@ Value SlotBuilder::run(ArrayRef<int64_t> shape) {
         own.push_back(factor.frame[index]);
       if (own.empty() != ofWeights)
         continue;
-      // The factors with feature dimensions are multiplied elementwise. So they
-      // must all have the same feature dimensions in the same order; otherwise
-      // the sum is not rewritten.
+      // The factors of a term that have features (dimensions of neither tokens
+      // nor slots) are multiplied elementwise. So they must all have the same
+      // features in the same order. If not, the sum over experts is not
+      // rewritten.
       if (!ofWeights && result && own != features)
         return nullptr;
       Value value = slotsOf(factor.family, factor.frame);

@@ -1,4 +1,5 @@
-// Computes classes of equal dimensions and the factors of each.
+// Finds the dimensions of values that must be split in the same way (classes),
+// and the factors into which they are split.
 
 #include "FactorDimensions.h"
 
@@ -48,7 +49,7 @@ void FactorAnalysis::makeAtomic(Value value) {
 }
 
 //===----------------------------------------------------------------------===//
-// What each operation says of its dimensions
+// Constraints of the operations on their dimensions
 //===----------------------------------------------------------------------===//
 
 void FactorAnalysis::visitEinsum(EinsumOp op) {
@@ -74,9 +75,10 @@ void FactorAnalysis::visitReshape(ReshapeOp op) {
     makeAtomic(result);
     return;
   }
-  // Splits the dimensions of a reshape's operand and result into the smallest
-  // consecutive groups with equal numbers of elements; sizes of 1 belong to no
-  // group.
+  // Divides the dimensions of the reshape's operand and result into groups of
+  // consecutive dimensions. Each group has the same number of elements in the
+  // operand and in the result, and is as small as possible. Dimensions of size
+  // 1 belong to no group.
   auto next = [](ArrayRef<int64_t> shape, size_t &at) {
     while (at < shape.size() && shape[at] == 1)
       ++at;
@@ -147,7 +149,7 @@ void FactorAnalysis::visit(Operation *op) {
   if (auto slice = dyn_cast<SliceOp>(op))
     return visitSlice(slice);
   if (isa<arith::ConstantOp, func::ReturnOp>(op))
-    return; // any shape will do
+    return; // they support every shape
   if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
     for (auto [index, dim] : llvm::enumerate(broadcast.getDims()))
       unite(broadcast.getInput(), index, broadcast.getResult(), dim);
@@ -185,8 +187,8 @@ void FactorAnalysis::visit(Operation *op) {
       unite(gather.getIndices(), d, gather.getResult(), dim + d);
     return makeAtomic(gather.getTable(), dim);
   }
-  // An operation on rows needs its last dimension whole, so that dimension is
-  // atomic; the others may be cut.
+  // An operation on rows, such as softmax, needs its last dimension as a whole.
+  // So that dimension is atomic, and only the other dimensions may be cut.
   auto rows = [&](Value input, Value result, ValueRange features,
                   ValueRange statistics) {
     int64_t last = rankOf(input) - 1;
@@ -249,8 +251,8 @@ void FactorAnalysis::visit(Operation *op) {
 // Cuts
 //===----------------------------------------------------------------------===//
 
-/// Whether the set of cuts factors the size: each cut divides the next one, and
-/// the last cut divides `size`.
+/// Whether the cuts divide a dimension of size `size` into factors: each cut
+/// must divide the next one, and the last cut must divide `size`.
 static bool isChain(const std::set<int64_t> &cuts, int64_t size) {
   int64_t inner = 1;
   for (int64_t cut : cuts) {
@@ -261,8 +263,10 @@ static bool isChain(const std::set<int64_t> &cuts, int64_t size) {
   return size % inner == 0;
 }
 
-/// For each pair (dimension, cut), cuts the class of the dimension at the given
-/// place. Returns false, and changes nothing, if one of the cuts is impossible.
+/// For each pair (dimension, cut), splits the dimension, and all dimensions
+/// that must be split in the same way (its class), into two factors, of which
+/// the minor one has the size `cut`. Returns whether anything changed. If one
+/// of the cuts is impossible, changes nothing.
 bool FactorAnalysis::addCuts(ArrayRef<std::pair<int, int64_t>> cuts) {
   std::map<int, std::set<int64_t>> wanted;
   for (auto [node, cut] : cuts) {
@@ -334,9 +338,8 @@ void FactorAnalysis::cutEqualSlices(func::FuncOp function) {
       for (int64_t dim = 0; dim < rankOf(argument); ++dim)
         ofParameters.insert(find(node(argument, dim)));
   }
-  // For each class of dimensions: the size of the slices that the function
-  // reads of it (0 if these have different sizes), and the offsets of the
-  // slices.
+  // For each class of dimensions that the function slices: the size of the
+  // slices (0 if they have different sizes), and their offsets.
   std::map<int, std::pair<int64_t, std::set<int64_t>>> parts;
   for (const Cut &slice : slices) {
     auto &[size, offsets] =

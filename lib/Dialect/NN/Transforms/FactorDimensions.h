@@ -1,14 +1,20 @@
-// Finds shapes for all values of a function with which reshapes disappear.
+// Removes reshapes from a function by splitting the dimensions of its values
+// into factors.
 //
-// Dimensions of different values that must be the same dimension (operand and
-// result of an addition, the places of a letter in an einsum, ...) form a
-// class. A reshape [10, 12] -> [2, 5, 3, 4] cuts dimensions: 10 into 2 x 5, and
-// 12 into 3 x 4. A cut holds for all dimensions of the class, and so may cut
-// operands of other reshapes, until nothing changes. Then each value has a
-// factored shape, and a reshape is the identity if its operand and its result
-// have the same factored shape. Dimensions that an operation needs whole (rows
-// of a norm, the sequence of attention) are atomic. If the cuts of a reshape
-// would contradict others, or cut an atomic class, the reshape remains.
+// Dimensions of different values that must be split in the same way (those of
+// the operand and the result of an addition, all dimensions with the same
+// letter of an einsum, ...) form an equivalence class. A reshape [10, 12] ->
+// [2, 5, 3, 4] asks for cuts: a dimension of size 10 is cut into the factors 2
+// x 5, and one of size 12 into 3 x 4. A cut applies to all dimensions of the
+// class, so it may also cut operands of other reshapes. This is repeated until
+// nothing changes. Then each value has a factored shape, in which each
+// dimension is replaced by its factors. A reshape whose operand and result have
+// the same factored shape is the identity.
+//
+// A dimension that an operation needs as a whole (the last dimension of a norm,
+// the sequence of attention) is atomic, and its class is never cut. If the cuts
+// of a reshape would contradict other cuts, or cut an atomic class, the reshape
+// remains.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_FACTORDIMENSIONS_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_FACTORDIMENSIONS_H
@@ -23,25 +29,29 @@ namespace cleave::nn {
 
 class FactorAnalysis {
 public:
-  /// With `views`, a parameter's dimension is also cut into equal parts if the
-  /// function reads only slices of that size. An example is a parameter that
-  /// stores two matrices as one.
+  /// With `views`, a dimension of a parameter is also cut if the function reads
+  /// it only in slices of equal size that together cover it. An example is a
+  /// parameter that stores two matrices as one.
   FactorAnalysis(mlir::func::FuncOp function, bool views);
 
-  /// The factors of a dimension, major to minor; empty for size 1.
+  /// The sizes of the factors of a dimension, major to minor; empty for a
+  /// dimension of size 1.
   Dims factors(mlir::Value value, int64_t dim) const;
-  /// The factors of all dimensions of a value, in order.
+  /// The factored shape of a value: the sizes of the factors of all its
+  /// dimensions, in order.
   Dims shape(mlir::Value value) const;
-  /// Whether the shape of any value changes.
+  /// Whether the factored shape of any value differs from its shape.
   bool changes() const { return anyChange; }
 
 private:
+  /// A set of dimensions that are cut in the same way.
   struct Class {
     int64_t size = 1;
     bool atomic = false;
-    /// The cuts of the class. Each cut is given as the number of elements that
-    /// the factors minor to it have together. Each of these numbers divides the
-    /// next one, and all divide the size.
+    /// Where the dimensions are cut into factors. A cut between two factors is
+    /// given as the product of all factors that are minor to it: a dimension of
+    /// size 24 with the factors 2 x 3 x 4 has the cuts 4 and 12. Each cut
+    /// divides the next one, and all cuts divide the size.
     std::set<int64_t> cuts;
   };
   /// Consecutive dimensions of a reshape's operand and of its result with the
@@ -81,9 +91,12 @@ private:
   bool anyChange = false;
 };
 
-/// Rewrites a function to its factored shapes. With `views`, parameters and
-/// constants of the file get their factored shape as well. Otherwise they keep
-/// their shape, as inputs and results do, and are reshaped where they are used.
+/// Rewrites a function such that its values have their factored shapes, in
+/// which dimensions are split into factors (see the top of this file). With
+/// `views`, this includes parameters and constants, which then are views of the
+/// tensors in the model file (`nn.view`). Otherwise parameters and constants
+/// keep their shapes and are reshaped where they are used. Inputs and results
+/// of the function always keep their shapes.
 void factorDimensions(mlir::func::FuncOp function, bool views);
 
 } // namespace cleave::nn

@@ -1,4 +1,5 @@
-// Rewrites a function to its factored shapes.
+// Rewrites a function such that its values have factored shapes: each dimension
+// is split into the factors that FactorAnalysis found for it.
 
 #include "FactorDimensions.h"
 
@@ -21,8 +22,9 @@ public:
 private:
   void mapArgument(BlockArgument argument);
   void rewrite(Operation *op);
-  /// These functions rewrite an operation to factored shapes. They return false
-  /// if the operation must keep its original shapes.
+  /// The functions that return bool rewrite an operation such that its operands
+  /// and results have factored shapes, in which dimensions are split into
+  /// factors. They return false if the operation must keep its original shapes.
   bool rewriteFactored(Operation *op);
   bool rewriteRows(Operation *op);
   bool rewriteChoice(Operation *op);
@@ -41,8 +43,9 @@ private:
   Value as(Value old, ArrayRef<int64_t> shape) {
     return reshapeTo(builder, loc, mapped(old), shape);
   }
-  /// Returns the factored shape of a value, but keeps the dimensions `dims`, of
-  /// size 1, which otherwise have no factors.
+  /// Returns the factored shape of a value, but keeps those of the dimensions
+  /// `dims` that have size 1. A dimension of size 1 has no factors, so
+  /// otherwise it is missing in the factored shape.
   Dims shapeWithUnits(Value old, ArrayRef<int64_t> dims);
   void define(Value old, Value value) {
     map[old] = reshapeTo(builder, loc, value, analysis.shape(old));
@@ -85,7 +88,9 @@ void Rewriter::mapArgument(BlockArgument argument) {
   Dims shape = analysis.shape(argument);
   unsigned index = argument.getArgNumber();
   bool fromFile = isOneOf(roleOf(argument), {Role::Parameter, Role::Constant});
-  // Only parameters and constants of the file can have a view.
+  // Only parameters and constants are read from the model file, so only they
+  // can have the attribute nn.view, by which a tensor of the file is read in
+  // another shape. Other arguments are reshaped in the function.
   if (!views || !fromFile || shape.empty() ||
       shapeOf(argument) == ArrayRef<int64_t>(shape)) {
     map[argument] = reshapeTo(builder, loc, argument, shape);
@@ -136,8 +141,9 @@ void Rewriter::rewriteEinsum(EinsumOp op) {
                        mapped(op.getLhs()), mapped(op.getRhs())));
 }
 
-/// Rewrites a slice to slices of factors; returns false if it cuts through an
-/// inner factor.
+/// Rewrites a slice to a slice of the factored shape. Returns false if the
+/// selected elements are not a rectangular range of the factors, for example
+/// because the slice begins inside of an inner factor.
 bool Rewriter::rewriteSlice(SliceOp op) {
   Dims offsets, sizes, strides;
   for (int64_t dim = 0; dim < rankOf(op.getInput()); ++dim) {
@@ -171,7 +177,8 @@ bool Rewriter::rewriteSlice(SliceOp op) {
         done = true;
         continue;
       }
-      // The slice selects a single index of this factor, and a range within it.
+      // The slice selects a single index of this factor, and a range of the
+      // factors minor to it.
       if (offset / inner != (offset + size - 1) / inner)
         return false;
       offsets.push_back(offset / inner);
@@ -190,7 +197,8 @@ bool Rewriter::rewriteSlice(SliceOp op) {
   return true;
 }
 
-/// Norms and softmax keep their last dimension; the others are factored.
+/// Rewrites norms and softmax. Their last dimension is kept whole, and all
+/// other dimensions are split into factors.
 bool Rewriter::rewriteRows(Operation *op) {
   if (!isa<SoftmaxOp, LayerNormOp, RmsNormOp>(op))
     return false;
@@ -214,9 +222,10 @@ bool Rewriter::rewriteRows(Operation *op) {
   return true;
 }
 
-/// Rewrites operations with indices. The leading dimensions, which the indices
-/// and the rows share, are factored. The other dimensions keep their shape,
-/// even if their size is 1.
+/// Rewrites top-k, argmax and grouped dot products, which compute indices for
+/// rows of scores or read one index for each row. The dimensions that enumerate
+/// the rows are split into factors. The other dimensions (the scores or
+/// features of a row) keep their size, even if it is 1.
 bool Rewriter::rewriteChoice(Operation *op) {
   if (auto top = dyn_cast<TopKOp>(op)) {
     int64_t last = rankOf(top.getInput()) - 1;
@@ -345,8 +354,9 @@ bool Rewriter::rewriteFactored(Operation *op) {
   return rewriteChoice(op) || rewriteRows(op);
 }
 
-/// Reshapes operands back to their original shapes for an operation that cannot
-/// be rewritten to factored shapes.
+/// Copies an operation that must keep its original shapes. Its operands are
+/// reshaped from their factored shapes, in which dimensions are split into
+/// factors, back to the original ones.
 void Rewriter::rewriteRestored(Operation *op) {
   IRMapping mapping;
   for (Value operand : op->getOperands())

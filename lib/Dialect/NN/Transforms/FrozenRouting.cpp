@@ -3,9 +3,8 @@
 // computed for its example input. The graph then still computes the largest
 // router scores, but nothing reads their indices. Instead, it multiplies the
 // scores at the stored indices with the outputs of the experts, or masks the
-// scores at these indices. Scores are only taken for a router's if they are
-// computed with a matrix of the model, and if something is multiplied with
-// them.
+// scores at these indices. Scores are taken for those of a router only if they
+// are computed with a matrix of the model and are multiplied with other data.
 
 #include "FrozenRouting.h"
 #include "Dataflow.h"
@@ -18,7 +17,9 @@ namespace cleave::nn {
 
 namespace {
 
-/// Whether the value is a constant of the file with different elements.
+/// Whether the value is a constant whose elements are not all equal: an
+/// argument that is a constant of the model file, or an arith.constant that is
+/// no splat.
 bool isFixed(Value value) {
   for (;;) {
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -33,7 +34,8 @@ bool isFixed(Value value) {
   }
 }
 
-/// The largest scores of each row, if nothing reads their indices.
+/// Returns the result of `op` that holds the largest scores of each row, if
+/// nothing reads the indices of these scores; otherwise null.
 Value largestScores(Operation &op) {
   if (auto top = dyn_cast<TopKOp>(op))
     return top.getIndices().use_empty() ? top.getValues() : Value();
@@ -83,12 +85,14 @@ bool followsFromProduct(Value value) {
 }
 
 /// Follows router scores through their readers until they are combined with
-/// other data. Notes whether the program reads or masks elements at fixed
-/// positions.
+/// other data. Notes which values hold scores at fixed positions: scores that a
+/// gather, a slice or a mask selects by constants, and not by indices that the
+/// program computes.
 class Followed {
 public:
-  /// With `hasSlots`, the last dimension of the scores has the slots of a
-  /// token, and slices of it do not count as reading fixed positions.
+  /// With `hasSlots`, the last dimension of `scores` enumerates the experts
+  /// that a token has chosen (its slots). A slice of `scores` along this
+  /// dimension does not count as reading scores at fixed positions.
   Followed(Value scores, bool hasSlots) : scores(scores), hasSlots(hasSlots) {
     add(scores, false);
     while (!values.empty()) {
@@ -98,9 +102,9 @@ public:
     }
   }
 
-  /// Whether router scores that were read at fixed positions are multiplied
-  /// with other data, that is, with values that are neither scores nor
-  /// constants.
+  /// Whether router scores that constants select (scores at fixed positions)
+  /// are multiplied with other data, that is, with values that are neither
+  /// scores nor constants.
   bool weighFixedly() const {
     for (auto [value, isPlaced] : atFixed)
       if (isPlaced)
@@ -126,8 +130,8 @@ private:
     values.push_back(value);
   }
 
-  /// Returns whether a slice drops elements of a dimension other than the
-  /// slots.
+  /// Returns whether a slice drops elements of a dimension. The dimension of
+  /// the scores that enumerates the chosen experts of a token does not count.
   bool cuts(SliceOp slice) const {
     ArrayRef<int64_t> shape = shapeOf(slice.getInput());
     for (auto [dim, size] : llvm::enumerate(slice.getSizes()))
@@ -149,8 +153,8 @@ private:
     } else if (isa<BroadcastOp, ReshapeOp, TransposeOp, ReduceOp>(user)) {
       add(user->getResult(0), isPlaced);
     } else if (isElementwise(user) || isa<EinsumOp>(user)) {
-      // The other operand may be a constant mask that selects some of the
-      // scores.
+      // An operand that does not come from the scores may be a constant mask,
+      // by which the operation selects some of the scores.
       bool mayMask = isa<arith::MulFOp, arith::SelectOp, EinsumOp>(user);
       bool isMasked = false;
       for (Value operand : user->getOperands())

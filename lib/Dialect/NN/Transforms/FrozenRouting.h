@@ -8,8 +8,10 @@
 
 namespace cleave::nn {
 
-/// Reports router scores that are read or masked at positions that the file
-/// fixes, while nothing reads which experts were chosen.
+/// Emits an error for each router whose choice of experts is a constant in the
+/// model file. In such a model, nothing reads the indices of the largest router
+/// scores. Instead the scores are read or masked at constant positions, which
+/// are those that the router chose for the example input of the export.
 llvm::LogicalResult checkRouting(mlir::func::FuncOp function);
 
 } // namespace cleave::nn

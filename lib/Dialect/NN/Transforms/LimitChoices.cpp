@@ -1,4 +1,5 @@
-// nn-limit-choices: drops slots beyond the capacity of an expert.
+// nn-limit-choices: limits how many token-expert pairs (slots) an expert takes.
+// The pairs beyond the expert's capacity are dropped.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -22,8 +23,10 @@ using namespace cleave;
 
 namespace {
 
-/// The experts that one router chooses. The order of samples, positions and
-/// slots decides which slots are dropped when an expert is full.
+/// The experts that one router chooses. If it chooses k experts for each token,
+/// the token has k token-expert pairs, which are called slots. The order of
+/// samples, positions and slots decides which slots are dropped when an expert
+/// is full.
 struct Choices {
   Value ids;
   int64_t experts;
@@ -48,7 +51,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
           << scope << "'; expected sequence or microbatch";
       return signalPassFailure();
     }
-    // All products with the same choices share one limit.
+    // All grouped products that read the same choices share one limit.
     llvm::MapVector<Value, nn::GroupedDotOp> products;
     func.walk([&](nn::GroupedDotOp op) { products.insert({op.getIds(), op}); });
     if (products.empty()) {
@@ -110,7 +113,8 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     return flow ? flow->dimOf(ids) : std::nullopt;
   }
 
-  /// Whether the last dimension of the ids is that of a token's slots.
+  /// Whether the last dimension of the ids enumerates the experts that one
+  /// token has chosen (its slots).
   bool hasSlots(Value ids) {
     int64_t rank = typeOf(ids).getRank();
     if (ids.getDefiningOp<nn::ArgMaxOp>() || rank == 0)
@@ -171,8 +175,8 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     return nn::ReshapeOp::create(b, value.getLoc(), type.clone(shape), value);
   }
 
-  /// Returns how many slots of each sample chose each expert, [samples,
-  /// experts].
+  /// Returns the loads of the experts, [samples, experts]: how many
+  /// token-expert pairs of each sample have each expert.
   static Value loadsOf(OpBuilder &b, Value ids, int64_t experts) {
     Location loc = ids.getLoc();
     RankedTensorType type = typeOf(ids);

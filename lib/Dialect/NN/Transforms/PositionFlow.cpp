@@ -1,4 +1,4 @@
-// Finds the dimensions that are positions of the sequence.
+// Finds the dimensions of values that count the positions of the sequence.
 
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 
@@ -88,9 +88,10 @@ std::optional<int64_t> PositionFlow::dimOf(Value value) const {
   return std::nullopt;
 }
 
-/// Marks a dimension as positions if it is as long as the sequence. A connected
-/// dimension of another size is something else, such as a table of positions or
-/// a slice.
+/// Marks a dimension as counting positions if it is as long as the sequence,
+/// and returns whether the mark is new. A dimension of another size has another
+/// meaning, even if a sharding rule connects it with positions: it may belong
+/// to a longer table of position embeddings, or to a slice.
 bool PositionFlow::mark(Value value, int64_t dim) {
   RankedTensorType type = rankedTypeOf(value);
   if (!type || type.getDimSize(dim) != length)
@@ -101,8 +102,9 @@ bool PositionFlow::mark(Value value, int64_t dim) {
 }
 
 void PositionFlow::run(Block &body) {
-  // Constants do not connect dimensions of their uses, since each use can have
-  // its own copy of the constant.
+  // The marks are not propagated through a constant, from one operation that
+  // reads it to another one, since each of the operations could read its own
+  // copy of the constant.
   auto connects = [](Operation *op) {
     return !op->hasTrait<OpTrait::ConstantLike>();
   };

@@ -1,7 +1,9 @@
-// Rotary positions: x * cos + rotate(x) * sin, where rotate swaps the halves of
-// the last dimension and negates the one that comes first:
+// Recognizes rotary position embeddings, x * cos + rotate(x) * sin. Here rotate
+// exchanges the two halves of the last dimension, whose size is d, and negates
+// the half that then comes first:
 //   rotate(x) = concat(-x[d/2:], x[:d/2])
-// cos and sin have equal halves and depend on the position, perhaps the sample.
+// The tables cos and sin have two equal halves along the last dimension. They
+// depend on the position, and may also depend on the sample.
 
 #include "Dataflow.h"
 
@@ -50,8 +52,8 @@ int64_t rotatedDim(Value value, Value x) {
   return dim;
 }
 
-/// Returns whether both halves of a table along its last dimension are known to
-/// be equal.
+/// Returns whether both halves of a table (cos or sin) along its last dimension
+/// are known to be equal.
 bool hasEqualHalves(Value table) {
   if (splatOf(table))
     return true;

@@ -1,5 +1,5 @@
-// Merges parameters that are only read after the model stacks them to one
-// tensor.
+// If a model stacks several parameters to one tensor and then reads this
+// tensor, merges the parameters into one.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_STACKPARAMETERS_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_STACKPARAMETERS_H
@@ -9,8 +9,8 @@
 namespace cleave::nn {
 
 /// Merges parameters [...] that the model stacks to [n, ...] into one
-/// parameter, whose `nn.parts` lists the tensors of the file. Readers of a
-/// single tensor read a slice.
+/// parameter, whose `nn.parts` lists the tensors of the file. Operations that
+/// read one of the original parameters read a slice of the new one.
 void stackParameters(mlir::func::FuncOp function);
 
 /// Sorts operations into the order in which a walk from the results meets them,

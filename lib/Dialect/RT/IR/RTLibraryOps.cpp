@@ -37,8 +37,8 @@ static Type elementType(Value value) {
 // rt.gemm
 //===----------------------------------------------------------------------===//
 
-/// Checks that a command has no results after the first `count`, or a single
-/// one that is scratch memory.
+/// Checks that a command has `count` results, or one more that is its scratch
+/// memory, of type i8.
 static LogicalResult verifyScratch(Operation *op, size_t count) {
   if (op->getNumResults() == count)
     return success();
@@ -428,6 +428,7 @@ Value AttentionGradOp::getScratchResult() {
 }
 
 // The gradient has five products: the recomputed scores q k^T, dp = do v^T, dv
-// = p^T do, dq = ds k, dk = ds^T q. Three of these have the size of a query's
-// features, two that of a value's, with two FLOPs per element.
+// = p^T do, dq = ds k, dk = ds^T q. For each pair of a query and a key, a
+// product takes two FLOPs per feature. q k^T, dq and dk have the features of a
+// query (6 FLOPs per feature in total), dp and dv those of a value (4 FLOPs).
 int64_t AttentionGradOp::getFlops() { return attentionFlops(*this, 6, 4); }

@@ -247,7 +247,11 @@ std::optional<Alias> WaitOp::getAlias(unsigned result) {
 // rt.copy, rt.fill, rt.alias
 //===----------------------------------------------------------------------===//
 
-/// Checks that the terms are quadruples (axis, pre, size, elements).
+/// Checks that `axis_terms` is a list of quadruples (axis, pre, size,
+/// elements). Each quadruple adds `elements` times the rank's index on a
+/// sub-axis of the mesh to an offset. `size` is the size of the sub-axis, and
+/// `pre` is the product of the sizes of the sub-axes of `axis` that are major
+/// to it, as in Shardy.
 static LogicalResult verifyTerms(Operation *op, ArrayRef<int64_t> terms) {
   if (terms.size() % 4 != 0)
     return op->emitOpError("has ")
@@ -265,7 +269,7 @@ LogicalResult CopyOp::verify() {
   if (getDestination() && getDestination().getType() != result) // (Y1)
     return emitOpError("destination has type ")
            << getDestination().getType() << ", expected " << result;
-  if (!getAxisTerms().empty()) { // (Y2), where the rank decides about the rest
+  if (!getAxisTerms().empty()) { // (Y2); bounds depend on the rank
     if (getSourceView().size() != getShape().size() + 1)
       return emitOpError("view of source has ")
              << getSourceView().size() << " entries, expected an offset and "

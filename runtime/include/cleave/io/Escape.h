@@ -9,10 +9,11 @@
 
 namespace cleave {
 
-/// Escapes characters that would move a terminal's cursor, start a new line, or
-/// reverse the direction of text. Control characters and bytes that are not
-/// UTF-8 become \x1B, code points beyond ASCII become \u009B. Other text is
-/// unchanged.
+/// Replaces each character that would move a terminal's cursor, start a new
+/// line, or reverse the direction of text by an escape sequence with its
+/// hexadecimal code: ASCII control characters and bytes that are not UTF-8 as
+/// two digits (for example \x1B), code points beyond ASCII as four (for example
+/// \u009B). Other text is unchanged.
 std::string escaped(std::string_view text);
 
 /// Like escaped(), but newlines and tabs are kept, for text of several lines.

@@ -38,7 +38,7 @@ public:
   /// Returns whether bytes beyond the end of a truncated file were read (as
   /// zeros).
   bool isCut() const;
-  /// Throws InputError where they were.
+  /// Throws InputError if isCut().
   void checkWhole() const;
   /// Describes how the file's size or time differs from when it was opened;
   /// empty if it does not.
@@ -55,7 +55,7 @@ private:
   const std::byte *bytes = nullptr;
   size_t length = 0;
   int64_t modified = 0;
-  void *range = nullptr; ///< what guards it
+  void *range = nullptr; ///< the entry that the handler of SIGBUS finds
 };
 
 /// For code without exceptions. Returns null, with the reason (without the
@@ -111,7 +111,8 @@ public:
   AtomicFolder &operator=(const AtomicFolder &) = delete;
 
   const std::string &path() const { return temporary.path(); }
-  /// Replaces a folder of the same name, if there is one.
+  /// Flushes the temporary folder to the device and renames it to the final
+  /// path. If a folder with this path exists, it is replaced.
   void commit();
 
 private:

@@ -9,13 +9,15 @@
 namespace cleave::program {
 
 // Plans how a rank (the sender) dispatches its rows to experts in `rounds`
-// all-to-alls. Each rank holds `tile` experts. In each round, each rank has
-// `places` slots for rows of the sender. Row r goes to rank ids[r] / tile, into
-// the next free slot there. Results: sources [rounds, ranks, places] is the row
-// in each slot, or -1 for an empty slot; sent is the expert of that row,
-// numbered among the experts of its rank, or -1; placeOf [rows] is the slot of
-// each row, numbered over all rounds and ranks, or -1 for a row that goes to no
-// rank; counts [ranks, rounds] is the number of rows sent. All are i64.
+// all-to-alls. Each rank holds `tile` experts. In each all-to-all (round) the
+// send buffer has `places` rows for each rank. Row r goes to rank ids[r] /
+// tile, into the next free row of the buffers for this rank. Results: sources
+// [rounds, ranks, places] is the row that is sent in each row of the send
+// buffers, or -1 if that is empty; sent, of the same shape, is the expert of
+// this row, numbered among the experts of its rank, or -1; placeOf [rows] is
+// the position of each row in the send buffers, numbered over all rounds and
+// ranks, or -1 for a row that goes to no rank; counts [ranks, rounds] is the
+// number of rows sent. All are i64.
 struct PlanRows {
   int64_t rows = 0, rounds = 1, ranks = 0, places = 0, tile = 1;
   BufferRef ids, sources, placeOf, sent, counts;
@@ -30,14 +32,17 @@ struct SortRows {
   BufferRef ids, order, placeOf, sorted;
 };
 
-// A slot is an entry of ids [b, s, k]: one of the k experts that a token
-// chooses among e experts. Counts, for each slot, the slots of the same sample
-// that chose the same expert and come before it in the order of (position,
-// index in k). The count is 0 for ids that name no expert. `loads` [rows, e],
-// if present, has the number of slots of each expert in earlier data; then the
-// sum of loads[r, id] over the rows r < samples[b] is added to the counts of
-// sample b. Positions are [b, s] if each sample has its own, else [s]. All are
-// i64; scratch has 2 e + s elements.
+// Counts, for each choice of an expert by a token, the earlier choices of the
+// same expert. ids [b, s, k] has the k experts that each token chooses among e
+// experts. For each entry of ids, `result` [b, s, k] is the number of entries
+// of the same sample that are equal and come before it in the order of
+// (position, index in k). It is 0 for entries that name no expert. Positions
+// are [b, s] if each sample has its own (`perSample`), else [s].
+//
+// If `loads` [rows, e] is present, it has the number of choices of each expert
+// in earlier data, and the sum of loads[r, id] over the rows r < samples[b] is
+// added to the counts of sample b. All operands are i64; scratch has 2 e + s
+// elements.
 struct PositionInExpert {
   int64_t b = 0, s = 0, k = 1, e = 1, rows = 0;
   bool perSample = false;

@@ -68,14 +68,14 @@ struct SubAxis {
 enum class Lifespan : uint8_t {
   Persistent, // keeps its contents between actions (named buffers)
   Transient,  // undefined at the start of every action and of every Call
-  Slots,      // undefined at the start of an action that the host runs; the
-              // calls of this action exchange values through this arena
+  Slots,      // undefined at the start of an action that the host runs, then
+              // kept from one Call to the next until this action ends
 };
 inline constexpr Lifespan lastLifespan = Lifespan::Slots;
 
 // An arena in the memory of one rank. Arena 0 is "state" (persistent), arena 1
-// "transient". If `rankClass` >= 0, only ranks of that class have the arena; on
-// other ranks it has no bytes.
+// "transient". If `rankClass` >= 0, only the ranks of that class (ranks that
+// run identical commands) have the arena; on other ranks it has no bytes.
 struct Arena {
   std::string name;
   Lifespan lifespan = Lifespan::Transient;
@@ -83,14 +83,16 @@ struct Arena {
   int32_t rankClass = -1;
 };
 
-// An address term: `coef` bytes times the rank's index on a sub-axis of the
-// mesh, or in the body of a Repeat times a number that depends on the trip.
+// A term of an address: `coef` bytes times an index. The index is that of the
+// rank on a sub-axis of the mesh or, in the body of a loop (Repeat), the number
+// of the loop's iteration modulo a period.
 struct AxisTerm {
   SubAxis on;
   int64_t coef = 0;
 
-  // Returns a term that adds `coef` bytes times the remainder of the trip
-  // divided by `period`. Of nested loops, `depth` 0 is the outermost one.
+  // Returns the term of `coef` bytes times (i mod `period`), where i is the
+  // number of the current iteration of a loop. Of nested loops, `depth` 0 is
+  // the outermost one.
   static AxisTerm ofTrip(int32_t depth, int64_t period, int64_t coef) {
     return {{-1 - depth, 1, period}, coef};
   }

@@ -1,8 +1,8 @@
-//===- Resume.h - that a resumed run is the same run ----------------------===//
+//===- Resume.h - checks that a resumed run is the same run ---------------===//
 //
-// A checkpoint records the configuration that it was made with. If a resume
-// would change the mathematics of the run, the user must accept each changed
-// key.
+// A checkpoint records the configuration that it was made with. If the resumed
+// run has another value for a key that changes what is computed, such as the
+// learning rate, the user must accept the change of this key.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TRAINER_RESUME_H
@@ -51,20 +51,23 @@ struct Difference {
 std::vector<Difference> differences(const std::string &was,
                                     const std::string &is);
 
-/// Changes of the mathematics that the user has accepted for this resume.
+/// The changed keys that the user accepts for this resume, although they change
+/// what the run computes.
 struct Accepted {
   /// The keys whose change is accepted. Besides keys of the configuration,
   /// "data.path" stands for other data and "model" for a model with another
   /// graph.
   std::set<std::string> keys;
-  /// Which flag accepts a change, for messages. True: --set KEY=VALUE. False:
-  /// --accept KEY, used when the values are already compiled into the program.
+  /// Which flag error messages recommend to the user who wants to accept a
+  /// change. True: --set KEY=VALUE. False: --accept KEY, because the new values
+  /// are already compiled into the program.
   bool isBySet = false;
 
   bool count(const std::string &key) const { return keys.count(key); }
 };
 
-/// Throws InputError if a key cannot be accepted by a resume. `config` is the
+/// Checks the keys that the user gave with --accept. Throws InputError if one
+/// of them is neither "model" nor a key of the configuration. `config` is the
 /// program's configuration as JSON.
 void checkAccepted(const std::vector<std::string> &keys,
                    const std::string &config);
@@ -76,12 +79,13 @@ void refuseChanges(const std::string &checkpoint,
                    const Accepted &accepted);
 
 /// Throws InputError if the model's graph differs from the one that was
-/// trained, or if an input is bound to an array with other contents, unless
-/// "model" is accepted.
+/// trained, or if an input is bound to an array with other contents, unless the
+/// user has accepted another model (`accepted` contains "model").
 void checkSameGraph(const std::string &checkpoint, const CheckpointState &state,
                     const Manifest &manifest, const Accepted &accepted);
 
-/// What checkSameGraph looks at and has accepted.
+/// Returns the differences that checkSameGraph() looks for, to report those
+/// that were accepted.
 std::vector<Difference> graphDifferences(const CheckpointState &state,
                                          const Manifest &manifest);
 
@@ -92,9 +96,10 @@ void checkSameOptimizer(const std::string &checkpoint,
                         const std::string &wanted);
 
 /// Throws InputError if the contents of `path` differ from the data that the
-/// checkpoint's run was trained on, unless "data.path" is accepted. The path
-/// may be another one than before. `model` is the name of the resumed model. If
-/// the checkpoint records another model name, the message begins by saying so.
+/// checkpoint's run was trained on, unless the user has accepted other data
+/// (`accepted` contains "data.path"). The path may be another one than before.
+/// `model` is the name of the resumed model. If the checkpoint records another
+/// model name, the message begins by saying so.
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
                    const std::string &path, const Accepted &accepted,
                    const std::string &model);
@@ -114,15 +119,17 @@ struct UpdateCounts {
 };
 UpdateCounts readUpdateCounts(const std::string &checkpoint);
 
-/// What train.steps and --steps say.
+/// How long a run and its learning-rate schedule last, as train.steps and
+/// --steps say.
 struct Extent {
-  int64_t horizon;  ///< where the schedule ends
-  int64_t lastStep; ///< where the run does
+  int64_t horizon;  ///< the step at which the schedule ends
+  int64_t lastStep; ///< the step at which the run ends
 };
 
-/// Returns the first and last step of the run. `recorded` has the settings of
-/// the checkpoint, and is empty for a new run. Throws InputError if a run is
-/// resumed after its learning-rate schedule has ended.
+/// Returns the step at which the learning-rate schedule ends and the last step
+/// of the run. `recorded` is train.steps as the checkpoint recorded it, and is
+/// empty for a new run. Throws InputError if the run would go on after its
+/// learning-rate schedule has ended.
 Extent extentOf(const TrainOptions &options, const Settings &settings,
                 std::optional<int64_t> recorded);
 

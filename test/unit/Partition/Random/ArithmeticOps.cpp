@@ -1,7 +1,7 @@
 // Generates those operations of arith and math that the other files do not
 // generate, each on operands for which it is defined. Discontinuous operations
 // (rounding, remainders, operations on bits) get only operands with exact
-// values.
+// values (integers without rounding errors).
 
 #include "Generator.h"
 
@@ -122,7 +122,9 @@ bool binary(Generator &g) {
   }
 }
 
-/// Discontinuous functions of exact values, with exact results.
+/// Generates a discontinuous function, such as floor or a remainder. Its
+/// operands are exact, that is, integers without rounding errors, so the result
+/// is exact, too.
 bool rounding(Generator &g) {
   Entry x = g.anyExact(0, 4);
   Value half = nn::createSplat(g.b, g.loc, x.type(), 0.5);

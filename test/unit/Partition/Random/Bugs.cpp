@@ -27,8 +27,9 @@ bool forEach(ModuleOp module, llvm::function_ref<bool(Op)> change) {
   return any;
 }
 
-/// Reverses the order of the axes of a collective. Returns false if that does
-/// not change the ranks.
+/// Reverses the order of the mesh axes of an operation, so that it numbers the
+/// ranks of a group in another order. Returns false if there are fewer than two
+/// axes, because their order then has no effect.
 template <typename Op> bool reverseAxes(Op op) {
   SmallVector<AxisRefAttr> axes(op.getAxes().getAxes());
   if (axes.size() < 2)
@@ -263,7 +264,8 @@ bool maskDropped(ModuleOp module) {
   return true;
 }
 
-/// Replaces the identity of a mask by zero, or by one if the identity is zero.
+/// A mask replaces padding by the neutral element of the reduction that
+/// follows. Replaces this neutral element by zero, or by one if it is zero.
 bool wrongIdentity(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     OpBuilder builder(op);
@@ -333,8 +335,9 @@ bool neededWhole(ModuleOp module) {
     AxisSet used = setOf(mesh->decompose(plan.getCarry().getAxes()));
     for (Attribute axes : factors)
       used |= setOf(mesh->decompose(cast<AxisListAttr>(axes).getAxes()));
-    // Operations that move elements have shapes in their attributes, which
-    // would no longer match, so they are left out.
+    // The bug splits a dimension that must stay whole into tiles. Operations
+    // that only move elements are left out, because their attributes contain
+    // shapes, which would not match the tiles.
     for (auto [factor, info] : llvm::enumerate(rule.factors))
       for (Axis axis = 0; axis < mesh->count() && !rule.movement; ++axis) {
         if (info.kind != FactorKind::NeedReplication ||

@@ -24,7 +24,9 @@ struct CompileStyle {
 /// compiled single-device program.
 class CompiledRunner : public Runner {
 public:
-  /// If `interpret` is false, interpreted programs are not compared.
+  /// If `interpret` is false, one check of `Runner` is left out: it interprets
+  /// the per-rank program and compares the result with the unpartitioned
+  /// program.
   CompiledRunner(mlir::MLIRContext *context, CompileStyle style,
                  bool interpret = true, bool prove = true);
 

@@ -92,15 +92,17 @@ template <nn::Combiner combiner> bool reduce(Generator &g) {
   return true;
 }
 
-/// Indices that are data: arguments of the function, some of which are out of
-/// bounds for every table.
+/// Returns random indices: an integer value of the program. Some of its
+/// elements are out of bounds for the table that they index.
 Entry indices(Generator &g, ArrayRef<int64_t> shape) {
   return g.like(g.ints(shape));
 }
 
-/// Returns valid indices into a table of `rows` rows. They are either positions
-/// (only those of padding may be out of range), or the indices `at`, clamped to
-/// the table.
+/// Returns indices of rows in a table of `rows` rows, checked by
+/// nn.check_index. They are either 0, 1, 2, ... along the first dimension, or
+/// the indices `at`, clamped to [0, rows). If the first dimension is sharded
+/// and padded, the numbers of its padding may be too large, which
+/// nn.check_index must ignore.
 Value checked(Generator &g, Value at, int64_t rows) {
   auto type = cast<RankedTensorType>(at.getType());
   if (type.getRank() > 0 && type.getDimSize(0) <= rows) {

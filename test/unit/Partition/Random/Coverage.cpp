@@ -75,7 +75,8 @@ void Coverage::add(ModuleOp module) {
       if (auto given =
               func.getArgAttrOfType<ShardingAttr>(index, kShardingAttrName))
         layouts[argument] = mesh->layout(given);
-  // A case counts once per combination.
+  // A case counts once for each combination of a rule, a kind of factor and a
+  // column of the coverage table.
   std::set<std::tuple<std::string, std::string, Column>> seen;
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
@@ -109,7 +110,8 @@ void Coverage::addOperation(
     look(operand);
   for (Value result : op->getResults())
     look(result);
-  // The values that a branch yields are covered like operands.
+  // Values that a branch yields count like operands: they may be partial values
+  // or have several readers.
   for (Region &region : op->getRegions())
     for (Block &block : region)
       for (Value value : block.getTerminator()->getOperands())
@@ -121,8 +123,9 @@ void Coverage::addOperation(
     if (plan)
       splits.push_back(mesh.decompose(
           cast<AxisListAttr>(plan.getFactors()[number]).getAxes()));
-    // If an operation needs a factor replicated, an operand or result may still
-    // be sharded along this factor. Such shardings count as well.
+    // If an operation needs a factor replicated, its plan does not shard the
+    // factor, but an operand or result may still be sharded along it. Such a
+    // sharding also counts as a test of this factor.
     auto addTensor = [&](Value value, const TensorFactors &dims) {
       auto it = layouts.find(value);
       if (it == layouts.end())

@@ -1,7 +1,9 @@
-// Counts which sharding rules the cases exercise. For each rule and kind of
-// factor, it counts the cases in which the factor is sharded with a remainder,
-// is sharded over a sub-axis, meets a partial value, or belongs to a value with
-// several readers.
+// Counts how many random programs (cases) test each sharding rule. There is one
+// count for each combination of a rule, a kind of factor and one of these
+// situations: the factor is sharded but its size is not divisible by the number
+// of tiles; it is sharded over a sub-axis; an operand or result of the
+// operation is a partial value; or the factor is sharded and an operand or
+// result has several readers.
 
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RANDOM_COVERAGE_H
 #define CLEAVE_TEST_UNIT_PARTITION_RANDOM_COVERAGE_H
@@ -19,22 +21,25 @@ class Coverage {
 public:
   enum Column { Uneven, SubAxis, Partial, MultiUser, Columns };
 
-  /// Counts the combinations in a module after dist-plan-ops.
+  /// Adds one case: counts each combination (rule, kind of factor, situation)
+  /// that occurs in the module. dist-plan-ops has run on it.
   void add(mlir::ModuleOp module);
   /// Records which operations a module contains.
   void note(mlir::ModuleOp module);
 
   void print(llvm::raw_ostream &out) const;
-  /// Lists the combinations with fewer than `least` cases, and the operations
-  /// that did not occur.
+  /// Lists the combinations (rule, kind of factor, situation) that fewer than
+  /// `least` cases test, and the operations with a sharding rule that occurred
+  /// in no case.
   std::string missing(mlir::MLIRContext *context, int64_t least) const;
   /// Lists the operations with a sharding rule that never occurred, one per
   /// line.
   std::string unseen(mlir::MLIRContext *context) const;
 
 private:
-  /// Counts an operation. `isFirst` returns whether this case has not been
-  /// counted for the given combination before.
+  /// Counts the combinations that one operation tests. `isFirst` returns
+  /// whether the current case has not yet been counted for the given
+  /// combination.
   void addOperation(
       mlir::Operation *op, const dist::MeshAxes &mesh,
       const llvm::DenseMap<mlir::Value, dist::Layout> &layouts,

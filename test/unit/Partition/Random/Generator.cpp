@@ -389,8 +389,10 @@ void Generator::shardPorts() {
     bool asked = random.chance(port.isResult ? 2 : 3, 4);
     if (!port.name().empty())
       sharding = byName.insert({port.name(), sharding}).first->second;
-    // A tensor in memory has one sharding, also if a function requests it as
-    // partial sums.
+    // In a compiled program, an argument and a result with the role State and
+    // the same name are one tensor in memory, so both need the same sharding,
+    // even if it consists of partial sums. It is therefore requested for both
+    // of them.
     if (asked || (style.compiled && port.role() == nn::Role::State))
       setAttr(port, dist::kShardingAttrName, sharding);
   }

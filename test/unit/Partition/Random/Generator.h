@@ -122,18 +122,21 @@ public:
   int64_t size();
   llvm::SmallVector<int64_t> shape(int64_t lowRank, int64_t highRank);
 
-  /// Adds an argument to the function. If it need not be exact, its elements
-  /// may be any numbers.
+  /// Adds an argument to the function. If `exact` is true, its elements are
+  /// integers, so that sums and products of them are free of rounding errors.
+  /// Otherwise its elements may be any numbers.
   Entry argument(mlir::RankedTensorType type, bool exact = true);
   /// Returns a floating-point value, from the program if it has one.
   Entry any(int64_t lowRank = 0, int64_t highRank = 5);
   /// Returns a value of any element type (floats, integers or booleans), for
   /// operations that only move elements.
   Entry anyKind(int64_t lowRank = 0, int64_t highRank = 5);
-  /// Returns an exact floating-point value.
+  /// Returns a floating-point value whose elements are integers without
+  /// rounding errors.
   Entry anyExact(int64_t lowRank, int64_t highRank);
-  /// Returns a value of exactly this type. If `exact` is true, the value must
-  /// be exact.
+  /// Returns a value of the given type whose elements are not larger in
+  /// magnitude than `bound`. If `exact` is true, its elements are integers
+  /// without rounding errors.
   Entry like(mlir::RankedTensorType type, double bound = 1e6,
              bool exact = false);
   /// Reshapes the value to a random shape of `rank` dimensions.

@@ -1,4 +1,5 @@
-// Generates loops and branches around operations of the other files.
+// Generates loops and branches. The operations in their bodies come from the
+// generators in the other *Ops.cpp files of this folder.
 
 #include "Generator.h"
 

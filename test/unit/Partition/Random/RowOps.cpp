@@ -68,7 +68,9 @@ bool rmsNorm(Generator &g) {
   return true;
 }
 
-/// Generates the gradients only, with arbitrary row statistics.
+/// Generates the gradient of a layer norm or RMS norm without the norm itself.
+/// So its mean and reciprocal standard deviation of each row are arbitrary
+/// values, which do not belong to the row.
 bool normGrad(Generator &g) {
   Entry x = g.tamed(g.any(1, 4), 10);
   Entry dy = g.tamed(g.like(x.type()), 10);
@@ -109,7 +111,8 @@ bool crossEntropy(Generator &g) {
   return true;
 }
 
-/// Generates the gradient only, with an arbitrary row statistic.
+/// Generates the gradient of a cross-entropy without the cross-entropy itself.
+/// So its log-sum-exp of each row is an arbitrary value.
 bool crossEntropyGrad(Generator &g) {
   Entry x = g.tamed(g.any(1, 4), 4);
   RankedTensorType rows = rowsOf(g, x);

@@ -15,8 +15,10 @@ Mesh cleave::random::randomMesh(Random &random, MLIRContext *context) {
       {2},       {3},       {4},       {6},    {8},    {2, 2},
       {2, 3},    {3, 2},    {2, 4},    {4, 2}, {2, 6}, {3, 3},
       {2, 2, 2}, {1, 2, 3}, {2, 3, 2}, {12},   {4, 4}, {2, 2, 2, 2}};
-  // The points at which an axis of a given size may be split into sub-axes.
-  // Each divisor divides the next one.
+  // Ways to split a mesh axis of the given size into sub-axes. The numbers are
+  // the products of the sizes of the first sub-axis, the first two sub-axes,
+  // and so on: an axis of size 8 with {2, 4} has three sub-axes of size 2. So
+  // each number divides the next one.
   static const std::vector<std::pair<int64_t, Sizes>> cuts = {
       {4, {2}},    {6, {2}},    {6, {3}},     {8, {2}},     {8, {4}},
       {8, {2, 4}}, {8, {2, 4}}, {12, {2, 6}}, {12, {3, 6}}, {12, {4}}};

@@ -52,14 +52,18 @@ inline constexpr llvm::StringLiteral kPadMaskAttrName = "dist.pad_mask";
 inline constexpr llvm::StringLiteral kTilePaddingAttrName = "dist.tile_padding";
 
 /// Reports an error through `emitError` if the sharding does not fit the type
-/// or the mesh (constraints S2 to S4). `type` may be null.
+/// or the mesh: it must have one entry for each dimension of the tensor, its
+/// axes must be axes of the mesh, and its sub-axes must divide their axes.
+/// (These are the constraints S2 to S4 of `#dist.sharding`.) `type` may be
+/// null.
 mlir::LogicalResult
 verifySharding(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
                ShardingAttr sharding, mlir::RankedTensorType type,
                MeshAttr mesh);
 
-/// Reports an error through `emitError` if the axes do not fit the mesh
-/// (constraint C1).
+/// Reports an error through `emitError` if the axes of a collective do not fit
+/// the mesh: each must be an axis of the mesh, none may be used twice, and
+/// sub-axes must divide their axes. (This is the constraint C1 of collectives.)
 mlir::LogicalResult
 verifyAxes(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
            llvm::ArrayRef<AxisRefAttr> axes, MeshAttr mesh);

@@ -81,7 +81,7 @@ def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
     replicated; `priority`, the priority of propagation (0 first). The value is also
     replicated over every axis that the sharding does not name.
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (S1) no axis is used twice, nor are overlapping parts of one axis.
     - (S2) there is one entry for each dimension of the tensor.
     - (S3) every axis is an axis of the mesh.
@@ -112,11 +112,16 @@ def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
 def Dist_PlanAttr : Dist_Attr<"Plan", "plan"> {
   let summary = "How the ranks share the work of one operation";
   let description = [{
-    `dist.plan = #dist.plan<carry = <{"t"}>, factors = [#dist.axes<{"d"}>,
-    #dist.axes<{}>]>` is set on operations by `dist-plan-ops` and read by
-    `dist-partition`. `factors` has, for each factor of the operation's sharding rule,
-    the axes that split the factor. `carry` has the axes over which the operation passes
-    partial values from its operands to its results.
+    The pass `dist-plan-ops` sets this attribute on operations, and
+    `dist-partition` reads it. `factors` has, for each factor of the operation's
+    sharding rule, the axes that split the factor. `carry` has the axes over
+    which the operation passes partial values from its operands to its results.
+    An example for an operation with two factors is
+
+    ```
+    dist.plan = #dist.plan<carry = <{"t"}>,
+                           factors = [#dist.axes<{"d"}>, #dist.axes<{}>]>
+    ```
   }];
   let parameters = (ins "AxisListAttr":$carry, "::mlir::ArrayAttr":$factors);
   let assemblyFormat = "`<` struct(params) `>`";

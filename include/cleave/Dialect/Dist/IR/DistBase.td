@@ -19,10 +19,11 @@ def Dist_Dialect : Dialect {
     The dialect describes how tensors are sharded over a mesh of ranks. It knows nothing
     of models, layers or optimizers.
 
-    In the *global phase* values have their logical shapes, and `dist.sharding`
-    attributes and `dist.constrain` say how the values are to be sharded. In the *local
-    phase* values have the shape of one rank's tile, and every movement of data is an
-    explicit collective.
+    Before partitioning (the *global phase*), values have their unsharded
+    shapes, and `dist.sharding` attributes and `dist.constrain` say how the
+    values are to be sharded. After partitioning (the *local phase*), values
+    have the shape of one rank's tile, and every movement of data is an explicit
+    collective.
 
     A dimension of N elements split n ways has tiles of ceil(N / n) elements on
     every rank. Rank i of the group holds the elements from i * tile on. Elements after

@@ -13,10 +13,13 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
   let summary = "Declares a mesh of ranks";
   let description = [{
-    Axes are named and listed with the slowest links first; the number of a rank is the
-    row-major index over the axes. `links` gives each axis its link class. For an axis
-    with links between nodes, `within` says how many consecutive ranks along the axis
-    share a node; a sub-axis within such ranks has links of class "intra".
+    Axes are named and listed with the slowest links first; the number of a rank
+    is the row-major index over the axes. `links` names, for each axis, the
+    class of the links between the ranks along the axis, such as "intra" (within
+    a node) or "inter" (between nodes); cluster.toml gives the speed of each
+    class. For an axis with links between nodes, `within` says how many
+    consecutive ranks along the axis share a node; a sub-axis within such ranks
+    has links of class "intra".
 
     ```mlir
     dist.mesh @m <["data"=2, "tensor"=4]>
@@ -24,10 +27,10 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
     dist.mesh @o <["expert"=8]> links ["inter"] within [4]
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (M1) axis names are distinct and not empty; sizes are positive, and their
       product is below 2^31.
-    - (M2) `links`, if given, has one link class for each axis.
+    - (M2) `links`, if given, names one class of links for each axis.
     - (M3) `within`, if given, has for each axis a divisor of the size of the axis.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Dist_MeshAttr:$mesh,
@@ -46,17 +49,18 @@ def Dist_ConstrainOp : Dist_Op<"constrain", [Pure, SameOperandsAndResultType,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Requires a sharding of a value";
   let description = [{
-    The operation is the identity. In the global phase it states that the result has the
-    given sharding. Propagation spreads the sharding, and partitioning turns the
-    operation into a reshard if the operand has another layout. `purpose` is the purpose
-    of the reshard; without `purpose`, the reshard has the purpose of the value.
+    The operation is the identity. In programs that are not partitioned yet, it
+    states that the result has the given sharding. Propagation spreads the
+    sharding, and partitioning turns the operation into a reshard if the operand
+    has another layout. `purpose` is the purpose of the reshard; without
+    `purpose`, the reshard has the purpose of the value.
 
     ```mlir
     %1 = dist.constrain %0 <@m, [{"x"}, {?} ]> : tensor<4x6xf32>
     %3 = dist.constrain %2 <@m, [{"x"}, {} ]> purpose gradient : tensor<4x6xf32>
     ```
 
-    Constraints: (S2), (S3), (S4) of `#dist.sharding`.
+    Constraints: those labelled (S2), (S3) and (S4) in `#dist.sharding`.
   }];
   let arguments = (ins AnyRankedTensor:$input, Dist_ShardingAttr:$sharding,
                        OptionalAttr<Dist_PurposeAttr>:$purpose);
@@ -94,7 +98,7 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
         : tensor<4x6xf32>, tensor<6xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (C1) every axis is an axis of the mesh, no axis is used twice, and sub-axes divide
       their axis.
     - (C2) there is at least one operand, and there are as many results as operands.
@@ -122,10 +126,12 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
         : (tensor<2x6xf32>) -> tensor<8x6xf32>
     ```
 
-    Constraints: (C1), (C2), and
+    Constraints (the verifier's code cites them by these labels):
+    (C1) and (C2) of `dist.all_reduce`, and
     - (AG1) `dims` has, for each operand, one dimension of the operand.
-    - (AG2) a result has the shape of its operand, with that dimension multiplied by
-      the size of the group.
+    - (AG2) a result has the shape of its operand, except that the dimension in
+      `dims`, along which tiles are gathered, is multiplied by the size of the
+      group.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, DenseI64ArrayAttr:$dims,
                        FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes,
@@ -149,10 +155,11 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
         : (tensor<8x6xf32>) -> tensor<2x6xf32>
     ```
 
-    Constraints: (C1), (C2), and
+    Constraints (the verifier's code cites them by these labels):
+    (C1) and (C2) of `dist.all_reduce`, and
     - (RS1) `dims` has, for each operand, one dimension of the operand.
-    - (RS2) a result has the shape of its operand, with that dimension divided
-      by the size of the group, without remainder.
+    - (RS2) a result has the shape of its operand, except that the dimension in
+      `dims` is divided by the size of the group, without remainder.
   }];
   let arguments = (ins Dist_ReduceKindAttr:$kind, Variadic<AnyRankedTensor>:$inputs,
                        DenseI64ArrayAttr:$dims, FlatSymbolRefAttr:$mesh,
@@ -176,7 +183,8 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
         : (tensor<8x6xf32>) -> tensor<2x24xf32>
     ```
 
-    Constraints: (C1), (C2), and
+    Constraints (the verifier's code cites them by these labels):
+    (C1) and (C2) of `dist.all_reduce`, and
     - (AA1) `split` and `concat` have, for each operand, two different dimensions of the
       operand.
     - (AA2) a result has the shape of its operand, with the split dimension
@@ -198,15 +206,17 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
 def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent", "received"]>]> {
   let summary = "Sends each rank of a group the rows that are for it";
   let description = [{
-    The first dimension of the operand is a block for each rank of the group, the second
-    dimension is the rows of a block. Rank i sends rank j the first sent[j] rows of its
-    block j. On rank j these rows become the first rows of block i of the result; rank j
-    already knows their number, received[i]. The remaining rows of a block are undefined
-    and must not be read. `expect` is used only by the cost model. It is the number of
-    rows that a rank is assumed to send in total, in equal parts to all ranks of the
-    group, itself included. If this number differs between ranks, `expect` has one number
-    for each position on the axes `by`. With `home` the rows are on their way back
-    (combine): a rank returns to each other rank the rows that it received from that rank.
+    The operand has the shape [ranks, rows, ...]: it consists of one block of
+    rows for each rank of the group. Rank i sends rank j the first sent[j] rows
+    of its block j. On rank j these rows become the first rows of block i of the
+    result; rank j already knows their number, received[i]. The remaining rows
+    of a block are undefined and must not be read. `expect` is used only by the
+    cost model. It is the number of rows that a rank is assumed to send in
+    total, in equal parts to all ranks of the group, itself included. If this
+    number differs between ranks, `expect` has one number for each index of a
+    rank on the mesh axes `by`. With `home` the rows are on their way back
+    (combine): a rank returns to each other rank the rows that it received from
+    that rank.
 
     ```mlir
     %1 = dist.all_to_all_v %0 sent %s received %r expect [5] over @m {"x"} purpose expert
@@ -215,12 +225,15 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
         : tensor<4x5x6xf32> counts tensor<4xi64>
     ```
 
-    Constraints: (C1), and
+    Constraints (the verifier's code cites them by these labels):
+    (C1) of `dist.all_reduce`, and
     - (AV1) there is one operand besides the counts. The first dimension of the operand
       has the size of the group, and the result has the type of the operand.
-    - (AV2) `sent` and `received` have one 64-bit integer for each rank of the group.
-    - (AV3) `expect` has one number, or as many as there are positions on `by`;
-      none is negative, or more than the number of rows of the operand.
+    - (AV2) `sent` and `received` are vectors with one 64-bit integer for each
+      rank of the group.
+    - (AV3) without `by`, `expect` has one number; with `by`, it has as many
+      numbers as there are ranks along the mesh axes `by`. No number is
+      negative, or more than the number of rows of the operand.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
                        RankedTensorOf<[I64]>:$sent, RankedTensorOf<[I64]>:$received,
@@ -237,25 +250,27 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
 }
 
 def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
-  let summary = "Assigns rows to places on the ranks that hold the experts of the rows";
+  let summary = "Plans which rows are sent to which rank, in which round";
   let description = [{
-    Rows are numbered over all dimensions of `ids` in row-major order. Each rank holds
-    `tile` consecutive ids, so row r is sent to rank ids[r] / tile. The receive buffer of
-    a rank has places for rows, one row each, and is filled anew in each round. The rows
-    that are sent to a rank take its places in order, and the places of the first round
-    are filled first. A row with an id outside [0, tile * ranks) is not sent. For every
-    place of every rank in every round, `sources` gives the row that takes the place, and
-    `sent` gives the id of this row minus the first id of the rank's tile; both are -1 for
-    an empty place. `places` gives the place of each row, counted over all rounds and
-    ranks, or -1. `counts` gives the number of rows that are sent to each rank in each
-    round.
+    Rows are numbered over all dimensions of `ids` in row-major order. Each rank
+    holds `tile` consecutive ids, so row r is sent to rank ids[r] / tile. The
+    receive buffer of a rank has a fixed number of places, for one row each. If
+    more rows are sent to the rank than the buffer holds, it is filled several
+    times, in several exchange rounds. The rows that are sent to a rank take its
+    places in order, and the places of the first round are filled first. A row
+    with an id outside [0, tile * ranks) is not sent. For every place of every
+    rank in every round, `sources` gives the row that takes the place, and
+    `sent` gives the id of this row minus the first id of the rank's tile; both
+    are -1 for an empty place. `places` gives the place of each row, counted
+    over all rounds and ranks, or -1. `counts` gives the number of rows that are
+    sent to each rank in each round.
 
     ```mlir
     %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
         : tensor<5x2xi64> -> tensor<2x4x5xi64>, tensor<10xi64>, tensor<2x4x5xi64>, tensor<4x2xi64>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (PR1) `tile` is positive.
     - (PR2) `sources` and `sent` are [rounds, ranks, places], and the places of one rank
       in all rounds together suffice for all rows. `places` has one number for each row,
@@ -272,7 +287,7 @@ def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
 }
 
 def Dist_SortRowsOp : Dist_Op<"sort_rows", [Pure]> {
-  let summary = "Sorts rows by the ids of the groups that the rows choose";
+  let summary = "Sorts rows by id, so that rows with equal ids are adjacent";
   let description = [{
     Rows are numbered over all dimensions of `ids` in row-major order. The rows are sorted
     by their ids; rows of equal ids keep their order, and rows with an id outside
@@ -285,7 +300,7 @@ def Dist_SortRowsOp : Dist_Op<"sort_rows", [Pure]> {
         : tensor<5x2xi64> -> tensor<10xi64>, tensor<5x2xi64>, tensor<10xi64>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (SR1) `groups` is positive.
     - (SR2) `places` has the sizes of `ids`; `order` and `sorted` have one number for
       each row.
@@ -301,11 +316,13 @@ def Dist_SortRowsOp : Dist_Op<"sort_rows", [Pure]> {
 }
 
 def Dist_ConditionOp : Dist_Op<"condition"> {
-  let summary = "Gives the condition under which operations with a given number need to run";
+  let summary = "Defines a flag; operations that cite it run only if it is set";
   let description = [{
-    If the flag is not set, the results of operations with `nn.when` = `number` in the
-    same function are not read, and these operations need not run. If a collective has
-    this `nn.when`, all ranks of its group have the same flag.
+    The operation assigns the number `number` to its operand, a flag. Other
+    operations of the function refer to the flag by an attribute `nn.when` that
+    holds the same number. If the flag is not set, the results of these
+    operations are not read, and the operations need not run. If such an
+    operation is a collective, all ranks of its group have the same flag.
 
     ```mlir
     dist.condition %0 number 3 : tensor<1xi1>
@@ -334,7 +351,8 @@ def Dist_WindowOp : Dist_CollectiveOp<"window"> {
         : (tensor<3x6xf32>) -> tensor<3x6xf32>
     ```
 
-    Constraints: (C1), (C2), and
+    Constraints (the verifier's code cites them by these labels):
+    (C1) and (C2) of `dist.all_reduce`, and
     - (W1) there is one operand, `dim` is a dimension of the operand, and the operand's
       size in `dim` is that of a tile of `size` elements.
     - (W2) `stride` is not 0.
@@ -367,8 +385,9 @@ def Dist_CollectivePermuteOp : Dist_CollectiveOp<"collective_permute"> {
         : tensor<2x6xf32>
     ```
 
-    Constraints: (C1), (C2), and
-    - (CP1) results have the types of the operands.
+    Constraints (the verifier's code cites them by these labels):
+    (C1) and (C2) of `dist.all_reduce`, and
+    - (CP1) each result has the type of its operand.
     - (CP2) `pairs` has an even number of entries, each an index in the group;
       no source and no target is listed twice.
   }];
@@ -385,24 +404,28 @@ def Dist_CollectivePermuteOp : Dist_CollectiveOp<"collective_permute"> {
 def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
   let summary = "Assembles every rank's tile from tiles of other ranks";
   let description = [{
-    The operation reshards a tensor in one step. A rank receives each box of its target
-    tile from a rank that holds the box, and sends boxes of its own tile to the ranks that
-    need them. If several ranks hold a box, they send equal parts of it. If the ranks hold
-    partial sums (`from` is partial over some of `axes`), the boxes are reduced. If `to`
-    is partial over some of `axes`, the result is a sum of several terms, one for each
-    position on these axes. Every element is placed in only one term, the one for which
-    most ranks already hold the element, and is zero in the other terms. If `from` is
-    partial as well, this applies to the elements of each term of the operand. Elements
-    that a rank already holds are not sent, and padding is never sent. Tiles need not
+    The operation reshards a tensor in one step. The target tile of a rank
+    consists of rectangular ranges of elements that other ranks hold. The rank
+    receives each range from a rank that holds it, and sends ranges of its own
+    tile to the ranks that need them. If several ranks hold a range, they send
+    equal parts of it. If the ranks hold partial sums (`from` is partial over
+    some of `axes`), the ranges are reduced. If `to` is partial over some of
+    `axes`, the result is a sum of several terms, one for each position on these
+    axes. Every element is placed in only one term, the one for which most ranks
+    already hold the element, and is zero in the other terms. If `from` is
+    partial as well, the operand is a sum of terms, too, and each element of
+    each of these terms is placed in only one term of the result. Elements that
+    a rank already holds are not sent, and padding is never sent. Tiles need not
     nest, and axes need not divide dimensions.
 
-    With two rounds, the elements that several ranks need are divided equally among these
-    ranks. In the first round each rank assembles only its share; in the second round it
-    sends its share to the other ranks. Partial sums are then reduced only once, as in a
+    With `rounds` = 2, elements are sent in two steps, and the elements that
+    several ranks need are divided equally among these ranks. In the first round
+    each rank assembles only its share; in the second round it sends its share
+    to the other ranks. Partial sums are then reduced only once, as in a
     reduce-scatter followed by an all-gather.
 
-    `global` has the types of the unsharded tensors; the boxes follow from these types
-    and the shardings.
+    `global` has the types of the unsharded tensors. These types and the
+    shardings determine which ranges of elements each rank sends and receives.
 
     ```mlir
     %1 = dist.exchange %0 from [#dist.sharding<@m, [{"x"}, {} ]>] to [#dist.sharding<@m, [{}, {"x"} ]>]
@@ -410,18 +433,21 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
         : (tensor<3x6xf32>) -> tensor<10x2xf32>
     ```
 
-    Constraints: (C1), (C2), and
+    Constraints (the verifier's code cites them by these labels):
+    (C1) and (C2) of `dist.all_reduce`, and
     - (EX1) `from`, `to` and `global` have one entry for each operand, and the
       shardings fit the mesh and the types.
     - (EX2) an operand is a tile of the global type under `from`, a result is a tile of
       the global type under `to`, with elements of the operand's width.
-    - (EX3) outside `axes`, `from` and `to` are partial over the same axes and with the
-      same kind (sum, maximum or minimum). If `to` is partial over axes in `axes`, its
-      kind is a sum. If there is also only one round, the kind of `from` is a sum as well.
-    - (EX4) an axis outside `axes` splits no dimension, or splits the same dimension in
-      `from` and `to`. If axes outside `axes` split a dimension, they come first in the
-      dimension's list of axes. The tiles that only these axes would give consist of whole
-      tiles of the full list.
+    - (EX3) outside `axes`, `from` and `to` are partial over the same axes and
+      with the same kind (sum, maximum or minimum). If `to` is partial over axes
+      in `axes`, its kind is a sum. If `from` is partial over axes in `axes`,
+      too, and `rounds` is 1, the kind of `from` is also a sum.
+    - (EX4) a mesh axis that is not in `axes` splits no dimension, or splits the
+      same dimension in `from` and `to`. In a dimension's list of axes, axes
+      that are not in `axes` come first. Axes that are not in `axes` would alone
+      split the dimension into larger tiles; each of these larger tiles consists
+      of whole tiles of the sharding.
     - (EX5) `rounds` is 1 or 2.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,

@@ -24,7 +24,8 @@ def Dist_SliceOp : Dist_RankOp<"slice"> {
     %1 = dist.slice %0 dim 0 over @m {"x"} : tensor<10x6xf32> -> tensor<3x6xf32>
     ```
 
-    Constraints: (C1), and
+    Constraints (the verifier's code cites them by these labels):
+    (C1) of `dist.all_reduce`, and
     - (SL1) `dim` is a dimension of the operand.
     - (SL2) the result has the shape of the operand, except that dimension `dim` has the
       size of a tile.
@@ -48,7 +49,7 @@ def Dist_KeepFirstOp : Dist_RankOp<"keep_first", [SameOperandsAndResultType]> {
     %1 = dist.keep_first %0 over @m {"x"} : tensor<f32>
     ```
 
-    Constraints: (C1).
+    Constraints: (C1) of `dist.all_reduce`.
   }];
   let arguments = (ins AnyRankedTensor:$input, FlatSymbolRefAttr:$mesh,
                        Dist_AxisListAttr:$axes);
@@ -67,7 +68,7 @@ def Dist_AxisIndexOp : Dist_RankOp<"axis_index"> {
     %0 = dist.axis_index over @m {"x", "y"} : tensor<i64>
     ```
 
-    Constraints: (C1).
+    Constraints: (C1) of `dist.all_reduce`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes);
   let results = (outs 0DTensorOf<[I64]>:$result);
@@ -83,7 +84,8 @@ def Dist_TileOffsetOp : Dist_RankOp<"tile_offset"> {
     %0 = dist.tile_offset tile 3 over @m {"x"} : tensor<i64>
     ```
 
-    Constraints: (C1), and
+    Constraints (the verifier's code cites them by these labels):
+    (C1) of `dist.all_reduce`, and
     - (TO1) `tile` is positive.
   }];
   let arguments = (ins I64Attr:$tile, FlatSymbolRefAttr:$mesh, Dist_AxisListAttr:$axes);

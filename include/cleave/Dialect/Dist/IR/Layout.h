@@ -2,9 +2,10 @@
 //
 // Propagation, planning and partitioning compute with many shardings, so they
 // use small values rather than attributes. The axes of the mesh are split into
-// atoms such that every axis or sub-axis that the module mentions is a run of
-// atoms. An atom is a small integer, and a set of atoms is one machine word.
-// Axes of size 1 have no atoms, since they split nothing.
+// indivisible parts, called atoms, such that every axis or sub-axis that the
+// module mentions consists of consecutive atoms. An atom is a small integer,
+// and a set of atoms is one machine word. Axes of size 1 have no atoms, since
+// they split nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +20,8 @@ namespace cleave::dist {
 /// numbered in the order of the mesh, the slowest link first.
 using Axis = uint8_t;
 using AxisSet = uint64_t;
-/// An ordered list of atoms, the major one first.
+/// An ordered list of atoms (indivisible parts of mesh axes), the major one
+/// first.
 using Axes = llvm::SmallVector<Axis, 2>;
 
 inline AxisSet setOf(llvm::ArrayRef<Axis> axes) {
@@ -29,7 +31,8 @@ inline AxisSet setOf(llvm::ArrayRef<Axis> axes) {
   return set;
 }
 inline bool contains(AxisSet set, Axis axis) { return set >> axis & 1; }
-/// Returns the atoms of a set in ascending order.
+/// Returns the atoms (indivisible parts of mesh axes) in `set`, in ascending
+/// order.
 Axes listOf(AxisSet set);
 
 /// Which elements of a tensor each rank holds. Two layouts are equal if every
@@ -61,17 +64,18 @@ struct Layout {
   bool operator!=(const Layout &other) const { return !(*this == other); }
 };
 
-/// A mesh and the atoms of its axes.
+/// A mesh and the atoms, that is, the indivisible parts, of its axes.
 class MeshAxes {
 public:
   MeshAxes() = default;
-  /// Splits the axes into atoms so that each of `refs` is a run of atoms.
+  /// Splits the axes of `mesh` into atoms, such that each axis or sub-axis in
+  /// `refs` consists of consecutive atoms.
   MeshAxes(mlir::FlatSymbolRefAttr name, MeshAttr mesh,
            llvm::ArrayRef<AxisRefAttr> refs = {});
 
   /// Returns the only mesh of a module. Its axes are split into atoms such that
-  /// each axis and sub-axis in the module's attributes is a run of atoms. It is
-  /// an error if the module has no mesh or more than one.
+  /// each axis and sub-axis in the module's attributes consists of consecutive
+  /// atoms. It is an error if the module has no mesh or more than one.
   static mlir::FailureOr<MeshAxes> of(mlir::Operation *module);
 
   MeshAttr mesh() const { return meshAttr; }
@@ -86,11 +90,12 @@ public:
   int64_t size(llvm::ArrayRef<Axis> axes) const;
   int64_t size(AxisSet set) const { return size(listOf(set)); }
 
-  /// Returns the atoms of an axis or sub-axis, the major one first.
+  /// Returns the atoms (indivisible parts) of which an axis or sub-axis
+  /// consists, the major one first.
   Axes decompose(AxisRefAttr ref) const;
   Axes decompose(llvm::ArrayRef<AxisRefAttr> refs) const;
-  /// Returns the atoms of the axis of that name, or an empty list if the mesh
-  /// has no such axis.
+  /// Returns the atoms (indivisible parts) of the mesh axis named `axis`, or an
+  /// empty list if the mesh has no such axis.
   Axes named(llvm::StringRef axis) const;
 
   /// Returns an equal list of axes in canonical form: adjacent parts of one
@@ -112,7 +117,7 @@ public:
 
   /// Compares the tiles of a dimension of `size` elements that is split by
   /// `major` with the smaller tiles after a further split by `minor`. Returns
-  /// whether each larger tile is a run of whole smaller tiles. This is always
+  /// whether each larger tile consists of whole smaller tiles. This is always
   /// true if `major` is empty.
   bool nests(int64_t size, llvm::ArrayRef<Axis> major,
              llvm::ArrayRef<Axis> minor) const;

@@ -51,8 +51,10 @@ bool overlaps(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b);
 /// from the factorization 3 x 2.
 bool crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b);
 
-/// For error messages: explains how the tensors `whatA` and `whatB` are split
-/// over the crossing sub-axes `a` and `b`, and what to write instead.
+/// Returns the text of an error message about two sub-axes `a` and `b` of one
+/// axis that cross: no factorization of the axis has both as parts (see
+/// `crosses`). The text explains how the tensors `whatA` and `whatB` are split
+/// over `a` and `b`, and what to write instead.
 std::string explainCrossing(MeshAttr mesh, AxisRefAttr a, llvm::StringRef whatA,
                             AxisRefAttr b, llvm::StringRef whatB);
 

@@ -14,9 +14,9 @@ namespace cleave::nn {
 /// The batch dimension, whose indices are the samples; -1 means that there is
 /// none. See `nn-mark-batch`.
 inline constexpr llvm::StringLiteral kBatchDimAttr = "nn.batch_dim";
-/// Unit attribute of a result that depends on all samples of a call together.
-/// The samples may then neither be divided into calls differently nor be
-/// padded.
+/// Unit attribute of a result that depends on all samples that one call of the
+/// function processes. The samples may then neither be divided into calls
+/// differently nor be padded.
 inline constexpr llvm::StringLiteral kWholeCallAttr = "nn.whole_call";
 
 /// Attribute of an input of a function that processes one microbatch. The input
@@ -29,10 +29,11 @@ inline constexpr llvm::StringLiteral kWholeStepAttr = "nn.whole_step";
 /// opposed to those of a microbatch. `nn-add-loss` reads and removes this
 /// version.
 inline constexpr llvm::StringLiteral kForwardStepFunc = "forward_step";
-/// The name of a version of `@forward` for another number of samples, greater
-/// than one. Comparing the two versions shows which constants depend on the
-/// number of samples. If a microbatch has more than one sample, `@forward`
-/// itself is this version.
+/// The name of a version of `@forward` that processes more than one sample, but
+/// a different number of samples than `@forward_step`. `nn-add-loss` compares
+/// the two versions to find the constants that depend on the number of samples.
+/// The version exists only if a microbatch has one sample; otherwise,
+/// `@forward` itself is compared with `@forward_step`.
 inline constexpr llvm::StringLiteral kForwardOtherFunc = "forward_other";
 
 /// Unit attribute of a constant of the program that is a parameter of the model

@@ -19,8 +19,9 @@ def NN_RotaryOp : NN_Op<"rotary", [Pure, AllTypesMatch<["input", "result"]>, All
     %1 = nn.rotary %x, %cos, %sin : tensor<2x5x3x4xf32>, tensor<5x2xf32>
     ```
 
-    Constraints:
-    - (R1) The input has at least three dimensions, and the last has an even size.
+    Constraints (the verifier's code cites them by these labels):
+    - (R1) The input has at least three dimensions, and the last dimension has
+      an even size.
     - (R2) `cos` and `sin` have the same type, [s, d/2] or [b, s, d/2].
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$cos, NN_FloatTensor:$sin,
@@ -68,7 +69,7 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
       -> (tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>)
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (A1) Ranks and sizes of operands and results are those listed above.
     - (A2) Positions are given for both queries and keys or for neither, and so are
       segments.
@@ -98,10 +99,11 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, AttrSizedOperandSegments]> {
 def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure, AttrSizedOperandSegments]> {
   let summary = "Cotangents of query, key and value of `nn.attention`";
   let description = [{
-    The operation recomputes the probabilities from `lse`, blockwise, as in Dao et al.,
-    2022. The cotangent of lse is assumed to be zero. The operation gives no cotangent
-    of `bias`, so differentiation reports an error for a bias that needs a cotangent.
-    Dropout drops the same weights as in `nn.attention`.
+    The operation recomputes the probabilities from `lse`, block by block, as
+    flash attention does (Dao et al., 2022). The cotangent of lse is assumed to
+    be zero. The operation gives no cotangent of `bias`, so differentiation
+    reports an error for a bias that needs a cotangent. Dropout drops the same
+    weights as in `nn.attention`.
 
     ```mlir
     %dq, %dk, %dv = nn.attention_grad %do, %q, %k, %v, %o, %lse scale = 0.5 causal
@@ -109,7 +111,7 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure, AttrSizedOperandSegments
       -> (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>)
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (A1) Shapes are those of `nn.attention`; results have the types of query, key, value.
     - (A2) Positions are given for both queries and keys or for neither, and so are
       segments.

@@ -50,7 +50,7 @@ class NN_Attr<string name, string attrMnemonic> : AttrDef<NN_Dialect, name> {
 }
 
 def NN_ViewAttr : NN_Attr<"View", "view"> {
-  let summary = "How an argument or result is a view of a tensor of the model file";
+  let summary = "Shape of a tensor in the file, if the program uses another";
   let description = [{
     With `nn.view = #nn.view<shape = [6, 12], view = [6, 3, 4]>` on an argument or
     result, the model file has a tensor of shape `shape`. Its elements in row-major
@@ -59,7 +59,7 @@ def NN_ViewAttr : NN_Attr<"View", "view"> {
     `permutation` the dimensions keep their order. Without `nn.view`, the tensor in the
     file has the shape of the argument or result.
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (V1) `shape` and `view` have as many elements as the unsharded argument or result.
     - (V2) `permutation` lists each dimension of `view` once.
   }];
@@ -136,7 +136,8 @@ def NN_InitAttr : NN_Attr<"Init", "init"> {
   let assemblyFormat = "`<` $kind (`,` `a` `=` $a^)? (`,` `b` `=` $b^)? `>`";
 }
 
-def NN_RouterCounts : I32EnumAttr<"RouterCounts", "which slots of experts are counted", [
+def NN_RouterCounts : I32EnumAttr<"RouterCounts",
+    "which choices of experts are counted", [
   I32EnumAttrCase<"Chosen", 0, "chosen">,
   I32EnumAttrCase<"Taken", 1, "taken">
 ]> {
@@ -147,13 +148,22 @@ def NN_RouterCounts : I32EnumAttr<"RouterCounts", "which slots of experts are co
 def NN_RouterAttr : NN_Attr<"Router", "router"> {
   let summary = "The router of which an accumulator counts the choices";
   let description = [{
-    `nn.router = #nn.router<name = "mlp.gate", counts = chosen, slots_per_token = 2,
-    product = "dot">` is set on an accumulator with one count for each expert. With
-    `counts = chosen` an expert's count is the number of slots for which the router
-    chose the expert, with `counts = taken` the number of slots that the expert
-    accepted. `product` is the first node that reads the router's choices. If experts
-    have a limited capacity, an expert accepts at most `capacity` of `capacity_of`
-    slots. `bias` is the buffer that each step adjusts by the counted choices.
+    The attribute is set on an accumulator with one count for each expert, for
+    example
+
+    ```
+    nn.router = #nn.router<name = "mlp.gate", counts = chosen,
+                           slots_per_token = 2, product = "dot">
+    ```
+
+    With `counts = chosen` an expert's count is the number of tokens that chose
+    the expert, with `counts = taken` the number of these tokens that the expert
+    accepted. `slots_per_token` is the number of experts that a token chooses.
+    `product` is the first node that reads the router's choices. If experts have
+    a limited capacity, `capacity` is the largest number of choices that an
+    expert accepts among `capacity_of` choices, such as all choices of a
+    sequence. `bias` is the buffer that each step adjusts by the counted
+    choices.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$name,

@@ -27,7 +27,7 @@ def NN_EinsumOp : NN_Op<"einsum", [Pure, InferTypeOpAdaptorWithIsCompatible]> {
     %q = nn.einsum "bsh,hnd->bsnd" %x, %w : tensor<2x5x6xf32>, tensor<6x3x2xf32> -> tensor<2x5x3x2xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (E1) The equation reads `letters,letters->letters`, letters a-z and A-Z,
       each at most once per operand and result.
     - (E2) Each operand has as many letters as dimensions, and dimensions with the
@@ -59,7 +59,7 @@ def NN_ReduceOp : NN_Op<"reduce", [Pure, InferTypeOpAdaptor]> {
     of i1 elements is their parity, true if an odd number of elements is true. The
     maximum of i1 elements is their logical OR, the minimum their logical AND.
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (R1) `dims` are dimensions of the input, strictly increasing.
   }];
   let arguments = (ins NN_CombinerAttr:$combiner, NN_Tensor:$input, DenseI64ArrayAttr:$dims);
@@ -75,7 +75,7 @@ def NN_ArgMaxOp : NN_Op<"argmax", [Pure]> {
     %1 = nn.argmax %0 dim = 1 : tensor<4x6xf32> -> tensor<4xi64>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (A1) `dim` is a dimension of the input, and the result has the other dimensions.
   }];
   let arguments = (ins NN_Tensor:$input, ConfinedAttr<I64Attr, [IntNonNegative]>:$dim);

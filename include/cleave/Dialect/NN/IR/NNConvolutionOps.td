@@ -28,15 +28,15 @@ def NN_ConvOp : NN_Op<"conv", [Pure]> {
       : tensor<2x3x8xf32>, tensor<4x3x3xf32> -> tensor<2x4x4xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (C1) input and filter have the same rank, at least 3. strides, dilations, low and
       high have one entry per spatial dimension. strides and dilations are positive,
       low and high are not negative. No such entry and no kernel size is above 2^24.
     - (C2) `groups` divides the channels c and the features m; the filter has
       c / groups channels.
-    - (C3) a spatial size of the result is
-      (size + low + high - (kernel - 1) * dilation - 1) / stride + 1, rounded down, at
-      least 1.
+    - (C3) the size of each spatial dimension of the result is
+      `(size + low + high - (kernel - 1) * dilation - 1) / stride + 1`, rounded
+      down, and at least 1.
   }];
   let arguments = !con((ins NN_FloatTensor:$input, NN_FloatTensor:$filter), NN_WindowArguments,
                        (ins I64Attr:$groups));
@@ -116,7 +116,7 @@ def NN_PoolOp : NN_Op<"pool", [Pure]> {
       : tensor<2x3x8xf32> -> tensor<2x3x4xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (P1) the input has rank 3 or more; window, strides, dilations, low and high have
       one entry per spatial dimension; low and high are not negative, window, strides
       and dilations are positive, and no entry is above 2^24.
@@ -171,7 +171,7 @@ def NN_TopKOp : NN_Op<"top_k", [Pure]> {
     %values, %indices = nn.top_k %x k = 2 : tensor<4x6xf32> -> tensor<4x2xf32>, tensor<4x2xi64>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (T1) 1 <= k <= the size of the last dimension.
     - (T2) the results have the input's shape, with k as the last dimension; the
       values have the input's element type.

@@ -30,14 +30,15 @@ def NN_Dialect : Dialect {
     | `gradient` | gradient of the summed loss, with the name of its parameter |
     | `tokens`, `labels`, `sample_ids`, `input` | data of one microbatch; dimension 0 is the batch |
     | `activation`, `cotangent` | a value that one pipeline stage sends to the next, and its cotangent, which is sent back |
-    | `residual` | a value that one action of a stage saves for another action, in a slot (`pipe.slot`) |
+    | `residual` | a value of a microbatch that one action of a pipeline stage (such as its forward pass) saves for a later action (`pipe.slot`) |
     | `seed`, `step`, `microbatch`, `lr` | scalars (tensors of rank 0) that the runtime provides |
     | `loss`, `weight` | the loss summed over the counted labels, and the number of counted labels |
     | `accumulator` | another sum over the samples of a step, such as the counts of a router's choices (`nn.router`) |
-    | `metric`, `output`, `tap` | a metric that is reported to the user, an output of `infer`, a value that `check` compares |
+    | `metric`, `output`, `tap` | a metric that is reported to the user (`metric`), an output of `infer` (`output`), an intermediate value that `check` compares (`tap`) |
 
-    Further discardable attributes of arguments and results are listed below. Attributes
-    with a class of their own (such as `#nn.view`) are described there.
+    The next table lists further discardable attributes of arguments and
+    results. If the value of an attribute is an attribute of this dialect, such
+    as `#nn.view<...>`, the section of that attribute on this page describes it.
 
     | attribute | meaning |
     |---|---|
@@ -52,7 +53,7 @@ def NN_Dialect : Dialect {
     | `nn.whole_call` | unit, on a result: the result depends on all samples of a call together, so that the samples may neither be divided into calls differently nor be padded |
     | `nn.whole_step` | on an input that has the samples of the whole step: the name of the input that has the samples of the microbatch |
     | `nn.vocabulary` | an `i64`, on integers: all elements are indices into tables, and the smallest of these tables has this number of rows |
-    | `nn.lookups` | on integers: the tables that slices of the input index |
+    | `nn.lookups` | on an integer input: the tables whose rows are selected by slices of the input, a list of `#nn.lookup` |
 
     Discardable attributes of operations:
 
@@ -65,8 +66,8 @@ def NN_Dialect : Dialect {
     | `nn.constants` | `@forward` | names of float tensors of the model file that were imported as constants |
     | `nn.storage` | `arith.truncf` | unit: the operation only rounds a value for storage, so a kernel that also widens the result may read the value before rounding |
     | `nn.reorder` | a gather along one dimension | unit: the indices are a permutation of all indices of that dimension |
-    | `nn.when` | operations and launches | an `i64`: the operation needs to run only if the flag of the `dist.condition` with that number is set |
-    | `nn.row_share` | a local operation on rows of experts | an `i64` n: on average, one of n rows chooses an expert of the local tile |
+    | `nn.when` | operations and launches | an `i64`: the number of a `dist.condition`; the operation needs to run only if the flag of that condition is set |
+    | `nn.row_share` | a local operation on rows of experts | an `i64` n: on average, one of n rows belongs to an expert of the local tile |
     | `nn.grouped` | the local convolution of a tile of groups | unit: the unsharded convolution has several groups, even if the tile has one |
     | `nn.candidates` | the top-k of a tile | unit: the result has candidates for the top-k of the whole dimension |
     | `nn.kernel` | functions | unit: code is generated for the function |

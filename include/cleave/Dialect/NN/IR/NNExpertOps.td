@@ -8,14 +8,15 @@ include "cleave/Dialect/NN/IR/NNDialect.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input", "matrices"]>]> {
-  let summary = "Multiplies every row by the expert matrix that the row chooses";
+  let summary = "Multiplies each row by the expert matrix that its id selects";
   let description = [{
     result[r, :] = input[r, :] x matrices[ids[r], :, :], where r runs over all
-    dimensions of `ids`. In a layer of experts a row is a slot of a token, and `ids`
-    is [b, s, k] for k experts per token. A row with an id outside [0, e) gives
-    zeros. So if the matrices are sharded, each rank uses its tile with shifted ids
-    and one sum over the ranks gives the result. The id of a dropped slot is -1.
-    Rows that choose no matrix are not multiplied.
+    dimensions of `ids`. In a layer of experts each row belongs to a pair of a
+    token and an expert that it chose, and `ids` is [b, s, k] for k experts per
+    token. A row with an id outside [0, e) gives zeros. So if the matrices are
+    sharded, each rank uses its tile with shifted ids and one sum over the ranks
+    gives the result. If an expert does not accept a token, the id of the pair
+    is -1. Rows that select no matrix are not multiplied.
 
         input [r..., k]   matrices [e, k, n], with `transposed` [e, n, k]
         ids   [r...]      result   [r..., n]
@@ -24,9 +25,10 @@ def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input",
     %1 = nn.grouped_dot %x, %w, %ids : tensor<2x5x2x6xf32>, tensor<4x6x8xf32>, tensor<2x5x2xi64> -> tensor<2x5x2x8xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (GD1) Ranks and sizes of operands and result are those listed above.
-    - (GD2) The result has the operands' element type; for bf16 operands it may also be f32.
+    - (GD2) The result has the element type of `input` and `matrices`; if this
+      type is bf16, the result may also be f32.
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$matrices, NN_IndexTensor:$ids, UnitAttr:$transposed);
   let results = (outs NN_FloatTensor:$result);
@@ -38,7 +40,7 @@ def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input",
 }
 
 def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["left", "right"]>]> {
-  let summary = "Sums, for each expert matrix, the outer products of the rows that choose it";
+  let summary = "Sums the outer products of the rows of each expert matrix";
   let description = [{
     result[m, i, j] is the sum of left[r, i] * right[r, j] over the rows r with
     ids[r] = m. The operation is the derivative of `nn.grouped_dot` with respect to its
@@ -50,9 +52,10 @@ def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["lef
     %1 = nn.grouped_outer %x, %dy, %ids : tensor<2x5x2x6xf32>, tensor<2x5x2x8xf32>, tensor<2x5x2xi64> -> tensor<4x6x8xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (GO1) Ranks and sizes of operands and result are those listed above.
-    - (GO2) The result has the operands' element type; for bf16 operands it may also be f32.
+    - (GO2) The result has the element type of `left` and `right`; if this type
+      is bf16, the result may also be f32.
   }];
   let arguments = (ins NN_FloatTensor:$left, NN_FloatTensor:$right, NN_IndexTensor:$ids);
   let results = (outs NN_FloatTensor:$result);
@@ -63,22 +66,27 @@ def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["lef
 }
 
 def NN_PositionInExpertOp : NN_Op<"position_in_expert", [Pure, AttrSizedOperandSegments, AllTypesMatch<["ids", "result"]>]> {
-  let summary = "Counts the earlier slots that have chosen the same expert";
+  let summary = "Numbers the token-expert pairs of each expert in token order";
   let description = [{
-    The result is, for each slot, the number of earlier slots of the same sample that
-    have the same id. This number is the slot's position, from 0, among the slots of its
+    Element (i, j) of a sample's `ids` is the expert that token i has chosen as
+    its j-th expert. Such a token-expert pair is called a slot. The result is,
+    for each slot, the number of earlier slots of the same sample that have the
+    same id. This number is the slot's position, from 0, among the slots of its
     expert (Lepikhin et al., 2020). Slots (i, j) of a sample are ordered by
-    positions[i], and slots of equal positions by j; of two slots (i, j) and (i', j) of
-    equal positions, neither is earlier. So the result does not depend on the order in
-    which the tensors hold the positions, which may be permuted.
+    positions[i], and slots of equal positions by j; of two slots (i, j) and
+    (i', j) of equal positions, neither is earlier. So the result does not
+    depend on the order in which the tensors hold the positions, which may be
+    permuted.
 
         ids, result [b, s, k], or [b, s] of one slot each     positions [s] or [b, s]
 
-    With `after`, slots of earlier samples count as well. `loads` [n, e] says how many slots
-    of each of n samples have chosen each expert; `samples` [b] gives the index of each
-    sample of `ids` among the n samples. For a slot of sample i, the sum of loads[m, id]
-    over all m < samples[i] is added to the result. A slot with an id outside [0, experts)
-    chooses no expert; its result is 0, and it is not counted.
+    With the operands `after(loads, samples)`, the slots of earlier samples are
+    counted, too. `loads` [n, e] has, for each of n samples and each of e
+    experts, the number of slots of the sample with this expert. `samples` [b]
+    gives the index of each sample of `ids` among the n samples. For a slot of
+    sample i, the sum of loads[m, id] over all m < samples[i] is added to the
+    result. A slot with an id outside [0, experts) has no expert; its result is
+    0, and it is not counted.
 
     ```mlir
     %1 = nn.position_in_expert %ids, %positions experts = 4 : (tensor<2x5x3xi64>, tensor<5xi64>) -> tensor<2x5x3xi64>
@@ -86,9 +94,9 @@ def NN_PositionInExpertOp : NN_Op<"position_in_expert", [Pure, AttrSizedOperandS
       : (tensor<2x5x3xi64>, tensor<5xi64>, tensor<6x4xi64>, tensor<2xi64>) -> tensor<2x5x3xi64>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (PE1) Ranks and sizes of operands and result are those listed above.
-    - (PE2) `loads` and `samples` are both given or both absent.
+    - (PE2) the operands `loads` and `samples` are both given or both absent.
   }];
   let arguments = (ins NN_IndexTensor:$ids, NN_IndexTensor:$positions, Optional<NN_IndexTensor>:$loads,
                        Optional<NN_IndexTensor>:$samples, ConfinedAttr<I64Attr, [IntPositive]>:$experts);

@@ -20,7 +20,7 @@ def NN_GatherOp : NN_Op<"gather", [Pure, InferTypeOpAdaptor]> {
     %1 = nn.gather %table, %ids dim = 0 : tensor<7x3xf32>, tensor<2x5xi64> -> tensor<2x5x3xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (G1) `dim` is a dimension of the table.
   }];
   let arguments = (ins NN_Tensor:$table, NN_IndexTensor:$indices, ConfinedAttr<I64Attr, [IntNonNegative]>:$dim);
@@ -56,7 +56,7 @@ def NN_ScatterAddOp : NN_Op<"scatter_add", [Pure, AllElementTypesMatch<["updates
     %1 = nn.scatter_add %ids, %rows dim = 0 : tensor<2x5xi64>, tensor<2x5x3xf32> -> tensor<7x3xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (S1) `dim` is a dimension of the result.
     - (S2) The updates have the shape that `nn.gather` gives for a table of the result's
       shape and the same `dim` and indices.

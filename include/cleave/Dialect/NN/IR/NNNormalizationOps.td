@@ -57,7 +57,7 @@ def NN_SoftmaxOp : NN_Op<"softmax", [Pure, SameOperandsAndResultType]> {
     %1 = nn.softmax %0 : tensor<4x6xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (S1) The input has at least one dimension.
   }];
   let arguments = (ins NN_FloatTensor:$input);
@@ -79,7 +79,7 @@ def NN_LayerNormOp : NN_Op<"layer_norm", [Pure]> {
       -> (tensor<2x5x6xf32>, tensor<2x5xf32>, tensor<2x5xf32>)
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (L1) `scale` and `shift` have one dimension, of the size of the input's last one.
     - (L2) `result` has the input's type; `mean` and `rstd` lack the input's last dimension.
   }];
@@ -105,7 +105,7 @@ def NN_LayerNormGradOp : NN_Op<"layer_norm_grad", [Pure]> {
       -> tensor<2x5x6xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (L1) Shapes are those of `nn.layer_norm`.
   }];
   let arguments = (ins NN_FloatTensor:$cotangent, NN_FloatTensor:$input, NN_FloatTensor:$scale,
@@ -126,7 +126,7 @@ def NN_RmsNormOp : NN_Op<"rms_norm", [Pure]> {
       -> (tensor<2x5x6xf32>, tensor<2x5xf32>)
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (R1) `scale` has one dimension, of the size of the input's last one.
     - (R2) `result` has the input's type; `rstd` lacks the input's last dimension.
   }];
@@ -150,7 +150,7 @@ def NN_RmsNormGradOp : NN_Op<"rms_norm_grad", [Pure]> {
       -> tensor<2x5x6xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (R1) Shapes are those of `nn.rms_norm`.
   }];
   let arguments = (ins NN_FloatTensor:$cotangent, NN_FloatTensor:$input, NN_FloatTensor:$scale, NN_FloatTensor:$rstd);

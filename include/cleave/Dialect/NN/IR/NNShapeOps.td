@@ -18,9 +18,11 @@ def NN_BroadcastOp : NN_Op<"broadcast", [Pure, AllElementTypesMatch<["input", "r
     %1 = nn.broadcast %bias dims = [1] : tensor<8xf32> -> tensor<4x8xf32>
     ```
 
-    Constraints:
-    - (B1) `dims` has one entry per input dimension, strictly increasing.
-    - (B2) Each entry is a dimension of the result of the same size.
+    Constraints (the verifier's code cites them by these labels):
+    - (B1) `dims` has one entry for each input dimension, and the entries are
+      strictly increasing.
+    - (B2) Each entry of `dims` is a dimension of the result, which has the size
+      of the corresponding input dimension.
   }];
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$dims);
   let results = (outs NN_Tensor:$result);
@@ -36,7 +38,7 @@ def NN_ReshapeOp : NN_Op<"reshape", [Pure, AllElementTypesMatch<["input", "resul
     %1 = nn.reshape %0 : tensor<4x6xf32> -> tensor<4x2x3xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (R1) Input and result have the same number of elements.
   }];
   let arguments = (ins NN_Tensor:$input);
@@ -55,7 +57,7 @@ def NN_TransposeOp : NN_Op<"transpose", [Pure, InferTypeOpAdaptor]> {
     %1 = nn.transpose %0 [1, 0] : tensor<4x6xf32> -> tensor<6x4xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (T1) `permutation` is a permutation of the input's dimensions.
   }];
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$permutation);
@@ -65,17 +67,18 @@ def NN_TransposeOp : NN_Op<"transpose", [Pure, InferTypeOpAdaptor]> {
 }
 
 def NN_SliceOp : NN_Op<"slice", [Pure, InferTypeOpAdaptor]> {
-  let summary = "Takes a strided box out of a tensor";
+  let summary = "Takes a strided range of elements out of a tensor";
   let description = [{
     ```mlir
     %1 = nn.slice %0 [0, 2] [4, 3] [1, 1] : tensor<4x6xf32> -> tensor<4x3xf32>
     ```
-    The three lists of the assembly format are the offsets, sizes and strides of the
-    box.
+    The three lists of the assembly format are the offsets, sizes and strides of
+    the range.
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (S1) One offset, size and stride per dimension; strides are not 0.
-    - (S2) The box is inside the input. A negative stride reverses the dimension.
+    - (S2) The range is inside the input. A negative stride reverses the
+      dimension.
   }];
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$offsets,
                        DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides);
@@ -91,7 +94,7 @@ def NN_ConcatOp : NN_Op<"concat", [Pure, InferTypeOpAdaptor]> {
     %2 = nn.concat %0, %1 dim = 1 : tensor<4x2xf32>, tensor<4x3xf32> -> tensor<4x5xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (C1) There is at least one input, and `dim` is a dimension of the inputs.
     - (C2) The inputs agree in element type, rank and all other dimensions.
   }];
@@ -109,7 +112,7 @@ def NN_PadOp : NN_Op<"pad", [Pure, AllElementTypesMatch<["input", "result"]>]> {
     ```
     An integer tensor is padded with the integer nearest to `value`.
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (P1) `low` and `high` have one entry per dimension, none negative.
     - (P2) The result has the input's sizes plus `low` plus `high`.
   }];
@@ -132,7 +135,7 @@ def NN_IotaOp : NN_Op<"iota", [Pure]> {
     %0 = nn.iota dim = 1 : tensor<4x6xi64>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (I1) `dim` is a dimension of the result.
   }];
   let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$dim);

@@ -9,10 +9,10 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def NN_CrossEntropyOp : NN_Op<"cross_entropy", [Pure]> {
   let summary = "Negative log-likelihood of labels under a softmax, per position";
   let description = [{
-    loss = lse - logits[label], where lse is the log-sum-exp over the last dimension
-    (the classes). A label equal to `ignore_index`, or outside the classes, gives loss
-    0. The operation does not average: other operations sum the losses and count the
-    labels.
+    loss = lse - logits[label], where lse is the log-sum-exp over the last
+    dimension (the classes). If a label is equal to `ignore_index` or is no
+    class, its loss is 0. The operation does not average: other operations sum
+    the losses and count the labels.
 
     ```mlir
     %loss, %lse = nn.cross_entropy %logits, %labels ignore_index = -100
@@ -20,7 +20,7 @@ def NN_CrossEntropyOp : NN_Op<"cross_entropy", [Pure]> {
       -> (tensor<2x5xf32>, tensor<2x5xf32>)
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (X1) `labels`, `loss` and `lse` lack the last dimension of `logits`.
   }];
   let arguments = (ins NN_FloatTensor:$logits, NN_IndexTensor:$labels, I64Attr:$ignore_index);
@@ -43,7 +43,7 @@ def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [Pure]> {
       -> tensor<2x5x7xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (X1) Shapes are those of `nn.cross_entropy`.
   }];
   let arguments = (ins NN_FloatTensor:$cotangent, NN_FloatTensor:$logits, NN_IndexTensor:$labels,
@@ -76,7 +76,7 @@ def NN_DropoutOp : NN_Op<"dropout", [Pure, AllTypesMatch<["input", "result"]>]> 
       : tensor<2x5x6xf32>, tensor<2xi64>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (D1) 0 <= p < 1; `sample_ids` has one dimension, of the size of the input's first.
     - (D2) `global_shape` has the input's rank, and the product of its sizes after
       dimension 0 is below 2^32.

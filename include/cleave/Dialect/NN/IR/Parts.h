@@ -29,8 +29,9 @@ fileNamesOf(mlir::DictionaryAttr attrs) {
 /// parameter was a vector [C] in the exported module.
 inline constexpr llvm::StringLiteral kVectorAttr = "nn.vector";
 
-/// Returns the rank of the tensors in the model file of which an argument of
-/// rank `rank` consists: one tensor, or several that are stacked.
+/// Returns the rank of the tensor in the model file that an argument of rank
+/// `rank` holds. If several tensors of the file are stacked along a new
+/// dimension to give the argument, returns the rank of each of them.
 inline int64_t fileRankOf(mlir::DictionaryAttr attrs, int64_t rank) {
   if (attrs && attrs.get(kVectorAttr))
     return 1;

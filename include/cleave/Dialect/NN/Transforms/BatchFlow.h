@@ -1,5 +1,6 @@
-// Finds the dimension of a value that holds the samples of a call, by
-// propagation from the inputs through the sharding rules of the operations.
+// Finds the dimension of each value of a function that enumerates the samples
+// of the batch, by propagation from the inputs through the sharding rules of
+// the operations.
 
 #ifndef CLEAVE_DIALECT_NN_TRANSFORMS_BATCHFLOW_H
 #define CLEAVE_DIALECT_NN_TRANSFORMS_BATCHFLOW_H
@@ -46,10 +47,11 @@ public:
   bool meetsBatch(mlir::BlockArgument argument) const;
   /// Returns whether the value is computed from inputs that hold samples.
   bool isBatched(mlir::Value value) const { return batched.count(value); }
-  /// Returns whether the part of the value for one sample depends on other
+  /// Returns whether the elements of the value for one sample depend on other
   /// samples.
   bool isMixed(mlir::Value value) const { return mixed.count(value); }
-  /// Returns whether the value depends on all samples of a call together.
+  /// Returns whether the value depends on all samples that one call of the
+  /// function processes.
   bool isOfWholeCall(mlir::Value value) const {
     return isBatched(value) && (!dimOrUnit(value) || isMixed(value));
   }

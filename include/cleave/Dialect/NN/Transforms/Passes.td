@@ -8,13 +8,14 @@ include "mlir/Pass/PassBase.td"
 def FoldShapesPass : Pass<"nn-fold-shapes", "::mlir::func::FuncOp"> {
   let summary = "Remove reshapes, transposes and broadcasts that only serve an exporter";
   let description = [{
-    Exporters flatten, unflatten, swap and repeat dimensions around every product. The
-    pass splits each dimension wherever a reshape splits it, and rewrites all operations
-    to the split dimensions. So reshapes that split or merge dimensions vanish, as do
-    dimensions of size 1. Transposes and broadcasts move down through elementwise
-    operations and end in the letters of `nn.einsum`. A reshape stays if its splits
-    contradict those of other reshapes. Shapes of arguments and results do not change;
-    `nn-simplify` turns reshapes of parameters into views.
+    Exporters flatten, unflatten, swap and repeat dimensions around every
+    product. The pass splits each dimension wherever a reshape splits it, and
+    rewrites all operations to the split dimensions. So reshapes that split or
+    merge dimensions vanish, as do dimensions of size 1. Transposes and
+    broadcasts move down through elementwise operations until they reach an
+    `nn.einsum`, whose subscripts then express them. A reshape stays if its
+    splits contradict those of other reshapes. Shapes of arguments and results
+    do not change; `nn-simplify` turns reshapes of parameters into views.
 
     Before:
     ```mlir
@@ -79,23 +80,30 @@ def RaiseCompositesPass : Pass<"nn-raise-composites", "::mlir::func::FuncOp"> {
 }
 
 def RollExpertsPass : Pass<"nn-roll-experts", "::mlir::func::FuncOp"> {
-  let summary = "Bring layers of experts, in any form that a file has, to products of slots";
+  let summary = "Rewrite the layers of experts of a model file to grouped products";
   let description = [{
-    A model file has a layer of experts in one of three forms: one subgraph for each expert, with a
-    result that is masked by a comparison of the chosen ids; products of all tokens with matrices
-    [experts, ., .]; or products with the matrices that each slot gathers. All forms compute, for
-    each token, the sum over its slots of weight times expert. The pass rewrites them to
-    `nn.grouped_dot` on rows [tokens..., slots, .] and one `nn.einsum` over the slots. The subgraphs
-    of the experts must be equal except for the id with which they compare, and the ids of the
-    chosen experts must come from `nn.top_k` or `nn.argmax`; layers that do not match do not change.
-    If each expert has its own tensors in the file, these are stacked into one argument; `nn.parts`
-    of the argument lists the tensors in order.
+    A model file has a layer of experts in one of three forms: one subgraph for
+    each expert, with a result that is masked by a comparison of the chosen ids;
+    products of all tokens with matrices [experts, ., .]; or products with
+    matrices that are gathered for each token and chosen expert. All forms
+    compute the same result for each token: the sum, over the experts that the
+    token chose, of the router's weight times the output of the expert. The pass
+    rewrites them to `nn.grouped_dot` on rows [tokens..., k, .], with one row
+    for each token and each of its k experts, and one `nn.einsum` that computes
+    the sum over the k experts. The subgraphs of the experts must be equal
+    except for the id with which they compare, and the ids of the chosen experts
+    must come from `nn.top_k` or `nn.argmax`; layers that do not match do not
+    change. If each expert has its own tensors in the file, these are stacked
+    into one argument; `nn.parts` of the argument lists the tensors in order.
 
-    It is an error if a layer sums fewer experts than its router chooses from: such a
-    model was exported by tracing, which kept only the experts that the sample input
-    chose. It is also an error if data at indices that are constants of the file is
-    multiplied by a router's scores (the largest elements of a product with a parameter),
-    while no operation reads the ids of the chosen experts.
+    It is an error if a layer sums fewer experts than its router chooses from:
+    such a model was exported by tracing, which kept only the experts that the
+    sample input chose. Tracing can also replace the ids of the chosen experts
+    by constants. So it is an error if the program computes the largest scores
+    of a router but no operation reads whose scores these are, and if, instead,
+    scores at indices that are constants of the file are multiplied with other
+    data. Scores count as those of a router only if they depend on a product
+    with a parameter.
 
     Before:
     ```mlir
@@ -180,15 +188,18 @@ def SimplifyPass : Pass<"nn-simplify", "::mlir::func::FuncOp"> {
 }
 
 def LimitChoicesPass : Pass<"nn-limit-choices", "::mlir::func::FuncOp"> {
-  let summary = "Drop the slots that an expert has no room for";
+  let summary = "Drop tokens that exceed the capacity of an expert";
   let description = [{
-    With `capacity` c, k slots per token and e experts, an expert takes at most ceil(c s k / e)
-    slots of a sequence of s positions (Lepikhin et al., 2020), in the order of positions, then of
-    slots. With `scope` = microbatch, an expert takes ceil(c b s k / e) slots of all b sequences, in
-    the order of samples, positions, slots (Fedus et al., 2021). The remaining slots are dropped and
-    choose no expert: their id becomes -1 for `nn.grouped_dot` and for operations that read biases
-    of experts. The weights of the slots and the losses of routers do not change. A sequence is one
-    sample of the whole batch, whatever ranks hold it, so that the dropped slots do not depend on
+    A slot is a pair of a token and one of the k experts that it chose. With
+    `capacity` c and e experts, an expert takes at most ceil(c s k / e) slots of
+    a sequence of s positions (Lepikhin et al., 2020), in the order of
+    positions, then of the k choices of a token. With `scope` = microbatch, an
+    expert takes ceil(c b s k / e) slots of all b sequences, in the order of
+    samples, positions, slots (Fedus et al., 2021). The remaining slots are
+    dropped and choose no expert: their id becomes -1 for `nn.grouped_dot` and
+    for operations that read biases of experts. The weights of the slots and the
+    losses of routers do not change. A sequence is one sample of the whole
+    batch, whatever ranks hold it, so that the dropped slots do not depend on
     the mesh.
 
     The ids of the chosen experts are [samples, positions, slots], or

@@ -1,5 +1,6 @@
-// Finds the dimensions that count the positions of the sequence, by propagation
-// from the inputs through the factors of the operations.
+// Finds the dimensions of values that enumerate the positions of the sequence,
+// by propagation from the inputs through the factors of the operations'
+// sharding rules.
 
 #ifndef CLEAVE_DIALECT_NN_TRANSFORMS_POSITIONFLOW_H
 #define CLEAVE_DIALECT_NN_TRANSFORMS_POSITIONFLOW_H
@@ -12,12 +13,13 @@
 
 namespace cleave::nn {
 
-/// Attribute of an argument or result: the dimension that counts positions, or
-/// -1 if there is none.
+/// Attribute of an argument or result: the dimension that enumerates the
+/// positions of the sequence, or -1 if there is none.
 inline constexpr llvm::StringLiteral kPositionDimAttr = "nn.position_dim";
 
-/// Unit attribute of a pipeline stage's module: the function that was cut into
-/// stages has positions, even if this stage has none.
+/// Unit attribute of the module of a pipeline stage. It means that the function
+/// that was cut into stages has values with a dimension of sequence positions,
+/// even if no value of this stage has one.
 inline constexpr llvm::StringLiteral kPositionsAttr = "nn.positions";
 
 /// Unit attribute of a gather along one dimension whose indices are a
@@ -46,12 +48,13 @@ public:
   /// dimensions: the dimension next to its batch is taken as positions.
   explicit PositionFlow(mlir::func::FuncOp func);
 
-  /// Whether the function has positions at all.
+  /// Whether any value of the function has a dimension of sequence positions.
   bool any() const { return length > 0; }
   /// The number of positions.
   int64_t size() const { return length; }
   bool isPosition(mlir::Value value, int64_t dim) const;
-  /// The first dimension of the value that counts positions.
+  /// Returns the first dimension of `value` that enumerates the positions of
+  /// the sequence, or nullopt if there is none.
   std::optional<int64_t> dimOf(mlir::Value value) const;
 
 private:

@@ -26,8 +26,8 @@ def Pipe_Dialect : Dialect {
     | `pipe.stage` | functions, once the stages share a module | the stage that runs the function |
     | `pipe.scalar` | a module | the type of the loss, which only the last stage has |
     | `pipe.schedule` | a module of all stages | the schedule, `#pipe.schedule<...>` |
-    | `pipe.action` | collectives of a stage's `@loss_grad` | the action that the collective belongs to: "F", "I", "W" or "B" |
-    | `pipe.sums` | a part of `@update` | the sums over stages after this part, in order: a list of `#pipe.sum` |
+    | `pipe.action` | collectives of a stage's `@loss_grad` | the action of the schedule that the collective belongs to: "F" (forward), "I" (gradients of inputs), "W" (gradients of weights) or "B" (I and W together) |
+    | `pipe.sums` | one of the functions into which `@update` is divided | the sums over stages that follow this function, in order: a list of `#pipe.sum` |
     | `pipe.stages` | a tied parameter of a stage | all stages that have the parameter |
     | `pipe.differentiable` | an activation at a cut | unit: the activation depends on a trained parameter |
     | `pipe.slot` | arguments and results | a `#pipe.slot`: how long the value is kept between actions |
@@ -43,18 +43,22 @@ def Pipe_SlotAttr : AttrDef<Pipe_Dialect, "Slot"> {
   let mnemonic = "slot";
   let summary = "How long a value is kept between the actions of a stage";
   let description = [{
-    With `pipe.slot = #pipe.slot<"recv_f:W">`, a value of each microbatch is kept from the
-    event before the colon to the last of the comma-separated events after the colon. An
-    event is an action F, I, W or B of the stage, or a receive (`recv_f`, `recv_b`) or
-    send (`send_f`, `send_b`) of the value. Values of the same slot share an arena of the
-    program, which has the text of the slot as its name.
+    With `pipe.slot = #pipe.slot<"recv_f:W">`, a value of each microbatch is
+    kept from the event before the colon to the last of the comma-separated
+    events after the colon. An event is an action of the stage, or a receive
+    (`recv_f`, `recv_b`) or send (`send_f`, `send_b`) of the value. The actions
+    are F (forward), I (gradients of inputs), W (gradients of weights) and B (I
+    and W together). Values with the same text share an arena of the program,
+    which has this text as its name; the arena has one slot, that is, memory for
+    one copy of these values, for each microbatch in flight. The texts below
+    name other intervals.
 
-    | slot | what is kept |
+    | text | what is kept |
     |---|---|
     | `"store"` | the inputs of all microbatches of a step |
     | `"unshard"` | gathered parameters, from UNSHARD to RESHARD |
     | `"reduced"` | reduced gradients, from REDUCE_GRAD to the update |
-    | `"update"` | values from one part of the update to another part |
+    | `"update"` | values that one function of the update computes and a later one reads |
     | `"eval"` | activations of `@loss` and `@forward` |
     | `"version"` | versions of the parameters, in asynchronous schedules |
   }];
@@ -65,11 +69,14 @@ def Pipe_SlotAttr : AttrDef<Pipe_Dialect, "Slot"> {
 
 def Pipe_SumAttr : AttrDef<Pipe_Dialect, "Sum"> {
   let mnemonic = "sum";
-  let summary = "A sum over stages after a part of the update";
+  let summary = "A value that stages sum between two parts of their update";
   let description = [{
-    `#pipe.sum<operand = "sum.0.0", result = "sum.0.0.all", stages = [0, 3]>` sums the
-    result named `operand` over `stages`, and a later part of `@update` takes the sum as
-    its argument named `result`. Without `stages`, the sum is over all stages.
+    The update of a pipeline stage is divided into several functions, because
+    stages sum values, such as gradients of tied parameters, between them. For
+    example, `#pipe.sum<operand = "a", result = "b", stages = [0, 3]>` sums a
+    value over stages 0 and 3. The result named `operand` of one of these
+    functions is summed over `stages`, and a later function takes the sum as its
+    argument named `result`. Without `stages`, the sum is over all stages.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$operand, "::mlir::StringAttr":$result,
@@ -81,10 +88,11 @@ def Pipe_ScheduleAttr : AttrDef<Pipe_Dialect, "Schedule"> {
   let mnemonic = "schedule";
   let summary = "The schedule of a program with pipeline stages";
   let description = [{
-    `axis` is the mesh axis of the pipeline, `link` the class of its links, and `position`
-    its index among the mesh axes. `table` is the schedule in the form of its CSV file, and
-    `name` the schedule's name. An asynchronous schedule updates parameters after each
-    microbatch.
+    `axis` is the mesh axis of the pipeline, `link` the class of its links, and
+    `position` its index among the mesh axes. `table` is the schedule in the
+    form of its CSV file, which lists the actions of each rank in order, and
+    `name` is the schedule's name. An asynchronous schedule updates parameters
+    after each microbatch.
   }];
   let parameters = (ins "::mlir::StringAttr":$axis, "::mlir::StringAttr":$link,
     "int64_t":$position, "::mlir::StringAttr":$name, "::mlir::StringAttr":$table,
@@ -117,7 +125,7 @@ def Pipe_SumStagesOp : Pipe_Op<"sum_stages", [MemoryEffects<[MemWrite]>, InferTy
     %1:3 = pipe.sum_stages %squares, %loss, %weight : tensor<f32>, tensor<f32>, tensor<f32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (S1) There is at least one operand.
     - (S2) `stages` has at least two entries, ascending, none negative.
     - (S3) In a module with `pipe.stage` and `pipe.stages`, the entries of `stages` are stages of the pipeline,

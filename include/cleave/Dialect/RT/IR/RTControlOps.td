@@ -9,18 +9,21 @@ def RT_RepeatOp : RT_Command<"repeat", ["getReuse", "getScratchResult", "getFlop
                              [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Runs the commands of a function several times";
   let description = [{
-    The command runs the function `body` `trips` times. The function is not an action: only
-    this command runs it, and its values have addresses in the memory of this command.
-    Its arguments are, for each of `pairs`, the carried value, for each of `slices` the
-    element of the operand along dimension 0, and each of `captures` as it is. It
-    returns the new carried values, then an element of each stacked result. Trip i
-    reads and writes index i along dimension 0, or with `reverse` index trips - 1 - i.
+    The command runs the function `body` `trips` times, once for each iteration
+    of a loop. The function is not an action of the program: only this command
+    runs it, and its values have addresses in the memory of this command. Its
+    arguments are, for each of `pairs`, the carried value, for each of `slices`
+    the element of the operand along dimension 0, and each of `captures` as it
+    is. It returns the new carried values, then an element of each stacked
+    result. Iteration i reads and writes index i along dimension 0, or with
+    `reverse` index `trips - 1 - i`.
 
-    A pair consists of two buffers, which hold a carried value in turn: trip i reads element
-    (i + 1) mod 2 of the pair and writes element i mod 2. So the initial value is element 1,
-    and the final value is element (trips - 1) mod 2. A pair is updated in place.
-    Stacked results are written in place by each trip. With `has_scratch`, the last
-    result is memory for the values inside of a trip.
+    A pair consists of two buffers, which hold a carried value in turn:
+    iteration i reads element `(i + 1) mod 2` of the pair and writes element
+    `i mod 2`. So the initial value is element 1, and the final value is element
+    `(trips - 1) mod 2`. A pair is updated in place. Stacked results are written
+    in place by each iteration. With `has_scratch`, the last result is memory
+    for the values inside of an iteration.
 
     ```mlir
     func.func private @body(%h: tensor<3xf32>, %x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) attributes {rt.body} {
@@ -33,7 +36,7 @@ def RT_RepeatOp : RT_Command<"repeat", ["getReuse", "getScratchResult", "getFlop
     }
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (RP1) `trips` is positive.
     - (RP2) A pair has a dimension 0 of 2, a slice and a stacked result one of `trips`.
     - (RP3) `body` is a function with `rt.body`; without dimension 0 of pairs and slices,

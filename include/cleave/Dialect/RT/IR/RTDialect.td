@@ -12,10 +12,12 @@ def RT_Dialect : Dialect {
   let cppNamespace = "::cleave::rt";
   let summary = "Command lists that the runtime executes";
   let description = [{
-    The dialect has one operation for each command of the runtime (`cleave/program.h`).
-    Operations work on tensor values and each result is a new buffer, so that order and
-    liveness are plain SSA until memory is planned. Each function is one action, such as
-    the forward pass of a microbatch or an update. The dialect knows nothing of shardings.
+    The dialect has one operation for each command of the runtime
+    (`cleave/program.h`). Operations work on tensor values and each result is a
+    new buffer, so that order and liveness are plain SSA until memory is
+    planned. Each function is one action, that is, a command list that the
+    runtime executes as a whole, such as the forward pass of a microbatch or an
+    update. The dialect knows nothing of shardings.
 
     A *view* is a list `[offset, stride...]`, in elements, relative to the operand's or
     result's buffer; each operation defines the dimensions that the strides belong to.
@@ -31,10 +33,10 @@ def RT_Dialect : Dialect {
     |---|---|---|
     | `rt.buffer` | arguments and results | the address, `#rt.address<arena, offset>` |
     | `rt.buffers` | operations | a list with the address of each result; `unit` for a token |
-    | `rt.body` | functions | unit: only an `rt.repeat` runs the function, it is no action |
+    | `rt.body` | functions | unit: the function is the body of an `rt.repeat`, and is not an action that the runtime executes by itself |
     | `rt.beyond` | launches | for each operand, the number of elements after its end that the kernel reads and masks |
     | `rt.arenas` | a module | the size of each arena in bytes |
-    | `rt.stages` | a module of pipeline stages, in place of `rt.arenas` | a list with an `#rt.stage` for each stage: the sizes of its arenas, and the slot class of each arena from arena 2 on |
+    | `rt.stages` | a module of pipeline stages, in place of `rt.arenas` | a list with an `#rt.stage` for each stage: the sizes of its arenas, and for each arena from arena 2 on the interval for which values are kept in it (`pipe.slot`) |
     | `rt.lifetimes` | functions | a list with an `#rt.lifetime` for each value in the transient arena |
     | `rt.overlap` | functions | modelled seconds of computation, of collectives, and of exposed communication |
   }];
@@ -59,11 +61,12 @@ def RT_AddressAttr : AttrDef<RT_Dialect, "Address"> {
     `#rt.address<1, 64>` is the address 64 bytes after the beginning of arena 1. An
     address is the same on all ranks; `rt.alias` adds offsets that depend on the rank.
 
-    In the body of an `rt.repeat`, an address may depend on the trip:
-    `#rt.address<1, 64, trips = [0, 5, 256]>` is 256 bytes further in each trip. The list has
-    triples (depth, period, bytes). A triple adds `bytes` times the remainder of the trip
-    divided by `period`; `depth` is the number of loops around the loop that counts the
-    trips. A period of 2 gives two addresses in turn.
+    In the body of an `rt.repeat`, an address may depend on the iteration:
+    `#rt.address<1, 64, trips = [0, 5, 256]>` is 256 bytes further in each
+    iteration. The list has triples (depth, period, bytes). A triple adds
+    `bytes` times the remainder of the iteration's index divided by `period`;
+    `depth` is the number of loops around the loop whose iterations are counted.
+    A period of 2 gives two addresses in turn.
   }];
   let parameters = (ins "int64_t":$arena, "int64_t":$offset,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$trips);
@@ -93,8 +96,11 @@ def RT_StageAttr : AttrDef<RT_Dialect, "Stage"> {
   let mnemonic = "stage";
   let summary = "The planned memory of a pipeline stage";
   let description = [{
-    `#rt.stage<arenas = [64, 0, 128], slots = ["F:B"]>` has the size of each arena in bytes.
-    The arenas from arena 2 on consist of slots; `slots` has their slot classes (`pipe.slot`).
+    `#rt.stage<arenas = [64, 0, 128], slots = ["F:B"]>` has the size of each
+    arena in bytes. Each arena from arena 2 on stores values of microbatches in
+    flight; its size is the size for one microbatch. `slots` has, for each of
+    these arenas, the interval for which the values are kept, as in `pipe.slot`:
+    here from the stage's forward pass (F) to its backward pass (B).
   }];
   let parameters = (ins "::mlir::DenseI64ArrayAttr":$arenas, "::mlir::ArrayAttr":$slots);
   let assemblyFormat = "`<` struct(params) `>`";
@@ -108,7 +114,8 @@ def RT_ActivationAttr : I32EnumAttr<"Activation", "function applied to a product
   let cppNamespace = "::cleave::rt";
 }
 
-def RT_SumsOfAttr : I32EnumAttr<"SumsOf", "the operand of a product whose sums are a result", [
+def RT_SumsOfAttr : I32EnumAttr<"SumsOf",
+    "the operand of a product that is also summed along k", [
     I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"A", 1, "a">, I32EnumAttrCase<"B", 2, "b">]> {
   let cppNamespace = "::cleave::rt";
 }

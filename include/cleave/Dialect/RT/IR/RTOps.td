@@ -18,8 +18,9 @@ def RT_LaunchOp : RT_Command<"launch", ["getReuse"], [DeclareOpInterfaceMethods<
     %1 = rt.launch @kernel_0(%0) extent = 4 grain = 1 inplace = [0, 0] : (tensor<4x6xf32>) -> tensor<4x6xf32>
     ```
 
-    Constraints:
-    - (L1) `kernel` is a function with the types of the operands and results.
+    Constraints (the verifier's code cites them by these labels):
+    - (L1) `kernel` names a function; the types of its arguments and results are
+      those of the operands and results.
     - (L2) `extent` is not negative and `grain` is positive.
     - (L3) `inplace` has an even number of entries; each pair is the index of a result
       and the index of an operand that is at least as large as the result.
@@ -38,33 +39,45 @@ def RT_LaunchOp : RT_Command<"launch", ["getReuse"], [DeclareOpInterfaceMethods<
 def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSegments]> {
   let summary = "Communication among the ranks of a group";
   let description = [{
-    `group` lists triples (axis, pre, size), the sub-axes of the mesh that a group spans;
-    the N members of a group are ordered row-major over these sub-axes. Operand i becomes
-    result i, and all operands are sent as one message. `layout` has four numbers for
-    each operand: (outer, inner, outer' of the result, inner' of the result). An
-    all-gather takes [outer, inner] to [outer, N, inner], a reduce-scatter takes
-    [outer, N, inner] to [outer, inner], and an all-to-all takes [outer, N, inner] to
+    `group` lists the sub-axes of the mesh that a group of N ranks spans, as
+    triples (axis, pre, size): the index of a mesh axis, and the pre-size and
+    the size of a sub-axis of this axis. As in Shardy, the pre-size is the
+    product of the sizes of the sub-axes that are major to it. The N members of
+    a group are ordered row-major over the sub-axes in `group`. Operand i
+    becomes result i, and all operands are sent as one message. The elements of
+    an operand are treated as a row-major array of a few dimensions, and
+    `layout` gives the sizes of these dimensions: four numbers (outer, inner,
+    outer', inner') for each operand, where outer' and inner' belong to the
+    result and are used only by the kinds that name them below. An all-gather
+    takes [outer, inner] to [outer, N, inner], a reduce-scatter takes [outer, N,
+    inner] to [outer, inner], and an all-to-all takes [outer, N, inner] to
     [outer', N, inner'].
 
-    An exchange has the numbers of elements of its two tiles as `inner` and `inner'`. For
-    each operand of an exchange, `exchanges` describes how the whole tensor is sharded by
-    a list of numbers: the rank and the shape of the tensor; for each dimension of the
-    source sharding a count and that many triples (axis, pre, size); the same for the
-    target sharding; a count and triples of the axes that are reduced; a count and
-    triples of the axes over which the result has partial sums; the number of rounds.
+    An exchange has the numbers of elements of its two tiles as `inner` and
+    `inner'`. For each operand of an exchange, `exchanges` describes how the
+    whole tensor is sharded by a list of numbers: the rank and the shape of the
+    tensor; for each dimension of the source sharding a count and that many
+    triples (axis, pre, size); the same for the target sharding; a count and
+    triples of the axes that are reduced; a count and triples of the axes over
+    which the result has partial sums; and the number of rounds (1 or 2) in
+    which elements are sent, as in `dist.exchange`.
 
-    An all_to_all_v takes [N, outer, inner] to [N, outer, inner], with up to `outer` rows
-    for each member; `counts` say how many rows are sent to each member and received from
-    each member. `expected`, `by` (triples as in `group`) and `home` describe the
-    expected numbers of rows, as in `dist.all_to_all_v`. With a token as last result the
-    command only starts the collective, and `rt.wait` ends it.
+    An all_to_all_v takes [N, outer, inner] to [N, outer, inner], with up to
+    `outer` rows for each member; `counts` say how many rows are sent to each
+    member and received from each member. `expected`, `by` and `home` are used
+    only to model the time of an all_to_all_v. `expected` has the number of rows
+    that a rank is assumed to send. If this number differs between ranks,
+    `expected` has one number for each index of a rank on the sub-axes `by`
+    (triples as in `group`). With `home`, ranks return the rows that they have
+    received. With a token as last result the command only starts the
+    collective, and `rt.wait` ends it.
 
     ```mlir
     %1 = rt.collective all_gather(%0) group = [1, 1, 2] layout = [4, 3, 1, 0] purpose = "activation"
       : (tensor<4x3xf32>) -> tensor<4x6xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (C1) there is at least one operand, and there are as many results as operands,
       optionally followed by a token. All operands and results have one element type.
     - (C2) `group` consists of triples of one non-negative and two positive numbers.
@@ -75,8 +88,8 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
       sources.
     - (C5) an exchange has a description of each operand in `exchanges`; other kinds
       have no `exchanges`.
-    - (C6) an all_to_all_v has two `counts` with one number for each member; other kinds
-      have no `counts`.
+    - (C6) an all_to_all_v has two operands `counts`, with one number for each
+      member of the group; other kinds have no `counts`.
   }];
   let arguments = (ins RT_CollectiveKindAttr:$kind, Variadic<AnyRankedTensor>:$inputs,
                        Variadic<RT_IndexTensor>:$counts,
@@ -106,7 +119,7 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
 }
 
 def RT_PlanRowsOp : RT_Command<"plan_rows", []> {
-  let summary = "Assigns rows to places on the ranks that hold the experts of the rows";
+  let summary = "Plans which rows are sent to which rank, in which round";
   let description = [{
     The command computes the same results as `dist.plan_rows`.
 
@@ -125,7 +138,7 @@ def RT_PlanRowsOp : RT_Command<"plan_rows", []> {
 }
 
 def RT_SortRowsOp : RT_Command<"sort_rows", []> {
-  let summary = "Sorts rows by the ids of the groups that the rows choose";
+  let summary = "Sorts rows by id, so that rows with equal ids are adjacent";
   let description = [{
     The command computes the same results as `dist.sort_rows`.
 
@@ -143,19 +156,20 @@ def RT_SortRowsOp : RT_Command<"sort_rows", []> {
 }
 
 def RT_PositionInExpertOp : RT_Command<"position_in_expert", [], [AttrSizedOperandSegments]> {
-  let summary = "Counts the earlier slots that have chosen the same expert";
+  let summary = "Numbers the token-expert pairs of each expert in token order";
   let description = [{
-    The command computes the result of `nn.position_in_expert`; `scratch` has room for
-    the numbers of slots of each expert, and for the indices of the positions in
-    increasing order of the positions.
+    The command computes the result of `nn.position_in_expert`. `scratch` is
+    memory for intermediate results: two counts of token-expert pairs for each
+    expert, and the order of the tokens by their position in the sequence.
 
     ```mlir
     %place, %scratch = rt.position_in_expert %ids, %positions experts = 4
         : (tensor<2x5x3xi64>, tensor<5xi64>) -> (tensor<2x5x3xi64>, tensor<13xi64>)
     ```
 
-    Constraints:
-    - (PI1) `scratch` has two elements for each expert, and one for each position.
+    Constraints (the verifier's code cites them by these labels):
+    - (PI1) `scratch` has two elements for each expert, and one for each token
+      of a sample.
   }];
   let arguments = (ins RT_IndexTensor:$ids, RT_IndexTensor:$positions, Optional<RT_IndexTensor>:$loads,
                        Optional<RT_IndexTensor>:$samples, ConfinedAttr<I64Attr, [IntPositive]>:$experts);
@@ -168,10 +182,11 @@ def RT_PositionInExpertOp : RT_Command<"position_in_expert", [], [AttrSizedOpera
 }
 
 def RT_ConditionOp : RT_Command<"condition", []> {
-  let summary = "Gives the condition under which commands with a given number run";
+  let summary = "Defines a flag; commands that cite it run only if it is set";
   let description = [{
-    The operation is not a command of its own: later commands with `nn.when` = `number`
-    run only if the flag is set.
+    The operation assigns the number `number` to its operand, a flag. Later
+    commands with an attribute `nn.when` that holds the same number run only if
+    the flag is set. The operation itself is not a command of the runtime.
 
     ```mlir
     rt.condition %0 number = 3 : tensor<1xi1>
@@ -194,7 +209,7 @@ def RT_WaitOp : RT_Command<"wait", ["getAlias"], [AttrSizedOperandSegments]> {
     %2 = rt.wait %1#1 values(%1#0) sources(%0) : (!rt.token, tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (W1) the token comes from a collective that has the results `values` and the
       operands `sources`.
     - (W2) the results have the types of `values`.
@@ -208,20 +223,21 @@ def RT_WaitOp : RT_Command<"wait", ["getAlias"], [AttrSizedOperandSegments]> {
 }
 
 def RT_CopyOp : RT_Command<"copy", ["getReuse"]> {
-  let summary = "Moves a box of elements";
+  let summary = "Copies a strided range of elements";
   let description = [{
-    result[i...] = source[i...] for all indices of a box of `shape`, where source and
-    result are addressed by views `[offset, strides...]`. With a destination, the result
-    takes the destination's memory, and elements outside the box keep their values.
-    Without a destination, the box covers the result. `axis_terms` are quadruples
-    (axis, pre, size, elements); each adds `elements` times the rank's index on that
-    sub-axis to the source's offset.
+    result[i...] = source[i...] for all indices i below `shape`, where source
+    and result are addressed by views `[offset, strides...]`. With a
+    destination, the result takes the destination's memory, and elements that
+    are not copied keep their values. Without a destination, every element of
+    the result is copied. `axis_terms` are quadruples (axis, pre, size,
+    elements); each adds `elements` times the rank's index on that sub-axis to
+    the source's offset.
 
     ```mlir
     %1 = rt.copy %0 [0, 1, 6] to [0, 4, 1] shape = [6, 4] : (tensor<4x6xf32>) -> tensor<6x4xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (Y1) source and result have the same element type; the destination has the result's
       type.
     - (Y2) views have an offset and one stride for each entry of `shape`, and stay inside their tensors.
@@ -245,7 +261,7 @@ def RT_FillOp : RT_Command<"fill", []> {
     %0 = rt.fill 0.0 : f32 : tensor<4x6xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (F1) the value has the result's element type.
   }];
   let arguments = (ins TypedAttrInterface:$value);
@@ -257,20 +273,22 @@ def RT_FillOp : RT_Command<"fill", []> {
 def RT_AliasOp : RT_Command<"alias", ["getAlias"]> {
   let summary = "Contiguous elements of a buffer under another shape";
   let description = [{
-    The operation is not a command of its own. The result is a part of the source's memory
-    that begins `offset` elements after the start of the source, plus the elements of
-    `axis_terms` (see `rt.copy`). `reach` is the end of the last rank's part, in elements
-    from the start of the source; the source's buffer gets at least this size, since the
-    last tile of a padded dimension ends after the end of the source.
+    The operation is not a command of its own. The result is a part of the
+    source's memory that begins `offset` elements after the start of the source,
+    plus the elements of `axis_terms` (see `rt.copy`), which depend on the rank.
+    `reach` is the largest end of this part on any rank, in elements from the
+    start of the source. It may be after the end of the source, because the last
+    tile of a padded dimension is. The source's buffer gets at least this size.
 
     ```mlir
     %1 = rt.alias %0 offset = 6 : (tensor<4x6xf32>) -> tensor<2x3xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (V1) source and result have the same element type.
     - (V2) the offset and the numbers in `axis_terms` are not negative.
-    - (V3) without `reach`, the result ends inside the source on every rank.
+    - (V3) if `reach` is not given, the result ends inside the source on every
+      rank.
     - (V4) `axis_terms` has four numbers for each term.
   }];
   let arguments = (ins AnyRankedTensor:$source, I64Attr:$offset,

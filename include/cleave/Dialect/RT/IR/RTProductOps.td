@@ -9,11 +9,12 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
   let summary = "A batch of matrix products with an epilogue";
   let description = [{
     C = activation(alpha * A B + bias [+ accumulator]) for each element of
-    `batch`; A is [m, k], B [k, n], C [m, n]. A view is `[offset, batch strides...,
-    row stride, column stride]`; batch strides may be 0 in operands. `bias` has n
-    contiguous elements from `bias_offset` on. C takes the accumulator's memory.
-    The results are C, with `keep_pre_activation` the operand of the activation in C's
-    view, and optionally scratch memory.
+    `batch`; A is [m, k], B [k, n], C [m, n]. A view is
+    `[offset, batch strides..., row stride, column stride]`; batch strides may
+    be 0 in operands. `bias` has n contiguous elements from `bias_offset` on. C
+    takes the accumulator's memory. The first result is C. With
+    `keep_pre_activation`, the next result is the operand of the activation,
+    stored with C's view. The last result may be scratch memory.
 
     Two features exist only in programs for CUDA devices. With `derivative_at`, a tensor
     in C's view, C = alpha * A B * activation'(derivative_at), which is the cotangent of
@@ -26,19 +27,20 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
       : (tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>
     ```
 
-    Constraints:
-    - (G1) A, B, C and the bias have the same element type; if A and B are bf16, C may
-      also be f32.
+    Constraints (the verifier's code cites them by these labels):
+    - (G1) A, B, C and the bias have the same element type, except that C may be
+      f32 if the others are bf16.
     - (G2) `batch`, m, n, k are positive.
     - (G3) a view has an offset and a stride for each batch dimension, row and
       column, and stays inside its tensor.
     - (G4) the bias has n elements from `bias_offset` on.
     - (G5) the accumulator and the pre-activation have C's type; scratch memory is a tensor of i8.
-    - (G6) `derivative_at` and A have C's element type, and C's view is inside
-      `derivative_at`. The activation is gelu_tanh, and there is no bias, accumulator,
-      pre-activation or sum.
-    - (G7) there are as many sums as rows of A or columns of B. A product with sums has
-      no batch, bias, activation or pre-activation.
+    - (G6) `derivative_at` and A have C's element type, and all elements that
+      C's view addresses are inside `derivative_at`. The activation is
+      gelu_tanh, and there is no bias, accumulator, pre-activation or sum.
+    - (G7) the result of `sums_of` has one element for each row of A or for each
+      column of B. A product with this result has no batch, bias, activation or
+      pre-activation.
   }];
   let arguments = (ins RT_FloatTensor:$a, RT_FloatTensor:$b, Optional<RT_FloatTensor>:$bias,
                        Optional<RT_FloatTensor>:$accumulator, Optional<RT_FloatTensor>:$derivative_at,
@@ -72,23 +74,25 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
 }
 
 def RT_GroupedGemmOp : RT_Command<"grouped_gemm", ["getScratchResult", "getFlops"]> {
-  let summary = "Products of rows with the expert matrices that the rows choose";
+  let summary = "Products of rows with the expert matrices that ids select";
   let description = [{
-    Row r, an index over the dimensions `rows`, chooses matrix ids[r] of `e` matrices, or
-    no matrix if ids[r] is outside [0, e). Without `outer`, `other` has the matrices W of
-    [k, n], and the result for each row is left[r] W[ids[r]], or zeros if the row chooses
-    no matrix. With `outer`, `other` has rows as well, and the result for each matrix is
-    the sum of left[r]^T other[r] over the rows that choose the matrix. Views of rows are
-    `[offset, one stride for each entry of rows, stride in a row]`, views of ids lack the
-    last stride, and views of matrices are `[offset, matrix stride, row stride, column
-    stride]`. In operands, strides of rows may be 0.
+    The id of row r, where r is an index over the dimensions `rows`, selects
+    matrix ids[r] of `e` matrices, or no matrix if ids[r] is outside [0, e).
+    Without `outer`, `other` has the matrices W of [k, n], and the result for
+    each row is left[r] W[ids[r]], or zeros if its id selects no matrix. With
+    `outer`, `other` has rows as well, and the result for each matrix is the sum
+    of left[r]^T other[r] over the rows whose ids select the matrix. Views of
+    rows are `[offset, one stride for each entry of rows, stride in a row]`,
+    views of ids lack the last stride, and views of matrices are
+    `[offset, matrix stride, row stride, column stride]`. In operands, strides
+    of rows may be 0.
 
     ```mlir
     %y = rt.grouped_gemm %x [0, 6, 0, 1] %w [0, 48, 8, 1] ids %ids [0, 2, 1] into [0, 16, 8, 1]
       rows = [5, 2] e = 4 k = 6 n = 8 : (tensor<5x6xf32>, tensor<4x6x8xf32>, tensor<5x2xi64>) -> tensor<5x2x8xf32>
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (H1) operands and result have the same element type; the result of bf16 operands
       may also be f32.
     - (H2) `rows`, e, k and n are positive.
@@ -125,16 +129,18 @@ def RT_ConvOp : RT_Command<"conv", ["getScratchResult", "getFlops"]> {
       : (tensor<2x3x8xf32>, tensor<4x3x3xf32>) -> tensor<2x4x4xf32>
     ```
 
-    Constraints:
-    - (K1) input, filter and output have the same rank, 3 to 5, and the same element
-      type; there is one result, optionally followed by scratch memory of i8.
-    - (K2) strides, dilations, low and high have one entry per spatial dimension,
-      strides and dilations positive, low and high not negative.
+    Constraints (the verifier's code cites them by these labels):
+    - (K1) input, filter and output have the same number of dimensions, 3 to 5,
+      and the same element type; there is one result, optionally followed by
+      scratch memory of i8.
+    - (K2) strides, dilations, low and high have one entry per spatial
+      dimension. The entries of strides and dilations are positive, and those of
+      low and high are not negative.
     - (K3) `groups` divides channels and features; the filter has the channels of
       one group, the output the samples of the input and the features of the filter.
-    - (K4) a spatial size of the output is
-      (size + low + high - (kernel - 1) * dilation - 1) / stride + 1, rounded down, at
-      least 1.
+    - (K4) the size of each spatial dimension of the output is
+      `(size + low + high - (kernel - 1) * dilation - 1) / stride + 1`, rounded
+      down, and at least 1.
     - (K5) with `narrow`, the element type is f32.
   }];
   let arguments = (ins RT_ConvKindAttr:$kind, RT_FloatTensor:$lhs, RT_FloatTensor:$rhs,
@@ -182,15 +188,18 @@ class RT_AttentionBase<string mnemonic> : RT_Command<mnemonic, ["getScratchResul
 def RT_AttentionOp : RT_AttentionBase<"attention"> {
   let summary = "Scaled dot-product attention";
   let description = [{
-    The results are o = softmax(scale * q k^T + bias, masked) v and lse, the log-sum-exp
-    of the scores. `sizes` is [batch, queries, keys, KV heads, groups, d of q and k, d of
-    v]. A view is an offset followed by strides: `[offset, batch, position, KV head,
-    group, feature]`; the group stride of k and v, and the feature stride of lse, are
-    ignored. The view of the bias is `[offset, batch, query, KV head, group, key]`. The
-    views of positions, segments, key mask and the indices of dropout are
-    `[offset, batch, position]`. The view of the keys of dropout is
-    `[offset, batch, (query), KV head, group, (feature)]`. Masks, `window`, `softcap` and
-    dropout are those of `nn.attention`.
+    The results are o = softmax(scale * q k^T + bias, masked) v and lse, the
+    log-sum-exp of the scores. `sizes` is [batch, queries, keys, KV heads,
+    groups, d of q and k, d of v]. A view is an offset followed by strides:
+    `[offset, batch, position, KV head, group, feature]`; the group stride of k
+    and v, and the feature stride of lse, are ignored. The view of the bias is
+    `[offset, batch, query, KV head, group, key]`. The views of positions,
+    segments, key mask and the indices of dropout are
+    `[offset, batch, position]`. `dropout_keys` has one random-number key for
+    each sample and head; its view is
+    `[offset, batch, query, KV head, group, feature]`, where the query stride is
+    0 and the feature stride is ignored. Masks, `window`, `softcap` and dropout
+    are those of `nn.attention`.
 
     ```mlir
     %o, %lse = rt.attention q(%q) k(%k) v(%v) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
@@ -199,14 +208,14 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
       : (tensor<2x5x3x1x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>) -> (tensor<2x5x3x1x4xf32>, tensor<2x3x1x5xf32>)
     ```
 
-    Constraints:
+    Constraints (the verifier's code cites them by these labels):
     - (A1) `sizes` has 7 positive entries.
     - (A2) views have six entries (positions, segments, key mask: three) and stay inside their tensors.
     - (A3) positions are given for both queries and keys or for neither, and so are
       segments. The three operands of dropout are all given, with 0 < p < 1, or all
       absent. `window` and `softcap` are not negative.
-    - (A5) all tensors of floats have the same element type, except that lse and the bias
-      are f32 if it is bf16.
+    - (A5) all tensors of floats have the same element type. If it is bf16, lse
+      and the bias are f32 instead.
   }];
   let arguments = !con((ins RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v), extraOperands,
                        (ins DenseI64ArrayAttr:$sizes, F64Attr:$scale, UnitAttr:$causal,
@@ -239,8 +248,10 @@ def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
       -> tensor<2x5x3x3x4xf32>
     ```
 
-    Constraints: (A1) to (A3) and (A5) of `rt.attention`, and
-    - (A4) `into` has three entries, indices of results from 0 on.
+    Constraints (the verifier's code cites them by these labels):
+    (A1) to (A3) and (A5) of `rt.attention`, and
+    - (A4) `into` has three entries, for dq, dk and dv: each is the index of a
+      result, counted from 0.
   }];
   let arguments = !con((ins RT_FloatTensor:$d_o, RT_FloatTensor:$q, RT_FloatTensor:$k, RT_FloatTensor:$v,
                             RT_FloatTensor:$o, RT_FloatTensor:$lse), extraOperands,
