@@ -27,8 +27,8 @@ namespace {
 /// Partitions one function.
 class Partitioner {
 public:
-  /// `reshards` plans most reshards. `buckets` plans those of gradients and
-  /// parameters, whose collectives dist-bucket merges.
+  /// `buckets` plans the reshards of gradients and parameters, whose
+  /// collectives dist-bucket merges, and `reshards` plans the others.
   Partitioner(func::FuncOp func, const MeshAxes &mesh, ReshardPlanner &reshards,
               ReshardPlanner &buckets, MoveRemarks &remarks)
       : func(func), mesh(mesh), reshards(reshards), buckets(buckets),
@@ -114,11 +114,10 @@ private:
     return std::nullopt;
   }
 
-  /// Returns the purpose of a reshard of `value`, for traffic reports. It
-  /// follows from the role of the function argument that the value comes from,
-  /// looking through operations that only move elements. Other values are
-  /// activations or, for scalars of the optimizer update, part of the gradient
-  /// norm.
+  /// Returns the purpose of a reshard of `value`, for traffic reports: that of
+  /// the role of the function argument from which only moves of elements lead
+  /// to it. Other values are activations or, as scalars of the optimizer
+  /// update, part of the gradient norm.
   Purpose purposeOf(Value value) const {
     Value at = value;
     while (Operation *op = at.getDefiningOp()) {
@@ -281,8 +280,8 @@ private:
       define(constrain.getResult(), *value, layout);
       return success();
     }
-    if (op->getNumResults() == 0 && isOpTriviallyDead(op))
-      return success(); // an nn.scan that only reads
+    if (op->getNumResults() == 0)
+      return success(); // it has no effects
     auto plan = op->getAttrOfType<PlanAttr>(kPlanAttrName);
     ShardingRule rule = ruleOf(op);
     if (!plan || !given || plan.getFactors().size() != rule.factors.size())
@@ -357,8 +356,8 @@ private:
     return success();
   }
 
-  /// Partitions a loop or branch. A value that it carries or yields has the
-  /// layout of the corresponding result, also inside of the region.
+  /// A value that a loop or branch carries or yields has everywhere the layout
+  /// of the corresponding result.
   LogicalResult partitionRegions(Operation *op) {
     auto given = op->getAttrOfType<ArrayAttr>(kShardingAttrName);
     SmallVector<Carried> carried = carriedBy(op);
