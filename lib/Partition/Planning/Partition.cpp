@@ -280,8 +280,8 @@ private:
       define(constrain.getResult(), *value, layout);
       return success();
     }
-    if (op->getNumResults() == 0)
-      return success(); // it has no effects
+    if (op->getNumResults() == 0 && isOpTriviallyDead(op))
+      return success();
     auto plan = op->getAttrOfType<PlanAttr>(kPlanAttrName);
     ShardingRule rule = ruleOf(op);
     if (!plan || !given || plan.getFactors().size() != rule.factors.size())
@@ -427,8 +427,7 @@ private:
     }
     if (!block.mightHaveTerminator())
       scf::YieldOp::create(builder, terminator->getLoc(), yielded);
-    // Forgets reshards that were made inside the region, since code outside of
-    // it cannot read them.
+    // Code outside of the region cannot read reshards that were made in it.
     for (auto &[value, known] : locals)
       llvm::erase_if(known, [&](Local &local) {
         return to.isAncestor(local.value.getParentRegion());
