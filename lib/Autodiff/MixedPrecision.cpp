@@ -83,8 +83,16 @@ public:
       if (isSum(resultRoleOf(func, result.getOperandNumber()), loss))
         add(result.get(), loss);
     }
-    for (Operation &op : llvm::reverse(body.without_terminator()))
-      visit(&op);
+    visit(body);
+  }
+
+  /// The demand in the body of a loop, given that of the code around it.
+  Demand(nn::ScanOp scan, const Demand &outside) {
+    for (auto [yielded, result] :
+         llvm::zip_equal(scan.getYieldedStacked(), scan.getStacked()))
+      if (outside.contains(result))
+        add(yielded, outside.strict.contains(result));
+    visit(*scan.getBody());
   }
 
   bool contains(Value value) const { return wide.contains(value); }
@@ -96,6 +104,24 @@ private:
     wide.insert(value);
     if (beyond)
       strict.insert(value);
+  }
+
+  void visit(Block &body) {
+    for (Operation &op : llvm::reverse(body.without_terminator()))
+      if (auto scan = dyn_cast<nn::ScanOp>(op))
+        visitScan(scan);
+      else
+        visit(&op);
+  }
+
+  /// The operands of a loop must be f32 where its body demands it. Carried
+  /// values are f32 in any case.
+  void visitScan(nn::ScanOp scan) {
+    Demand inside(scan, *this);
+    for (auto [operand, argument] :
+         llvm::zip_equal(scan.getOperands(), scan.getBody()->getArguments()))
+      if (inside.contains(argument))
+        add(operand, inside.strict.contains(argument));
   }
 
   void visit(Operation *op) {
@@ -135,15 +161,17 @@ private:
   DenseSet<Value> wide, strict;
 };
 
+/// Narrows the values of a function's body or of a loop's body.
 class Narrower {
 public:
-  explicit Narrower(func::FuncOp func)
-      : func(func), body(func.getBody().front()), demand(func),
-        builder(func.getContext()) {}
+  Narrower(Block &body, Demand demand)
+      : body(body), demand(std::move(demand)),
+        builder(body.getParentOp()->getContext()) {}
 
-  LogicalResult run() {
+  LogicalResult run(func::FuncOp func) {
     WalkResult nested = func.walk([&](Operation *op) {
-      if (op == func.getOperation() || op->getNumRegions() == 0)
+      if (op == func.getOperation() || op->getNumRegions() == 0 ||
+          isa<nn::ScanOp>(op))
         return WalkResult::advance();
       op->emitOpError("is not yet supported in bf16: loops and branches "
                       "compute in f32 alone (train.precision = \"fp32\")");
@@ -152,17 +180,24 @@ public:
     if (nested.wasInterrupted())
       return failure();
     for (BlockArgument argument : body.getArguments())
-      enter(argument);
-    for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
-      visit(&op);
-    leave();
+      enter(func, argument);
+    visitBody();
+    leave(func);
     func.setType(builder.getFunctionType(
         body.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
     return success();
   }
 
 private:
-  void enter(BlockArgument argument) {
+  void visitBody() {
+    for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
+      if (auto scan = dyn_cast<nn::ScanOp>(op))
+        visitScan(scan);
+      else
+        visit(&op);
+  }
+
+  void enter(func::FuncOp func, BlockArgument argument) {
     std::optional<nn::Role> role = nn::roleOf(argument);
     if (!isRoundable(argument.getType()))
       return;
@@ -270,7 +305,81 @@ private:
     }
   }
 
-  void leave() {
+  /// Whether all readers of a value are products, which read bf16.
+  static bool isOnlyMultiplied(Value value) {
+    return !value.use_empty() &&
+           llvm::all_of(value.getUses(), [](OpOperand &use) {
+             PrecisionRule rule = ruleOf(use.getOwner());
+             return rule.kind == Kind::Multiplies &&
+                    (rule.narrow.empty() ||
+                     llvm::is_contained(rule.narrow, use.getOperandNumber()));
+           });
+  }
+
+  /// Narrows a loop and its body. Carried values stay f32: a rounding in each
+  /// iteration would add up. Sliced and captured values are passed in bf16
+  /// where they exist in bf16, and captured matrices of products are rounded
+  /// once, before the loop. Stacked results are rounded for storage.
+  void visitScan(nn::ScanOp scan) {
+    if (llvm::none_of(scan.getOperands(),
+                      [&](Value value) { return isNarrow(value); }))
+      return;
+    builder.setInsertionPoint(scan);
+    Narrower inside(*scan.getBody(), Demand(scan, demand));
+    size_t inits = scan.getInits().size(), slices = scan.getSlices().size();
+    for (auto [index, argument] :
+         llvm::enumerate(scan.getBody()->getArguments())) {
+      OpOperand &operand = scan->getOpOperand(index);
+      Value value = operand.get();
+      bool isNarrowed =
+          index >= inits && isRoundable(argument.getType()) &&
+          ((isNarrow(value) && !demand.contains(value)) ||
+           (index >= inits + slices && isOnlyMultiplied(argument)));
+      if (!isNarrowed) {
+        // Readers that need f32 read frozen parameters without rounding.
+        if (!frozen.contains(value) || !demand.contains(value))
+          operand.set(wide(value));
+        continue;
+      }
+      operand.set(narrow(value));
+      argument.setType(narrowed(argument.getType()));
+      inside.rounded[argument] = argument;
+    }
+    inside.visitBody();
+    inside.leaveScan(scan, rounded, demand);
+    for (Value result : scan.getResults()) {
+      if (rounded.contains(result) || !isRoundable(result.getType()) ||
+          demand.contains(result))
+        continue;
+      builder.setInsertionPointAfter(scan);
+      rounded[result] = roundedForStorage(builder, scan->getLoc(), result);
+    }
+  }
+
+  /// Yields carried values in f32 without a rounding, and stacked values in
+  /// bf16 unless the code around the loop demands f32.
+  void leaveScan(nn::ScanOp scan, DenseMap<Value, Value> &roundedOutside,
+                 const Demand &outside) {
+    Operation *end = body.getTerminator();
+    builder.setInsertionPoint(end);
+    for (auto [operand, result] :
+         llvm::zip_equal(end->getOpOperands(), scan.getResults())) {
+      Value value = operand.get();
+      bool isStacked = operand.getOperandNumber() >= scan.getInits().size();
+      bool isNarrowed = isStacked && !outside.contains(result) &&
+                        (isNarrow(value) || isRoundable(value.getType()));
+      if (isNarrowed) {
+        operand.set(narrow(value));
+        result.setType(narrowed(result.getType()));
+        roundedOutside[result] = result;
+      } else if (getElementTypeOrSelf(value.getType()).isBF16() &&
+                 getElementTypeOrSelf(result.getType()).isF32()) {
+        operand.set(wide(value));
+      }
+    }
+  }
+
+  void leave(func::FuncOp func) {
     Operation *end = body.getTerminator();
     builder.setInsertionPoint(end);
     for (OpOperand &result : end->getOpOperands()) {
@@ -284,7 +393,6 @@ private:
     }
   }
 
-  func::FuncOp func;
   Block &body;
   Demand demand;
   OpBuilder builder;
@@ -345,7 +453,7 @@ struct MixedPrecisionPass
         continue;
       if (func.getName() == nn::kUpdateFunc)
         keepMasterWeights(func);
-      else if (failed(Narrower(func).run()))
+      else if (failed(Narrower(func.getBody().front(), Demand(func)).run(func)))
         return signalPassFailure();
     }
   }

@@ -36,6 +36,8 @@ def attribute(name, value):
         return out.add(4, value).add(20, 3)
     if isinstance(value, np.ndarray):
         return out.add(5, tensor("", value)).add(20, 4)
+    if isinstance(value, Builder):  # the branch of an If, the body of a loop
+        return out.add(6, value.graph()).add(20, 5)
     if isinstance(value, (list, tuple)):
         # Lists of floats, of strings, and of integers.
         field, kind = next((pair for of, pair in ((float, (7, 6)), (str, (9, 8)))
@@ -90,7 +92,7 @@ class Builder:
         self.nodes.append(node)
         return names[0] if outputs == 1 else names
 
-    def model(self, opset, ir_version=8, metadata=None):
+    def graph(self):
         graph = Graph()
         for node in self.nodes:
             graph.add(1, node)
@@ -103,6 +105,10 @@ class Builder:
             graph.add(12, item)
         for item in self.values:
             graph.add(13, item)
+        return graph
+
+    def model(self, opset, ir_version=8, metadata=None):
+        graph = self.graph()
         model = Model().add(1, ir_version).add(2, "onnxbuild").add(7, graph)
         model.add(8, Message().add(1, "").add(2, opset))
         for key, value in (metadata or {}).items():

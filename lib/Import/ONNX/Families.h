@@ -29,6 +29,7 @@ void addReductionOps(std::vector<OnnxOp> &table);
 void addContractionOps(std::vector<OnnxOp> &table);
 void addConvolutionOps(std::vector<OnnxOp> &table);
 void addNormalizationOps(std::vector<OnnxOp> &table);
+void addControlOps(std::vector<OnnxOp> &table);
 void addRecurrentOps(std::vector<OnnxOp> &table);
 void addAttentionOps(std::vector<OnnxOp> &table);
 void addExpertOps(std::vector<OnnxOp> &table);

@@ -122,7 +122,19 @@ llvm::Error FunctionInliner::add(std::unique_ptr<::onnx::NodeProto> owned,
                   "raises this limit");
   if (const Function *function = find(node))
     return inlineCall(node, name, *function, nodes, depth);
-  nodes.push_back({&node, opsets, std::move(name)});
+  FlatNode flat{&node, opsets, std::move(name)};
+  bool hasGraphs = llvm::any_of(node.attribute(),
+                                [](const ::onnx::AttributeProto &attribute) {
+                                  return attribute.has_g();
+                                });
+  if (hasGraphs) {
+    if (!owned)
+      owned = std::make_unique<::onnx::NodeProto>(node);
+    flat.proto = owned.get();
+    if (llvm::Error error = addSubgraphs(*owned, flat, nodes, depth))
+      return error;
+  }
+  nodes.push_back(std::move(flat));
   if (owned)
     storage.push_back(std::move(owned));
   return llvm::Error::success();

@@ -1,4 +1,5 @@
-// Inlining of model-local functions.
+// Inlining of model-local functions, and the graphs that are attributes of
+// nodes.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_FUNCTIONS_H
 #define CLEAVE_LIB_IMPORT_ONNX_FUNCTIONS_H
@@ -10,6 +11,7 @@
 namespace onnx {
 class AttributeProto;
 class FunctionProto;
+class GraphProto;
 } // namespace onnx
 
 namespace cleave::importer {
@@ -37,6 +39,11 @@ private:
                   const ::onnx::NodeProto &node, std::string name,
                   const std::shared_ptr<const Opsets> &opsets,
                   std::vector<FlatNode> &nodes, unsigned depth);
+  llvm::Error addSubgraphs(::onnx::NodeProto &node, FlatNode &flat,
+                           std::vector<FlatNode> &nodes, unsigned depth);
+  llvm::Expected<std::shared_ptr<const Subgraph>>
+  flatten(const ::onnx::GraphProto &graph, const FlatNode &owner,
+          std::vector<FlatNode> &nodes, unsigned depth);
   const Function *find(const ::onnx::NodeProto &node) const;
 
   const ::onnx::ModelProto &model;
@@ -44,7 +51,7 @@ private:
   std::map<std::string, Function> functions;
   const int64_t most;
   int64_t spent = 0;
-  unsigned calls = 0;
+  unsigned calls = 0, graphs = 0;
 };
 
 } // namespace cleave::importer

@@ -119,9 +119,9 @@ std::string Importer::graphDigest() {
   };
   std::string lines;
   size_t made = 0;
-  for (const FlatNode &node : model.nodes()) {
+  forEachNode(model.nodes(), [&](const FlatNode &node) {
     if (!makesOneOf(node, needed))
-      continue;
+      return;
     lines += node.proto->domain() + '.' + node.proto->op_type() + ' ' +
              std::to_string(node.opset()) + ' ' +
              attributesText(*node.proto, contents);
@@ -130,7 +130,14 @@ std::string Importer::graphDigest() {
     lines += '\n';
     for (const std::string &output : node.proto->output())
       spelled[output] = '%' + std::to_string(made++);
-  }
+    // The nodes of the graphs follow.
+    for (const auto &[attribute, graph] : node.subgraphs) {
+      lines += attribute;
+      for (const std::string &input : graph->inputs)
+        lines += ' ' + (spelled[input] = '%' + std::to_string(made++));
+      lines += '\n';
+    }
+  });
   for (const std::string &output : outputs)
     lines += "output " + output + " (" + spell(output) + ")\n";
   return contents.areKnown ? kGraphDigestVersion + digestOf(lines) : "";

@@ -79,6 +79,9 @@ private:
   mlir::LogicalResult bindTies();
   void lowerNodes();
   void lowerNode(const FlatNode &node);
+  /// Lowers a graph that is an attribute of a node; see Node::lowerGraph.
+  llvm::Expected<llvm::SmallVector<Operand>>
+  lowerGraph(const Subgraph &graph, llvm::ArrayRef<Operand> arguments);
   /// Records the results of a lowered node. If the node cannot compute a result
   /// that another node reads, this is recorded as a problem.
   void storeResults(const FlatNode &flat, const Node &node);
@@ -148,6 +151,9 @@ private:
   mlir::func::FuncOp function;
   std::map<std::string, Operand> values;
   EvaluatedNodes evaluated;
+  /// The number of loop bodies and branches around the current node. Values
+  /// that are computed in them cannot be used outside.
+  int graphDepth = 0;
   std::set<std::string> failed;
   /// Names of values that may be shorter than the token sequence; an error
   /// about their sizes mentions this cause. They are tables of position

@@ -105,6 +105,26 @@ void Importer::storeResults(const FlatNode &flat, const Node &node) {
   }
 }
 
+Expected<SmallVector<Operand>>
+Importer::lowerGraph(const Subgraph &graph, ArrayRef<Operand> arguments) {
+  for (auto [name, argument] : llvm::zip_equal(graph.inputs, arguments))
+    values[name] = argument;
+  ++graphDepth;
+  for (const FlatNode &node : graph.nodes)
+    if (makesOneOf(node, needed))
+      lowerNode(node);
+  --graphDepth;
+  SmallVector<Operand> results;
+  for (const std::string &name : graph.outputs) {
+    std::string why;
+    const Operand *operand = lookUp(name, why);
+    if (!operand)
+      return reason(why);
+    results.push_back(*operand);
+  }
+  return results;
+}
+
 void Importer::lowerNode(const FlatNode &flat) {
   // Records a failed node. The reason `why` is empty if the node failed only
   // because the node of an operand did, which is recorded already.
@@ -146,10 +166,13 @@ void Importer::lowerNode(const FlatNode &flat) {
         values[name] = result;
     return;
   }
-  Block &body = function.front();
+  Block &body = *builder.getInsertionBlock();
   Operation *before = body.empty() ? nullptr : &body.back();
   Node node(model, flat, operands, builder,
             [this](const TensorRef &tensor) { return argumentOf(tensor); });
+  node.lowerGraph = [this](const Subgraph &graph, ArrayRef<Operand> arguments) {
+    return lowerGraph(graph, arguments);
+  };
   bool chooses = meetsChosenRows(node);
   if (Error error =
           chooses ? lowerChosenRows(*entry, node) : entry->lower(node)) {
@@ -179,7 +202,7 @@ void Importer::lowerNode(const FlatNode &flat) {
                   " has more than " + std::to_string(kMaxSize) + " elements");
   if (node.isCutShort || (readsTable && movesFirstInput(flat.proto->op_type())))
     tables.insert(flat.proto->output(0));
-  else
+  else if (graphDepth == 0)
     evaluated.add(key, operands, node.results);
   storeResults(flat, node);
 }

@@ -65,15 +65,33 @@ inline llvm::Error reason(const llvm::Twine &text) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
+struct Subgraph;
+
 struct FlatNode {
   const ::onnx::NodeProto *proto = nullptr;
   std::shared_ptr<const Opsets> opsets;
   /// Name for messages and locations.
   std::string name;
+  /// The graphs that are attributes of the node (If, Loop, Scan), by the name
+  /// of the attribute. Outer values that they read are inputs of `proto`, after
+  /// the first `formalInputs` ones that the operator defines.
+  std::map<std::string, std::shared_ptr<const Subgraph>> subgraphs;
+  int formalInputs = -1; // -1: all
 
   /// The version of the node's operator set; 0 if the file does not import it.
   int64_t opset() const;
 };
+
+/// A graph that is an attribute of a node. Its nodes are in topological order,
+/// and the names of its values are unique in the file.
+struct Subgraph {
+  std::vector<std::string> inputs, outputs;
+  std::vector<FlatNode> nodes;
+};
+
+/// Calls `visit` for each node, and for the nodes of its subgraphs after it.
+void forEachNode(const std::vector<FlatNode> &nodes,
+                 llvm::function_ref<void(const FlatNode &)> visit);
 
 class Model;
 

@@ -47,6 +47,11 @@ const ::onnx::AttributeProto *Node::attribute(StringRef name) const {
   return nullptr;
 }
 
+const Subgraph *Node::subgraph(llvm::StringRef name) const {
+  auto it = flat.subgraphs.find(name.str());
+  return it == flat.subgraphs.end() ? nullptr : it->second.get();
+}
+
 int64_t Node::intAttr(StringRef name, int64_t otherwise) const {
   const ::onnx::AttributeProto *found = attribute(name);
   return found ? found->i() : otherwise;

@@ -36,6 +36,16 @@ public:
   bool wants(size_t index) const;
   void set(size_t index, Operand operand);
 
+  /// The graph that is the attribute `name`, or null.
+  const Subgraph *subgraph(llvm::StringRef name) const;
+  /// Lowers the nodes of a graph at the builder's insertion point. `arguments`
+  /// are the values of the graph's inputs. Returns the values of its outputs.
+  /// An empty error means that a node of the graph was refused, which is
+  /// already recorded.
+  std::function<llvm::Expected<llvm::SmallVector<Operand>>(
+      const Subgraph &graph, llvm::ArrayRef<Operand> arguments)>
+      lowerGraph;
+
   llvm::SmallVector<Operand> results;
   /// True if the node is a slice of a tensor of the file whose begin or end is
   /// outside of the tensor.

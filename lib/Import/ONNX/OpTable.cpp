@@ -21,6 +21,7 @@ const std::vector<OnnxOp> &onnxOps() {
     importer::addContractionOps(rows);
     importer::addConvolutionOps(rows);
     importer::addNormalizationOps(rows);
+    importer::addControlOps(rows);
     importer::addRecurrentOps(rows);
     importer::addAttentionOps(rows);
     importer::addExpertOps(rows);

@@ -112,7 +112,11 @@ std::set<std::string> valuesNeededBy(const Model &model,
   std::set<std::string> needed(outputs.begin(), outputs.end());
   for (const FlatNode &node : llvm::reverse(model.nodes()))
     if (makesOneOf(node, needed))
-      needed.insert(node.proto->input().begin(), node.proto->input().end());
+      forEachNode({node}, [&](const FlatNode &each) {
+        needed.insert(each.proto->input().begin(), each.proto->input().end());
+        for (const auto &[name, graph] : each.subgraphs)
+          needed.insert(graph->outputs.begin(), graph->outputs.end());
+      });
   return needed;
 }
 
@@ -183,9 +187,9 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
                   (names.size() > 3 ? ", ...)" : ")");
     problems.add(text + ": " + why.str());
   }
-  for (const FlatNode &node : model.nodes()) {
+  forEachNode(model.nodes(), [&](const FlatNode &node) {
     if (!makesOneOf(node, needed) || entryOf(node))
-      continue;
+      return;
     // If the file needs an unsupported version of an operator set, this is
     // reported once, and not for each operator. Operators that are supported in
     // no version are still reported.
@@ -194,7 +198,7 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
     });
     if (model.versionProblem().empty() || !isKnown)
       problems.add(node, whyUnknown(node));
-  }
+  });
 }
 
 } // namespace cleave::importer

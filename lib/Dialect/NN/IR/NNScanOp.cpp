@@ -3,6 +3,7 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Support/ValueUtils.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -23,6 +24,30 @@ RankedTensorType ScanOp::stackedType(Type type) {
   SmallVector<int64_t> shape = {int64_t(getTrips())};
   llvm::append_range(shape, tensor.getShape());
   return RankedTensorType::get(shape, tensor.getElementType());
+}
+
+/// Whether a value belongs to a block or to a region in it. (The block need not
+/// be in an operation that is part of a function yet.)
+static bool isIn(Value value, Block *block) {
+  Block *at = value.getParentBlock();
+  while (at && at != block)
+    at = at->getParentOp() ? at->getParentOp()->getBlock() : nullptr;
+  return at == block;
+}
+
+void ScanOp::captureOutsideValues() {
+  llvm::MapVector<Value, SmallVector<OpOperand *>> uses;
+  getRegion().walk([&](Operation *op) {
+    for (OpOperand &use : op->getOpOperands())
+      if (!isIn(use.get(), getBody()))
+        uses[use.get()].push_back(&use);
+  });
+  for (auto &[value, operands] : uses) {
+    getCapturesMutable().append(value);
+    Value argument = getBody()->addArgument(value.getType(), value.getLoc());
+    for (OpOperand *use : operands)
+      use->set(argument);
+  }
 }
 
 MutableArrayRef<BlockArgument> ScanOp::getCarriedArguments() {

@@ -42,9 +42,8 @@ const Family &pickFamily(Random &random) {
 }
 
 bool isAmong(ArrayRef<Family> families, const Family &family) {
-  return llvm::any_of(families, [&](const Family &other) {
-    return other.make == family.make;
-  });
+  return llvm::any_of(
+      families, [&](const Family &other) { return other.make == family.make; });
 }
 
 } // namespace
@@ -229,8 +228,6 @@ void Generator::steps(int64_t count) {
     const Family &family = pickFamily(random);
     if ((style.compiled || isolated) && isAmong(regionFamilies(), family))
       continue;
-    if (style.bf16 && isAmong(scanFamilies(), family))
-      continue; // refused by nn-mixed-precision
     if (family.make(*this)) {
       ++step;
       constrainSome();

@@ -5,7 +5,6 @@
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "llvm/ADT/MapVector.h"
 
 #include <memory>
 
@@ -62,33 +61,6 @@ bool loop(Generator &g) {
   for (auto [entry, result] : llvm::zip_equal(carried, loop.getResults()))
     g.give(result, entry.bound, entry.exact);
   return true;
-}
-
-/// Whether a value belongs to a block or to a region in it. (The blocks around
-/// need not be in an operation yet.)
-bool isIn(Value value, Block *block) {
-  Block *at = value.getParentBlock();
-  while (at && at != block)
-    at = at->getParentOp() ? at->getParentOp()->getBlock() : nullptr;
-  return at == block;
-}
-
-/// Passes to the scan, as captures, the values that its body reads from
-/// outside.
-void capture(nn::ScanOp scan) {
-  llvm::MapVector<Value, SmallVector<OpOperand *>> uses;
-  scan.getRegion().walk([&](Operation *op) {
-    for (OpOperand &use : op->getOpOperands())
-      if (!isIn(use.get(), scan.getBody()))
-        uses[use.get()].push_back(&use);
-  });
-  for (auto &[value, operands] : uses) {
-    scan.getCapturesMutable().append(value);
-    Value argument =
-        scan.getBody()->addArgument(value.getType(), value.getLoc());
-    for (OpOperand *use : operands)
-      use->set(argument);
-  }
 }
 
 /// An nn.scan over dimension 0 of some value of the program. A second slice
@@ -152,7 +124,7 @@ bool scan(Generator &g) {
     argument.replaceAllUsesWith(made);
   op.getBody()->getOperations().splice(op.getBody()->end(),
                                        body->getOperations());
-  capture(op);
+  op.captureOutsideValues();
   for (auto [entry, result] : llvm::zip_equal(carried, op.getFinals()))
     g.give(result, entry.bound, entry.exact);
   for (auto [entry, result] : llvm::zip_equal(stacked, op.getStacked()))

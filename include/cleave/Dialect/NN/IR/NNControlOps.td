@@ -81,6 +81,9 @@ def NN_ScanOp : NN_Op<"scan", [AttrSizedOperandSegments, IsolatedFromAbove, Recu
     /// Returns the type of the stacked result, if each iteration yields a value
     /// of type `type`: `type` with an additional dimension 0 of size `trips`.
     ::mlir::RankedTensorType stackedType(::mlir::Type type);
+    /// Adds a capture for each value outside of the region that the region
+    /// reads, and replaces its uses in the region.
+    void captureOutsideValues();
   }];
 }
 

@@ -1,0 +1,231 @@
+"""Scan, Loop and If: values against NumPy, sharding, and what is refused."""
+
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import onnxbuild
+import onnxwire
+import support
+from support import CLEAVE
+
+T, B, H = 5, 4, 6
+
+
+def builder(prefix, **inputs):
+    """A graph whose inputs are f32 tensors of these shapes. Names begin with `prefix`."""
+    b = onnxbuild.Builder(prefix)
+    b.prefix = prefix
+    for name, shape in inputs.items():
+        b.input(name, np.float32, shape)
+    return b
+
+
+def state_space(scan_attributes=None, reverse=False):
+    """h[t] = tanh(h[t - 1] * a + x[t] @ w), y[t] = h[t] @ c, over dimension 0 of x. The body reads a, w and c from
+    outside."""
+    body = builder("step", h=[B, H], x=[B, H])
+    scaled = body.op("Mul", "h", "a", out="scaled")
+    moved = body.op("MatMul", "x", "w", out="moved")
+    h = body.op("Tanh", body.op("Add", scaled, moved, out="sum"), out="h_next")
+    y = body.op("MatMul", h, "c", out="y")
+    for name in (h, y):
+        body.output(name, np.float32, [B, H])
+    b = onnxbuild.Builder()
+    rng = np.random.default_rng(0)
+    given = {"a": rng.uniform(0.2, 0.9, H), "w": rng.normal(size=(H, H)) / 2, "c": rng.normal(size=(H, H)) / 2}
+    for name, array in given.items():
+        b.parameter(name, array.astype(np.float32))
+    return b, body, given
+
+
+def run_state_space(x, given, h):
+    ys = []
+    for step in x:
+        h = np.tanh(h * given["a"] + step @ given["w"])
+        ys.append(h @ given["c"])
+    return h, np.stack(ys)
+
+
+@unittest.skipUnless(CLEAVE.exists(), "cleave is not built")
+class ControlFlow(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temporary.cleanup)
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def save(self, b, opset=22):
+        path = self.folder / "m.onnx"
+        onnxwire.save(b.model(opset), path)
+        return path
+
+    def infer(self, b, *names, opset=22, **given):
+        path = self.save(b, opset)
+        np.savez(self.folder / "in.npz", **given)
+        support.succeed(CLEAVE, "infer", path, "--inputs", self.folder / "in.npz", "--outputs", self.folder / "out.npz",
+                        "--cache", self.folder / "cache")
+        with np.load(self.folder / "out.npz") as found:
+            return [found[name] for name in names]
+
+    def refused(self, b, *texts, code=2):
+        path = self.save(b)
+        result = support.run(CLEAVE, "import", path)
+        self.assertEqual(result.returncode, code, result.stderr)
+        for text in texts:
+            self.assertIn(text, result.stderr)
+
+    def state_space_model(self, **attributes):
+        b, body, given = state_space()
+        x = b.input("x", np.float32, [T, B, H])
+        h0 = b.input("h0", np.float32, [B, H])
+        last, ys = b.op("Scan", h0, x, outputs=2, num_scan_inputs=1, body=body, **attributes)
+        b.output(b.op("Identity", last, out="last"), np.float32, [B, H])
+        b.output(b.op("Identity", ys, out="ys"), np.float32, [T, B, H])
+        return b, given
+
+    def test_scan(self):
+        rng = np.random.default_rng(1)
+        x, h0 = (rng.normal(size=shape).astype(np.float32) for shape in ((T, B, H), (B, H)))
+        for into in (0, 1):
+            for out in (0, 1):
+                with self.subTest(into=into, out=out):
+                    b, given = self.state_space_model(scan_input_directions=[into], scan_output_directions=[out])
+                    last, ys = self.infer(b, "last", "ys", x=x, h0=h0)
+                    want_last, want = run_state_space(x[::-1] if into else x, given, h0)
+                    np.testing.assert_allclose(last, want_last, rtol=1e-5, atol=1e-6)
+                    np.testing.assert_allclose(ys, want[::-1] if out else want, rtol=1e-5, atol=1e-6)
+
+    def test_scan_axes(self):
+        b, body, given = state_space()
+        x = b.input("x", np.float32, [B, T, H])
+        h0 = b.parameter("h0", np.zeros((B, H), np.float32))
+        last, ys = b.op("Scan", h0, x, outputs=2, num_scan_inputs=1, body=body, scan_input_axes=[1],
+                        scan_output_axes=[-1])
+        b.output(b.op("Identity", ys, out="ys"), np.float32, [B, H, T])
+        x = np.random.default_rng(2).normal(size=(B, T, H)).astype(np.float32)
+        want = run_state_space(x.transpose(1, 0, 2), given, np.zeros((B, H)))[1]
+        np.testing.assert_allclose(self.infer(b, "ys", x=x)[0], want.transpose(1, 2, 0), rtol=1e-5, atol=1e-6)
+
+    def test_sharded(self):
+        b, _ = self.state_space_model()
+        path = self.save(b)
+        for mesh in (["parallel.data=2"], ["parallel.data=2", "parallel.zero=3"], ["parallel.tensor=2"]):
+            with self.subTest(mesh=mesh):
+                support.succeed(CLEAVE, "check", path, "--ranks", "2", *(f"--set={key}" for key in mesh),
+                                "--set=train.loss=mse", "--set=data.targets=t", "--cache", self.folder / "cache")
+
+    def test_loop(self):
+        """f = f + table[i] * (i + 1), and the sums are stacked."""
+        body = builder("turn")
+        body.input("i", np.int64, [])
+        body.input("go", np.bool_, [])
+        body.input("f", np.float32, [H])
+        row = body.op("Gather", "table", "i", out="row", axis=0)
+        one = body.op("Add", "i", body.constant(1), out="next")
+        f = body.op("Add", "f", body.op("Mul", row, body.op("Cast", one, out="float", to=1), out="scaled"), out="f_out")
+        body.output(body.op("Identity", "go", out="go_on"), np.bool_, [])
+        body.output(f, np.float32, [H])
+        body.output(body.op("Identity", f, out="stack"), np.float32, [H])
+        b = onnxbuild.Builder()
+        b.input("table", np.float32, [T, H])
+        start = b.input("start", np.float32, [H])
+        last, every = b.op("Loop", b.constant(T), b.constant(True, np.bool_), start, outputs=2, body=body)
+        b.output(b.op("Identity", last, out="last"), np.float32, [H])
+        b.output(b.op("Identity", every, out="every"), np.float32, [T, H])
+        rng = np.random.default_rng(3)
+        table, start = (rng.normal(size=shape).astype(np.float32) for shape in ((T, H), (H,)))
+        want = start + np.cumsum(table * np.arange(1, T + 1)[:, None], axis=0)
+        last, every = self.infer(b, "last", "every", table=table, start=start)
+        np.testing.assert_allclose(every, want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(last, want[-1], rtol=1e-5, atol=1e-5)
+
+    def nested(self, taken):
+        """A Scan whose body has an If (known from the shape of x) and a Loop, which has its own initializers."""
+        inner = builder("inner")
+        inner.input("j", np.int64, [])
+        inner.input("go", np.bool_, [])
+        inner.input("z", np.float32, [B])
+        inner.parameter("half", np.float32(0.5))
+        inner.output(inner.op("Identity", "go", out="on"), np.bool_, [])
+        inner.output(inner.op("Add", inner.op("Mul", "z", "half", out="p"), "x", out="z_out"), np.float32, [B])
+        then, other = builder("then"), builder("other")
+        then.output(then.op("Mul", "state", "x", out="product"), np.float32, [B])
+        other.output(other.op("Sub", "state", "x", out="difference"), np.float32, [B])
+        body = builder("body", state=[B], x=[B])
+        chosen = body.op("If", "is_long", out="chosen", then_branch=then, else_branch=other)
+        count, go = body.constant(3), body.constant(True, np.bool_)
+        z = body.op("Loop", count, go, chosen, out="z_last", body=inner)
+        body.output(z, np.float32, [B])
+        body.output(body.op("Identity", "state", out="before"), np.float32, [B])
+        b = onnxbuild.Builder()
+        x = b.input("xs", np.float32, [T, B])
+        length = b.op("Gather", b.op("Shape", x, out="shape"), b.constant(0), out="length")
+        b.op("Greater", length, b.constant(T - 1 if taken else T), out="is_long")
+        state = b.input("start", np.float32, [B])
+        last, before = b.op("Scan", state, x, outputs=2, num_scan_inputs=1, body=body)
+        b.output(b.op("Identity", last, out="last"), np.float32, [B])
+        b.output(b.op("Identity", before, out="states"), np.float32, [T, B])
+        return b
+
+    def test_nested(self):
+        rng = np.random.default_rng(4)
+        x, start = (rng.normal(size=shape).astype(np.float32) for shape in ((T, B), (B,)))
+        for taken in (True, False):
+            with self.subTest(taken=taken):
+                last, states = self.infer(self.nested(taken), "last", "states", xs=x, start=start)
+                state, want = start, []
+                for step in x:
+                    want.append(state)
+                    state = state * step if taken else state - step
+                    for _ in range(3):
+                        state = state * 0.5 + step
+                np.testing.assert_allclose(states, np.stack(want), rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(last, state, rtol=1e-5, atol=1e-6)
+
+    def loop(self, trips, go=True, condition="go", grows=False):
+        body = builder("turn")
+        body.input("i", np.int64, [])
+        body.input("go", np.bool_, [])
+        body.input("f", np.float32, [H])
+        total = body.op("ReduceSum", "f", out="total", keepdims=0)
+        body.op("Greater", total, body.constant(0, np.float32), out="computed")
+        body.output(body.op("Identity", condition, out="on"), np.bool_, [])
+        f = body.op("Concat", "f", "f", out="twice", axis=0) if grows else body.op("Neg", "f", out="minus")
+        body.output(f, np.float32, [2 * H if grows else H])
+        b = onnxbuild.Builder()
+        f = b.input("f0", np.float32, [H])
+        count = b.input("n", np.int64, []) if trips is None else b.constant(trips)
+        b.output(b.op("Loop", count, b.constant(go, np.bool_), f, out="y", body=body), np.float32, [H])
+        return b
+
+    def test_refusals(self):
+        self.refused(self.loop(0), "node 'n0' (Loop)", "its trip count is 0, expected at least 1")
+        self.refused(self.loop(-3), "its trip count is -3, expected at least 1")
+        self.refused(self.loop(None), "its trip count is computed when the model runs")
+        self.refused(self.loop(4, go=False), "its condition is computed when the model runs or is false")
+        self.refused(self.loop(4, condition="computed"), "its body computes whether to go on when the model runs")
+        self.refused(self.loop(4, grows=True),
+                     "its carried value 0 has shape [6] before an iteration and [12] after it")
+        branch = builder("branch")
+        branch.output(branch.op("Neg", "x", out="minus"), np.float32, [H])
+        b = onnxbuild.Builder()
+        b.input("x", np.float32, [H])
+        b.input("c", np.bool_, [])
+        b.output(b.op("If", "c", out="y", then_branch=branch, else_branch=branch), np.float32, [H])
+        self.refused(b, "(If)", "its condition is computed when the model runs")
+
+    def test_refusal_inside(self):
+        """An operator that is not supported is named also if it is in a body."""
+        body = builder("step", h=[H], x=[H])
+        body.output(body.op("Det", "x", out="h_next"), np.float32, [H])
+        b = onnxbuild.Builder()
+        x = b.input("x0", np.float32, [T, H])
+        h = b.input("h0", np.float32, [H])
+        b.output(b.op("Scan", h, x, out="last", num_scan_inputs=1, body=body), np.float32, [H])
+        self.refused(b, "Det", "the operator is not supported")
+
+
+if __name__ == "__main__":
+    unittest.main()
