@@ -42,9 +42,8 @@ const Family &pickFamily(Random &random) {
 }
 
 bool isAmong(ArrayRef<Family> families, const Family &family) {
-  return llvm::any_of(families, [&](const Family &other) {
-    return other.make == family.make;
-  });
+  return llvm::any_of(
+      families, [&](const Family &other) { return other.make == family.make; });
 }
 
 } // namespace
